@@ -1,0 +1,82 @@
+"""What can be rented from a cloud, and for how much: values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class InstancePrice:
+    """What one whole instance costs: nano-units of the currency per hour.
+
+    Clouds price instances and bids price GPUs; taking one for the other is a mistake of the
+    factor 8, so the two never share a type.
+    """
+
+    nanos_per_instance_hour: int
+    currency: str = "USD"
+
+    def __post_init__(self) -> None:
+        assert self.nanos_per_instance_hour > 0
+        assert len(self.currency) == 3
+
+    def nanos_per_gpu_hour(self, gpus: int) -> int:
+        """Return the price of one of the instance's `gpus`.
+
+        Rounds up, so that what the GPUs bring in always covers what the instance costs.
+        """
+        assert gpus > 0
+        return -(-self.nanos_per_instance_hour // gpus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuNeed:
+    """What is looked for: so many GPUs in one machine. Model None: any that has the memory."""
+
+    gpus: int
+    gpu_model: str | None = None
+    gpu_memory_mib_min: int = 0
+    spot: bool = False
+    """Whether capacity that the cloud may take back at short notice will do."""
+
+    def __post_init__(self) -> None:
+        assert self.gpus > 0
+        assert self.gpu_memory_mib_min >= 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class InstanceSpec:
+    """What a launch asks for, in the cloud's own words."""
+
+    instance_type: str
+    zone: str
+    spot: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudOffer:
+    """One kind of instance in one zone, as the cloud quotes it. No promise that it has one."""
+
+    cloud: str
+    spec: InstanceSpec
+    gpu_model: str
+    gpus: int
+    gpu_memory_mib: int
+    price: InstancePrice
+
+    def __post_init__(self) -> None:
+        assert self.gpus > 0
+
+    @property
+    def nanos_per_gpu_hour(self) -> int:
+        """The quoted price of one GPU, rounded up to a whole nano-unit."""
+        return self.price.nanos_per_gpu_hour(self.gpus)
+
+    def serves(self, need: GpuNeed) -> bool:
+        """Test if one such instance is enough for `need`."""
+        return (
+            self.gpus >= need.gpus
+            and self.gpu_memory_mib >= need.gpu_memory_mib_min
+            and need.gpu_model in (None, self.gpu_model)
+            and (need.spot or not self.spec.spot)
+        )

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class SiteConfig(AppConfig):
+    """The composition root's place in Django: installs the event store."""
+
+    name = "config"
+    label = "site"
+
+    def ready(self) -> None:
+        """Tell the ledger which store this process writes to."""
+        from django.conf import settings
+
+        from config.wiring import build_store
+        from ledger import eventstore
+
+        eventstore.install(lambda: build_store(settings.ENV))

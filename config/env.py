@@ -1,0 +1,104 @@
+"""Every environment variable the server reads, with its type, unit and default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+PLAIN_NAMES = {
+    "database_url": "DATABASE_URL",
+    "redis_url": "REDIS_URL",
+    "eventstore_url": "EVENTSTORE_URL",
+    "port": "PORT",
+}
+"""Variables that go by the name everybody knows; the others are OFFPEAK_<FIELD>."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Env:
+    """Read once at start. A wrong value stops the start with the variable's name."""
+
+    home: str = "var"
+    """Data directory: the embedded database, generated keys, agents' spools, logs."""
+    database_url: str = ""
+    """postgresql://user:password@host:port/name; empty: the embedded server under `home`."""
+    eventstore_url: str = "postgres"
+    """Where facts are kept: `postgres` (the Django database), `memory`, or an esdb:// address."""
+    redis_url: str = ""
+    """redis://host:port/0 lets several web processes share sockets; empty: one process."""
+    secret_key: str = ""
+    """Signs sessions; empty: made once and kept in `home`."""
+    debug: bool = False
+    demo: bool = False
+    """Shows one-click log-ins and the gallery. Refused on a public address."""
+    base_url: str = ""
+    """How people reach the site, https://…; empty: http on loopback, with relaxed cookies."""
+    allowed_hosts: str = "localhost,127.0.0.1,[::1]"
+    """Host names the site answers to, separated by commas."""
+    host: str = "127.0.0.1"
+    """Address to serve on."""
+    port: int = 8000
+    """Port to serve on."""
+    market: str = "main"
+    """Name of the market (site or region) whose engine `up` runs."""
+    currency: str = "USD"
+    """Currency of this installation's prices, ISO 4217."""
+    fee_ppm: int = 50_000
+    """The platform's share of a charge, in millionths: 50 000 is five per cent."""
+    round_seconds: int = 60
+    """Time between clearing rounds for patient bids."""
+    usage_window_seconds: int = 3_600
+    """Length of a usage window: what is rated and captured at once. Divides an hour."""
+    meter_grace_seconds: int = 86_400
+    """How long after a lease's end its last usage is waited for before the meter is closed."""
+    start_grace_seconds: int = 600
+    """How long a scheduled lease may take to start on its host before it fails."""
+    burst_wait_seconds: int = 900
+    """How long a bid with burst allowed waits for local supply before bursting looks at it."""
+    burst_cloud: str = "none"
+    """`none`, `fake` (in memory, for the demo), or `ec2`."""
+    burst_budget: str = "1000"
+    """Most that all burst instances of a calendar month may cost, in units of `currency`."""
+    ec2_endpoint_url: str = ""
+    """Another address for EC2's API: a private cloud, or a test server."""
+    ec2_region: str = "us-east-1"
+    """Region in which EC2 instances are rented."""
+    agent_sample_seconds: int = 5
+    """How often agents sample their GPUs."""
+    agent_poll_seconds: int = 2
+    """How often agents ask what to run."""
+    oidc_issuer_url: str = ""
+    """OpenID Connect issuer for single sign-on; empty: none."""
+    oidc_client_id: str = ""
+    oidc_client_secret: str = ""
+    throttle_per_minute: int = 1_200
+    """API requests a token may make in a minute."""
+    request_bytes_max: int = 2_097_152
+    """Largest request body that is read."""
+
+
+def variable_of(field: str) -> str:
+    """Return the environment variable that sets a field."""
+    return PLAIN_NAMES.get(field, f"OFFPEAK_{field.upper()}")
+
+
+def read_env(environ: Mapping[str, str]) -> Env:
+    """Parse `environ`; a value of the wrong type stops the server with the variable's name."""
+    given: dict[str, object] = {}
+    for field in fields(Env):
+        variable = variable_of(field.name)
+        if variable in environ:
+            given[field.name] = _parse(variable, str(field.type), environ[variable])
+    return Env(**given)  # type: ignore[arg-type]  # _parse has checked each field's type
+
+
+def _parse(variable: str, kind: str, text: str) -> object:
+    if kind == "bool":
+        if text not in ("0", "1"):
+            raise SystemExit(f"{variable} must be 0 or 1, not {text!r}")
+        return text == "1"
+    if kind == "int":
+        if not text.isdigit():
+            raise SystemExit(f"{variable} must be a whole number, not {text!r}")
+        return int(text)
+    return text

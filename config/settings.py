@@ -1,0 +1,144 @@
+"""Django's settings, all derived from `env.Env`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from config.env import Env, read_env
+from config.secrets import secret_key
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+ENV = read_env(os.environ)
+HOME = (BASE_DIR / ENV.home).resolve()
+
+
+def _database(env: Env) -> dict[str, Any]:
+    common = {
+        "ENGINE": "config.database",
+        # Web threads keep their connection; a health check finds one that the server dropped.
+        "CONN_MAX_AGE": 300,
+        "CONN_HEALTH_CHECKS": True,
+    }
+    if not env.database_url:
+        return {**common, "NAME": "offpeak", "OPTIONS": {"embedded_home": str(HOME)}}
+    address = urlsplit(env.database_url)
+    if address.scheme not in ("postgresql", "postgres") or len(address.path) < 2:
+        raise SystemExit("DATABASE_URL must be postgresql://user:password@host:port/name")
+    return {
+        **common,
+        "NAME": unquote(address.path[1:]),
+        "HOST": unquote(address.hostname or ""),
+        "PORT": address.port or "",
+        "USER": unquote(address.username or ""),
+        "PASSWORD": unquote(address.password or ""),
+    }
+
+
+SECRET_KEY = secret_key(ENV, HOME)
+DEBUG = ENV.debug
+ALLOWED_HOSTS = [host.strip() for host in ENV.allowed_hosts.split(",") if host.strip()]
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+WSGI_APPLICATION = "config.wsgi.application"
+DATABASES = {"default": _database(ENV)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en-gb"
+USE_I18N = False
+SITE_ID = 1
+
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "rest_framework",
+    "drf_spectacular",
+    "channels",
+    "ledger",
+    "listings",
+    "marketplace",
+    "metering",
+    "bursting",
+    "config.apps.SiteConfig",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "config" / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "config" / "static"]
+STATIC_ROOT = HOME / "static"
+WHITENOISE_USE_FINDERS = True
+
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
+]
+LOGIN_URL = "/accounts/login/"
+LOGIN_REDIRECT_URL = "/"
+
+SECURE = ENV.base_url.startswith("https://")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_SSL_REDIRECT = False  # the proxy in front does that; behind it we see plain http
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SECURE else None
+SECURE_HSTS_SECONDS = 31_536_000 if SECURE else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CSRF_TRUSTED_ORIGINS = [ENV.base_url] if SECURE else []
+DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.request_bytes_max
+
+CHANNEL_LAYERS: dict[str, Any] = (
+    {
+        "default": {
+            "BACKEND": "channels_redis.core.RedisChannelLayer",
+            "CONFIG": {"hosts": [ENV.redis_url]},
+        }
+    }
+    if ENV.redis_url
+    else {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+)
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [],
+    "UNAUTHENTICATED_USER": None,
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+}

@@ -1,0 +1,28 @@
+"""What an event is: a fact with a permanent name. Standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, dataclass_transform
+
+EVENT_TYPES: dict[str, type[Event]] = {}
+"""Every event type by its stored name. Filled when a module of events is imported."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Event:
+    """Something that happened. Its class is past tense, its `name` is for ever.
+
+    Fields are str, int, bool, UUID, aware datetime, None, tuples and frozen dataclasses of
+    those: what the codec can write as JSON and read back equal. When the fields of a type
+    change, raise its `version` and register an upcaster (`ledger/eventstore/codec.py`).
+    """
+
+    name: ClassVar[str]
+    schema_version: ClassVar[int]
+
+    def __init_subclass__(cls, *, name: str, version: int = 1) -> None:
+        assert name not in EVENT_TYPES, f"{name} already names {EVENT_TYPES[name]}"
+        cls.name = name
+        cls.schema_version = version
+        EVENT_TYPES[name] = dataclass(frozen=True, kw_only=True)(cls)

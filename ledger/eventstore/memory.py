@@ -1,0 +1,175 @@
+"""A store in a list: for rules, the simulator and tests. Not for keeps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+from ledger.eventstore import chain, codec
+from ledger.eventstore.port import (
+    EVENT_BYTES_MAX,
+    START,
+    Appended,
+    CaughtUp,
+    ChainReport,
+    EventIdConflict,
+    EventTooLarge,
+    Expect,
+    Meta,
+    NewEvent,
+    Page,
+    Position,
+    Recorded,
+    StreamMoved,
+)
+
+
+class MemoryStore:
+    """Safe for threads; gone with the process."""
+
+    shares_django_transaction = False
+
+    def __init__(self) -> None:
+        self._log: list[Recorded] = []
+        self._streams: dict[str, list[Recorded]] = {}
+        self._by_id: dict[UUID, Recorded] = {}
+        self._changed = threading.Condition()
+
+    def append(
+        self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
+    ) -> Appended:
+        """Append all of `events` or none."""
+        meta = codec.encode(by)
+        encoded = [codec.encode(new.event) for new in events]
+        if any(len(data) > EVENT_BYTES_MAX for data in encoded):
+            raise EventTooLarge(stream)
+        with self._changed:
+            known = [self._by_id.get(new.id) for new in events]
+            if any(known):
+                return _same_again(stream, known)
+            mine = self._streams.setdefault(stream, [])
+            if expected is not Expect.ANY and len(mine) != expected:
+                raise StreamMoved(stream, expected, len(mine))
+            for new, data in zip(events, encoded, strict=True):
+                self._add(mine, stream, new, data, meta)
+            self._changed.notify_all()
+            return Appended(len(mine), Position(len(self._log)))
+
+    def _add(
+        self, mine: list[Recorded], stream: str, new: NewEvent, data: bytes, meta: bytes
+    ) -> None:
+        position, version = Position(len(self._log) + 1), len(mine) + 1
+        previous = self._log[-1].hash if self._log else None
+        digest = chain.link(
+            previous or chain.GENESIS,
+            position=position,
+            stream=stream,
+            version=version,
+            event_id=new.id,
+            type_name=new.event.name,
+            schema_version=new.event.schema_version,
+            meta=meta,
+            data=data,
+        )
+        recorded = Recorded(
+            position=position,
+            stream=stream,
+            version=version,
+            id=new.id,
+            type=new.event.name,
+            schema_version=new.event.schema_version,
+            data=data,
+            meta_data=meta,
+            recorded_at=datetime.now(UTC),
+            hash=digest,
+        )
+        self._log.append(recorded)
+        mine.append(recorded)
+        self._by_id[new.id] = recorded
+
+    def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
+        """Yield a stream's events in version order."""
+        return iter(self._streams.get(stream, [])[after_version:])
+
+    def read_all(
+        self, *, after: Position = START, limit: int = 1000, only: frozenset[str] | None = None
+    ) -> Page:
+        """Return up to `limit` events after a position."""
+        found: list[Recorded] = []
+        position, end = int(after), len(self._log)
+        while position < end and len(found) < limit:
+            recorded = self._log[position]
+            position += 1
+            if only is None or recorded.type in only:
+                found.append(recorded)
+        return Page(found, Position(position), caught_up=position == end)
+
+    def subscribe(
+        self,
+        *,
+        after: Position = START,
+        only: frozenset[str] | None = None,
+        stop: threading.Event,
+        idle_seconds: float = 1.0,
+    ) -> Iterator[Recorded | CaughtUp]:
+        """Yield events as they come."""
+        position = after
+        while not stop.is_set():
+            page = self.read_all(after=position, only=only)
+            position = page.next_position
+            yield from page.events
+            if page.caught_up:
+                yield CaughtUp(position)
+                with self._changed:
+                    if len(self._log) == position and not stop.is_set():
+                        self._changed.wait(idle_seconds)
+
+    def head(self) -> Position:
+        """Return the last position."""
+        return Position(len(self._log))
+
+    def verify(self) -> ChainReport:
+        """Check the hash chain."""
+        return check(iter(self._log))
+
+    def ping(self) -> None:
+        """Always there."""
+
+
+def check(log: Iterator[Recorded]) -> ChainReport:
+    """Walk a store's records in position order and recompute each hash."""
+    previous, checked, head = chain.GENESIS, 0, START
+    for recorded in log:
+        digest = chain.link(
+            previous,
+            position=recorded.position,
+            stream=recorded.stream,
+            version=recorded.version,
+            event_id=recorded.id,
+            type_name=recorded.type,
+            schema_version=recorded.schema_version,
+            meta=recorded.meta_data,
+            data=recorded.data,
+        )
+        if digest != recorded.hash:
+            return ChainReport(checked, head, recorded.position, "the hash does not follow")
+        previous, checked, head = digest, checked + 1, recorded.position
+    return ChainReport(checked, head)
+
+
+def _same_again(stream: str, known: Sequence[Recorded | None]) -> Appended:
+    """Return the first outcome if `known` is one earlier append, whole and in order."""
+    first = known[0]
+    for index, recorded in enumerate(known):
+        if (
+            first is None
+            or recorded is None
+            or recorded.stream != stream
+            or recorded.version != first.version + index
+        ):
+            raise EventIdConflict(stream)
+    last = known[-1]
+    assert last is not None
+    return Appended(last.version, last.position, deduplicated=True)

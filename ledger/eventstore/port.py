@@ -1,0 +1,311 @@
+"""What an event store promises, and `record`, the only way to write to one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+from functools import cached_property
+from typing import Any, ClassVar, NewType, Protocol, Self, TypeVar
+from uuid import UUID, uuid4, uuid5
+
+from ledger.domain.event import Event
+from ledger.eventstore import codec
+
+Position = NewType("Position", int)
+"""A place in the whole store. Rises; opaque: compare and store it, never count with it."""
+
+START = Position(0)
+NO_STREAM = 0
+"""The version expected of a stream that must not exist yet."""
+
+EVENT_BYTES_MAX = 1_048_576
+DECIDE_ATTEMPTS_MAX = 8
+
+
+class Expect(Enum):
+    """What else than a number may be expected of a stream."""
+
+    ANY = "any"
+    """Whatever its version. For telemetry; a decision names the version it rests on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta:
+    """Who did it, and because of what.
+
+    actor: `user:<id>`, `agent:<host id>`, `loop:<name>` or `policy:<name>`.
+    command_id: names the request; asking again with the same id records nothing twice.
+    causation_id: the event that led to this one. correlation_id: the first cause of the chain.
+    """
+
+    actor: str
+    tenant_id: UUID | None = None
+    token_id: UUID | None = None
+    request_id: UUID | None = None
+    command_id: UUID | None = None
+    causation_id: UUID | None = None
+    correlation_id: UUID | None = None
+
+    def step(self, name: str) -> Meta:
+        """Return the Meta of one part of a request that writes to one stream more than once."""
+        if self.command_id is None:
+            return self
+        return replace(self, command_id=uuid5(self.command_id, name))
+
+    @classmethod
+    def because(cls, cause: Recorded, *, policy: str) -> Meta:
+        """Return the Meta of what `policy` asks for on seeing `cause`; the same each time."""
+        return cls(
+            actor=f"policy:{policy}",
+            command_id=uuid5(cause.id, policy),
+            causation_id=cause.id,
+            correlation_id=cause.meta.correlation_id or cause.id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event on its way in. `id` is the idempotency key of the append."""
+
+    id: UUID
+    event: Event
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An event as the store returns it.
+
+    position: place in the whole store. version: place in its own stream, from 1, no gaps.
+    data, meta_data: the bytes as stored; `event` and `meta` decode them when first asked.
+    hash: of this record and the one before it, where the store chains them.
+    """
+
+    position: Position
+    stream: str
+    version: int
+    id: UUID
+    type: str
+    schema_version: int
+    data: bytes
+    meta_data: bytes
+    recorded_at: datetime
+    hash: bytes | None = None
+
+    @cached_property
+    def event(self) -> Event:
+        """Return the typed event, brought up to the present schema version."""
+        return codec.decode(self.type, self.schema_version, self.data)
+
+    @cached_property
+    def meta(self) -> Meta:
+        """Return who did it and why."""
+        return codec.decode_as(Meta, self.meta_data)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What an append did. deduplicated: these very events were there already."""
+
+    version: int
+    position: Position
+    deduplicated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A run of events in position order.
+
+    next_position: where the next page starts; moves over events that the filter left out.
+    caught_up: there was nothing more at the time of reading.
+    """
+
+    events: Sequence[Recorded]
+    next_position: Position
+    caught_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """A subscription has delivered all there was up to `position` and waits."""
+
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    """What `verify` found. broken_at: the first position whose hash does not follow."""
+
+    checked: int
+    head: Position
+    broken_at: Position | None = None
+    detail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Tell if nothing was changed, removed or put in between."""
+        return self.broken_at is None
+
+
+class StoreError(Exception):
+    """The store could not do what was asked."""
+
+
+class StreamMoved(StoreError):
+    """The stream is not at the version expected. Load again and decide again."""
+
+    def __init__(self, stream: str, expected: object = None, actual: int | None = None) -> None:
+        super().__init__(f"{stream}: expected {expected}, is at {actual}")
+        self.stream, self.expected, self.actual = stream, expected, actual
+
+
+class EventIdConflict(StoreError):
+    """One of these event ids is taken by another event."""
+
+
+class EventTooLarge(StoreError):
+    """An event is larger than EVENT_BYTES_MAX."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached. Nothing was written; try again later."""
+
+
+class OutcomeUnknown(StoreError):
+    """The reply was lost: written or not, nobody knows. Repeat with the same event ids."""
+
+
+class EventStore(Protocol):
+    """An append-only log of streams. `tests/contracts` holds every store to this."""
+
+    shares_django_transaction: bool
+    """True where an append and rows written through Django commit together."""
+
+    def append(
+        self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
+    ) -> Appended:
+        """Append all of `events` or none.
+
+        Repeating an append with the same ids (a reply was lost) changes nothing and returns
+        the first outcome, whatever the stream's version is by now.
+
+        Raises: StreamMoved, EventIdConflict, EventTooLarge, StoreUnavailable, OutcomeUnknown.
+        """
+        ...
+
+    def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
+        """Yield a stream's events in version order; nothing for an unknown stream."""
+        ...
+
+    def read_all(
+        self, *, after: Position = START, limit: int = 1000, only: frozenset[str] | None = None
+    ) -> Page:
+        """Return up to `limit` events after a position, of the types in `only` (None: all).
+
+        No event is ever skipped: what a page has passed over will not appear later.
+        """
+        ...
+
+    def subscribe(
+        self,
+        *,
+        after: Position = START,
+        only: frozenset[str] | None = None,
+        stop: threading.Event,
+        idle_seconds: float = 1.0,
+    ) -> Iterator[Recorded | CaughtUp]:
+        """Yield events as they come, and CaughtUp whenever there is nothing more for now.
+
+        CaughtUp comes at least every `idle_seconds`, so that the caller can look at a clock.
+        Ends soon after `stop` is set.
+        """
+        ...
+
+    def head(self) -> Position:
+        """Return the last position; START for an empty store."""
+        ...
+
+    def verify(self) -> ChainReport:
+        """Check the hash chain from the first event to the last."""
+        ...
+
+    def ping(self) -> None:
+        """Raise StoreUnavailable if the store does not answer."""
+        ...
+
+
+class Aggregate(Protocol):
+    """State rebuilt from one stream."""
+
+    STREAM: ClassVar[str]
+
+    @classmethod
+    def evolve(cls, state: Self | None, event: Any, /) -> Self:
+        """Return the state after `event`. Never refuses: the event already happened."""
+        ...
+
+
+StateT = TypeVar("StateT", bound=Aggregate)
+
+
+def stream_name(kind: type[Aggregate], key: object) -> str:
+    """Return the name of the stream that holds one aggregate."""
+    return f"{kind.STREAM}-{key}"
+
+
+def load(store: EventStore, kind: type[StateT], key: object) -> StateT | None:
+    """Return an aggregate as it stands, or None where nothing has happened yet."""
+    state: StateT | None = None
+    for recorded in store.read_stream(stream_name(kind, key)):
+        state = kind.evolve(state, recorded.event)
+    return state
+
+
+def record(
+    store: EventStore,
+    kind: type[StateT],
+    key: object,
+    decide: Callable[[StateT | None], Sequence[Event]],
+    *,
+    by: Meta,
+) -> Position:
+    """Load one aggregate, ask a rule, append what it decided: the only way to write.
+
+    `decide` sees the state (None: nothing happened yet) and returns the new events (empty:
+    nothing to do) or raises a Refusal. It may run more than once: if another writer came
+    first it is asked again with the newer state, at most DECIDE_ATTEMPTS_MAX times. If this
+    very request (`by.command_id`) was recorded before, it is not asked at all.
+
+    Returns:
+        The position of the last event of the stream that this decision rests on.
+    """
+    stream = stream_name(kind, key)
+    # Without a command id a lost reply must still not write twice within this call.
+    command_id = by.command_id or uuid4()
+    for _attempt in range(DECIDE_ATTEMPTS_MAX):
+        state: StateT | None = None
+        version, position = 0, START
+        mine, answered = 0, None
+        next_id = uuid5(command_id, f"{stream}#0")
+        for recorded in store.read_stream(stream):
+            if recorded.id == next_id:
+                mine, answered = mine + 1, recorded.position
+                next_id = uuid5(command_id, f"{stream}#{mine}")
+            state = kind.evolve(state, recorded.event)
+            version, position = recorded.version, recorded.position
+        if answered is not None:
+            return answered
+        events = decide(state)
+        if not events:
+            return position
+        fresh = [
+            NewEvent(uuid5(command_id, f"{stream}#{index}"), event)
+            for index, event in enumerate(events)
+        ]
+        try:
+            return store.append(stream, fresh, expected=version, by=by).position
+        except (StreamMoved, OutcomeUnknown):
+            continue
+    raise StreamMoved(stream)

@@ -1,0 +1,1 @@
+"""Where demand meets supply: bids, clearing, leases."""

@@ -1,0 +1,50 @@
+"""What every test may use: the memory store, a fixed noon, a database of this run's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from django.db import connection
+
+from ledger.eventstore.memory import MemoryStore
+from ledger.eventstore.port import Meta
+
+NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+"""A Monday."""
+
+SOMEBODY = Meta(actor="user:test")
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None,
+) -> None:
+    """Give each run its own database, so that two runs on one machine do not meet."""
+    from django.conf import settings
+
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:8]
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    settings.DATABASES["default"].setdefault("TEST", {})["NAME"] = f"test_offpeak_{run}{worker}"
+
+
+@pytest.fixture
+def committed_store(transactional_db: None) -> Iterator[None]:
+    """Clear the event table after a test that commits: it refuses the ordinary way."""
+    yield
+    clear_event_table()
+
+
+def clear_event_table() -> None:
+    """Empty `es_event`, which only a superuser with triggers off can do."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute("TRUNCATE es_event")
+        cursor.execute("SET session_replication_role = DEFAULT")
