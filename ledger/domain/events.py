@@ -1,0 +1,223 @@
+"""Every fact of the book of record: who takes part, and whose money moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from ledger.domain.event import Event
+from ledger.domain.ids import (
+    AccountId,
+    EntryId,
+    HoldId,
+    HostId,
+    LeaseId,
+    SubscriberId,
+    TenantId,
+    TokenId,
+    UserId,
+)
+from ledger.domain.money import Money, Rate
+from ledger.domain.span import Window
+
+Role = Literal["owner", "operator", "consumer", "finance", "auditor"]
+"""owner lists capacity; consumer bids; finance sees money; operator governs; auditor reads all."""
+
+AccountKind = Literal["prepaid", "chargeback", "earnings", "fees", "cash", "burst"]
+"""prepaid: a wallet that must cover its holds. chargeback: an internal cost centre, with a budget
+or without. earnings: what an owner is owed. fees: the platform's share. cash: the outside world,
+the other side of top-ups. burst: what clouds cost."""
+
+
+# --- parties: streams tenant-<tenant_id>, token-<token_id> -----------------------------------
+
+
+class TenantRegistered(Event, name="ledger.tenant-registered"):
+    """An organisation joined. Exactly one tenant is the platform's own."""
+
+    tenant_id: TenantId
+    slug: str
+    title: str
+    currency: str
+    is_platform: bool
+    at: datetime
+
+
+class SubscriberRegistered(Event, name="ledger.subscriber-registered"):
+    """A business unit of a tenant was set up; its use is charged to `cost_centre`."""
+
+    tenant_id: TenantId
+    subscriber_id: SubscriberId
+    title: str
+    cost_centre: str
+    at: datetime
+
+
+class MemberAdmitted(Event, name="ledger.member-admitted"):
+    """A person may act for a tenant, in these roles; `subscriber_id` is the unit they bid for."""
+
+    tenant_id: TenantId
+    user_id: UserId
+    subscriber_id: SubscriberId | None
+    roles: tuple[Role, ...]
+    at: datetime
+
+
+class MemberRemoved(Event, name="ledger.member-removed"):
+    """A person may no longer act for a tenant. Their tokens for it stop working."""
+
+    tenant_id: TenantId
+    user_id: UserId
+    at: datetime
+
+
+class TokenIssued(Event, name="ledger.token-issued"):
+    """A person made an API token, or an owner a token for the agent of one host.
+
+    Only the hash of the secret is kept. Exactly one of `user_id` and `host_id` is set.
+    """
+
+    token_id: TokenId
+    tenant_id: TenantId
+    user_id: UserId | None
+    host_id: HostId | None
+    title: str
+    prefix: str
+    sha256: str
+    scopes: tuple[str, ...]
+    expires_at: datetime
+    at: datetime
+
+
+class TokenRevoked(Event, name="ledger.token-revoked"):
+    """A token stopped working before its time."""
+
+    token_id: TokenId
+    at: datetime
+
+
+PartyEvent = TenantRegistered | SubscriberRegistered | MemberAdmitted | MemberRemoved
+TokenEvent = TokenIssued | TokenRevoked
+
+
+# --- money: streams account-<account_id> ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """One line of a journal entry: `nanos` added to an account (negative: taken from it)."""
+
+    account_id: AccountId
+    nanos: int
+
+
+class AccountOpened(Event, name="ledger.account-opened"):
+    """A place where money is counted.
+
+    overdraft_nanos: how far available may fall below zero; None: without limit.
+    """
+
+    account_id: AccountId
+    tenant_id: TenantId
+    subscriber_id: SubscriberId | None
+    kind: AccountKind
+    title: str
+    currency: str
+    overdraft_nanos: int | None
+    at: datetime
+
+
+class FundsAdded(Event, name="ledger.funds-added"):
+    """Money came in. The postings sum to zero: the account up, `cash` down."""
+
+    account_id: AccountId
+    entry_id: EntryId
+    money: Money
+    reference: str
+    postings: tuple[Posting, ...]
+    at: datetime
+
+
+class HoldPlaced(Event, name="ledger.hold-placed"):
+    """Money was set aside for a bid or lease; it is still the account's, but not available."""
+
+    account_id: AccountId
+    hold_id: HoldId
+    money: Money
+    purpose: str
+    at: datetime
+
+
+class HoldResized(Event, name="ledger.hold-resized"):
+    """A hold now sets aside `money` in all, what was captured from it included."""
+
+    account_id: AccountId
+    hold_id: HoldId
+    money: Money
+    at: datetime
+
+
+class UsageCaptured(Event, name="ledger.usage-captured"):
+    """A metered usage window was charged to a hold. The postings sum to zero.
+
+    window: the span of use that is rated. gpu_millis: granted GPU-time in it.
+    charged: what the consumer pays for this window; the owners' and the platform's shares are
+    among the postings.
+    """
+
+    account_id: AccountId
+    hold_id: HoldId
+    entry_id: EntryId
+    lease_id: LeaseId
+    window: Window
+    gpu_millis: int
+    price: Rate
+    charged: Money
+    fee: Money
+    cost_centre: str
+    postings: tuple[Posting, ...]
+    at: datetime
+
+
+class CompensationPaid(Event, name="ledger.compensation-paid"):
+    """An owner who took capacity back paid the consumer the agreed fee. Postings sum to zero."""
+
+    account_id: AccountId
+    entry_id: EntryId
+    lease_id: LeaseId
+    money: Money
+    postings: tuple[Posting, ...]
+    at: datetime
+
+
+class CostRecorded(Event, name="ledger.cost-recorded"):
+    """Rented capacity cost the platform money. Postings sum to zero: burst up, cash down."""
+
+    account_id: AccountId
+    entry_id: EntryId
+    money: Money
+    reference: str
+    postings: tuple[Posting, ...]
+    at: datetime
+
+
+class HoldReleased(Event, name="ledger.hold-released"):
+    """What was left of a hold is available again."""
+
+    account_id: AccountId
+    hold_id: HoldId
+    money: Money
+    at: datetime
+
+
+AccountEvent = (
+    AccountOpened
+    | FundsAdded
+    | HoldPlaced
+    | HoldResized
+    | UsageCaptured
+    | CompensationPaid
+    | CostRecorded
+    | HoldReleased
+)

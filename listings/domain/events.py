@@ -1,0 +1,152 @@
+"""Every fact of the supply side, in the order a reader meets them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from typing import Literal
+
+from ledger.domain.event import Event
+from ledger.domain.ids import BidId, HostId, OfferId, TenantId
+from ledger.domain.money import Rate
+from ledger.domain.span import Window
+
+Isolation = Literal["whole", "mig", "mps", "timeslice", "cooperative"]
+OfferSource = Literal["local", "burst"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU as its host's agent reported it.
+
+    uuid: NVML's, the key everywhere. nvlink_group: GPUs with the same one are joined by NVLink.
+    """
+
+    uuid: str
+    model: str
+    memory_mib: int
+    compute_capability: str
+    driver: str
+    nvlink_group: str | None = None
+    mig_enabled: bool = False
+    mig_profiles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WeeklyRule:
+    """A window that comes back every week, on the clock of an IANA zone.
+
+    days: 0 is Monday. A window whose `until` is not after `since` ends on the next day.
+    first, last: calendar dates in the zone; `last` is included, None: until withdrawn.
+    Times that a clock change skips are moved forward by the gap; of times that come twice the
+    first is meant (listings/domain/recurrence.py).
+    """
+
+    zone: str
+    days: tuple[int, ...]
+    since: time
+    until: time
+    first: date
+    last: date | None = None
+
+
+class HostRegistered(Event, name="listings.host-registered"):
+    """An owner made a GPU host known. Its agent reports the GPUs."""
+
+    host_id: HostId
+    tenant_id: TenantId
+    title: str
+    market: str
+    region: str
+    labels: tuple[tuple[str, str], ...]
+    source: OfferSource
+    at: datetime
+
+
+class InventoryReported(Event, name="listings.inventory-reported"):
+    """The host's agent found these GPUs; recorded only when they differ from before."""
+
+    host_id: HostId
+    gpus: tuple[Gpu, ...]
+    at: datetime
+
+
+class HostRetired(Event, name="listings.host-retired"):
+    """The host is gone for good; its offers are withdrawn."""
+
+    host_id: HostId
+    at: datetime
+
+
+class OfferPublished(Event, name="listings.offer-published"):
+    """An owner put GPUs of one host on the market for idle windows, at or above a floor.
+
+    windows: one-off windows. weekly: a recurrence, or None. At least one of the two.
+    notice_seconds: time between a reclaim and the loss of the capacity.
+    reclaim_fee_ppm: share of the value of the unused rest of a lease that a reclaim pays back.
+    workload_kinds: what may run; empty: anything. reserved_for: only that bid may have it.
+    """
+
+    offer_id: OfferId
+    tenant_id: TenantId
+    host_id: HostId
+    market: str
+    region: str
+    labels: tuple[tuple[str, str], ...]
+    gpus: tuple[Gpu, ...]
+    windows: tuple[Window, ...]
+    weekly: WeeklyRule | None
+    floor: Rate
+    lease_min_seconds: int
+    notice_seconds: int
+    reclaim_fee_ppm: int
+    workload_kinds: tuple[str, ...]
+    isolation: Isolation
+    source: OfferSource
+    reserved_for: BidId | None
+    at: datetime
+
+
+class OfferRepriced(Event, name="listings.offer-repriced"):
+    """The owner changed the floor. Leases granted before keep their price."""
+
+    offer_id: OfferId
+    floor: Rate
+    at: datetime
+
+
+class OfferPaused(Event, name="listings.offer-paused"):
+    """The owner stopped new leases for now."""
+
+    offer_id: OfferId
+    at: datetime
+
+
+class OfferResumed(Event, name="listings.offer-resumed"):
+    """The owner takes new leases again."""
+
+    offer_id: OfferId
+    at: datetime
+
+
+class OfferWithdrawn(Event, name="listings.offer-withdrawn"):
+    """The owner took the offer off the market for good.
+
+    Leases granted before run on to their end, unless the owner reclaims them too.
+    """
+
+    offer_id: OfferId
+    at: datetime
+
+
+class OfferExpired(Event, name="listings.offer-expired"):
+    """The last window of the offer is over."""
+
+    offer_id: OfferId
+    at: datetime
+
+
+HostEvent = HostRegistered | InventoryReported | HostRetired
+OfferEvent = (
+    OfferPublished | OfferRepriced | OfferPaused | OfferResumed | OfferWithdrawn | OfferExpired
+)

@@ -1,0 +1,302 @@
+"""Every fact of the market: what was asked, what the engine decided, what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from ledger.domain.event import Event
+from ledger.domain.ids import (
+    AccountId,
+    BidId,
+    HoldId,
+    HostId,
+    LeaseId,
+    OfferId,
+    SubscriberId,
+    TenantId,
+    UserId,
+)
+from ledger.domain.money import Money, Rate
+from ledger.domain.span import Window
+
+ServiceClass = Literal["on-demand", "reserved", "interruptible"]
+Placement = Literal["same-host", "any-hosts"]
+Patience = Literal["immediate", "patient"]
+"""immediate: cleared at once against what is listed, the rest waits for what is listed next.
+patient: cleared in rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """What a GPU must be to serve a bid. Empty and None ask for nothing; unset is not zero."""
+
+    models: tuple[str, ...] = ()
+    memory_mib_min: int | None = None
+    compute_capability_min: str | None = None
+    nvlink: bool = False
+    region: str | None = None
+    isolation: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What will run: kind, and how the host's agent starts it."""
+
+    kind: str
+    runtime: Literal["process"] = "process"
+    command: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+# --- bids: streams bid-<bid_id> ----------------------------------------------------------------
+
+
+class BidPlaced(Event, name="marketplace.bid-placed"):
+    """A consumer asked for `gpus` GPUs for `duration_seconds` and said what they pay at most.
+
+    earliest_start, deadline: the lease must lie between them. A fixed window is one whose
+    length is the duration. limit: most per GPU-hour. The hold `hold_id` on `account_id` covers
+    limit × gpus × duration. preferred_cost_centre overrides the subscriber's own.
+    """
+
+    bid_id: BidId
+    tenant_id: TenantId
+    subscriber_id: SubscriberId
+    user_id: UserId | None
+    account_id: AccountId
+    hold_id: HoldId
+    market: str
+    request: GpuRequest
+    gpus: int
+    placement: Placement
+    duration_seconds: int
+    earliest_start: datetime
+    deadline: datetime
+    limit: Rate
+    service_class: ServiceClass
+    patience: Patience
+    workload: Workload
+    cost_centre: str
+    burst_allowed: bool
+    at: datetime
+
+
+class BidAmended(Event, name="marketplace.bid-amended"):
+    """The consumer changed the limit or the deadline; the bid queues anew from here."""
+
+    bid_id: BidId
+    limit: Rate
+    deadline: datetime
+    at: datetime
+
+
+class BidCancelled(Event, name="marketplace.bid-cancelled"):
+    """The consumer withdrew the bid before it was filled."""
+
+    bid_id: BidId
+    at: datetime
+
+
+class BidExpired(Event, name="marketplace.bid-expired"):
+    """The bid can no longer be met by its deadline."""
+
+    bid_id: BidId
+    at: datetime
+
+
+class BidFilled(Event, name="marketplace.bid-filled"):
+    """The engine's grant was taken up: the bid is now the lease `lease_id`."""
+
+    bid_id: BidId
+    lease_id: LeaseId
+    at: datetime
+
+
+BidEvent = BidPlaced | BidAmended | BidCancelled | BidExpired | BidFilled
+
+
+# --- the engine's decisions: stream market-<name>, one append a round -------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of a grant that one offer gives."""
+
+    offer_id: OfferId
+    host_id: HostId
+    owner_id: TenantId
+    gpu_uuids: tuple[str, ...]
+    notice_seconds: int
+    reclaim_fee_ppm: int
+    source: Literal["local", "burst"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """Why a bid got nothing in a round: the first constraint that left too few GPUs."""
+
+    bid_id: BidId
+    reason: str
+
+
+class RoundCleared(Event, name="marketplace.round-cleared"):
+    """The engine looked at the book and decided.
+
+    lane: `instant` or `round`. through: store position up to which it had read.
+    price: the lowest, and highest price per GPU-hour of the round's grants; 0 without any.
+    rule: name of the clearing rule; the same book and rule give the same grants.
+    """
+
+    market: str
+    round_id: UUID
+    lane: Literal["instant", "round"]
+    through: int
+    bids: int
+    offers: int
+    grants: int
+    gpus: int
+    unmatched: tuple[Unmatched, ...]
+    price_low: int
+    price_high: int
+    rule: str
+    at: datetime
+
+
+class LeaseGranted(Event, name="marketplace.lease-granted"):
+    """The engine gave a bid these GPUs over this window at this price. It is binding."""
+
+    lease_id: LeaseId
+    bid_id: BidId
+    market: str
+    round_id: UUID
+    shares: tuple[Share, ...]
+    window: Window
+    price: Rate
+    at: datetime
+
+
+class ExtensionGranted(Event, name="marketplace.extension-granted"):
+    """The engine let a lease go on in place until `ends_at`."""
+
+    lease_id: LeaseId
+    market: str
+    ends_at: datetime
+    at: datetime
+
+
+class ExtensionDeclined(Event, name="marketplace.extension-declined"):
+    """The engine could not let a lease go on: `reason` names what stands in the way."""
+
+    lease_id: LeaseId
+    market: str
+    ends_at: datetime
+    reason: str
+    at: datetime
+
+
+MarketEvent = RoundCleared | LeaseGranted | ExtensionGranted | ExtensionDeclined
+
+
+# --- leases: streams lease-<lease_id> -----------------------------------------------------------
+
+
+class LeaseScheduled(Event, name="marketplace.lease-scheduled"):
+    """A grant became a lease with all its terms."""
+
+    lease_id: LeaseId
+    bid_id: BidId
+    tenant_id: TenantId
+    subscriber_id: SubscriberId
+    user_id: UserId | None
+    account_id: AccountId
+    hold_id: HoldId
+    market: str
+    shares: tuple[Share, ...]
+    gpu_model: str
+    window: Window
+    price: Rate
+    fee_ppm: int
+    service_class: ServiceClass
+    workload: Workload
+    cost_centre: str
+    at: datetime
+
+
+class LeaseStarting(Event, name="marketplace.lease-starting"):
+    """The start has come: the hosts' agents are asked to start the work."""
+
+    lease_id: LeaseId
+    at: datetime
+
+
+class LeaseActivated(Event, name="marketplace.lease-activated"):
+    """Every host of the lease has started its part of the work."""
+
+    lease_id: LeaseId
+    at: datetime
+
+
+class ReclaimRequested(Event, name="marketplace.reclaim-requested"):
+    """An owner takes capacity back: the work has until `stop_at`, then it is stopped."""
+
+    lease_id: LeaseId
+    owner_id: TenantId
+    stop_at: datetime
+    at: datetime
+
+
+class ExtensionRequested(Event, name="marketplace.extension-requested"):
+    """The consumer asked to go on until `ends_at`; the engine answers."""
+
+    lease_id: LeaseId
+    market: str
+    ends_at: datetime
+    at: datetime
+
+
+class LeaseExtended(Event, name="marketplace.lease-extended"):
+    """The lease now ends at `ends_at`, on the same GPUs at the same price."""
+
+    lease_id: LeaseId
+    ends_at: datetime
+    at: datetime
+
+
+class LeaseEnding(Event, name="marketplace.lease-ending"):
+    """The end has come: the agents are asked to stop the work. `reason`: a close reason."""
+
+    lease_id: LeaseId
+    reason: int
+    at: datetime
+
+
+class LeaseClosed(Event, name="marketplace.lease-closed"):
+    """The lease is over and its capacity free from `at` on.
+
+    reason: 1xx consumer, 2xx owner, 3xx platform, 4xx money, 5xx fault
+    (marketplace/domain/close_reasons.py). failed: the work never came up or was lost.
+    compensation: what the owner's reclaim pays the consumer.
+    """
+
+    lease_id: LeaseId
+    market: str
+    reason: int
+    failed: bool
+    compensation: Money | None
+    at: datetime
+
+
+LeaseEvent = (
+    LeaseScheduled
+    | LeaseStarting
+    | LeaseActivated
+    | ReclaimRequested
+    | ExtensionRequested
+    | LeaseExtended
+    | LeaseEnding
+    | LeaseClosed
+)

@@ -1,0 +1,69 @@
+"""Every fact of use. Samples are rows; only what is rated becomes an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ledger.domain.event import Event
+from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.span import Window
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """What one GPU did for a lease in a usage window, in milliseconds.
+
+    granted: handed to the lease. occupied: a process of the lease on it. busy: kernels running.
+    occupied and busy are None where the GPU could not tell: unknown is never zero.
+    gap: part of the window that no sample covers.
+    """
+
+    gpu_uuid: str
+    host_id: HostId
+    owner_id: TenantId
+    granted_ms: int
+    occupied_ms: int | None
+    busy_ms: int | None
+    gap_ms: int
+
+
+class MeterOpened(Event, name="metering.meter-opened"):
+    """A lease is measured from here on."""
+
+    lease_id: LeaseId
+    window: Window
+    gpus: int
+    at: datetime
+
+
+class UsageWindowClosed(Event, name="metering.usage-window-closed"):
+    """All samples of a lease's usage window are in: this is what is rated.
+
+    window: clipped at the hour (or the configured length) and at the lease's own span.
+    """
+
+    lease_id: LeaseId
+    window: Window
+    gpus: tuple[GpuUse, ...]
+    at: datetime
+
+
+class MeterGapFound(Event, name="metering.meter-gap-found"):
+    """No proof of use for a span of a lease: it is not charged."""
+
+    lease_id: LeaseId
+    gpu_uuid: str
+    window: Window
+    at: datetime
+
+
+class MeterClosed(Event, name="metering.meter-closed"):
+    """The lease is over and all its use is rated."""
+
+    lease_id: LeaseId
+    granted_ms: int
+    at: datetime
+
+
+MeterEvent = MeterOpened | UsageWindowClosed | MeterGapFound | MeterClosed
