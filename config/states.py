@@ -1,0 +1,62 @@
+"""What each state of the market looks like: its word, its tone and its shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Tone = Literal["", "good", "busy", "warn", "bad", "burst"]
+Shape = Literal["dot", "ring", "half", "square", "triangle", "cross", "dash", "cloud"]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a badge shows a state; tone and shape always change together."""
+
+    text: str
+    tone: Tone = ""
+    shape: Shape = "ring"
+
+
+_LOOKS: dict[str, Look] = {
+    "active": Look("Active", "good", "dot"),
+    "closed": Look("Closed", "", "dash"),
+    "ending": Look("Ending", "warn", "half"),
+    "failed": Look("Failed", "bad", "cross"),
+    "migrating": Look("Migrating", "busy", "half"),
+    "pausing": Look("Pausing", "warn", "half"),
+    "reclaiming": Look("Reclaiming", "warn", "triangle"),
+    "scheduled": Look("Scheduled", "busy", "ring"),
+    "starting": Look("Starting", "busy", "half"),
+    "draft": Look("Draft"),
+    "expired": Look("Expired", "", "dash"),
+    "listed": Look("Listed", "busy", "square"),
+    "paused": Look("Paused", "warn", "dash"),
+    "withdrawn": Look("Withdrawn", "", "dash"),
+    "cancelled": Look("Cancelled", "", "dash"),
+    "filled": Look("Filled", "good", "dot"),
+    "open": Look("Open", "busy", "ring"),
+    "partially-filled": Look("Partly filled", "busy", "half"),
+    "refused": Look("Refused", "bad", "cross"),
+    "captured": Look("Captured", "good", "dot"),
+    "placed": Look("Held", "busy", "half"),
+    "released": Look("Released", "", "dash"),
+    "soft-closed": Look("Soft-closed", "warn", "half"),
+    "intended": Look("Intended", "burst", "ring"),
+    "lost": Look("Lost", "bad", "cross"),
+    "provisioning": Look("Provisioning", "burst", "half"),
+    "running": Look("Running", "burst", "cloud"),
+    "terminated": Look("Terminated", "", "dash"),
+    "terminating": Look("Terminating", "warn", "half"),
+    "healthy": Look("Healthy", "good", "dot"),
+    "late": Look("Late", "warn", "triangle"),
+    "silent": Look("Silent", "bad", "cross"),
+    "quarantined": Look("Quarantined", "bad", "square"),
+    "stopped": Look("Stopped", "bad", "cross"),
+}
+
+
+def look_of(state: str) -> Look:
+    """Return the look of `state`; one that is not known shows its own name, plainly."""
+    name = state.replace("_", "-")
+    return _LOOKS.get(name) or Look(name.replace("-", " ").capitalize())

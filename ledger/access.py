@@ -1,0 +1,98 @@
+"""Who is asking, and what they may see: the one place that makes a queryset for a person.
+
+Every read model that a person is shown names the columns that hold the tenants it belongs to
+(`TENANT_COLUMNS`). `visible` keeps the rows of the actor's own tenant; the platform's operators
+and auditors see all. A model without that declaration cannot be shown at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+from django.db.models import Model, Q, QuerySet
+
+from ledger.domain.events import Role
+from ledger.domain.ids import HostId, SubscriberId, TenantId, TokenId, UserId
+from ledger.domain.refusal import Forbidden
+from ledger.eventstore.port import Meta
+
+ModelT = TypeVar("ModelT", bound=Model)
+
+
+class RoleMissing(Forbidden):
+    """Your role in this organisation does not allow that.
+
+    Ask an operator of your organisation to admit you in one of the roles named in `roles`.
+    """
+
+
+class ScopeMissing(Forbidden):
+    """This token does not carry the scope for that.
+
+    Make a token with the scope named in `scope` on the settings page.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """A person acting for a tenant (by session or token), or the agent of one host.
+
+    scopes: None for a session, which may do what its roles allow.
+    """
+
+    tenant_id: TenantId
+    user_id: UserId | None = None
+    host_id: HostId | None = None
+    token_id: TokenId | None = None
+    subscriber_id: SubscriberId | None = None
+    roles: frozenset[Role] = frozenset()
+    scopes: frozenset[str] | None = None
+    is_platform: bool = False
+    title: str = ""
+
+    @property
+    def sees_all(self) -> bool:
+        """Tell if the actor governs the whole platform."""
+        return self.is_platform and bool(self.roles & {"operator", "auditor"})
+
+    def need(self, *roles: Role) -> None:
+        """Refuse unless the actor has one of these roles.
+
+        Raises: RoleMissing.
+        """
+        if not self.roles & set(roles):
+            raise RoleMissing(roles=sorted(roles))
+
+    def need_scope(self, scope: str) -> None:
+        """Refuse a token that does not carry `scope`; a session carries all of its roles'.
+
+        Raises: ScopeMissing.
+        """
+        if self.scopes is not None and scope not in self.scopes:
+            raise ScopeMissing(scope=scope)
+
+    def meta(self, *, request_id: UUID | None = None, command_id: UUID | None = None) -> Meta:
+        """Return what every event of this actor's request carries."""
+        who = f"agent:{self.host_id}" if self.host_id else f"user:{self.user_id}"
+        return Meta(
+            actor=who,
+            tenant_id=self.tenant_id,
+            token_id=self.token_id,
+            request_id=request_id,
+            command_id=command_id,
+        )
+
+
+def visible(actor: Actor, model: type[ModelT]) -> QuerySet[ModelT]:
+    """Return the rows of a read model that `actor` may see."""
+    columns = cast("tuple[str, ...]", cast(Any, model).TENANT_COLUMNS)
+    assert columns, f"{model.__name__} must name at least one tenant column"
+    rows = model._base_manager.all()
+    if actor.sees_all:
+        return rows
+    mine = Q()
+    for column in columns:
+        mine |= Q(**{column: actor.tenant_id})
+    return rows.filter(mine)
