@@ -29,8 +29,9 @@ from bursting.clouds.port import (
     LaunchRefused,
     PriceAboveCap,
 )
-from bursting.clouds.prices import NANOS_PER_UNIT, PriceList, read_price_list
+from bursting.clouds.prices import PriceList, read_price_list
 from bursting.domain.capacity import CloudOffer, GpuNeed, InstancePrice, InstanceSpec
+from ledger.domain.money import NANOS_PER_UNIT, decimal_of
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -121,7 +122,7 @@ class Ec2Cloud:
             for kind in self._prices.types.values()
             if kind.gpus >= need.gpus
             and kind.gpu_memory_mib >= need.gpu_memory_mib_min
-            and need.gpu_model in (None, kind.gpu_model)
+            and (not need.gpu_models or kind.gpu_model in need.gpu_models)
         ]
         if not kinds:
             return []
@@ -133,17 +134,13 @@ class Ec2Cloud:
         if need.spot:
             priced += self._ask(lambda: self._spot_prices(names))
         offers = [
-            CloudOffer(
-                cloud=self.name,
-                spec=spec,
-                gpu_model=self._prices.types[spec.instance_type].gpu_model,
-                gpus=self._prices.types[spec.instance_type].gpus,
-                gpu_memory_mib=self._prices.types[spec.instance_type].gpu_memory_mib,
-                price=price,
+            self._prices.types[spec.instance_type].offer(
+                cloud=self.name, region=self._settings.region, spec=spec, price=price
             )
             for spec, price in priced
         ]
-        return sorted(offers, key=lambda offer: (offer.nanos_per_gpu_hour, offer.spec))
+        serving = (offer for offer in offers if offer.serves(need))
+        return sorted(serving, key=lambda offer: (offer.nanos_per_gpu_hour, offer.spec))
 
     def launch(
         self,
@@ -265,7 +262,7 @@ class Ec2Cloud:
                 "SpotOptions": {
                     "SpotInstanceType": "one-time",
                     "InstanceInterruptionBehavior": "terminate",
-                    "MaxPrice": _decimal(max_price.nanos_per_instance_hour),
+                    "MaxPrice": decimal_of(max_price.nanos_per_instance_hour),
                 },
             }
         return request
@@ -377,10 +374,6 @@ def _bounded(pages: Iterable[AnswerT]) -> Iterable[AnswerT]:
                 f"EC2 lists more than {PAGES_MAX} pages", retryable=False, outcome_unknown=False
             )
         yield page
-
-
-def _decimal(nanos: int) -> str:
-    return f"{nanos // NANOS_PER_UNIT}.{nanos % NANOS_PER_UNIT:09d}"
 
 
 def _nanos_up(price: str) -> int:

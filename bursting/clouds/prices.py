@@ -6,15 +6,16 @@ A list goes stale by nature, so it names its source and date, and an operator ma
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from bursting.domain.capacity import InstancePrice
+from bursting.domain.capacity import CloudOffer, InstancePrice, InstanceSpec
+from ledger.domain.money import NANOS_PER_UNIT, nanos_of
+from ledger.domain.refusal import Invalid
 
-NANOS_PER_UNIT = 1_000_000_000
-PRICE_PER_INSTANCE_HOUR_MAX = Decimal(1_000_000)
+PRICE_NANOS_MAX = 1_000_000 * NANOS_PER_UNIT
 EC2_LIST = Path(__file__).with_name("ec2_prices.json")
 
 
@@ -30,7 +31,25 @@ class InstanceType:
     gpu_model: str
     gpus: int
     gpu_memory_mib: int
+    compute_capability: str
+    nvlink: bool
     price: InstancePrice
+
+    def offer(
+        self, *, cloud: str, region: str, spec: InstanceSpec, price: InstancePrice
+    ) -> CloudOffer:
+        """Return this type as `cloud` offers it in one zone, at a price of that place."""
+        return CloudOffer(
+            cloud=cloud,
+            region=region,
+            spec=spec,
+            gpu_model=self.gpu_model,
+            gpus=self.gpus,
+            gpu_memory_mib=self.gpu_memory_mib,
+            compute_capability=self.compute_capability,
+            nvlink=self.nvlink,
+            price=price,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,21 +63,18 @@ class PriceList:
 
 
 def nanos(text: str) -> int:
-    """Return a decimal price as whole nano-units.
+    """Return the decimal price of an hour as whole nano-units.
 
     Raises:
-        ValueError: not a positive, finite number, or finer than a nano-unit.
+        ValueError: not a plain decimal number above zero, or finer than a nano-unit.
     """
     try:
-        price = Decimal(text)
-    except InvalidOperation:
-        raise ValueError(f"not a price: {text!r}") from None
-    if not price.is_finite() or not 0 < price <= PRICE_PER_INSTANCE_HOUR_MAX:
-        raise ValueError(f"a price lies above 0 and up to {PRICE_PER_INSTANCE_HOUR_MAX}: {text!r}")
-    scaled = price * NANOS_PER_UNIT
-    if scaled != scaled.to_integral_value():
-        raise ValueError(f"finer than a nano-unit: {text!r}")
-    return int(scaled)
+        price = nanos_of(text)
+    except Invalid as refused:
+        raise ValueError(f"{text!r}: {refused}") from None
+    if not 0 < price <= PRICE_NANOS_MAX:
+        raise ValueError(f"{text!r}: a price lies above 0 and up to a million units")
+    return price
 
 
 def read_price_list(path: Path = EC2_LIST) -> PriceList:
@@ -88,13 +104,26 @@ def read_price_list(path: Path = EC2_LIST) -> PriceList:
 def _read_type(entry: Mapping[str, object], currency: str) -> InstanceType:
     _check_fields(
         entry,
-        {"instance_type", "gpu_model", "gpus", "gpu_memory_mib", "price_per_instance_hour"},
+        {
+            "instance_type",
+            "gpu_model",
+            "gpus",
+            "gpu_memory_mib",
+            "compute_capability",
+            "nvlink",
+            "price_per_instance_hour",
+        },
     )
     name = entry["instance_type"]
     model, price = entry["gpu_model"], entry["price_per_instance_hour"]
     gpus, memory_mib = entry["gpus"], entry["gpu_memory_mib"]
+    capability, nvlink = entry["compute_capability"], entry["nvlink"]
     if not (isinstance(name, str) and isinstance(model, str) and isinstance(price, str)):
         raise ValueError(f"{name}: type, model and price are text")
+    if not isinstance(capability, str) or not re.fullmatch(r"[0-9]{1,2}\.[0-9]", capability):
+        raise ValueError(f"{name}: compute_capability is text like 9.0, not {capability!r}")
+    if not isinstance(nvlink, bool):
+        raise ValueError(f"{name}: nvlink is true or false")
     if type(gpus) is not int or type(memory_mib) is not int or gpus < 1 or memory_mib < 1:
         raise ValueError(f"{name}: gpus and gpu_memory_mib are whole numbers above 0")
     try:
@@ -106,6 +135,8 @@ def _read_type(entry: Mapping[str, object], currency: str) -> InstanceType:
         gpu_model=model,
         gpus=gpus,
         gpu_memory_mib=memory_mib,
+        compute_capability=capability,
+        nvlink=nvlink,
         price=InstancePrice(price_nanos, currency),
     )
 

@@ -31,13 +31,20 @@ class InstancePrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuNeed:
-    """What is looked for: so many GPUs in one machine. Model None: any that has the memory."""
+    """What is looked for: so many GPUs in one machine, each at least so able.
+
+    gpu_models: any of these; empty: any. region None: anywhere.
+    compute_capability_min: NVIDIA's, such as `8.9`.
+    spot: whether capacity that the cloud may take back at short notice will do.
+    """
 
     gpus: int
-    gpu_model: str | None = None
+    gpu_models: tuple[str, ...] = ()
     gpu_memory_mib_min: int = 0
+    compute_capability_min: str | None = None
+    nvlink: bool = False
+    region: str | None = None
     spot: bool = False
-    """Whether capacity that the cloud may take back at short notice will do."""
 
     def __post_init__(self) -> None:
         assert self.gpus > 0
@@ -58,10 +65,13 @@ class CloudOffer:
     """One kind of instance in one zone, as the cloud quotes it. No promise that it has one."""
 
     cloud: str
+    region: str
     spec: InstanceSpec
     gpu_model: str
     gpus: int
     gpu_memory_mib: int
+    compute_capability: str
+    nvlink: bool
     price: InstancePrice
 
     def __post_init__(self) -> None:
@@ -77,6 +87,17 @@ class CloudOffer:
         return (
             self.gpus >= need.gpus
             and self.gpu_memory_mib >= need.gpu_memory_mib_min
-            and need.gpu_model in (None, self.gpu_model)
+            and (not need.gpu_models or self.gpu_model in need.gpu_models)
+            and (
+                need.compute_capability_min is None
+                or _version(self.compute_capability) >= _version(need.compute_capability_min)
+            )
+            and (self.nvlink or not need.nvlink)
+            and need.region in (None, self.region)
             and (need.spot or not self.spec.spot)
         )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Return `10.0` as (10, 0), which is above (9, 0); as text it would be below."""
+    return tuple(int(part) for part in text.split("."))

@@ -21,15 +21,18 @@ DEAR = InstancePrice(100_000_000_000)
 CATALOGUE = [
     CloudOffer(
         cloud="fake",
+        region="region-1",
         spec=InstanceSpec(instance_type=name, zone=zone, spot=spot),
         gpu_model=model,
         gpus=gpus,
         gpu_memory_mib=memory_mib,
+        compute_capability=capability,
+        nvlink=gpus > 1,
         price=InstancePrice(nanos // (4 if spot else 1)),
     )
-    for name, model, gpus, memory_mib, nanos in (
-        ("one-l4", "L4", 1, 24_576, 804_800_000),
-        ("eight-h100", "H100", 8, 81_920, 55_040_000_000),
+    for name, model, gpus, memory_mib, capability, nanos in (
+        ("one-l4", "L4", 1, 24_576, "8.9", 804_800_000),
+        ("eight-h100", "H100", 8, 81_920, "9.0", 55_040_000_000),
     )
     for zone in ("zone-a", "zone-b")
     for spot in (False, True)
@@ -62,7 +65,7 @@ class Rig:
 
     def spec(self, *, other_zone: bool = False, spot: bool = False) -> InstanceSpec:
         """Return a kind of instance that this cloud has; `other_zone` gives the same elsewhere."""
-        offers = self.cloud.offers(GpuNeed(gpus=1, gpu_model="L4", spot=True))
+        offers = self.cloud.offers(GpuNeed(gpus=1, gpu_models=("L4",), spot=True))
         specs = [offer.spec for offer in offers if offer.spec.spot == spot]
         return specs[1 if other_zone else 0]
 

@@ -37,7 +37,7 @@ def test_offers_serve_the_need_and_come_cheapest_first(rig: Rig) -> None:
 
 
 def test_an_offer_states_the_price_of_an_instance_and_derives_that_of_a_gpu(rig: Rig) -> None:
-    offer = rig.cloud.offers(GpuNeed(gpus=8, gpu_model="H100"))[0]
+    offer = rig.cloud.offers(GpuNeed(gpus=8, gpu_models=("H100",)))[0]
 
     assert offer.gpus == 8
     assert offer.price == InstancePrice(55_040_000_000)
@@ -46,12 +46,22 @@ def test_an_offer_states_the_price_of_an_instance_and_derives_that_of_a_gpu(rig:
 
 def test_no_offers_for_what_the_cloud_does_not_have(rig: Rig) -> None:
     assert list(rig.cloud.offers(GpuNeed(gpus=9))) == []
-    assert list(rig.cloud.offers(GpuNeed(gpus=1, gpu_model="Voodoo2"))) == []
+    assert list(rig.cloud.offers(GpuNeed(gpus=1, region="the-moon-1"))) == []
+    assert list(rig.cloud.offers(GpuNeed(gpus=1, nvlink=True, gpu_models=("L4",)))) == []
+    assert list(rig.cloud.offers(GpuNeed(gpus=1, gpu_models=("Voodoo2",)))) == []
+
+
+def test_a_compute_capability_is_compared_as_a_number(rig: Rig) -> None:
+    newer = rig.cloud.offers(GpuNeed(gpus=1, compute_capability_min="8.9"))
+
+    assert {offer.gpu_model for offer in newer} >= {"L4", "H100"}
+    assert all(offer.compute_capability in ("8.9", "9.0") for offer in newer)
+    assert list(rig.cloud.offers(GpuNeed(gpus=1, compute_capability_min="10.0"))) == []
 
 
 def test_spot_is_offered_only_where_it_will_do(rig: Rig) -> None:
-    firm = rig.cloud.offers(GpuNeed(gpus=1, gpu_model="L4"))
-    either = rig.cloud.offers(GpuNeed(gpus=1, gpu_model="L4", spot=True))
+    firm = rig.cloud.offers(GpuNeed(gpus=1, gpu_models=("L4",)))
+    either = rig.cloud.offers(GpuNeed(gpus=1, gpu_models=("L4",), spot=True))
 
     assert not any(offer.spec.spot for offer in firm)
     assert {offer.spec.spot for offer in either} == {False, True}

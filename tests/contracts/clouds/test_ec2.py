@@ -62,7 +62,7 @@ def test_a_spot_launch_is_capped_by_ec2_itself(moto_cloud: MotoCloud) -> None:
     launch(ec2(moto_cloud, []), spec)
 
     (asked,) = moto_cloud.asked("RunInstances")
-    assert asked["InstanceMarketOptions.SpotOptions.MaxPrice"] == "1.250000000"
+    assert asked["InstanceMarketOptions.SpotOptions.MaxPrice"] == "1.25"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -197,7 +197,7 @@ def test_the_gpus_of_a_type_that_is_not_listed_are_asked_for(
 
 PRICES = """{"source": "a test", "as_of": "2026-01-05", "currency": "USD", "instance_types": [
     {"instance_type": "%s", "gpu_model": "H100", "gpus": 8, "gpu_memory_mib": 81920,
-     "price_per_instance_hour": "%s"}]}"""
+     "compute_capability": "9.0", "nvlink": true, "price_per_instance_hour": "%s"}]}"""
 
 
 def test_another_price_list_changes_the_offers(moto_cloud: MotoCloud, tmp_path: Path) -> None:
@@ -234,6 +234,8 @@ def test_a_price_that_is_none_is_refused(price: str, tmp_path: Path) -> None:
         '{"source": "x"}',
         PRICES.replace('"gpus": 8', '"gpus": true') % ("a", "1"),
         PRICES.replace('"gpus": 8', '"gpus": 0') % ("a", "1"),
+        PRICES.replace('"9.0"', '"nine"') % ("a", "1"),
+        PRICES.replace("true", '"yes"') % ("a", "1"),
         PRICES.replace("USD", "dollars") % ("a", "1"),
         PRICES.replace('"gpus": 8', '"gpus": 8, "colour": "red"') % ("a", "1"),
     ],

@@ -10,10 +10,13 @@ from bursting.domain.capacity import CloudOffer, InstancePrice, InstanceSpec
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 OFFER = CloudOffer(
     cloud="fake",
+    region="region-1",
     spec=InstanceSpec(instance_type="one-l4", zone="zone-a"),
     gpu_model="L4",
     gpus=1,
     gpu_memory_mib=24_576,
+    compute_capability="8.9",
+    nvlink=False,
     price=InstancePrice(804_800_000),
 )
 
