@@ -174,6 +174,7 @@ class LeaseGranted(Event, name="marketplace.lease-granted"):
     market: str
     round_id: UUID
     shares: tuple[Share, ...]
+    gpu_model: str
     window: Window
     price: Rate
     at: datetime
@@ -240,6 +241,24 @@ class LeaseActivated(Event, name="marketplace.lease-activated"):
     at: datetime
 
 
+class WorkStarted(Event, name="marketplace.work-started"):
+    """The agent of one host started its part of the work."""
+
+    lease_id: LeaseId
+    host_id: HostId
+    at: datetime
+
+
+class WorkStopped(Event, name="marketplace.work-stopped"):
+    """The work on one host is gone. exit_code: None where it was stopped or never ran."""
+
+    lease_id: LeaseId
+    host_id: HostId
+    exit_code: int | None
+    detail: str
+    at: datetime
+
+
 class ReclaimRequested(Event, name="marketplace.reclaim-requested"):
     """An owner takes capacity back: the work has until `stop_at`, then it is stopped."""
 
@@ -287,6 +306,7 @@ class LeaseClosed(Event, name="marketplace.lease-closed"):
     reason: int
     failed: bool
     compensation: Money | None
+    compensation_from: TenantId | None
     at: datetime
 
 
@@ -294,6 +314,8 @@ LeaseEvent = (
     LeaseScheduled
     | LeaseStarting
     | LeaseActivated
+    | WorkStarted
+    | WorkStopped
     | ReclaimRequested
     | ExtensionRequested
     | LeaseExtended

@@ -1,0 +1,190 @@
+"""What can be asked of a lease, and what its hosts and the clock say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from ledger.commands.money import resize_hold
+
+from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.eventstore.port import EventStore, Meta, Position, load, record
+from marketplace.domain.events import (
+    BidPlaced,
+    LeaseEvent,
+    LeaseGranted,
+    LeaseScheduled,
+)
+from marketplace.domain.leases import Lease, LeaseUnknown
+
+
+def schedule_lease(
+    store: EventStore, *, granted: LeaseGranted, bid: BidPlaced, fee_ppm: int, by: Meta
+) -> Position:
+    """Turn a grant of the engine into a lease, once.
+
+    Returns: the store position at which the lease is scheduled.
+    """
+    scheduled = LeaseScheduled(
+        lease_id=granted.lease_id,
+        bid_id=granted.bid_id,
+        tenant_id=bid.tenant_id,
+        subscriber_id=bid.subscriber_id,
+        user_id=bid.user_id,
+        account_id=bid.account_id,
+        hold_id=bid.hold_id,
+        market=granted.market,
+        shares=granted.shares,
+        gpu_model=granted.gpu_model,
+        window=granted.window,
+        price=granted.price,
+        fee_ppm=fee_ppm,
+        service_class=bid.service_class,
+        workload=bid.workload,
+        cost_centre=bid.cost_centre,
+        at=granted.at,
+    )
+
+    def decide(lease: Lease | None) -> list[LeaseEvent]:
+        return [scheduled] if lease is None else []
+
+    return record(store, Lease, granted.lease_id, decide, by=by)
+
+
+def abandon_lease(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> Position:
+    """End a lease whose bid was withdrawn before the grant reached it."""
+    return _decide(store, lease_id, lambda lease: lease.abandon(now=now), by)
+
+
+def close_lease(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> Position:
+    """End a lease because its consumer wants that.
+
+    Returns: the store position of the decision. The agents stop the work; the lease is closed
+        when they say so.
+    Raises: LeaseUnknown, LeaseOver.
+    """
+    return _decide(store, lease_id, lambda lease: lease.close(now=now), by)
+
+
+def reclaim_lease(
+    store: EventStore, *, lease_id: LeaseId, owner_id: TenantId, by: Meta, now: datetime
+) -> Position:
+    """Take an owner's capacity back from a lease, after the agreed notice.
+
+    Raises: LeaseUnknown, LeaseOver, NotTheOwner, ReclaimUnderWay, LeaseEndsSooner.
+    """
+    return _decide(store, lease_id, lambda lease: lease.reclaim(owner_id=owner_id, now=now), by)
+
+
+def request_extension(
+    store: EventStore, *, lease_id: LeaseId, ends_at: datetime, by: Meta, now: datetime
+) -> Position:
+    """Ask to go on until `ends_at` on the same GPUs at the same price.
+
+    The money for it is set aside first; the engine then grants or declines.
+
+    Raises: LeaseUnknown, LeaseOver, ReclaimUnderWay, ExtensionNotLater, LeaseTooLong, and what
+        `resize_hold` raises where the account does not cover it.
+    """
+    lease = load(store, Lease, lease_id)
+    if lease is None:
+        raise LeaseUnknown(lease_id=lease_id)
+    if lease.ask_extension(ends_at=ends_at, now=now):
+        resize_hold(
+            store,
+            account_id=lease.terms.account_id,
+            hold_id=lease.terms.hold_id,
+            money=lease.cost_at_most(ends_at=ends_at),
+            by=by.step("hold"),
+            now=now,
+        )
+    return _decide(store, lease_id, lambda lease: lease.ask_extension(ends_at=ends_at, now=now), by)
+
+
+def extend_lease(
+    store: EventStore, *, lease_id: LeaseId, ends_at: datetime, by: Meta, now: datetime
+) -> Position:
+    """Take up an extension that the engine granted."""
+    return _decide(store, lease_id, lambda lease: lease.extend(ends_at=ends_at, now=now), by)
+
+
+def lease_started(
+    store: EventStore, *, lease_id: LeaseId, host_id: HostId, by: Meta, now: datetime
+) -> Position:
+    """Take note that a host's agent started its part of the work.
+
+    Raises: LeaseUnknown.
+    """
+    return _decide(store, lease_id, lambda lease: lease.work_started(host_id=host_id, now=now), by)
+
+
+def lease_stopped(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    host_id: HostId,
+    exit_code: int | None,
+    detail: str = "",
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Take note that the work on a host is gone.
+
+    exit_code: its own, or None where the agent stopped it.
+    Raises: LeaseUnknown.
+    """
+    return _decide(
+        store,
+        lease_id,
+        lambda lease: lease.work_stopped(
+            host_id=host_id, exit_code=exit_code, failed=False, detail=detail, now=now
+        ),
+        by,
+    )
+
+
+def lease_failed(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    host_id: HostId,
+    detail: str,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Take note that a host could not start its part of the work.
+
+    Raises: LeaseUnknown.
+    """
+    return _decide(
+        store,
+        lease_id,
+        lambda lease: lease.work_stopped(
+            host_id=host_id, exit_code=None, failed=True, detail=detail, now=now
+        ),
+        by,
+    )
+
+
+def advance_lease(
+    store: EventStore, *, lease_id: LeaseId, start_grace: timedelta, by: Meta, now: datetime
+) -> Position:
+    """Bring a lease to where the clock says it belongs: started, ended, closed.
+
+    Raises: LeaseUnknown.
+    """
+    return _decide(store, lease_id, lambda lease: lease.tick(now=now, start_grace=start_grace), by)
+
+
+def _decide(
+    store: EventStore,
+    lease_id: LeaseId,
+    rule: Callable[[Lease], Sequence[LeaseEvent]],
+    by: Meta,
+) -> Position:
+    def decide(lease: Lease | None) -> Sequence[LeaseEvent]:
+        if lease is None:
+            raise LeaseUnknown(lease_id=lease_id)
+        return rule(lease)
+
+    return record(store, Lease, lease_id, decide, by=by)

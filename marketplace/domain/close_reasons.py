@@ -1,0 +1,33 @@
+"""Why a lease ended. Every lease has one of these numbers, for ever; none is used twice.
+
+1xx the consumer, 2xx the owner, 3xx the platform, 4xx money, 5xx a fault.
+"""
+
+from __future__ import annotations
+
+WORK_DONE = 101
+CLOSED_BY_CONSUMER = 102
+WORK_FAILED = 103
+BID_WITHDRAWN = 104
+RECLAIMED = 201
+RECLAIMED_BEFORE_START = 202
+WINDOW_OVER = 301
+MONEY_SPENT = 401
+NEVER_STARTED = 501
+START_FAILED = 502
+
+REASONS: dict[int, str] = {
+    WORK_DONE: "The work finished by itself.",
+    CLOSED_BY_CONSUMER: "The consumer ended the lease.",
+    WORK_FAILED: "The work ended with an error of its own.",
+    BID_WITHDRAWN: "The bid was withdrawn before the grant reached it.",
+    RECLAIMED: "The owner took the capacity back, after the agreed notice.",
+    RECLAIMED_BEFORE_START: "The owner took the capacity back before the lease began.",
+    WINDOW_OVER: "The window of the lease was over.",
+    MONEY_SPENT: "The money set aside for the lease was spent.",
+    NEVER_STARTED: "The host did not start the work in time.",
+    START_FAILED: "The host could not start the work.",
+}
+
+FAULTS = frozenset({NEVER_STARTED, START_FAILED})
+"""The work never came up: such a lease is shown as failed, and costs nothing."""

@@ -1,0 +1,342 @@
+"""The right to use GPUs from a grant to its end, and everything that can happen to it.
+
+scheduled > starting > active > (reclaiming) > ending > closed | failed. The consumer may close
+from any state that is not final; the owner gets the capacity back by the reclaim deadline; time
+does the rest (`tick`). No lease ends without a reason (close_reasons.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import ClassVar, Literal, assert_never
+
+from ledger.domain.ids import HostId, TenantId
+from ledger.domain.money import Money
+from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unknown
+from ledger.domain.span import Window
+from marketplace.domain import close_reasons
+from marketplace.domain.events import (
+    ExtensionRequested,
+    LeaseActivated,
+    LeaseClosed,
+    LeaseEnding,
+    LeaseEvent,
+    LeaseExtended,
+    LeaseScheduled,
+    LeaseStarting,
+    ReclaimRequested,
+    WorkStarted,
+    WorkStopped,
+)
+
+State = Literal["scheduled", "starting", "active", "reclaiming", "ending", "closed", "failed"]
+
+LEASE_MAX = timedelta(days=30)
+"""A lease longer than a month outlives every price it was cleared at."""
+
+STOP_GRACE = timedelta(seconds=30)
+"""Between the signal to stop and the kill; an agent silent for longer is not waited for."""
+
+
+class LeaseUnknown(Unknown):
+    """There is no such lease."""
+
+
+class LeaseOver(Refusal):
+    """That lease is over."""
+
+
+class NotTheOwner(Forbidden):
+    """Only an owner of its GPUs may reclaim a lease."""
+
+
+class ReclaimUnderWay(Refusal):
+    """An owner is already taking that lease's capacity back."""
+
+
+class LeaseEndsSooner(Refusal):
+    """The lease ends before the notice of a reclaim would be over.
+
+    Nothing needs to be done: the capacity comes back at `ends_at`.
+    """
+
+
+class ExtensionNotLater(Invalid):
+    """An extension must end later than the lease does now."""
+
+
+class LeaseTooLong(Invalid):
+    """A lease may last thirty days at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """What one lease stream adds up to."""
+
+    STREAM: ClassVar[str] = "lease"
+
+    terms: LeaseScheduled
+    ends_at: datetime
+    state: State = "scheduled"
+    started: frozenset[HostId] = frozenset()
+    stopped: frozenset[HostId] = frozenset()
+    stop_at: datetime | None = None
+    reclaimed_by: TenantId | None = None
+    ending_reason: int | None = None
+    ending_at: datetime | None = None
+    extension_asked: datetime | None = None
+
+    @property
+    def over(self) -> bool:
+        """Tell if the state is final."""
+        return self.state in ("closed", "failed")
+
+    @property
+    def hosts(self) -> frozenset[HostId]:
+        """Return every host that gives a share."""
+        return frozenset(share.host_id for share in self.terms.shares)
+
+    @property
+    def gpus(self) -> int:
+        """Return how many GPUs the lease holds, over all its hosts."""
+        return sum(len(share.gpu_uuids) for share in self.terms.shares)
+
+    @property
+    def due_at(self) -> datetime:
+        """Return when the work must stop: the end, or the reclaim deadline if that is sooner."""
+        return self.ends_at if self.stop_at is None else min(self.ends_at, self.stop_at)
+
+    def cost_at_most(self, *, ends_at: datetime) -> Money:
+        """Return what the lease costs if it is used in full until `ends_at`."""
+        span = Window(self.terms.window.starts_at, ends_at)
+        return self.terms.price.charge(span.millis * self.gpus)
+
+    def tick(
+        self, *, now: datetime, start_grace: timedelta, stop_grace: timedelta = STOP_GRACE
+    ) -> list[LeaseEvent]:
+        """Return what time alone has brought about by `now`, all of it, in order.
+
+        However long nobody looked, one call brings a lease to where it belongs.
+        """
+        events: list[LeaseEvent] = []
+        lease = self
+        while step := lease._next(now, start_grace, stop_grace):
+            events += step
+            for event in step:
+                lease = Lease.evolve(lease, event)
+        return events
+
+    def _next(
+        self, now: datetime, start_grace: timedelta, stop_grace: timedelta
+    ) -> Sequence[LeaseEvent]:
+        starts_at = self.terms.window.starts_at
+        match self.state:
+            case "scheduled" if now >= self.due_at:
+                reclaimed = self.stop_at is not None and self.stop_at < self.ends_at
+                never = close_reasons.NEVER_STARTED
+                return self._end(
+                    close_reasons.RECLAIMED_BEFORE_START if reclaimed else never, self.due_at
+                )
+            case "scheduled" if now >= starts_at:
+                return [LeaseStarting(lease_id=self.terms.lease_id, at=max(starts_at, now))]
+            case "starting" if now >= starts_at + start_grace and self.started != self.hosts:
+                return self._end(close_reasons.NEVER_STARTED, now)
+            case "starting" | "active" | "reclaiming" if now >= self.due_at:
+                return self._end(self._reason_of_due(), now)
+            case "ending":
+                assert self.ending_at is not None
+                if self.stopped >= self.started or now >= self.ending_at + stop_grace:
+                    return [self._close(now)]
+        return []
+
+    def _reason_of_due(self) -> int:
+        if self.stop_at is not None and self.stop_at <= self.ends_at:
+            return close_reasons.RECLAIMED
+        return close_reasons.WINDOW_OVER if self.started else close_reasons.NEVER_STARTED
+
+    def _end(self, reason: int, at: datetime) -> Sequence[LeaseEvent]:
+        return [LeaseEnding(lease_id=self.terms.lease_id, reason=reason, at=at)]
+
+    def _close(self, now: datetime) -> LeaseClosed:
+        reason = self.ending_reason
+        assert reason is not None
+        compensation = self._compensation(now)
+        return LeaseClosed(
+            lease_id=self.terms.lease_id,
+            market=self.terms.market,
+            reason=reason,
+            failed=reason in close_reasons.FAULTS,
+            compensation=compensation,
+            compensation_from=self.reclaimed_by if compensation else None,
+            at=now,
+        )
+
+    def _compensation(self, now: datetime) -> Money | None:
+        """Price the part of the lease that a reclaim took, at the agreed share of its value."""
+        by_owner = (close_reasons.RECLAIMED, close_reasons.RECLAIMED_BEFORE_START)
+        if self.ending_reason not in by_owner:
+            return None
+        lost_from = max(min(now, self.ends_at), self.terms.window.starts_at)
+        lost = (self.ends_at - lost_from) // timedelta(milliseconds=1)
+        mine = [share for share in self.terms.shares if share.owner_id == self.reclaimed_by]
+        parts = [
+            self.terms.price.charge(lost * len(share.gpu_uuids)).share(share.reclaim_fee_ppm)
+            for share in mine
+        ]
+        total = sum(part.nanos for part in parts)
+        return Money(total, self.terms.price.currency) if total else None
+
+    def work_started(self, *, host_id: HostId, now: datetime) -> list[LeaseEvent]:
+        """Take note that a host started its part; with the last one the lease is active."""
+        if self.over or host_id in self.started or host_id not in self.hosts:
+            return []
+        events: list[LeaseEvent] = [
+            WorkStarted(lease_id=self.terms.lease_id, host_id=host_id, at=now)
+        ]
+        if self.state == "starting" and self.started | {host_id} == self.hosts:
+            events.append(LeaseActivated(lease_id=self.terms.lease_id, at=now))
+        return events
+
+    def work_stopped(
+        self, *, host_id: HostId, exit_code: int | None, failed: bool, detail: str, now: datetime
+    ) -> list[LeaseEvent]:
+        """Take note that the work on a host is gone.
+
+        Gone before it was asked to go, it ends the lease: a gang does not go on without a part.
+        """
+        if self.over or host_id in self.stopped or host_id not in self.hosts:
+            return []
+        events: list[LeaseEvent] = [
+            WorkStopped(
+                lease_id=self.terms.lease_id,
+                host_id=host_id,
+                exit_code=exit_code,
+                detail=detail[:500],
+                at=now,
+            )
+        ]
+        if self.state != "ending":
+            if failed:
+                reason = close_reasons.START_FAILED
+            elif exit_code == 0:
+                reason = close_reasons.WORK_DONE
+            else:
+                reason = close_reasons.WORK_FAILED
+            events += self._end(reason, now)
+        lease = self
+        for event in events:
+            lease = Lease.evolve(lease, event)
+        if lease.stopped >= lease.started:
+            events.append(lease._close(now))
+        return events
+
+    def close(self, *, now: datetime) -> list[LeaseEvent]:
+        """Decide whether the consumer may end the lease: always, until it is over.
+
+        Raises: LeaseOver.
+        """
+        if self.over:
+            raise LeaseOver(lease_id=self.terms.lease_id, state=self.state)
+        if self.state == "ending":
+            return []
+        return list(self._end(close_reasons.CLOSED_BY_CONSUMER, now)) + self._closed_if_idle(
+            close_reasons.CLOSED_BY_CONSUMER, now
+        )
+
+    def abandon(self, *, now: datetime) -> list[LeaseEvent]:
+        """End a lease whose bid was withdrawn before the grant reached it."""
+        if self.over or self.state == "ending":
+            return []
+        reason = close_reasons.BID_WITHDRAWN
+        return list(self._end(reason, now)) + self._closed_if_idle(reason, now)
+
+    def _closed_if_idle(self, reason: int, now: datetime) -> list[LeaseEvent]:
+        """Close at once where no host has anything running."""
+        if self.state in ("scheduled",):
+            ending = LeaseEnding(lease_id=self.terms.lease_id, reason=reason, at=now)
+            return [Lease.evolve(self, ending)._close(now)]
+        return []
+
+    def reclaim(self, *, owner_id: TenantId, now: datetime) -> list[LeaseEvent]:
+        """Decide whether an owner takes the capacity back: always, after the agreed notice.
+
+        Raises: LeaseOver, NotTheOwner, ReclaimUnderWay, LeaseEndsSooner.
+        """
+        mine = [share for share in self.terms.shares if share.owner_id == owner_id]
+        if not mine:
+            raise NotTheOwner(lease_id=self.terms.lease_id)
+        if self.over or self.state == "ending":
+            raise LeaseOver(lease_id=self.terms.lease_id, state=self.state)
+        if self.stop_at is not None:
+            raise ReclaimUnderWay(lease_id=self.terms.lease_id, stop_at=self.stop_at)
+        stop_at = now + timedelta(seconds=max(share.notice_seconds for share in mine))
+        if stop_at >= self.ends_at:
+            raise LeaseEndsSooner(lease_id=self.terms.lease_id, ends_at=self.ends_at)
+        return [
+            ReclaimRequested(
+                lease_id=self.terms.lease_id, owner_id=owner_id, stop_at=stop_at, at=now
+            )
+        ]
+
+    def ask_extension(self, *, ends_at: datetime, now: datetime) -> list[LeaseEvent]:
+        """Decide whether the consumer may ask to go on; the engine decides whether it can be.
+
+        Raises: LeaseOver, ReclaimUnderWay, ExtensionNotLater, LeaseTooLong.
+        """
+        if self.over or self.state == "ending":
+            raise LeaseOver(lease_id=self.terms.lease_id, state=self.state)
+        if self.stop_at is not None:
+            raise ReclaimUnderWay(lease_id=self.terms.lease_id, stop_at=self.stop_at)
+        if ends_at <= self.ends_at:
+            raise ExtensionNotLater(ends_at=self.ends_at)
+        if ends_at - self.terms.window.starts_at > LEASE_MAX:
+            raise LeaseTooLong(days_max=LEASE_MAX.days)
+        if self.extension_asked == ends_at:
+            return []
+        return [
+            ExtensionRequested(
+                lease_id=self.terms.lease_id, market=self.terms.market, ends_at=ends_at, at=now
+            )
+        ]
+
+    def extend(self, *, ends_at: datetime, now: datetime) -> list[LeaseEvent]:
+        """Take up an extension that the engine granted; one that comes too late lapses."""
+        if self.over or self.state == "ending" or ends_at <= self.ends_at:
+            return []
+        return [LeaseExtended(lease_id=self.terms.lease_id, ends_at=ends_at, at=now)]
+
+    @classmethod
+    def evolve(cls, state: Lease | None, event: LeaseEvent, /) -> Lease:
+        """Return the lease after `event`."""
+        if isinstance(event, LeaseScheduled):
+            assert state is None
+            return cls(terms=event, ends_at=event.window.ends_at)
+        assert state is not None
+        match event:
+            case LeaseStarting():
+                return replace(state, state="starting")
+            case WorkStarted():
+                return replace(state, started=state.started | {event.host_id})
+            case LeaseActivated():
+                return replace(state, state="active" if state.stop_at is None else "reclaiming")
+            case WorkStopped():
+                return replace(state, stopped=state.stopped | {event.host_id})
+            case ReclaimRequested():
+                reclaiming: State = "scheduled" if state.state == "scheduled" else "reclaiming"
+                return replace(
+                    state, state=reclaiming, stop_at=event.stop_at, reclaimed_by=event.owner_id
+                )
+            case ExtensionRequested():
+                return replace(state, extension_asked=event.ends_at)
+            case LeaseExtended():
+                return replace(state, ends_at=event.ends_at, extension_asked=None)
+            case LeaseEnding():
+                return replace(
+                    state, state="ending", ending_reason=event.reason, ending_at=event.at
+                )
+            case LeaseClosed():
+                return replace(state, state="failed" if event.failed else "closed")
+            case _:
+                assert_never(event)

@@ -1,0 +1,32 @@
+"""What the market does by the clock. Each is one pass, called again and again by a runner."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import structlog
+
+from ledger.domain.refusal import Refusal
+from ledger.eventstore.port import EventStore, Meta
+from marketplace.commands.leases import advance_lease
+from marketplace.queries.leases import due_leases
+
+BATCH = 500
+CLOCK = Meta(actor="loop:lease-clock")
+
+log = structlog.get_logger()
+
+
+def advance_leases(store: EventStore, *, now: datetime, start_grace: timedelta) -> int:
+    """Start, stop and close the leases whose time has come; return how many were looked at.
+
+    Decided on each lease's own stream: rows that lag can cause a look too many, nothing else.
+    """
+    due = due_leases(now=now, limit=BATCH)
+    for lease_id in due:
+        try:
+            advance_lease(store, lease_id=lease_id, start_grace=start_grace, by=CLOCK, now=now)
+        except Refusal as refusal:
+            # One lease that cannot be moved must not hold up the others.
+            log.error("lease.stuck", lease=str(lease_id), code=refusal.code)
+    return len(due)

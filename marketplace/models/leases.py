@@ -1,0 +1,80 @@
+"""Read models of leases. Only `projections.leases` writes them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+
+class LeaseRow(models.Model):
+    """One lease as its consumer and its owners see it."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id", "owner_ids__contains")
+
+    lease_id = models.UUIDField(primary_key=True)
+    bid_id = models.UUIDField(db_index=True)
+    market = models.CharField(max_length=64)
+    tenant_id = models.UUIDField(db_index=True)
+    subscriber_id = models.UUIDField()
+    user_id = models.UUIDField(null=True)
+    owner_ids = ArrayField(models.UUIDField())
+    host_ids = ArrayField(models.UUIDField())
+    gpu_model = models.CharField(max_length=64)
+    gpu_uuids = ArrayField(models.CharField(max_length=96))
+    gpus = models.PositiveIntegerField()
+    state = models.CharField(max_length=16, db_index=True)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    stop_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(db_index=True)
+    """When the clock next has something to say: start, deadline, or end of a grace."""
+    price_nanos_per_gpu_hour = models.BigIntegerField()
+    currency = models.CharField(max_length=3)
+    service_class = models.CharField(max_length=16)
+    workload_kind = models.CharField(max_length=64)
+    cost_centre = models.CharField(max_length=64)
+    burst = models.BooleanField()
+    notice_seconds = models.PositiveIntegerField()
+    reclaim_fee_ppm = models.PositiveIntegerField()
+    granted_at = models.DateTimeField()
+    activated_at = models.DateTimeField(null=True)
+    closed_at = models.DateTimeField(null=True)
+    close_reason = models.PositiveSmallIntegerField(null=True)
+    version = models.PositiveIntegerField()
+
+    class Meta:
+        app_label = "marketplace"
+        indexes = [
+            models.Index(fields=["tenant_id", "-granted_at"], name="lease_by_tenant"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.lease_id} {self.state}"
+
+
+class LeaseShareRow(models.Model):
+    """What one host gives to one lease: the agent's view."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("owner_id", "tenant_id")
+
+    key = models.CharField(max_length=80, primary_key=True)
+    lease_id = models.UUIDField(db_index=True)
+    host_id = models.UUIDField(db_index=True)
+    offer_id = models.UUIDField(db_index=True)
+    owner_id = models.UUIDField()
+    tenant_id = models.UUIDField()
+    gpu_uuids = ArrayField(models.CharField(max_length=96))
+    phase = models.CharField(max_length=8, db_index=True)
+    """`wait`, `run`, `warn`, `stop` or `over`: what the host's agent is to do."""
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    stop_at = models.DateTimeField(null=True)
+    workload = models.JSONField()
+
+    class Meta:
+        app_label = "marketplace"
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.phase}"

@@ -1,0 +1,114 @@
+"""When something happens in the market, what is asked for next."""
+
+from __future__ import annotations
+
+from ledger.commands.money import pay_compensation, resize_hold
+
+from ledger.eventstore.port import EventStore, Meta, Recorded, load
+from ledger.following import Policy, names_of
+from marketplace.commands.bids import fill_bid
+from marketplace.commands.leases import abandon_lease, extend_lease, schedule_lease
+from marketplace.domain.bids import Bid, BidNotOpen
+from marketplace.domain.events import (
+    ExtensionDeclined,
+    ExtensionGranted,
+    LeaseClosed,
+    LeaseGranted,
+)
+from marketplace.domain.leases import Lease
+
+
+def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: int) -> None:
+    """A grant becomes a lease, and its hold shrinks from the bid's limit to the cleared price.
+
+    The bid's own stream decides between this and a cancellation that came at the same moment:
+    where the cancellation won, the lease is scheduled and closed, which frees the capacity.
+    """
+    granted = recorded.event
+    assert isinstance(granted, LeaseGranted)
+    by = Meta.because(recorded, policy="open-lease-when-granted")
+    bid = load(store, Bid, granted.bid_id)
+    assert bid is not None, "the engine grants only bids that it has read"
+    schedule_lease(store, granted=granted, bid=bid.terms, fee_ppm=fee_ppm, by=by)
+    try:
+        fill_bid(
+            store,
+            bid_id=granted.bid_id,
+            lease_id=granted.lease_id,
+            by=by.step("fill"),
+            now=granted.at,
+        )
+    except BidNotOpen:
+        abandon_lease(store, lease_id=granted.lease_id, by=by.step("abandon"), now=granted.at)
+        return
+    gpus = sum(len(share.gpu_uuids) for share in granted.shares)
+    resize_hold(
+        store,
+        account_id=bid.terms.account_id,
+        hold_id=bid.terms.hold_id,
+        money=granted.price.charge(granted.window.millis * gpus),
+        by=by.step("hold"),
+        now=granted.at,
+    )
+
+
+def settle_extension_when_decided(recorded: Recorded, store: EventStore) -> None:
+    """A granted extension moves the lease's end; a declined one gives its money back."""
+    decided = recorded.event
+    assert isinstance(decided, ExtensionGranted | ExtensionDeclined)
+    by = Meta.because(recorded, policy="settle-extension-when-decided")
+    if isinstance(decided, ExtensionGranted):
+        extend_lease(
+            store, lease_id=decided.lease_id, ends_at=decided.ends_at, by=by, now=decided.at
+        )
+    lease = load(store, Lease, decided.lease_id)
+    assert lease is not None
+    if not lease.over:
+        resize_hold(
+            store,
+            account_id=lease.terms.account_id,
+            hold_id=lease.terms.hold_id,
+            money=lease.cost_at_most(ends_at=lease.ends_at),
+            by=by.step("hold"),
+            now=decided.at,
+        )
+
+
+def compensate_when_reclaimed(recorded: Recorded, store: EventStore) -> None:
+    """The owner who took capacity back pays the consumer the agreed share of what was lost."""
+    closed = recorded.event
+    assert isinstance(closed, LeaseClosed)
+    if closed.compensation is None or closed.compensation_from is None:
+        return
+    lease = load(store, Lease, closed.lease_id)
+    assert lease is not None
+    pay_compensation(
+        store,
+        account_id=lease.terms.account_id,
+        lease_id=closed.lease_id,
+        owner_id=closed.compensation_from,
+        money=closed.compensation,
+        by=Meta.because(recorded, policy="compensate-when-reclaimed"),
+        now=closed.at,
+    )
+
+
+def policies(*, fee_ppm: int) -> tuple[Policy, ...]:
+    """Return the market's policies for an installation that takes `fee_ppm` of each charge."""
+    return (
+        Policy(
+            name="marketplace.open-lease-when-granted",
+            react=lambda recorded, store: open_lease_when_granted(recorded, store, fee_ppm=fee_ppm),
+            on=names_of(LeaseGranted),
+        ),
+        Policy(
+            name="marketplace.settle-extension-when-decided",
+            react=settle_extension_when_decided,
+            on=names_of(ExtensionGranted, ExtensionDeclined),
+        ),
+        Policy(
+            name="marketplace.compensate-when-reclaimed",
+            react=compensate_when_reclaimed,
+            on=names_of(LeaseClosed),
+        ),
+    )

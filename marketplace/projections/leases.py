@@ -1,0 +1,170 @@
+"""How the facts of leases become rows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ledger.eventstore.port import Recorded
+from ledger.following import Projection, names_of
+from ledger.rows import Rows
+from marketplace.domain.events import (
+    LeaseActivated,
+    LeaseClosed,
+    LeaseEnding,
+    LeaseExtended,
+    LeaseScheduled,
+    LeaseStarting,
+    ReclaimRequested,
+    WorkStarted,
+    WorkStopped,
+)
+from marketplace.models.leases import LeaseRow, LeaseShareRow
+
+
+def project_leases(recorded: Recorded, rows: Rows) -> None:
+    """Keep LeaseRow and LeaseShareRow equal to the lease streams."""
+    match recorded.event:
+        case LeaseScheduled() as scheduled:
+            _add(scheduled, rows)
+        case LeaseStarting() as starting:
+            row = rows.get(LeaseRow, starting.lease_id)
+            # Due at once: the clock looks every second whether the start grace is over.
+            rows.change(LeaseRow, starting.lease_id, state="starting", due_at=starting.at)
+            _phase(row, "run" if row.stop_at is None else "warn", rows)
+        case LeaseActivated() as activated:
+            row = rows.get(LeaseRow, activated.lease_id)
+            rows.change(
+                LeaseRow,
+                activated.lease_id,
+                state="active" if row.stop_at is None else "reclaiming",
+                activated_at=activated.at,
+                due_at=_deadline(row),
+            )
+        case ReclaimRequested() as reclaim:
+            row = rows.get(LeaseRow, reclaim.lease_id)
+            started = row.state != "scheduled"
+            rows.change(
+                LeaseRow,
+                reclaim.lease_id,
+                state="reclaiming" if started else "scheduled",
+                stop_at=reclaim.stop_at,
+                due_at=min(row.due_at, reclaim.stop_at),
+            )
+            if started:
+                _phase(row, "warn", rows)
+        case LeaseExtended() as extended:
+            row = rows.change(LeaseRow, extended.lease_id, ends_at=extended.ends_at)
+            if row.state == "active":
+                row.due_at = _deadline(row)
+            for share in _shares(row, rows):
+                rows.change(LeaseShareRow, share.pk, ends_at=extended.ends_at)
+        case LeaseEnding() as ending:
+            row = rows.change(LeaseRow, ending.lease_id, state="ending", due_at=ending.at)
+            _phase(row, "stop", rows)
+        case LeaseClosed() as closed:
+            row = rows.change(
+                LeaseRow,
+                closed.lease_id,
+                state="failed" if closed.failed else "closed",
+                closed_at=closed.at,
+                close_reason=closed.reason,
+            )
+            _phase(row, "over", rows)
+        case WorkStarted() | WorkStopped() as work:
+            rows.get(LeaseRow, work.lease_id)
+        case _:
+            return
+    rows.change(LeaseRow, recorded.event.lease_id, version=recorded.version)
+
+
+def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
+    shares = scheduled.shares
+    rows.add(
+        LeaseRow(
+            lease_id=scheduled.lease_id,
+            bid_id=scheduled.bid_id,
+            market=scheduled.market,
+            tenant_id=scheduled.tenant_id,
+            subscriber_id=scheduled.subscriber_id,
+            user_id=scheduled.user_id,
+            owner_ids=sorted({share.owner_id for share in shares}),
+            host_ids=sorted({share.host_id for share in shares}),
+            gpu_model=scheduled.gpu_model,
+            gpu_uuids=[uuid for share in shares for uuid in share.gpu_uuids],
+            gpus=sum(len(share.gpu_uuids) for share in shares),
+            state="scheduled",
+            starts_at=scheduled.window.starts_at,
+            ends_at=scheduled.window.ends_at,
+            due_at=scheduled.window.starts_at,
+            price_nanos_per_gpu_hour=scheduled.price.nanos_per_gpu_hour,
+            currency=scheduled.price.currency,
+            service_class=scheduled.service_class,
+            workload_kind=scheduled.workload.kind,
+            cost_centre=scheduled.cost_centre,
+            burst=any(share.source == "burst" for share in shares),
+            notice_seconds=max(share.notice_seconds for share in shares),
+            reclaim_fee_ppm=min(share.reclaim_fee_ppm for share in shares),
+            granted_at=scheduled.at,
+            version=1,
+        )
+    )
+    workload = {
+        "kind": scheduled.workload.kind,
+        "runtime": scheduled.workload.runtime,
+        "command": list(scheduled.workload.command),
+        "environment": dict(scheduled.workload.environment),
+    }
+    for host_id in sorted({share.host_id for share in shares}):
+        here = [share for share in shares if share.host_id == host_id]
+        rows.add(
+            LeaseShareRow(
+                key=_key(scheduled.lease_id, host_id),
+                lease_id=scheduled.lease_id,
+                host_id=host_id,
+                offer_id=here[0].offer_id,
+                owner_id=here[0].owner_id,
+                tenant_id=scheduled.tenant_id,
+                gpu_uuids=[uuid for share in here for uuid in share.gpu_uuids],
+                phase="wait",
+                starts_at=scheduled.window.starts_at,
+                ends_at=scheduled.window.ends_at,
+                workload=workload,
+            )
+        )
+
+
+def _key(lease_id: object, host_id: object) -> str:
+    return f"{lease_id}/{host_id}"
+
+
+def _shares(row: LeaseRow, rows: Rows) -> list[LeaseShareRow]:
+    return [rows.get(LeaseShareRow, _key(row.lease_id, host_id)) for host_id in row.host_ids]
+
+
+def _phase(row: LeaseRow, phase: str, rows: Rows) -> None:
+    for share in _shares(row, rows):
+        rows.change(LeaseShareRow, share.pk, phase=phase, stop_at=row.stop_at)
+
+
+def _deadline(row: LeaseRow) -> datetime:
+    return row.ends_at if row.stop_at is None else min(row.ends_at, row.stop_at)
+
+
+PROJECTIONS = (
+    Projection(
+        name="marketplace.leases",
+        project=project_leases,
+        tables=(LeaseRow, LeaseShareRow),
+        on=names_of(
+            LeaseScheduled,
+            LeaseStarting,
+            LeaseActivated,
+            WorkStarted,
+            WorkStopped,
+            ReclaimRequested,
+            LeaseExtended,
+            LeaseEnding,
+            LeaseClosed,
+        ),
+    ),
+)

@@ -1,0 +1,93 @@
+"""What can be asked about leases. Reads rows; the timeline reads the lease's own stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from ledger.access import Actor, visible
+from ledger.domain.ids import HostId, LeaseId
+from ledger.eventstore.port import EventStore, Recorded, stream_name
+from marketplace.domain.leases import STOP_GRACE, Lease, LeaseUnknown
+from marketplace.models.leases import LeaseRow, LeaseShareRow
+
+FINAL = ("closed", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What the agent of one host is to do for one lease.
+
+    phase: `run` it; `warn`: run it, and tell the work that it will be stopped; `stop` it.
+    """
+
+    lease_id: LeaseId
+    gpu_uuids: tuple[str, ...]
+    starts_at: datetime
+    ends_at: datetime
+    phase: str
+    stop_at: datetime | None
+    grace_seconds: int
+    runtime: str
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    workload_kind: str
+
+
+def leases(
+    actor: Actor, *, states: Sequence[str] = (), host_id: UUID | None = None
+) -> QuerySet[LeaseRow]:
+    """Return the leases that `actor` consumes or owns, newest first."""
+    rows = visible(actor, LeaseRow).order_by("-granted_at", "lease_id")
+    if states:
+        rows = rows.filter(state__in=states)
+    if host_id is not None:
+        rows = rows.filter(host_ids__contains=[host_id])
+    return rows
+
+
+def lease(actor: Actor, lease_id: UUID) -> LeaseRow:
+    """Return one lease that `actor` may see.
+
+    Raises: LeaseUnknown.
+    """
+    row = visible(actor, LeaseRow).filter(lease_id=lease_id).first()
+    if row is None:
+        raise LeaseUnknown(lease_id=lease_id)
+    return row
+
+
+def timeline(store: EventStore, lease_id: UUID) -> list[Recorded]:
+    """Return every event of a lease, oldest first. Check with `lease` who asks."""
+    return list(store.read_stream(stream_name(Lease, lease_id)))
+
+
+def assignments_for(host_id: HostId) -> list[Assignment]:
+    """Return what a host's agent is to run or stop, in lease order."""
+    rows = LeaseShareRow.objects.filter(host_id=host_id, phase__in=("run", "warn", "stop"))
+    return [
+        Assignment(
+            lease_id=LeaseId(row.lease_id),
+            gpu_uuids=tuple(row.gpu_uuids),
+            starts_at=row.starts_at,
+            ends_at=row.ends_at,
+            phase=row.phase,
+            stop_at=row.stop_at,
+            grace_seconds=int(STOP_GRACE.total_seconds()) // 2,
+            runtime=row.workload["runtime"],
+            command=tuple(row.workload["command"]),
+            environment=dict(row.workload["environment"]),
+            workload_kind=row.workload["kind"],
+        )
+        for row in rows.order_by("lease_id")
+    ]
+
+
+def due_leases(*, now: datetime, limit: int) -> list[LeaseId]:
+    """Return the leases on which the clock may have something to say by `now`, oldest first."""
+    rows = LeaseRow.objects.exclude(state__in=FINAL).filter(due_at__lte=now)
+    return [LeaseId(key) for key in rows.order_by("due_at").values_list("pk", flat=True)[:limit]]
