@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 SPARK_WIDTH, SPARK_HEIGHT = 240, 34
-DEPTH_WIDTH, DEPTH_HEIGHT = 520, 190
+DEPTH_WIDTH, DEPTH_HEIGHT = 250, 190
 HOURS_WIDTH, HOURS_HEIGHT = 960, 120
 TICKS_MAX = 6
+BAR_GAP = 2
 NANOS = 1_000_000_000
 
 
@@ -97,7 +98,8 @@ def depth(bids: Sequence[Level], asks: Sequence[Level]) -> Depth | None:
         bids=steps(from_top, 0),
         asks=steps(by_price, DEPTH_WIDTH),
         prices=[
-            Tick(across(nanos), f"{nanos / NANOS:.2f}") for nanos in _round_marks(low, high, 10_000_000)
+            Tick(across(nanos), f"{nanos / NANOS:.2f}")
+            for nanos in _round_marks(low, high, 10_000_000)
         ],
         counts=[Tick(up(gpus), str(gpus)) for gpus in _round_marks(0, tallest, 1) if gpus],
     )
@@ -146,6 +148,7 @@ class Hours:
     bars: list[Bar]
     labels: list[Tick]
     most: int
+    step: float
     width: int = HOURS_WIDTH
     height: int = HOURS_HEIGHT
 
@@ -163,7 +166,7 @@ def hours(slots: Sequence[Slot], *, label_every: int = 4) -> Hours | None:
         bars.append(
             Bar(
                 x=round(index * wide, 1),
-                width=round(wide, 1),
+                width=round(wide - BAR_GAP, 1),
                 leased_y=round(HOURS_HEIGHT - leased, 1),
                 leased_height=round(leased, 1),
                 free_y=round(HOURS_HEIGHT - leased - free, 1),
@@ -177,4 +180,4 @@ def hours(slots: Sequence[Slot], *, label_every: int = 4) -> Hours | None:
         for index, slot in enumerate(slots)
         if index % label_every == 0
     ]
-    return Hours(bars=bars, labels=labels, most=most)
+    return Hours(bars=bars, labels=labels, most=most, step=round(wide + 0.1, 1))

@@ -17,7 +17,7 @@ def amount_text(nanos: int, currency: str, *, exact: bool = False) -> str:
     An amount that is not nothing never reads as nothing: below half a coin it says "<$0.01".
     """
     digits = COIN_DIGITS.get(currency, 2)
-    sign = "−" if nanos < 0 else ""
+    sign = "\N{MINUS SIGN}" if nanos < 0 else ""
     size = abs(nanos)
     mark = SIGNS.get(currency, f"{currency} ")
     if exact:

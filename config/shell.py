@@ -1,0 +1,96 @@
+"""What the frame around every page shows: the places to go, who is signed in, the theme."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+
+THEMES = ("light", "dark")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One entry of the main navigation. `roles` empty: everybody sees it."""
+
+    name: str
+    href: str
+    icon: str
+    roles: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Places that belong together, under a small heading."""
+
+    name: str
+    places: tuple[Place, ...]
+
+
+_OWNER = frozenset({"owner", "operator"})
+_FINANCE = frozenset({"finance", "auditor", "operator"})
+_OPERATOR = frozenset({"operator"})
+_CONSUMER = frozenset({"consumer", "owner", "operator"})
+
+NAVIGATION = (
+    Group(
+        "Trade",
+        (
+            Place("Market", "/", "market"),
+            Place("Offers", "/offers", "offers", _OWNER),
+            Place("Bids", "/bids", "bids", _CONSUMER),
+            Place("Leases", "/leases", "leases", _CONSUMER),
+        ),
+    ),
+    Group(
+        "Business",
+        (
+            Place("Owner", "/owner", "owner", _OWNER),
+            Place("Finance", "/finance", "finance", _FINANCE),
+        ),
+    ),
+    Group(
+        "Run",
+        (
+            Place("Ops", "/ops", "ops", _OPERATOR),
+            Place("Burst", "/ops/burst", "burst", _OPERATOR | _FINANCE),
+        ),
+    ),
+    Group("", (Place("Settings", "/settings", "settings"), Place("Docs", "/docs/", "docs"))),
+)
+
+
+def navigation_for(roles: frozenset[str], path: str) -> list[dict[str, Any]]:
+    """Return the groups that `roles` may see; the place that `path` lies in is `current`."""
+    places = [place for group in NAVIGATION for place in group.places]
+    inside = [place for place in places if _covers(place.href, path)]
+    current = max(inside, key=lambda place: len(place.href), default=None)
+    groups = []
+    for group in NAVIGATION:
+        seen = [
+            {"place": place, "current": place is current}
+            for place in group.places
+            if not place.roles or place.roles & roles
+        ]
+        if seen:
+            groups.append({"name": group.name, "places": seen})
+    return groups
+
+
+def _covers(href: str, path: str) -> bool:
+    return path == href or (href != "/" and path.startswith(href.rstrip("/") + "/"))
+
+
+def shell(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: `shell.navigation`, `shell.theme`, `shell.person`, `shell.party`."""
+    theme = request.COOKIES.get("theme", "")
+    seen = getattr(request, "shell", {})
+    return {
+        "shell": {
+            "navigation": navigation_for(seen.get("roles", frozenset()), request.path),
+            "theme": theme if theme in THEMES else "",
+            "person": seen.get("person", ""),
+            "party": seen.get("party", ""),
+        }
+    }

@@ -1,0 +1,143 @@
+// The small parts that every page may use. Each works on what the server rendered; without
+// JavaScript the text, the links and the forms are still there.
+
+const YEAR_SECONDS = 31536000;
+
+/** <time-ago><time datetime>: keeps "3 min ago" true. Stops with the page. */
+class TimeAgo extends HTMLElement {
+  static live = new Set();
+
+  connectedCallback() {
+    TimeAgo.live.add(this);
+    this.refresh();
+  }
+
+  disconnectedCallback() {
+    TimeAgo.live.delete(this);
+  }
+
+  refresh() {
+    const time = this.querySelector("time");
+    const passed = (Date.now() - Date.parse(time?.dateTime)) / 1000;
+    if (Number.isNaN(passed)) return;
+    const text = TimeAgo.text(passed);
+    if (time.textContent !== text) time.textContent = text;
+  }
+
+  static text(passed) {
+    const seconds = Math.floor(Math.abs(passed));
+    if (seconds < 10) return "just now";
+    const [unit, size] = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]].find(([, n]) => seconds >= n);
+    const count = `${Math.floor(seconds / size)} ${unit}`;
+    return passed > 0 ? `${count} ago` : `in ${count}`;
+  }
+}
+setInterval(() => TimeAgo.live.forEach((one) => one.refresh()), 10000);
+
+/** <copy-button data-from="#id">: copies that element's text and says so. */
+class CopyButton extends HTMLElement {
+  connectedCallback() {
+    const button = this.querySelector("button");
+    const label = button.querySelector("[data-label]") ?? button;
+    const before = label.textContent;
+    button.addEventListener("click", async () => {
+      const text = document.querySelector(this.dataset.from).textContent.trim();
+      try {
+        await navigator.clipboard.writeText(text);
+        label.textContent = "Copied";
+      } catch {
+        const range = document.createRange();
+        range.selectNodeContents(document.querySelector(this.dataset.from));
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+        label.textContent = "Selected: press Ctrl+C";
+      }
+      setTimeout(() => (label.textContent = before), 2500);
+    });
+  }
+}
+
+/** <confirm-dialog data-dialog="id">: its link or button opens that <dialog> instead of leaving. */
+class ConfirmDialog extends HTMLElement {
+  connectedCallback() {
+    this.addEventListener("click", (event) => {
+      const dialog = document.getElementById(this.dataset.dialog);
+      if (!dialog || !event.target.closest("a, button")) return;
+      event.preventDefault();
+      dialog.showModal();
+      dialog.dispatchEvent(new CustomEvent("opened", { bubbles: true }));
+    });
+  }
+}
+
+/** <live-tape data-max="40">: marks what is new, keeps the list short, can be held still. */
+class LiveTape extends HTMLElement {
+  connectedCallback() {
+    this.list = this.querySelector(".tape");
+    this.held = document.createDocumentFragment();
+    const pause = this.querySelector("[data-pause]");
+    this.seen = new WeakSet(this.list.children);
+    new MutationObserver(() => this.tidy()).observe(this.list, { childList: true });
+    pause?.addEventListener("click", () => {
+      const on = pause.getAttribute("aria-pressed") !== "true";
+      pause.setAttribute("aria-pressed", String(on));
+      pause.querySelector("[data-label]").textContent = on ? "Resume" : "Pause";
+      if (!on) this.list.prepend(this.held);
+    });
+    this.pause = pause;
+  }
+
+  tidy() {
+    const paused = this.pause?.getAttribute("aria-pressed") === "true";
+    for (const item of [...this.list.children]) {
+      if (this.seen.has(item)) continue;
+      this.seen.add(item);
+      if (paused) {
+        this.held.prepend(item);
+        this.seen.delete(item);
+      } else {
+        item.classList.add("fresh");
+      }
+    }
+    const most = Number(this.dataset.max ?? 40);
+    while (this.list.children.length > most) this.list.lastElementChild.remove();
+    while (this.held.children.length > most) this.held.lastElementChild.remove();
+    const label = this.pause?.querySelector("[data-label]");
+    if (paused && this.held.children.length) label.textContent = `Resume (${this.held.children.length} new)`;
+  }
+}
+
+customElements.define("time-ago", TimeAgo);
+customElements.define("copy-button", CopyButton);
+customElements.define("confirm-dialog", ConfirmDialog);
+customElements.define("live-tape", LiveTape);
+
+// Theme: automatic, light, dark. The server reads the cookie, so the first paint is right.
+document.querySelectorAll("[data-theme-toggle]").forEach((button) => {
+  button.addEventListener("click", () => {
+    const root = document.documentElement;
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    const now = root.dataset.theme || (dark ? "dark" : "light");
+    root.dataset.theme = now === "dark" ? "light" : "dark";
+    const secure = location.protocol === "https:" ? ";secure" : "";
+    document.cookie = `theme=${root.dataset.theme};path=/;max-age=${YEAR_SECONDS};samesite=lax${secure}`;
+    document.dispatchEvent(new Event("themechange"));
+  });
+});
+
+// Dialogs: a click on the backdrop, or on anything marked data-close, shuts them.
+document.addEventListener("click", (event) => {
+  const dialog = event.target.closest?.("dialog");
+  if (dialog && (event.target === dialog || event.target.closest("[data-close]"))) dialog.close();
+});
+
+// The state of the live connection, in words, wherever the page shows it.
+const LINK_WORDS = { live: "Live", lost: "Reconnecting…" };
+function showLink(state) {
+  document.querySelectorAll(".link[data-state]").forEach((link) => {
+    link.dataset.state = state;
+    link.querySelector("span").textContent = LINK_WORDS[state];
+  });
+}
+document.addEventListener("htmx:ws:after:connection", () => showLink("live"));
+document.addEventListener("htmx:ws:close", () => showLink("lost"));

@@ -1,0 +1,92 @@
+// <price-line data-points="[[unix seconds, price], …]" data-series="…" data-unit="…">, drawn by uPlot.
+// <price-tick data-series data-t data-p> adds a point wherever it is put into the page.
+
+const HEIGHT = 260;
+const POINTS_MAX = 5000;
+
+class PriceLine extends HTMLElement {
+  connectedCallback() {
+    const points = JSON.parse(this.dataset.points || "[]");
+    this.xs = points.map(([t]) => t);
+    this.ys = points.map(([, p]) => p);
+    this.box = document.createElement("div");
+    this.box.setAttribute("aria-hidden", "true");
+    this.append(this.box);
+    this.draw();
+    this.sizes = new ResizeObserver(() => this.plot.setSize(this.size()));
+    this.sizes.observe(this);
+    this.redraw = () => this.draw();
+    document.addEventListener("themechange", this.redraw);
+    this.scheme = matchMedia("(prefers-color-scheme: dark)");
+    this.scheme.addEventListener("change", this.redraw);
+  }
+
+  disconnectedCallback() {
+    this.sizes?.disconnect();
+    document.removeEventListener("themechange", this.redraw);
+    this.scheme?.removeEventListener("change", this.redraw);
+    this.plot?.destroy();
+    this.box?.remove();
+  }
+
+  size() {
+    return { width: Math.max(this.clientWidth, 120), height: Number(this.dataset.height ?? HEIGHT) };
+  }
+
+  draw() {
+    this.plot?.destroy();
+    const look = getComputedStyle(this);
+    const font = `12px ${look.fontFamily}`;
+    const axis = {
+      stroke: look.outlineColor, font, gap: 8,
+      grid: { stroke: look.borderTopColor, width: 1 }, ticks: { show: false },
+    };
+    const digits = Number(this.dataset.digits ?? 2);
+    const clock = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hour12: false, timeZone: this.dataset.zone || "UTC" });
+    const day = new Intl.DateTimeFormat([], { weekday: "short", day: "numeric", timeZone: this.dataset.zone || "UTC" });
+    const label = (seconds, step) => (step >= 86400 ? day : clock).format(seconds * 1000);
+    this.plot = new uPlot({
+      ...this.size(),
+      padding: [10, 8, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, points: { size: 7 } },
+      scales: { y: { range: (_, low, high) => { const pad = Math.max((high - low) * 0.15, high * 0.01, 0.001); return [Math.max(0, low - pad), high + pad]; } } },
+      series: [{}, {
+        stroke: look.color, width: 2, fill: look.backgroundColor,
+        points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }),
+      }],
+      axes: [
+        { ...axis, size: 30, grid: { show: false }, space: 70, values: (_, marks, __, ___, step) => marks.map((mark) => label(mark, step)) },
+        { ...axis, size: 56, values: (_, marks) => marks.map((mark) => mark.toFixed(digits)) },
+      ],
+      hooks: { setCursor: [(plot) => this.read(plot, label, digits)] },
+    }, [this.xs, this.ys], this.box);
+  }
+
+  read(plot, label, digits) {
+    const out = document.getElementById(this.dataset.readout);
+    if (!out) return;
+    const at = plot.cursor.idx;
+    out.textContent = at == null ? "" : `${label(this.xs[at], 0)}  ${this.ys[at].toFixed(digits)} ${this.dataset.unit ?? ""}`;
+  }
+
+  add(t, p) {
+    if (!Number.isFinite(t) || !Number.isFinite(p) || t < this.xs.at(-1)) return;
+    this.xs.push(t);
+    this.ys.push(p);
+    if (this.xs.length > POINTS_MAX) { this.xs.shift(); this.ys.shift(); }
+    this.plot.setData([this.xs, this.ys]);
+  }
+}
+
+class PriceTick extends HTMLElement {
+  connectedCallback() {
+    const { series, t, p } = this.dataset;
+    document.querySelectorAll("price-line").forEach((line) => {
+      if (line.dataset.series === series) line.add(Number(t), Number(p));
+    });
+  }
+}
+
+customElements.define("price-line", PriceLine);
+customElements.define("price-tick", PriceTick);

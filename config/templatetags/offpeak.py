@@ -1,0 +1,175 @@
+"""How the pages write money, time and use, and draw their small parts. `{% load offpeak %}`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django import template
+from django.forms import BoundField
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from config import charts
+from config.figures import amount_text, duration_text, gpu_hours_text, since_text
+from config.states import look_of
+
+register = template.Library()
+
+
+@register.filter
+def money(value: Any, currency: str = "USD") -> str:
+    """`Money`, or nano-units, to the smallest coin: $1,234.50. A remnant shows as <$0.01."""
+    nanos, currency = _amount(value, currency)
+    return amount_text(nanos, currency)
+
+
+@register.filter
+def money_exact(value: Any, currency: str = "USD") -> str:
+    """The same with every nano-unit that is there: $0.000123."""
+    nanos, currency = _amount(value, currency)
+    return amount_text(nanos, currency, exact=True)
+
+
+@register.filter
+def rate(value: Any, currency: str = "USD") -> str:
+    """A price per GPU-hour, exact, without its unit: the unit stands in the column's head."""
+    if hasattr(value, "nanos_per_gpu_hour"):
+        return amount_text(value.nanos_per_gpu_hour, value.currency, exact=True)
+    return amount_text(int(value), currency, exact=True)
+
+
+def _amount(value: Any, currency: str) -> tuple[int, str]:
+    if hasattr(value, "nanos"):
+        return value.nanos, value.currency
+    return int(value), currency
+
+
+@register.filter
+def gpu_hours(gpu_ms: int) -> str:
+    """GPU-milliseconds as GPU-hours with two decimals, without the unit."""
+    return gpu_hours_text(gpu_ms)
+
+
+@register.filter
+def duration(value: timedelta | int) -> str:
+    """A length of time, or milliseconds, in its two largest units: 7 h 30 min."""
+    if isinstance(value, int):
+        value = timedelta(milliseconds=value)
+    return duration_text(value)
+
+
+@register.filter
+def percent_ppm(ppm: int) -> str:
+    """Parts per million as a percentage with one decimal."""
+    tenths = (ppm + 500) // 1000
+    return f"{tenths // 10}.{tenths % 10}%"
+
+
+@register.filter
+def rfc3339(moment: datetime) -> str:
+    """UTC to the second with Z, as the API writes it."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+@register.filter
+def local(moment: datetime) -> str:
+    """Wall time in the reader's zone, with the zone: Sat 28 Nov 22:00 GMT."""
+    return f"{timezone.localtime(moment):%a %-d %b %H:%M %Z}"
+
+
+@register.filter
+def clock(moment: datetime) -> str:
+    """Hours and minutes in the reader's zone."""
+    return f"{timezone.localtime(moment):%H:%M}"
+
+
+@register.simple_tag
+def when(moment: datetime) -> SafeString:
+    """A <time> that reads as local time and carries the exact one."""
+    stamp = rfc3339(moment)
+    return format_html('<time datetime="{}" title="{}">{}</time>', stamp, stamp, local(moment))
+
+
+@register.simple_tag
+def ago(moment: datetime) -> SafeString:
+    """A <time-ago> that says how long since (or until), and keeps saying it."""
+    text = since_text(timezone.now() - moment)
+    return format_html(
+        '<time-ago><time datetime="{}" title="{}">{}</time></time-ago>',
+        rfc3339(moment),
+        local(moment),
+        text,
+    )
+
+
+@register.simple_tag
+def icon(name: str, size: str = "") -> SafeString:
+    """One symbol of `icons.svg`, for the eye only."""
+    return format_html(
+        '<svg class="icon {}" aria-hidden="true"><use href="{}#{}"/></svg>',
+        size,
+        static("icons.svg"),
+        name,
+    )
+
+
+@register.inclusion_tag("parts/badge.html")
+def badge(state: str, text: str = "") -> dict[str, Any]:
+    """A state as words and a shape; colour only repeats what they say."""
+    look = look_of(state)
+    return {"look": look, "text": text or look.text}
+
+
+@register.inclusion_tag("parts/field.html")
+def field(bound: BoundField, unit: str = "", hint: str = "") -> dict[str, Any]:
+    """One form field with its label, unit, hint and errors, tied together for screen readers."""
+    described = [f"{bound.id_for_label}-hint"] if hint or bound.help_text else []
+    if bound.errors:
+        described.append(f"{bound.id_for_label}-error")
+    attrs: dict[str, str | bool] = {}
+    if described:
+        attrs["aria-describedby"] = " ".join(described)
+    return {
+        "field": bound,
+        "widget": bound.as_widget(attrs=attrs),
+        "unit": unit,
+        "hint": hint or bound.help_text,
+        "kind": getattr(bound.field.widget, "input_type", "text"),
+    }
+
+
+@register.inclusion_tag("parts/sparkline.html")
+def sparkline(values: Sequence[float], label: str) -> dict[str, Any]:
+    """A line without axes; `label` says what it shows to those who cannot see it."""
+    return {"spark": charts.sparkline(values), "label": label}
+
+
+@register.inclusion_tag("parts/depth.html")
+def depth_chart(
+    bids: Sequence[charts.Level], asks: Sequence[charts.Level], label: str
+) -> dict[str, Any]:
+    """Both sides of the book; levels have `nanos_per_gpu_hour` and `gpus`."""
+    return {"depth": charts.depth(bids, asks), "label": label}
+
+
+@register.inclusion_tag("parts/hours.html")
+def hours_chart(slots: Sequence[charts.Slot], label: str, label_every: int = 4) -> dict[str, Any]:
+    """Free and leased GPUs by slot of time."""
+    return {"hours": charts.hours(slots, label_every=label_every), "label": label}
+
+
+@register.inclusion_tag("parts/gauge.html")
+def gauge(part: int, whole: int, label: str, tone: str = "") -> dict[str, Any]:
+    """How much of `whole` is `part`, as a bar."""
+    share = min(max(part, 0) * 1000 // whole, 1000) if whole else 0
+    return {"percent": f"{share // 10}.{share % 10}", "label": label, "tone": tone}
+
+
+@register.filter
+def heat_step(percent: int | None) -> str:
+    """The class of a heat-map cell: h0 to h9, or `none` where nothing was measured."""
+    return "none" if percent is None else f"h{min(max(percent, 0), 99) // 10}"

@@ -1,0 +1,54 @@
+"""Pictures are exact about what they are given, and say so when there is nothing to show."""
+
+from __future__ import annotations
+
+from config.charts import DEPTH_HEIGHT, Level, Slot, depth, hours, sparkline
+from config.shell import navigation_for
+
+CENT = 10_000_000
+
+
+def test_nothing_to_show_is_no_picture() -> None:
+    assert sparkline([1.0]) is None
+    assert depth([], []) is None
+    assert hours([]) is None
+
+
+def test_depth_cumulates_from_the_best_price_outwards() -> None:
+    picture = depth(
+        [Level(190 * CENT, 4), Level(200 * CENT, 4)], [Level(220 * CENT, 6), Level(210 * CENT, 2)]
+    )
+
+    assert picture is not None
+    assert picture.bids.endswith(f"V8.0H0V{DEPTH_HEIGHT}Z")
+    assert picture.asks.count("V") == 3
+    assert [tick.text for tick in picture.counts] == ["2", "4", "6", "8"]
+    assert all(189 * CENT <= float(tick.text) * 1e9 <= 222 * CENT for tick in picture.prices)
+
+
+def test_a_flat_book_at_one_price_is_still_drawn() -> None:
+    picture = depth([], [Level(0, 3)])
+
+    assert picture is not None
+    assert picture.bids == ""
+
+
+def test_supply_stacks_leased_under_free() -> None:
+    picture = hours([Slot("20:00", 6, 2, night=True), Slot("20:30", 0, 0)])
+
+    assert picture is not None
+    assert picture.most == 8
+    first, second = picture.bars
+    assert first.leased_y == first.free_y + first.free_height
+    assert (second.free_height, second.leased_height) == (0, 0)
+    assert first.text == "20:00: 6 free, 2 leased"
+
+
+def test_navigation_shows_what_the_role_may_see_and_where_one_is() -> None:
+    groups = navigation_for(frozenset({"finance"}), "/finance/2026-01")
+
+    entries = [entry for group in groups for entry in group["places"]]
+    assert [entry["place"].name for entry in entries] == [
+        "Market", "Finance", "Burst", "Settings", "Docs",
+    ]  # fmt: skip
+    assert [entry["place"].name for entry in entries if entry["current"]] == ["Finance"]
