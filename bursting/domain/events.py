@@ -1,4 +1,4 @@
-"""Every fact of overflow: streams burst-<instance_id>."""
+"""Every fact of overflow: streams burst-<instance_id> and burst-budget-<month>."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class BurstIntended(Event, name="bursting.burst-intended"):
     """We are about to rent an instance for a bid. Recorded before the cloud is called.
 
     token: the cloud's idempotency token, the same for every try of this intent.
-    price: the cloud's, per GPU-hour. ttl_seconds: the cloud ends it by itself after that.
+    price: the cloud's, per GPU-hour of the instance's `gpus`. floor: what the GPUs that the bid
+    needs must bring in per GPU-hour to pay for the whole instance. spot: the cloud may take it
+    back. ttl_seconds: the cloud ends it by itself after that. worst: what it costs at most.
     """
 
     instance_id: InstanceId
@@ -26,11 +28,15 @@ class BurstIntended(Event, name="bursting.burst-intended"):
     cloud: str
     instance_type: str
     zone: str
+    spot: bool
+    region: str
     token: str
     gpu_model: str
     gpus: int
     price: Rate
+    floor: Rate
     ttl_seconds: int
+    worst: Money
     attempt: int
     at: datetime
 
@@ -45,10 +51,14 @@ class BurstRefused(Event, name="bursting.burst-refused"):
 
 
 class BurstLaunched(Event, name="bursting.burst-launched"):
-    """The cloud accepted: the instance has the id `cloud_ref` there and costs money from now."""
+    """The cloud accepted: the instance has the id `cloud_ref` there and costs money.
+
+    launched_at: the cloud's word for when; `at` may be later, where an answer was lost.
+    """
 
     instance_id: InstanceId
     cloud_ref: str
+    launched_at: datetime
     at: datetime
 
 
@@ -85,6 +95,25 @@ class BurstLost(Event, name="bursting.burst-lost"):
     at: datetime
 
 
+class BudgetReserved(Event, name="bursting.budget-reserved"):
+    """Part of a month's budget was set aside for what an instance may cost at most."""
+
+    month: str
+    instance_id: InstanceId
+    money: Money
+    at: datetime
+
+
+class BudgetSettled(Event, name="bursting.budget-settled"):
+    """An instance is over: it cost `money`, the rest of its part is free again."""
+
+    month: str
+    instance_id: InstanceId
+    money: Money
+    at: datetime
+
+
+BudgetEvent = BudgetReserved | BudgetSettled
 BurstEvent = (
     BurstIntended
     | BurstRefused
