@@ -45,6 +45,8 @@ class MemoryStore:
         encoded = [codec.encode(new.event) for new in events]
         if any(len(data) > EVENT_BYTES_MAX for data in encoded):
             raise EventTooLarge(stream)
+        if len({new.id for new in events}) < len(events):
+            raise EventIdConflict(stream)
         with self._changed:
             known = [self._by_id.get(new.id) for new in events]
             if any(known):

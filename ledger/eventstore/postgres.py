@@ -32,6 +32,7 @@ from ledger.eventstore.port import (
     Page,
     Position,
     Recorded,
+    StoreError,
     StoreUnavailable,
     StreamMoved,
 )
@@ -70,7 +71,9 @@ class PostgresStore:
         data = [codec.encode(new.event) for new in events]
         if any(len(each) > EVENT_BYTES_MAX for each in data):
             raise EventTooLarge(stream)
-        with _cursor() as cursor:
+        if len({new.id for new in events}) < len(events):
+            raise EventIdConflict(stream)
+        with _cursor(lost=OutcomeUnknown) as cursor:
             cursor.execute(
                 _APPEND,
                 (
@@ -163,31 +166,31 @@ class PostgresStore:
 
 
 def _rows(sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
-    with _cursor() as cursor:
+    with _cursor(lost=StoreUnavailable) as cursor:
         cursor.execute(sql, parameters, prepare=True)
         return cursor.fetchall()
 
 
 @contextmanager
-def _cursor() -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
-    """Give a binary cursor on Django's connection; turn lost connections into store errors.
+def _cursor(*, lost: type[StoreError]) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
+    """Give a binary cursor on Django's connection; raise `lost` when that breaks meanwhile.
 
     Below Django's own cursor, which speaks text and would cost a third of an append.
     """
     try:
         connection.ensure_connection()
-    except (DatabaseError, psycopg.OperationalError) as lost:
-        raise StoreUnavailable(str(lost)) from lost
+    except (DatabaseError, psycopg.OperationalError) as down:
+        raise StoreUnavailable(str(down)) from down
     try:
         with psycopg.Cursor(connection.connection) as cursor:
             cursor.format = psycopg.pq.Format.BINARY
             yield cursor
     except psycopg.errors.LockNotAvailable as busy:
         raise StoreUnavailable("the append lock is held by another transaction") from busy
-    except psycopg.OperationalError as lost:
+    except psycopg.OperationalError as broken:
         if not connection.in_atomic_block:
             connection.close()
-        raise OutcomeUnknown(str(lost)) from lost
+        raise lost(str(broken)) from broken
 
 
 @contextmanager

@@ -28,6 +28,11 @@ class ServerProcess:
         """Where it listens, as host:port."""
         return f"127.0.0.1:{self._port}"
 
+    @property
+    def running(self) -> bool:
+        """Tell if it was started and not ended."""
+        return self._process is not None
+
     def start(self) -> None:
         """Start it, on the port it had before if there was one."""
         assert self._process is None, "already running"

@@ -1,0 +1,1 @@
+"""What every event store promises, and what only some of them can be put through."""
