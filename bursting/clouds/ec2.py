@@ -8,6 +8,7 @@ finds it whatever became of the answer; a shutdown timer in the machine, which t
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -150,6 +151,7 @@ class Ec2Cloud:
         tags: Mapping[str, str],
         ttl: timedelta,
         max_price: InstancePrice,
+        environment: Mapping[str, str],
     ) -> Instance:
         """Start one instance for `token`, or return the one it started before."""
         kind = self._prices.types.get(spec.instance_type)
@@ -164,7 +166,8 @@ class Ec2Cloud:
             for started in self.find(token=token):
                 return started
             raise PriceAboveCap(f"{spec.instance_type}: {kind.price} is above {max_price}")
-        request = self._request(spec, token, tags, ttl, max_price)
+        boot = self._boot(ttl, environment)
+        request = self._request(spec, token, tags, boot, max_price)
         answer = self._ask(lambda: self._client.run_instances(**request), is_launch=True)
         return self._seen(answer["Instances"][0])
 
@@ -227,12 +230,11 @@ class Ec2Cloud:
         spec: InstanceSpec,
         token: str,
         tags: Mapping[str, str],
-        ttl: timedelta,
+        boot: str,
         max_price: InstancePrice,
     ) -> Any:
         """Return the parameters of RunInstances: equal for equal terms, as the token demands."""
         settings = self._settings
-        minutes = max(1, math.ceil(ttl / timedelta(minutes=1)))
         tagged = sorted({**tags, TOKEN_TAG: token}.items())
         request: dict[str, object] = {
             "ClientToken": token,
@@ -242,7 +244,7 @@ class Ec2Cloud:
             "MaxCount": 1,
             "Placement": {"AvailabilityZone": spec.zone},
             "InstanceInitiatedShutdownBehavior": "terminate",
-            "UserData": f"#!/bin/sh\nshutdown -P +{minutes}\n{settings.boot_script}",
+            "UserData": boot,
             "TagSpecifications": [
                 {
                     "ResourceType": "instance",
@@ -266,6 +268,13 @@ class Ec2Cloud:
                 },
             }
         return request
+
+    def _boot(self, ttl: timedelta, environment: Mapping[str, str]) -> str:
+        """Return the script of the first boot: the timer before anything that could fail."""
+        minutes = max(1, math.ceil(ttl / timedelta(minutes=1)))
+        exports = [f"export {key}={shlex.quote(environment[key])}" for key in sorted(environment)]
+        lines = ["#!/bin/sh", f"shutdown -P +{minutes}", *exports, self._settings.boot_script]
+        return "\n".join(lines)
 
     def _zones(self, names: list[str]) -> list[tuple[str, str]]:
         pages = self._client.get_paginator("describe_instance_type_offerings").paginate(

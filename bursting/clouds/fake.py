@@ -19,9 +19,11 @@ from bursting.clouds.port import (
     QuotaExceeded,
     TokenReused,
 )
+from bursting.clouds.prices import PriceList
 from bursting.domain.capacity import CloudOffer, GpuNeed, InstancePrice, InstanceSpec
 
-Terms = tuple[InstanceSpec, tuple[tuple[str, str], ...], timedelta]
+Pairs = tuple[tuple[str, str], ...]
+Terms = tuple[InstanceSpec, Pairs, timedelta, Pairs]
 
 
 @dataclass(slots=True)
@@ -62,11 +64,12 @@ class FakeCloud:
         tags: Mapping[str, str],
         ttl: timedelta,
         max_price: InstancePrice,
+        environment: Mapping[str, str],
     ) -> Instance:
         """Start one instance for `token`, or return the one it started before."""
         with self._lock:
             failure = self._called("launch")
-            terms = (spec, tuple(sorted(tags.items())), ttl)
+            terms = (spec, _sorted(tags), ttl, _sorted(environment))
             rented = self._with_token(token)
             if rented is None:
                 rented = self._start(spec, token, terms, max_price)
@@ -115,6 +118,11 @@ class FakeCloud:
             return sorted(
                 (n for n in self.faults.notices if n.instance_id in alive), key=lambda n: n.at
             )
+
+    def environment_of(self, instance_id: str) -> Mapping[str, str]:
+        """Return what was given to an instance at launch, for whoever plays its machine."""
+        with self._lock:
+            return dict(self._rented[instance_id].terms[3])
 
     def _start(
         self, spec: InstanceSpec, token: str, terms: Terms, max_price: InstancePrice
@@ -188,3 +196,23 @@ class FakeCloud:
         if self.faults.is_pending(instance_id):
             return replace(rented.instance, state="pending")
         return rented.instance
+
+
+def _sorted(pairs: Mapping[str, str]) -> Pairs:
+    return tuple(sorted(pairs.items()))
+
+
+def catalogue_of(
+    prices: PriceList, *, cloud: str = "fake", region: str, zones: Sequence[str]
+) -> list[CloudOffer]:
+    """Return every type of a price list in each of `zones`, on demand."""
+    return [
+        kind.offer(
+            cloud=cloud,
+            region=region,
+            spec=InstanceSpec(instance_type=kind.instance_type, zone=zone),
+            price=kind.price,
+        )
+        for kind in prices.types.values()
+        for zone in zones
+    ]

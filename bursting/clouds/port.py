@@ -106,8 +106,11 @@ class CloudProvider(Protocol):
         tags: Mapping[str, str],
         ttl: timedelta,
         max_price: InstancePrice,
+        environment: Mapping[str, str],
     ) -> Instance:
         """Start one instance, once for each `token`, tagged from its first moment.
+
+        What boots on it finds `environment` set: where the market is, and as which host to report.
 
         The same token with the same terms returns the same instance, however often it is asked
         and whatever became of earlier answers. The cloud itself ends the instance after `ttl`,

@@ -7,7 +7,7 @@ from typing import NewType
 from uuid import UUID
 
 from ledger.domain.event import Event
-from ledger.domain.ids import BidId, HostId, OfferId
+from ledger.domain.ids import BidId, HostId, OfferId, TenantId
 from ledger.domain.money import Money, Rate
 
 InstanceId = NewType("InstanceId", UUID)
@@ -16,6 +16,7 @@ InstanceId = NewType("InstanceId", UUID)
 class BurstIntended(Event, name="bursting.burst-intended"):
     """We are about to rent an instance for a bid. Recorded before the cloud is called.
 
+    tenant_id: who bid. owner_id: who lists the instance and pays for it, the platform.
     token: the cloud's idempotency token, the same for every try of this intent.
     price: the cloud's, per GPU-hour of the instance's `gpus`. floor: what the GPUs that the bid
     needs must bring in per GPU-hour to pay for the whole instance. spot: the cloud may take it
@@ -24,6 +25,8 @@ class BurstIntended(Event, name="bursting.burst-intended"):
 
     instance_id: InstanceId
     bid_id: BidId
+    tenant_id: TenantId
+    owner_id: TenantId
     market: str
     cloud: str
     instance_type: str

@@ -26,7 +26,7 @@ from bursting.domain.events import (
     InstanceId,
 )
 from bursting.domain.spill import Attempt, Spill, Waiting
-from ledger.domain.ids import BidId, HostId, OfferId
+from ledger.domain.ids import BidId, HostId, OfferId, TenantId
 from ledger.domain.money import Money
 from ledger.domain.refusal import Refusal, Unknown
 
@@ -66,11 +66,13 @@ def offer_of(instance_id: InstanceId) -> OfferId:
     return OfferId(uuid5(instance_id, "offer"))
 
 
-def intend(bid: Waiting, spill: Spill, *, now: datetime) -> BurstIntended:
+def intend(bid: Waiting, spill: Spill, *, owner_id: TenantId, now: datetime) -> BurstIntended:
     """Return the intent to rent what `spill` decided."""
     return BurstIntended(
         instance_id=instance_of(bid.bid_id, spill.attempt),
         bid_id=bid.bid_id,
+        tenant_id=bid.tenant_id,
+        owner_id=owner_id,
         market=bid.market,
         cloud=spill.offer.cloud,
         instance_type=spill.offer.spec.instance_type,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bursting.domain.capacity import CloudOffer, GpuNeed, InstancePrice, InstanceSpec
-from ledger.domain.ids import BidId
+from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
 
@@ -100,6 +100,7 @@ class Waiting:
     """A bid, as far as overflow needs to know it. since: when it was placed or last amended."""
 
     bid_id: BidId
+    tenant_id: TenantId
     market: str
     need: GpuNeed
     labels: tuple[tuple[str, str], ...]

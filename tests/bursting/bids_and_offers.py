@@ -8,15 +8,17 @@ from uuid import UUID
 
 from bursting.domain.capacity import CloudOffer, GpuNeed, InstancePrice, InstanceSpec
 from bursting.domain.spill import SpillRules, Waiting
-from ledger.domain.ids import BidId
+from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Rate
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
 RULES = SpillRules()
+PLATFORM = TenantId(UUID(int=3))
 
 BID = Waiting(
     bid_id=BidId(UUID(int=1)),
+    tenant_id=TenantId(UUID(int=2)),
     market="site-a",
     need=GpuNeed(gpus=1),
     labels=(),

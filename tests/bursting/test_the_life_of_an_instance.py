@@ -20,7 +20,7 @@ from bursting.domain.instances import (
     intend,
 )
 from ledger.domain.money import Money
-from tests.bursting.bids_and_offers import BID, NOON, RULES, bid_for, cloud_offer
+from tests.bursting.bids_and_offers import BID, NOON, PLATFORM, RULES, bid_for, cloud_offer
 
 EIGHT = cloud_offer("eight-l4", gpus=8, nanos=8_000_000_000)
 LATER = NOON + timedelta(seconds=RULES.wait_seconds)
@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 def intended() -> BurstInstance:
     decided = spill.choose(bid_for(gpus=8), [EIGHT], [], rules=RULES, now=LATER)
-    return BurstInstance.evolve(None, intend(BID, decided, now=LATER))
+    return BurstInstance.evolve(None, intend(BID, decided, owner_id=PLATFORM, now=LATER))
 
 
 def after(instance: BurstInstance, events: Sequence[BurstEvent]) -> BurstInstance:

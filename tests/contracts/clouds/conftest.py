@@ -53,6 +53,7 @@ class Rig:
         spec: InstanceSpec | None = None,
         tags: dict[str, str] | None = None,
         ttl: timedelta = timedelta(hours=2),
+        environment: dict[str, str] | None = None,
         max_price: InstancePrice = DEAR,
     ) -> Instance:
         return self.cloud.launch(
@@ -61,6 +62,7 @@ class Rig:
             tags=TAGS if tags is None else tags,
             ttl=ttl,
             max_price=max_price,
+            environment=environment or {},
         )
 
     def spec(self, *, other_zone: bool = False, spot: bool = False) -> InstanceSpec:

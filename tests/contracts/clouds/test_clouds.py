@@ -105,6 +105,8 @@ def test_the_same_token_with_another_zone_tags_or_ttl_is_refused(rig: Rig) -> No
         rig.launch(tags={"offpeak:market": "site-b"})
     with pytest.raises(TokenReused):
         rig.launch(ttl=timedelta(hours=3))
+    with pytest.raises(TokenReused):
+        rig.launch(environment={"OFFPEAK_HOST_ID": "another"})
     assert rig.alive() == [first.instance_id]
 
 

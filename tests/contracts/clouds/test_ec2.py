@@ -38,6 +38,7 @@ def launch(cloud: Ec2Cloud, spec: InstanceSpec = SPEC) -> str:
         tags={"offpeak:market": "site-a"},
         ttl=timedelta(minutes=90, seconds=1),
         max_price=InstancePrice(1_250_000_000),
+        environment={"OFFPEAK_URL": "https://market.example/?a=1&b='2'"},
     ).instance_id
 
 
@@ -50,7 +51,9 @@ def test_every_launch_carries_token_tags_and_a_timer_that_terminates(
     assert asked["ClientToken"] == "token-1"
     assert asked["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert base64.b64decode(asked["UserData"]).decode() == (
-        "#!/bin/sh\nshutdown -P +91\nsystemctl start offpeak-agent"
+        "#!/bin/sh\nshutdown -P +91\n"
+        """export OFFPEAK_URL='https://market.example/?a=1&b='"'"'2'"'"''\n"""
+        "systemctl start offpeak-agent"
     )
     tags = {asked[f"TagSpecification.1.Tag.{n}.Key"] for n in (1, 2)}
     assert tags == {"offpeak:market", "offpeak:token"}

@@ -25,7 +25,12 @@ def test_an_instance_ends_by_itself_after_its_ttl() -> None:
     now = [NOON]
     cloud = FakeCloud(catalogue=[OFFER], clock=lambda: now[0])
     instance_id = cloud.launch(
-        OFFER.spec, token="t", tags={}, ttl=timedelta(hours=2), max_price=OFFER.price
+        OFFER.spec,
+        token="t",
+        tags={},
+        ttl=timedelta(hours=2),
+        max_price=OFFER.price,
+        environment={},
     ).instance_id
 
     now[0] = NOON + timedelta(minutes=119)
