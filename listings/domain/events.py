@@ -50,6 +50,9 @@ class WeeklyRule:
     last: date | None = None
 
 
+# --- hosts: streams host-<host_id> -------------------------------------------------------------
+
+
 class HostRegistered(Event, name="listings.host-registered"):
     """An owner made a GPU host known. Its agent reports the GPUs."""
 
@@ -76,6 +79,9 @@ class HostRetired(Event, name="listings.host-retired"):
 
     host_id: HostId
     at: datetime
+
+
+# --- offers: streams offer-<offer_id> -----------------------------------------------------------
 
 
 class OfferPublished(Event, name="listings.offer-published"):
@@ -146,7 +152,27 @@ class OfferExpired(Event, name="listings.offer-expired"):
     at: datetime
 
 
-HostEvent = HostRegistered | InventoryReported | HostRetired
+class GpusListed(Event, name="listings.gpus-listed"):
+    """The host gave GPUs to an offer for its windows, and no other offer had them then.
+
+    On the host's stream, where two offers of one GPU cannot both pass; the offer's own stream
+    starts with `offer` because of this.
+    """
+
+    host_id: HostId
+    offer: OfferPublished
+    at: datetime
+
+
+class GpusUnlisted(Event, name="listings.gpus-unlisted"):
+    """The offer is over, so its GPUs may be listed in another. On the host's stream."""
+
+    host_id: HostId
+    offer_id: OfferId
+    at: datetime
+
+
+HostEvent = HostRegistered | InventoryReported | GpusListed | GpusUnlisted | HostRetired
 OfferEvent = (
     OfferPublished | OfferRepriced | OfferPaused | OfferResumed | OfferWithdrawn | OfferExpired
 )

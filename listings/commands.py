@@ -1,0 +1,255 @@
+"""What can be asked of the supply side: one function a verb. Free of Django.
+
+A request of somebody (`by.tenant_id`) reaches only what belongs to that tenant; anything else is
+as unknown to it as what does not exist. Loops and policies carry no tenant and reach all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from ledger.domain.event import Event
+from ledger.domain.ids import HostId, OfferId, TenantId
+from ledger.domain.money import Rate
+from ledger.eventstore.port import START, EventStore, Meta, Position, load, record
+from listings.domain import hosts
+from listings.domain.events import Gpu, OfferSource
+from listings.domain.hosts import Host, HostUnknown
+from listings.domain.offers import FINAL, Offer, OfferUnknown
+from listings.domain.terms import OfferTerms, OfferTermsDiffer
+
+
+def register_host(
+    store: EventStore,
+    *,
+    host_id: HostId,
+    tenant_id: TenantId,
+    title: str,
+    market: str,
+    region: str,
+    labels: Sequence[tuple[str, str]] = (),
+    source: OfferSource = "local",
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Make a GPU host known. Its agent reports the GPUs.
+
+    Raises: HostTermsDiffer, TitleUnreadable, NameUnreadable, LabelsUnreadable.
+    """
+    wanted = hosts.register(
+        host_id=host_id,
+        tenant_id=tenant_id,
+        title=title,
+        market=market,
+        region=region,
+        labels=labels,
+        source=source,
+        now=now,
+    )
+
+    def decide(host: Host | None) -> Sequence[Event]:
+        return [wanted] if host is None else host.repeat(wanted)
+
+    return record(store, Host, host_id, decide, by=by)
+
+
+def report_inventory(
+    store: EventStore, *, host_id: HostId, gpus: Sequence[Gpu], by: Meta, now: datetime
+) -> Position:
+    """Record the GPUs that a host's agent found, if they differ from those known.
+
+    Raises: HostUnknown, HostIsRetired, TooManyGpus, GpuNamedTwice, GpuUnreadable.
+    """
+
+    def decide(host: Host | None) -> Sequence[Event]:
+        return _own_host(host, host_id, by).report(gpus, now=now)
+
+    return record(store, Host, host_id, decide, by=by)
+
+
+def retire_host(store: EventStore, *, host_id: HostId, by: Meta, now: datetime) -> Position:
+    """Take a host off the market for good and withdraw its offers.
+
+    Returns: the position at which the host is retired and its last offer withdrawn.
+    Raises: HostUnknown.
+    """
+
+    def decide(host: Host | None) -> Sequence[Event]:
+        return _own_host(host, host_id, by).retire(now=now)
+
+    position = record(store, Host, host_id, decide, by=by)
+    return max(position, withdraw_offers_of(store, host_id=host_id, by=by, now=now))
+
+
+def publish_offer(
+    store: EventStore,
+    *,
+    offer_id: OfferId,
+    host_id: HostId,
+    terms: OfferTerms,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Put GPUs of one host on the market.
+
+    The host decides, because it sees all offers of its GPUs; then the offer's own stream starts.
+    Should this process die between the two, `finish_listing` does the rest.
+
+    Raises:
+        HostUnknown, HostIsRetired, GpuNotOnHost, GpuListedAlready, TooManyOffers,
+        OfferTermsDiffer, IsolationUnfit, and a refusal for each term out of bounds.
+    """
+    earlier = load(store, Offer, offer_id)
+
+    def decide(host: Host | None) -> Sequence[Event]:
+        owned = _own_host(host, host_id, by)
+        if earlier is None:
+            return owned.list_gpus(offer_id, terms, now=now)
+        return earlier.repeat(terms, host=owned.registered)
+
+    position = record(store, Host, host_id, decide, by=by)
+    return max(position, finish_listing(store, host_id=host_id, offer_id=offer_id, by=by, now=now))
+
+
+def finish_listing(
+    store: EventStore, *, host_id: HostId, offer_id: OfferId, by: Meta, now: datetime
+) -> Position:
+    """Start the stream of an offer whose GPUs are listed on the host. Harmless when repeated.
+
+    Raises:
+        OfferTermsDiffer: the id belongs to an offer of another host; this host's GPUs are free
+            again.
+    """
+
+    def decide(offer: Offer | None) -> Sequence[Event]:
+        if offer is not None:
+            if offer.published.host_id != host_id:
+                raise OfferTermsDiffer(offer_id=str(offer_id))
+            return []
+        host = load(store, Host, host_id)
+        assert host is not None
+        return [host.listed[offer_id]]
+
+    unlist = by.step("unlist")
+    try:
+        position = record(store, Offer, offer_id, decide, by=by)
+    except OfferTermsDiffer:
+        unlist_offer(store, host_id=host_id, offer_id=offer_id, by=unlist, now=now)
+        raise
+    offer = load(store, Offer, offer_id)
+    if offer is not None and offer.state in FINAL:
+        unlist_offer(store, host_id=host_id, offer_id=offer_id, by=unlist, now=now)
+    return position
+
+
+def reprice_offer(
+    store: EventStore, *, offer_id: OfferId, floor: Rate, by: Meta, now: datetime
+) -> Position:
+    """Change the floor for leases to come.
+
+    Raises:
+        OfferUnknown, FloorOutOfBounds, CurrencyDiffers, OfferIsWithdrawn, OfferIsExpired.
+    """
+
+    def decide(offer: Offer | None) -> Sequence[Event]:
+        return _own_offer(offer, offer_id, by).reprice(floor, now=now)
+
+    return record(store, Offer, offer_id, decide, by=by)
+
+
+def pause_offer(store: EventStore, *, offer_id: OfferId, by: Meta, now: datetime) -> Position:
+    """Give no new leases for now.
+
+    Raises: OfferUnknown, OfferIsWithdrawn, OfferIsExpired.
+    """
+
+    def decide(offer: Offer | None) -> Sequence[Event]:
+        return _own_offer(offer, offer_id, by).pause(now=now)
+
+    return record(store, Offer, offer_id, decide, by=by)
+
+
+def resume_offer(store: EventStore, *, offer_id: OfferId, by: Meta, now: datetime) -> Position:
+    """Give new leases again.
+
+    Raises: OfferUnknown, OfferIsWithdrawn, OfferIsExpired.
+    """
+
+    def decide(offer: Offer | None) -> Sequence[Event]:
+        return _own_offer(offer, offer_id, by).resume(now=now)
+
+    return record(store, Offer, offer_id, decide, by=by)
+
+
+def withdraw_offer(store: EventStore, *, offer_id: OfferId, by: Meta, now: datetime) -> Position:
+    """Take an offer off the market: always possible. Leases granted before run on.
+
+    Raises: OfferUnknown.
+    """
+
+    def decide(offer: Offer | None) -> Sequence[Event]:
+        return _own_offer(offer, offer_id, by).withdraw(now=now)
+
+    position = record(store, Offer, offer_id, decide, by=by)
+    return max(position, _free_gpus(store, offer_id, by=by, now=now))
+
+
+def expire_offer(store: EventStore, *, offer_id: OfferId, by: Meta, now: datetime) -> Position:
+    """Close an offer whose last window is over.
+
+    Raises: OfferUnknown, OfferNotOver.
+    """
+
+    def decide(offer: Offer | None) -> Sequence[Event]:
+        return _own_offer(offer, offer_id, by).expire(now=now)
+
+    position = record(store, Offer, offer_id, decide, by=by)
+    return max(position, _free_gpus(store, offer_id, by=by, now=now))
+
+
+def unlist_offer(
+    store: EventStore, *, host_id: HostId, offer_id: OfferId, by: Meta, now: datetime
+) -> Position:
+    """Let the GPUs of an offer that is over be listed again. Harmless when repeated."""
+
+    def decide(host: Host | None) -> Sequence[Event]:
+        return [] if host is None else host.unlist(offer_id, now=now)
+
+    return record(store, Host, host_id, decide, by=by)
+
+
+def withdraw_offers_of(store: EventStore, *, host_id: HostId, by: Meta, now: datetime) -> Position:
+    """Withdraw every offer of a host, one that is only half published as well.
+
+    Raises: HostUnknown.
+    """
+    host = _own_host(load(store, Host, host_id), host_id, by)
+    positions = [START]
+    for offer_id in host.listed:
+        step = by.step(str(offer_id))
+        finish_listing(store, host_id=host_id, offer_id=offer_id, by=step, now=now)
+        positions.append(
+            withdraw_offer(store, offer_id=offer_id, by=step.step("withdraw"), now=now)
+        )
+    return max(positions)
+
+
+def _free_gpus(store: EventStore, offer_id: OfferId, *, by: Meta, now: datetime) -> Position:
+    offer = load(store, Offer, offer_id)
+    assert offer is not None
+    assert offer.state in FINAL
+    host_id = offer.published.host_id
+    return unlist_offer(store, host_id=host_id, offer_id=offer_id, by=by, now=now)
+
+
+def _own_host(host: Host | None, host_id: HostId, by: Meta) -> Host:
+    if host is None or by.tenant_id not in (None, host.registered.tenant_id):
+        raise HostUnknown(host_id=str(host_id))
+    return host
+
+
+def _own_offer(offer: Offer | None, offer_id: OfferId, by: Meta) -> Offer:
+    if offer is None or by.tenant_id not in (None, offer.published.tenant_id):
+        raise OfferUnknown(offer_id=str(offer_id))
+    return offer

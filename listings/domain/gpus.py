@@ -1,0 +1,125 @@
+"""What a GPU is called and what a report of one must look like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from ledger.domain.refusal import Invalid
+from listings.domain.events import Gpu, Isolation
+
+GPUS_PER_HOST_MAX = 256
+MEMORY_MIB_MAX = 16 * 1024 * 1024
+TEXT_MAX = 200
+PROFILES_MAX = 64
+
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{0,199}")
+_PROFILE = re.compile(r"([1-7]c\.)?[1-7]g\.[0-9]{1,3}gb(\+[a-z][a-z.]*)*")
+_CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
+_NOISE = re.compile(r"nvidia|corporation|tesla|geforce|quadro|graphics|gpu|mig|hbm[0-9]?e?|gddr6x?")
+_MEMORY = re.compile(r"([0-9]+)g(b|ib)?")
+
+
+class GpuUnreadable(Invalid):
+    """A GPU of the inventory is not described as it must be: `field` says what is wrong."""
+
+
+class GpuNamedTwice(Invalid):
+    """The same GPU is named twice."""
+
+
+class TooManyGpus(Invalid):
+    """A host has at most 256 GPUs."""
+
+
+class IsolationUnfit(Invalid):
+    """These GPUs cannot be leased at that isolation level.
+
+    `mig` needs MIG instances; any other level needs GPUs that are not divided by MIG.
+    """
+
+
+def model_of(name: str) -> str:
+    """Return the market's name of a GPU model from what the driver calls it.
+
+    "NVIDIA H100 80GB HBM3" -> "H100-80GB", "Tesla T4" -> "T4", "NVIDIA GeForce RTX 4090" ->
+    "RTX-4090"; a MIG instance keeps its profile: "NVIDIA H100 80GB HBM3 MIG 3g.40gb" ->
+    "H100-80GB-3g.40gb". A name that is normal already stays as it is.
+    """
+    words = [word for word in re.split(r"[\s_-]+", name.strip()) if word]
+    kept = [_word(word) for word in words if not _NOISE.fullmatch(word.lower())]
+    return "-".join(kept) or name.strip()
+
+
+def _word(word: str) -> str:
+    lower = word.lower()
+    if _PROFILE.fullmatch(lower):
+        return lower
+    memory = _MEMORY.fullmatch(lower)
+    return f"{memory[1]}GB" if memory else word.upper()
+
+
+def model_matches(asked: str, model: str) -> bool:
+    """Test if a GPU of `model` is what `asked` names: the same, or a narrower kind of it.
+
+    "H100" is met by "H100-80GB" and by "H100-PCIE-80GB"; never by "GH100" nor by a MIG
+    instance, which has to be asked for by its profile.
+    """
+    wanted, have = model_of(asked).split("-"), model_of(model).split("-")
+    profiles = [{word for word in words if _PROFILE.fullmatch(word)} for words in (wanted, have)]
+    return (
+        profiles[0] == profiles[1]
+        and all(word in have for word in wanted)
+        and (wanted[0] == have[0])
+    )
+
+
+def check_inventory(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Return the GPUs with normal model names, by UUID, or refuse the whole report.
+
+    Raises: TooManyGpus, GpuNamedTwice, GpuUnreadable.
+    """
+    if len(gpus) > GPUS_PER_HOST_MAX:
+        raise TooManyGpus(gpus=len(gpus), gpus_max=GPUS_PER_HOST_MAX)
+    checked = sorted((_check(gpu) for gpu in gpus), key=lambda gpu: gpu.uuid)
+    for earlier, later in pairwise(checked):
+        if earlier.uuid == later.uuid:
+            raise GpuNamedTwice(gpu_uuid=later.uuid)
+    return tuple(checked)
+
+
+def check_isolation(gpus: Sequence[Gpu], isolation: Isolation) -> None:
+    """Refuse an isolation level that the GPUs cannot give.
+
+    Raises: IsolationUnfit.
+    """
+    for gpu in gpus:
+        if bool(gpu.mig_profiles) != (isolation == "mig"):
+            raise IsolationUnfit(gpu_uuid=gpu.uuid, isolation=isolation)
+
+
+def _check(gpu: Gpu) -> Gpu:
+    faults = {
+        "uuid": not _UUID.fullmatch(gpu.uuid),
+        "model": not _is_text(gpu.model),
+        "memory_mib": not 0 < gpu.memory_mib <= MEMORY_MIB_MAX,
+        "compute_capability": not _CAPABILITY.fullmatch(gpu.compute_capability),
+        "driver": not _is_text(gpu.driver),
+        "nvlink_group": gpu.nvlink_group is not None and not _is_text(gpu.nvlink_group),
+        "mig_profiles": len(gpu.mig_profiles) > PROFILES_MAX
+        or not all(_PROFILE.fullmatch(profile.lower()) for profile in gpu.mig_profiles),
+    }
+    for field, wrong in faults.items():
+        if wrong:
+            raise GpuUnreadable(gpu_uuid=gpu.uuid[:TEXT_MAX], field=field)
+    return replace(
+        gpu,
+        model=model_of(gpu.model),
+        mig_profiles=tuple(profile.lower() for profile in gpu.mig_profiles),
+    )
+
+
+def _is_text(text: str) -> bool:
+    return bool(text.strip()) and len(text) <= TEXT_MAX and text.isprintable()

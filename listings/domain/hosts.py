@@ -1,0 +1,211 @@
+"""An owner's machine: which GPUs it has, and which of them are listed when.
+
+The host's stream is where a GPU is put on the market: it alone sees every offer of its GPUs, so it
+alone can refuse two of them at one time. The offer's own stream follows from that decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import ClassVar, assert_never
+
+from ledger.domain.ids import HostId, OfferId, TenantId
+from ledger.domain.refusal import Refusal, Unknown
+from ledger.domain.span import Window
+from listings.domain.events import (
+    Gpu,
+    GpusListed,
+    GpusUnlisted,
+    HostEvent,
+    HostRegistered,
+    HostRetired,
+    InventoryReported,
+    OfferPublished,
+    OfferSource,
+)
+from listings.domain.gpus import check_inventory
+from listings.domain.terms import (
+    OfferTerms,
+    OfferTermsDiffer,
+    check_labels,
+    check_name,
+    check_terms,
+    check_title,
+    publication,
+    same_terms,
+)
+from listings.domain.windows import COMPARED_AHEAD, first_overlap, windows_of
+
+OFFERS_PER_HOST_MAX = 1_000
+
+
+class HostUnknown(Unknown):
+    """There is no such host."""
+
+
+class HostTermsDiffer(Refusal):
+    """A host with this id is registered already, with other terms."""
+
+
+class HostIsRetired(Refusal):
+    """The host is retired: it cannot report or list GPUs any more."""
+
+
+class GpuNotOnHost(Refusal):
+    """The host has not reported that GPU.
+
+    Start the agent on the host, or check the UUID with nvidia-smi -L.
+    """
+
+
+class GpuListedAlready(Refusal):
+    """That GPU is offered already during one of these windows.
+
+    Withdraw the other offer, or choose windows that do not overlap with it.
+    """
+
+
+class TooManyOffers(Refusal):
+    """A host has at most a thousand offers at one time."""
+
+
+def register(
+    *,
+    host_id: HostId,
+    tenant_id: TenantId,
+    title: str,
+    market: str,
+    region: str,
+    labels: Sequence[tuple[str, str]],
+    source: OfferSource,
+    now: datetime,
+) -> HostRegistered:
+    """Decide whether a host may be made known.
+
+    Raises: TitleUnreadable, NameUnreadable, LabelsUnreadable.
+    """
+    return HostRegistered(
+        host_id=host_id,
+        tenant_id=tenant_id,
+        title=check_title(title),
+        market=check_name(market),
+        region=check_name(region),
+        labels=check_labels(labels),
+        source=source,
+        at=now,
+    )
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host as its events tell it. listed: the offers that hold GPUs of it now."""
+
+    STREAM: ClassVar[str] = "host"
+
+    registered: HostRegistered
+    gpus: Mapping[str, Gpu] = field(default_factory=dict)
+    listed: Mapping[OfferId, OfferPublished] = field(default_factory=dict)
+    is_retired: bool = False
+
+    @classmethod
+    def evolve(cls, state: Host | None, event: HostEvent, /) -> Host:
+        """Return the host after `event`."""
+        if isinstance(event, HostRegistered):
+            assert state is None
+            return cls(registered=event)
+        assert state is not None
+        match event:
+            case InventoryReported():
+                return replace(state, gpus={gpu.uuid: gpu for gpu in event.gpus})
+            case GpusListed():
+                listed = {**state.listed, event.offer.offer_id: event.offer}
+                return replace(state, listed=listed)
+            case GpusUnlisted():
+                rest = {k: v for k, v in state.listed.items() if k != event.offer_id}
+                return replace(state, listed=rest)
+            case HostRetired():
+                return replace(state, is_retired=True)
+            case _:
+                assert_never(event)
+
+    @property
+    def host_id(self) -> HostId:
+        """Return the host's id."""
+        return self.registered.host_id
+
+    def repeat(self, wanted: HostRegistered) -> list[HostRegistered]:
+        """Decide on registering the host once more: nothing to do, if the terms are the same.
+
+        Raises: HostTermsDiffer.
+        """
+        if replace(wanted, at=self.registered.at) != self.registered:
+            raise HostTermsDiffer(host_id=str(self.host_id))
+        return []
+
+    def report(self, gpus: Sequence[Gpu], *, now: datetime) -> list[InventoryReported]:
+        """Decide what a report of the agent changes: nothing, where it says the same as before.
+
+        Raises: HostIsRetired, and the refusals of `check_inventory`.
+        """
+        found = check_inventory(gpus)
+        if self.is_retired:
+            raise HostIsRetired(host_id=str(self.host_id))
+        if {gpu.uuid: gpu for gpu in found} == self.gpus:
+            return []
+        return [InventoryReported(host_id=self.host_id, gpus=found, at=now)]
+
+    def list_gpus(self, offer_id: OfferId, terms: OfferTerms, *, now: datetime) -> list[GpusListed]:
+        """Decide whether GPUs may be offered: they are the host's and not offered at that time.
+
+        Raises:
+            HostIsRetired, GpuNotOnHost, GpuListedAlready, TooManyOffers, OfferTermsDiffer,
+            IsolationUnfit, and the refusals of `check_terms`.
+        """
+        known = self.listed.get(offer_id)
+        # A repeat is judged as of its first time, when its windows were not over yet.
+        checked = check_terms(terms, now=known.at if known else now)
+        missing = [uuid for uuid in checked.gpu_uuids if uuid not in self.gpus]
+        if missing:
+            raise GpuNotOnHost(gpu_uuids=missing)
+        gpus = [self.gpus[uuid] for uuid in checked.gpu_uuids]
+        offer = publication(offer_id, checked, host=self.registered, gpus=gpus, now=now)
+        if known is not None:
+            if not same_terms(known, offer):
+                raise OfferTermsDiffer(offer_id=str(offer_id))
+            return []
+        if self.is_retired:
+            raise HostIsRetired(host_id=str(self.host_id))
+        if len(self.listed) >= OFFERS_PER_HOST_MAX:
+            raise TooManyOffers(offers_max=OFFERS_PER_HOST_MAX)
+        self._refuse_overlap(offer, now=now)
+        return [GpusListed(host_id=self.host_id, offer=offer, at=now)]
+
+    def unlist(self, offer_id: OfferId, *, now: datetime) -> list[GpusUnlisted]:
+        """Give the GPUs of an offer back, once."""
+        if offer_id not in self.listed:
+            return []
+        return [GpusUnlisted(host_id=self.host_id, offer_id=offer_id, at=now)]
+
+    def retire(self, *, now: datetime) -> list[HostRetired]:
+        """Take the host off the market for good: always possible, and harmless when repeated."""
+        return [] if self.is_retired else [HostRetired(host_id=self.host_id, at=now)]
+
+    def _refuse_overlap(self, offer: OfferPublished, *, now: datetime) -> None:
+        until = now + COMPARED_AHEAD
+        wanted = windows_of(offer, since=now, until=until)
+        uuids = {gpu.uuid for gpu in offer.gpus}
+        for other in self.listed.values():
+            shared = uuids & {gpu.uuid for gpu in other.gpus}
+            if not shared:
+                continue
+            overlap = first_overlap(wanted, windows_of(other, since=now, until=until))
+            if overlap is not None:
+                raise GpuListedAlready(
+                    gpu_uuids=sorted(shared), offer_id=str(other.offer_id), **_told(overlap[1])
+                )
+
+
+def _told(window: Window) -> dict[str, str]:
+    return {"starts_at": window.starts_at.isoformat(), "ends_at": window.ends_at.isoformat()}

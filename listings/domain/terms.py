@@ -1,0 +1,221 @@
+"""What an owner says when putting GPUs on the market, and the bounds of each term."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ledger.domain.ids import BidId, OfferId
+from ledger.domain.money import NANOS_PER_UNIT, CurrencyUnknown, Rate
+from ledger.domain.refusal import Invalid, Refusal
+from ledger.domain.span import Window
+from listings.domain.events import (
+    Gpu,
+    HostRegistered,
+    Isolation,
+    OfferPublished,
+    WeeklyRule,
+)
+from listings.domain.gpus import GpuNamedTwice, TooManyGpus, check_isolation
+from listings.domain.recurrence import check_rule
+from listings.domain.windows import check_windows
+
+FLOOR_MAX_NANOS = 10_000 * NANOS_PER_UNIT
+LEASE_MIN_SECONDS_MAX = 30 * 86_400
+NOTICE_SECONDS_MAX = 7 * 86_400
+PPM = 1_000_000
+LABELS_MAX = 32
+WORKLOAD_KINDS_MAX = 16
+TITLE_MAX = 120
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?")
+_CURRENCY = re.compile(r"[A-Z]{3}")
+
+
+class FloorOutOfBounds(Invalid):
+    """A floor price lies between 0 and 10,000 per GPU-hour."""
+
+
+class LeaseMinOutOfBounds(Invalid):
+    """The minimum lease lies between one second and thirty days, and fits the longest window."""
+
+
+class NoticeOutOfBounds(Invalid):
+    """The notice of a reclaim lies between zero and seven days."""
+
+
+class ReclaimFeeOutOfBounds(Invalid):
+    """The reclaim fee lies between nothing and the whole value of the unused rest."""
+
+
+class LabelsUnreadable(Invalid):
+    """A label is a lower-case name and a text of up to 120 characters; at most 32 of them."""
+
+
+class WorkloadKindsUnreadable(Invalid):
+    """A workload kind is a short lower-case name; an offer allows at most sixteen by name."""
+
+
+class NameUnreadable(Invalid):
+    """A market or region is a lower-case name such as eu-west."""
+
+
+class TitleUnreadable(Invalid):
+    """A title is a printable text of 1 to 120 characters."""
+
+
+class GpusMissing(Invalid):
+    """An offer names at least one GPU."""
+
+
+class OfferTermsDiffer(Refusal):
+    """An offer with this id exists already, with other terms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferTerms:
+    """The terms an owner chooses; host, market and region follow from the GPUs' host.
+
+    labels: on top of the host's; the same name replaces the host's.
+    """
+
+    gpu_uuids: tuple[str, ...]
+    windows: tuple[Window, ...] = ()
+    weekly: WeeklyRule | None = None
+    floor: Rate
+    lease_min_seconds: int = 900
+    notice_seconds: int = 300
+    reclaim_fee_ppm: int = 0
+    workload_kinds: tuple[str, ...] = ()
+    isolation: Isolation = "whole"
+    labels: tuple[tuple[str, str], ...] = ()
+    reserved_for: BidId | None = None
+
+
+def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
+    """Return the terms in their normal form (everything in order), or refuse them.
+
+    Raises: a refusal for each bound; see this module, `windows` and `recurrence`.
+    """
+    if not terms.gpu_uuids:
+        raise GpusMissing()
+    if len(terms.gpu_uuids) > 256:
+        raise TooManyGpus(gpus=len(terms.gpu_uuids), gpus_max=256)
+    if len(set(terms.gpu_uuids)) != len(terms.gpu_uuids):
+        raise GpuNamedTwice(gpu_uuids=list(terms.gpu_uuids))
+    weekly = None if terms.weekly is None else check_rule(terms.weekly, now=now)
+    windows = check_windows(terms.windows, weekly, now=now)
+    check_floor(terms.floor)
+    if not 1 <= terms.lease_min_seconds <= LEASE_MIN_SECONDS_MAX:
+        raise LeaseMinOutOfBounds(seconds_min=1, seconds_max=LEASE_MIN_SECONDS_MAX)
+    longest = max((window.millis // 1000 for window in windows), default=0)
+    if weekly is None and terms.lease_min_seconds > longest:
+        raise LeaseMinOutOfBounds(seconds_min=1, seconds_max=longest)
+    if not 0 <= terms.notice_seconds <= NOTICE_SECONDS_MAX:
+        raise NoticeOutOfBounds(seconds_max=NOTICE_SECONDS_MAX)
+    if not 0 <= terms.reclaim_fee_ppm <= PPM:
+        raise ReclaimFeeOutOfBounds(ppm_max=PPM)
+    return replace(
+        terms,
+        gpu_uuids=tuple(sorted(terms.gpu_uuids)),
+        windows=windows,
+        weekly=weekly,
+        workload_kinds=check_kinds(terms.workload_kinds),
+        labels=check_labels(terms.labels),
+    )
+
+
+def publication(
+    offer_id: OfferId,
+    terms: OfferTerms,
+    *,
+    host: HostRegistered,
+    gpus: Sequence[Gpu],
+    now: datetime,
+) -> OfferPublished:
+    """Return the fact of publishing these (checked) terms for these GPUs of `host`.
+
+    Raises: IsolationUnfit.
+    """
+    check_isolation(gpus, terms.isolation)
+    return OfferPublished(
+        offer_id=offer_id,
+        tenant_id=host.tenant_id,
+        host_id=host.host_id,
+        market=host.market,
+        region=host.region,
+        labels=tuple(sorted((dict(host.labels) | dict(terms.labels)).items())),
+        gpus=tuple(gpus),
+        windows=terms.windows,
+        weekly=terms.weekly,
+        floor=terms.floor,
+        lease_min_seconds=terms.lease_min_seconds,
+        notice_seconds=terms.notice_seconds,
+        reclaim_fee_ppm=terms.reclaim_fee_ppm,
+        workload_kinds=terms.workload_kinds,
+        isolation=terms.isolation,
+        source=host.source,
+        reserved_for=terms.reserved_for,
+        at=now,
+    )
+
+
+def same_terms(one: OfferPublished, other: OfferPublished) -> bool:
+    """Test if two publications say the same, whenever said.
+
+    What the agent reported of the GPUs in between (a new driver) is no term of the owner's.
+    """
+
+    def said(offer: OfferPublished) -> tuple[object, ...]:
+        return (replace(offer, at=one.at, gpus=()), tuple(gpu.uuid for gpu in offer.gpus))
+
+    return said(one) == said(other)
+
+
+def check_floor(floor: Rate) -> None:
+    """Refuse a floor price outside its bounds.
+
+    Raises: FloorOutOfBounds, CurrencyUnknown.
+    """
+    if not 0 <= floor.nanos_per_gpu_hour <= FLOOR_MAX_NANOS:
+        raise FloorOutOfBounds(floor_max="10000.00")
+    if not _CURRENCY.fullmatch(floor.currency):
+        raise CurrencyUnknown(currency=floor.currency[:16])
+
+
+def check_labels(labels: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the labels by name, or refuse them. Raises: LabelsUnreadable."""
+    if len(labels) > LABELS_MAX or len(dict(labels)) != len(labels):
+        raise LabelsUnreadable(labels_max=LABELS_MAX)
+    for name, value in labels:
+        if not _NAME.fullmatch(name) or not _is_title(value):
+            raise LabelsUnreadable(label=name[:TITLE_MAX])
+    return tuple(sorted(labels))
+
+
+def check_kinds(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Return the workload kinds in order, each once. Raises: WorkloadKindsUnreadable."""
+    checked = tuple(sorted(set(kinds)))
+    if len(checked) > WORKLOAD_KINDS_MAX or not all(map(_NAME.fullmatch, checked)):
+        raise WorkloadKindsUnreadable(kinds_max=WORKLOAD_KINDS_MAX)
+    return checked
+
+
+def check_name(name: str) -> str:
+    """Return a market's or region's name, or refuse it. Raises: NameUnreadable."""
+    if not _NAME.fullmatch(name):
+        raise NameUnreadable(given=name[:TITLE_MAX])
+    return name
+
+
+def check_title(title: str) -> str:
+    """Return a title without space around it, or refuse it. Raises: TitleUnreadable."""
+    if not _is_title(title.strip()):
+        raise TitleUnreadable(given=title[:TITLE_MAX])
+    return title.strip()
+
+
+def _is_title(text: str) -> bool:
+    return 0 < len(text) <= TITLE_MAX and text.isprintable()
