@@ -1,0 +1,141 @@
+"""`offpeak-agent`: read the options, then run, or look whether everything is in order."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import VERSION
+from .agent import Agent, AgentConfig, AlreadyRunning
+from .clock import SystemClock
+from .doctor import examine
+from .gpus.guarded import GuardedGpus
+from .gpus.port import Gpus
+from .gpus.simulated import Holders, SimulatedGpus, parse_models
+from .runtimes.process import ProcessRuntime
+from .uplink import HttpUplink
+
+TOKEN_VARIABLE = "OFFPEAK_AGENT_TOKEN"
+STATE_DIR = Path("/var/lib/offpeak-agent")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit status: 0 fine, 1 something is amiss, 2 wrong options."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    logging.basicConfig(
+        level=logging.DEBUG if options.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+    )
+    try:
+        token = _token(options.token_file)
+        uplink = None if not token else _uplink(options, token)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    if options.verb == "doctor":
+        return _doctor(options, uplink)
+    if uplink is None:
+        parser.error(f"a host token is needed: --token-file FILE, or {TOKEN_VARIABLE}")
+    return _run(options, uplink)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="offpeak-agent", description="Offpeak on a GPU host.")
+    parser.add_argument("--version", action="version", version=VERSION)
+    parser.add_argument("verb", choices=["run", "doctor"], help="run the agent, or check the host")
+    parser.add_argument("--server", default="http://127.0.0.1:8000", help="base URL of the market")
+    parser.add_argument("--token-file", type=Path, help=f"file with the host's token; otherwise "
+                        f"{TOKEN_VARIABLE}")  # fmt: skip
+    parser.add_argument("--state-dir", type=Path, default=STATE_DIR, help="spool and leases")
+    parser.add_argument("--hostname", default=socket.gethostname(), help="name shown to the owner")
+    parser.add_argument("--work-user", metavar="NAME", help="user that leased work runs as")
+    parser.add_argument("--simulate", metavar="MODELS", type=parse_models,
+                        help="pretend to have GPUs, such as H100:8 or H100:4,L4:2")  # fmt: skip
+    parser.add_argument("--ca-file", type=Path, help="certificates to trust for the server")
+    parser.add_argument("--allow-plain-http", action="store_true", help="beyond this machine too")
+    parser.add_argument("--once", action="store_true", help="one round, then end")
+    parser.add_argument("--verbose", action="store_true")
+    return parser
+
+
+def _token(token_file: Path | None) -> str:
+    """Return the host's token; empty when there is none. The environment forgets it."""
+    from_environment = os.environ.pop(TOKEN_VARIABLE, "")
+    if token_file is not None:
+        return token_file.read_text().strip()
+    return from_environment.strip()
+
+
+def _uplink(options: argparse.Namespace, token: str) -> HttpUplink:
+    return HttpUplink(
+        options.server,
+        token,
+        ca_file=options.ca_file,
+        allow_plain_http=options.allow_plain_http,
+    )
+
+
+def _gpus(options: argparse.Namespace, clock: SystemClock, holders: Holders) -> Gpus:
+    if options.simulate:
+        return SimulatedGpus(options.simulate, clock=clock, holders=holders, seed=options.hostname)
+    # Imported here, so that --simulate works on a host without the package.
+    from .gpus.nvml import NvmlGpus
+
+    return GuardedGpus(NvmlGpus())
+
+
+def _doctor(options: argparse.Namespace, uplink: HttpUplink | None) -> int:
+    checks = examine(
+        make_gpus=lambda: _gpus(options, SystemClock(), dict),
+        uplink=uplink,
+        state_dir=options.state_dir,
+        token_file=options.token_file,
+    )
+    amiss = False
+    for check in checks:
+        print(check.line(), flush=True)
+        amiss = amiss or check.fine is False
+    return int(amiss)
+
+
+def _run(options: argparse.Namespace, uplink: HttpUplink) -> int:
+    state_dir: Path = options.state_dir.absolute()
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
+        leases = state_dir / "leases"
+        clock = SystemClock.kept_in(
+            state_dir / "clock.json", work_runs=leases.is_dir() and any(leases.iterdir())
+        )
+        runtime = ProcessRuntime(state_dir, clock=clock, account=options.work_user)
+        agent = Agent(
+            AgentConfig(state_dir=state_dir, hostname=options.hostname),
+            gpus=_gpus(options, clock, runtime.holders),
+            runtime=runtime,
+            uplink=uplink,
+            clock=clock,
+        )
+    except (AlreadyRunning, OSError, KeyError, ImportError) as error:
+        print(f"offpeak-agent: {error}", file=sys.stderr)
+        return 1
+    try:
+        if options.once:
+            agent.run_once()
+            return int(bool(agent.courier.trouble))
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        agent.run(stop)
+        return 0
+    finally:
+        agent.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

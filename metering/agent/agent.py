@@ -1,0 +1,357 @@
+"""The agent of one host: makes what runs equal to what is leased, and measures it.
+
+`tick` does what needs only this host, `exchange` what needs the server; neither waits for the
+other, so that work ends on time and is measured without gap whatever the server does. Everything
+that happened is in the spool before anybody is told. After a restart the agent goes on from the
+spool and from what it finds running.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from . import VERSION
+from .clock import Clock
+from .courier import Courier
+from .gpus.port import GpuFault, Gpus
+from .memory import Memory, report
+from .reconcile import (
+    Action,
+    Forget,
+    GiveUp,
+    Held,
+    Kill,
+    Notice,
+    Start,
+    Terminate,
+    Terms,
+    next_due_ms,
+    reconcile,
+)
+from .runtimes.port import Runtime, StartFailed, Work, WorkSpec
+from .sampler import Finding, Sampler
+from .spool import BYTES_MAX, Spool
+from .state import LeaseState, terms_record
+from .uplink import Uplink
+from .wire import Registration, ReportKind
+
+log = logging.getLogger(__name__)
+
+TICK_MS = 1_000
+"""How often the GPUs are looked at: the driver keeps only a process's latest second or so."""
+INVENTORY_MS = 600_000
+FINDINGS_MAX = 1_000
+ROUNDS_PER_TICK_MAX = 3
+
+
+class AlreadyRunning(Exception):
+    """Another agent uses this state directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """state_dir: where the spool and the leases' folders are. hostname: as shown to the owner."""
+
+    state_dir: Path
+    hostname: str
+    spool_bytes_max: int = BYTES_MAX
+    tick_ms: int = TICK_MS
+
+
+class Agent:
+    """One agent. Several may live in one process, each with its own state directory."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        gpus: Gpus,
+        runtime: Runtime,
+        uplink: Uplink,
+        clock: Clock,
+        spool: Spool | None = None,
+    ) -> None:
+        config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
+        self._single = _lock(config.state_dir / "agent.lock")
+        self._config = config
+        self._gpus = gpus
+        self._runtime = runtime
+        self._clock = clock
+        self._lock = threading.RLock()
+        folder = config.state_dir / "spool"
+        self._memory = Memory(spool or Spool(folder, bytes_max=config.spool_bytes_max))
+        self.state = self._memory.state
+        self._sampler = Sampler(gpus, runtime, clock)
+        self._findings: deque[tuple[int, Finding]] = deque(maxlen=FINDINGS_MAX)
+        self._idle: tuple[str, ...] = ()
+        self._inventory_ms: int | None = None
+        self._cut_ms = clock.now_ms()
+        self.courier = Courier(
+            uplink, self.state, keep=self._memory.keep, lock=self._lock, clock=self._clock
+        )
+        for lease_id, lease in self.state.leases.items():
+            if lease.ends is not None:
+                self._sampler.open(lease_id, lease.ends, ends_ms=lease.terms.ends_ms, fresh=False)
+
+    def run_once(self) -> None:
+        """Ask the server, act and measure once, and deliver."""
+        self.courier.exchange()
+        self.tick()
+        self.courier.exchange()
+
+    def run(self, stop: threading.Event) -> None:
+        """Go on until `stop` is set. Work that runs then goes on running, for the next agent."""
+        carrier = threading.Thread(target=self._carry, args=[stop], name="courier")
+        carrier.start()
+        try:
+            while not stop.is_set():
+                self.tick()
+                stop.wait(self._pause_ms() / 1000)
+            with self._lock:
+                self._measure(self._clock.now_ms(), self._works(), all_due=True)
+        finally:
+            stop.set()
+            carrier.join()
+        self.courier.exchange()
+
+    def tick(self) -> None:
+        """Measure, and start, warn and stop what is due. Needs no server."""
+        with self._lock:
+            now_ms = self._clock.now_ms()
+            self._take_inventory(now_ms)
+            self._take_terms()
+            works = self._works()
+            self._take_up(works)
+            due = now_ms - self._cut_ms >= self.courier.sample_seconds * 1000
+            self._measure(now_ms, works, all_due=due)
+            for _ in range(ROUNDS_PER_TICK_MAX):
+                works = self._works()
+                actions = reconcile(self._held(works), now_ms=self._clock.now_ms())
+                for action in actions:
+                    self._do(action)
+                if not any(isinstance(action, Terminate) for action in actions):
+                    break
+
+    def close(self) -> None:
+        """Let go of the spool, the driver and the state directory; stops no work."""
+        with self._lock:
+            self._memory.close()
+            self._gpus.close()
+            if self._single >= 0:
+                os.close(self._single)
+                self._single = -1
+
+    # --- measuring -------------------------------------------------------------------------------
+
+    def _works(self) -> dict[UUID, Work]:
+        return {work.lease_id: work for work in self._runtime.works()}
+
+    def _take_up(self, works: Mapping[UUID, Work]) -> None:
+        """Finish the leases whose work ended, and meter work found running without a meter."""
+        if self.courier.desired is not None:
+            for unknown in works.keys() - self.state.leases.keys():
+                # Its terms are lost (the spool was removed) and the server does not name it.
+                self._runtime.kill(unknown)
+                self._runtime.forget(unknown)
+        for lease_id, lease in self.state.leases.items():
+            work = works.get(lease_id)
+            if lease.ended or (work is None and lease.ends is None):
+                continue
+            if work is None:
+                self._finish(lease_id, lease, None)
+                continue
+            if work.lost and not work.started_ms and lease.ends is None:
+                self._close_unstarted(lease_id, "failed", self._clock.now_ms(), work.detail)
+                continue
+            if lease.ends is None and work.state != "starting":
+                self._open(work, lease, fresh=False)
+            if work.state == "ended":
+                self._finish(lease_id, lease, work)
+
+    def _open(self, work: Work, lease: LeaseState, *, fresh: bool) -> None:
+        ends = dict.fromkeys(lease.terms.gpu_uuids, work.started_ms)
+        records = [
+            {"t": "open", "lease": str(work.lease_id), "ends": ends},
+            report(work.lease_id, "started", work.started_ms),
+        ]
+        if self._memory.keep(records, sync=True):
+            self._sampler.open(work.lease_id, ends, ends_ms=lease.terms.ends_ms, fresh=fresh)
+
+    def _measure(self, now_ms: int, works: Mapping[UUID, Work], *, all_due: bool) -> None:
+        """Look at the GPUs; keep the intervals that are due and what was found."""
+        # A lease is accounted only up to a moment after which its work was seen alive.
+        frozen = {
+            lease_id
+            for lease_id in self.state.leases
+            if (work := works.get(lease_id)) is None or work.state != "running"
+        }
+        found = self._sampler.look(now_ms, idle=self._idle, frozen=frozen)
+        for finding in found:
+            log.warning("%s: %s: %s", finding.gpu_uuid or "driver", finding.kind, finding.detail)
+            if finding.kind == "recovered":
+                self._inventory_ms = None
+            self._findings.append((now_ms, finding))
+        cuts = self._sampler.cuts(now_ms, all_due=all_due, frozen=frozen)
+        records = self._memory.samples(cuts, self._findings)
+        if not records or self._memory.keep(records, urgent=False, sync=True):
+            self._sampler.kept(cuts)
+            self._findings.clear()
+            if all_due:
+                self._cut_ms = now_ms
+
+    def _finish(self, lease_id: UUID, lease: LeaseState, work: Work | None) -> None:
+        """Keep the last intervals, the report and the end of a lease, all in one line."""
+        if lease.ends is None:
+            return  # its beginning could not be kept yet
+        ended_ms = None if work is None else work.ended_ms
+        cuts = self._sampler.closing(lease_id, ended_ms)
+        at_ms = ended_ms if ended_ms is not None else max(lease.ends.values())
+        what: ReportKind = "exited" if lease.stopping_ms is None else "stopped"
+        detail = lease.stopping_reason
+        if work is None or work.lost:
+            what, detail = "failed", "its work is gone" if work is None else work.detail
+        code = None if work is None else work.exit_code
+        records = [
+            *self._memory.samples(cuts, self._findings),
+            report(lease_id, what, at_ms, exit_code=code, detail=detail),
+            {"t": "closed", "lease": str(lease_id)},
+        ]
+        if self._memory.keep(records, sync=True):
+            self._findings.clear()
+            self._sampler.close(lease_id)
+
+    # --- acting ----------------------------------------------------------------------------------
+
+    def _take_terms(self) -> None:
+        """Keep what the server last said, before acting on it."""
+        for lease_id, assignment in (self.courier.desired or {}).items():
+            terms = Terms.of(assignment)
+            lease = self.state.leases.get(lease_id)
+            if lease is None or lease.terms != terms:
+                self._memory.keep([terms_record(terms)], sync=True)
+                self._sampler.limit(lease_id, ends_ms=terms.ends_ms)
+
+    def _held(self, works: Mapping[UUID, Work]) -> list[Held]:
+        desired = self.courier.desired
+        held = []
+        for lease_id, lease in self.state.leases.items():
+            work = works.get(lease_id)
+            running = work is not None and not lease.ended
+            held.append(
+                Held(
+                    terms=lease.terms,
+                    listed=desired is None or lease_id in desired,
+                    work="ended" if lease.ended else "running" if running else "none",
+                    startable=desired is not None and lease_id in desired,
+                    noticed_ms=lease.noticed_ms,
+                    stopping_ms=lease.stopping_ms,
+                )
+            )
+        return held
+
+    def _do(self, action: Action) -> None:
+        lease_id, name = action.lease_id, str(action.lease_id)
+        match action:
+            case Start():
+                self._start(lease_id)
+            case Notice():
+                if self._runtime.notify(lease_id, stop_at_ms=action.stop_at_ms):
+                    self._memory.keep(
+                        [{"t": "notice", "lease": name, "stop_at_ms": action.stop_at_ms}]
+                    )
+            case Terminate():
+                log.info("lease %s: stopping: %s", name, action.reason)
+                at_ms = self._clock.now_ms()
+                record = {"t": "stopping", "lease": name, "at_ms": at_ms, "reason": action.reason}
+                if not self._memory.keep([record]):
+                    # Not on disk, but the end of a lease does not wait for that.
+                    self._memory.believe(record)
+                self._runtime.terminate(lease_id)
+            case Kill():
+                self._runtime.kill(lease_id)
+            case GiveUp():
+                at_ms = self._clock.now_ms()
+                self._close_unstarted(lease_id, "stopped", at_ms, action.reason)
+            case Forget():
+                self._runtime.forget(lease_id)
+                self._memory.keep([{"t": "forgotten", "lease": name}])
+
+    def _start(self, lease_id: UUID) -> None:
+        assert self.courier.desired is not None
+        assignment = self.courier.desired[lease_id]
+        absent = set(assignment.gpu_uuids) - set(self._idle)
+        if self._inventory_ms is not None and absent:
+            reason = f"this host has no GPU {', '.join(sorted(absent))}"
+            self._close_unstarted(lease_id, "failed", self._clock.now_ms(), reason)
+            return
+        spec = WorkSpec(
+            lease_id=lease_id,
+            gpu_uuids=assignment.gpu_uuids,
+            command=assignment.command,
+            environment=assignment.environment,
+        )
+        try:
+            work = self._runtime.start(spec)
+        except StartFailed as failure:
+            self._close_unstarted(lease_id, "failed", self._clock.now_ms(), str(failure))
+            return
+        log.info("lease %s: started", lease_id)
+        if work.state != "starting":
+            self._open(work, self.state.leases[lease_id], fresh=True)
+
+    def _close_unstarted(self, lease_id: UUID, what: ReportKind, at_ms: int, reason: str) -> None:
+        log.warning("lease %s: %s: %s", lease_id, what, reason)
+        ended = report(lease_id, what, at_ms, detail=reason)
+        self._memory.keep([ended, {"t": "closed", "lease": str(lease_id)}], sync=True)
+
+    def _take_inventory(self, now_ms: int) -> None:
+        if self._inventory_ms is not None and now_ms - self._inventory_ms < INVENTORY_MS:
+            return
+        try:
+            gpus = self._gpus.inventory()
+        except GpuFault as fault:
+            log.warning("the GPUs cannot be listed: %s", fault)
+            return
+        self._inventory_ms = now_ms
+        self._idle = tuple(gpu.uuid for gpu in gpus)
+        self.courier.registration = Registration(
+            agent_version=VERSION,
+            boot_id=self.state.boot_id,
+            hostname=self._config.hostname,
+            gpus=gpus,
+        )
+
+    # --- going on --------------------------------------------------------------------------------
+
+    def _pause_ms(self) -> int:
+        with self._lock:
+            now_ms = self._clock.now_ms()
+            due_ms = next_due_ms(self._held(self._works()), now_ms=now_ms)
+        pause_ms = self._config.tick_ms
+        return pause_ms if due_ms is None else max(1, min(pause_ms, due_ms - now_ms))
+
+    def _carry(self, stop: threading.Event) -> None:
+        while not stop.wait(min(self._config.tick_ms, 1_000) / 1000):
+            self.courier.exchange()
+
+
+def _lock(path: Path) -> int:
+    """Take the lock of the state directory for as long as this process lives.
+
+    Raises: AlreadyRunning.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise AlreadyRunning(f"another agent uses {path.parent}") from None
+    return file

@@ -1,0 +1,153 @@
+"""Carries messages between the agent's state and the server; what fails is tried again later."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from uuid import UUID
+
+from .backoff import Backoff
+from .clock import Clock
+from .reconcile import epoch_ms
+from .spool import Record
+from .state import AgentState
+from .uplink import Refused, Unreachable, Uplink
+from .wire import BATCH_MAX, Assignment, Registration
+
+log = logging.getLogger(__name__)
+
+MESSAGES_PER_EXCHANGE_MAX = 20
+CLOCK_OFFSET_MS_MAX = 2_000
+SAMPLE_SECONDS = 10
+POLL_SECONDS = 5
+
+Keep = Callable[[Sequence[Record]], bool]
+
+
+class Courier:
+    """Registers the host, fetches assignments, delivers reports and samples.
+
+    keep: writes records to the spool and the state. lock: guards both; never held while a request
+    is under way, so a slow server does not hold up the end of a lease.
+    """
+
+    def __init__(
+        self,
+        uplink: Uplink,
+        state: AgentState,
+        *,
+        keep: Keep,
+        lock: AbstractContextManager[object],
+        clock: Clock,
+    ) -> None:
+        self._uplink = uplink
+        self._state = state
+        self._keep = keep
+        self._lock = lock
+        self._clock = clock
+        self._registered: Registration | None = None
+        self._polled_ms: int | None = None
+        self._batch_max = BATCH_MAX
+        self.registration: Registration | None = None
+        self.desired: dict[UUID, Assignment] | None = None
+        self.host_id: UUID | None = None
+        self.sample_seconds = SAMPLE_SECONDS
+        self.poll_seconds = POLL_SECONDS
+        self.backoff = Backoff()
+        self.trouble = ""
+
+    def exchange(self) -> None:
+        """Do all that is due with the server. Never raises; `trouble` says what is wrong."""
+        if not self.backoff.is_due(self._clock.now_ms()):
+            return
+        try:
+            self._register()
+            self._poll()
+            self._send_reports()
+            self._send_samples()
+        except (Unreachable, Refused) as error:
+            self.backoff.failed(self._clock.now_ms())
+            if str(error) != self.trouble:
+                log.warning("the server: %s", error)
+            self.trouble = str(error)
+        else:
+            if self.trouble:
+                log.info("the server answers again")
+            self.backoff.succeeded()
+            self.trouble = ""
+
+    def _register(self) -> None:
+        registration = self.registration
+        if registration is None or registration == self._registered:
+            return
+        asked_ms = self._clock.now_ms()
+        answer = self._uplink.register(registration)
+        offset_ms = (asked_ms + self._clock.now_ms()) // 2 - epoch_ms(answer.server_time)
+        if abs(offset_ms) > CLOCK_OFFSET_MS_MAX:
+            log.warning("this host's clock is %+d ms off the server's: set it by NTP", offset_ms)
+        self._registered = registration
+        self.host_id = answer.host_id
+        self.sample_seconds = answer.sample_seconds
+        self.poll_seconds = answer.poll_seconds
+
+    def _poll(self) -> None:
+        now_ms = self._clock.now_ms()
+        if self._polled_ms is not None and now_ms - self._polled_ms < self.poll_seconds * 1000:
+            return
+        answer = self._uplink.assignments()
+        self._polled_ms = now_ms
+        with self._lock:
+            self.desired = {each.lease_id: each for each in answer.assignments}
+
+    def _send_reports(self) -> None:
+        for _ in range(MESSAGES_PER_EXCHANGE_MAX):
+            with self._lock:
+                bodies = self._state.report_batch(self._batch_max)
+            if not bodies:
+                return
+            ids = [str(body["report_id"]) for body in bodies if isinstance(body, dict)]
+            try:
+                self._uplink.report({"boot_id": str(self._state.boot_id), "reports": bodies})
+            except Refused as refusal:
+                if not self._narrow(refusal, len(bodies), bodies):
+                    continue
+            self._batch_max = BATCH_MAX
+            with self._lock:
+                self._keep([{"t": "reported", "ids": ids}])
+
+    def _send_samples(self) -> None:
+        for _ in range(MESSAGES_PER_EXCHANGE_MAX):
+            with self._lock:
+                found = self._state.sample_batch(self._batch_max)
+            if found is None:
+                return
+            boot_id, message, last = found
+            count = len(message["batch"]) + len(message["health"])
+            try:
+                seq = self._uplink.send(message).acknowledged_seq
+            except Refused as refusal:
+                if not self._narrow(refusal, count, message):
+                    continue
+                seq = last
+            first = min(each["seq"] for each in [*message["batch"], *message["health"]])
+            if seq < first:
+                raise Unreachable(f"the server acknowledged {seq}, although {first} was sent")
+            self._batch_max = BATCH_MAX
+            with self._lock:
+                # More than was sent cannot have arrived.
+                self._keep([{"t": "acked", "boot": str(boot_id), "seq": min(seq, last)}])
+
+    def _narrow(self, refusal: Refused, count: int, what: object) -> bool:
+        """Look for the one message that is refused; return whether it is found and given up.
+
+        One bad line must not hold up all later ones. It is logged in full, and the server sees
+        the missing number as a gap.
+        """
+        if refusal.is_about_us:
+            raise refusal
+        if count > 1:
+            self._batch_max = max(1, count // 2)
+            return False
+        log.error("the server refuses this for good (%s), given up: %s", refusal, what)
+        return True

@@ -1,0 +1,138 @@
+"""`offpeak-agent doctor`: looks at all the agent needs and says how to mend what is amiss."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .gpus.nvml import pids_are_the_hosts
+from .gpus.port import GpuFault, Gpus
+from .reconcile import epoch_ms
+from .uplink import Refused, Unreachable, Uplink
+
+CLOCK_OFFSET_MS_MAX = 2_000
+FREE_BYTES_MIN = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at. fine None: could not be judged. mend: what to do when it is not fine."""
+
+    name: str
+    fine: bool | None
+    found: str
+    mend: str = ""
+
+    def line(self) -> str:
+        """Return the check as one line for a person."""
+        mark = {True: "ok  ", False: "FAIL", None: "?   "}[self.fine]
+        return f"{mark} {self.name}: {self.found}" + (f" -> {self.mend}" if self.mend else "")
+
+
+def examine(
+    *,
+    make_gpus: Callable[[], Gpus],
+    uplink: Uplink | None,
+    state_dir: Path,
+    token_file: Path | None,
+) -> Iterator[Check]:
+    """Yield what was found, in the order in which it should be mended.
+
+    uplink: None when there is no token yet. token_file: None when the token comes otherwise.
+    """
+    yield from _gpus(make_gpus)
+    yield _namespace()
+    yield _state(state_dir)
+    if token_file is not None:
+        yield _token(token_file)
+    yield from _server(uplink)
+
+
+def _gpus(make_gpus: Callable[[], Gpus]) -> Iterator[Check]:
+    try:
+        gpus = make_gpus()
+        found = gpus.inventory()
+    except ImportError:
+        yield Check("NVML", False, "pynvml is not installed", "pip install nvidia-ml-py")
+        return
+    except GpuFault as fault:
+        mend = "install NVIDIA's driver, or load it: nvidia-smi must work"
+        if fault.kind == "driver-mismatch":
+            mend = "the driver was updated: restart the host, or reload its kernel module"
+        yield Check("NVML", False, fault.detail, mend)
+        return
+    mend = "" if found else "no GPU is visible, or MIG is on without an instance"
+    yield Check("NVML", bool(found), f"{len(found)} leasable GPUs", mend)
+    for gpu in found:
+        about = f"{gpu.model}, {gpu.memory_mib} MiB, driver {gpu.driver}"
+        try:
+            reading = gpus.read(gpu.uuid, since_us=time.time_ns() // 1000 - 1_000_000)
+        except GpuFault as fault:
+            yield Check(gpu.uuid, False, f"{about}: {fault.detail}", "see the kernel log for XID")
+            continue
+        busy = "busy time is measured"
+        if reading.utilisation is None:
+            busy = "busy time cannot be measured here (MIG) and is reported as unknown"
+        yield Check(gpu.uuid, True, f"{about}; {len(reading.residents)} processes; {busy}")
+    gpus.close()
+
+
+def _namespace() -> Check:
+    name = "process ids"
+    if pids_are_the_hosts():
+        return Check(name, True, "the agent sees the host's")
+    mend = "run the agent on the host, or its container with --pid=host"
+    return Check(name, False, "another pid namespace: processes cannot be attributed", mend)
+
+
+def _state(state_dir: Path) -> Check:
+    name = f"state directory {state_dir}"
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
+        probe = state_dir / "doctor.probe"
+        with probe.open("wb") as file:
+            file.write(b"x")
+            os.fsync(file.fileno())
+        probe.unlink()
+        space = os.statvfs(state_dir)
+    except OSError as error:
+        mend = "give the agent's user a directory with --state-dir"
+        return Check(name, False, f"{error.strerror}", mend)
+    free = space.f_bavail * space.f_frsize
+    mend = "" if free >= FREE_BYTES_MIN else "free some space: the spool needs it in an outage"
+    return Check(name, free >= FREE_BYTES_MIN, f"writable, {free >> 20} MiB free", mend)
+
+
+def _token(token_file: Path) -> Check:
+    name = f"token file {token_file}"
+    try:
+        mode = token_file.stat().st_mode
+    except OSError as error:
+        return Check(name, False, f"{error.strerror}", "make a host token on the Hosts page")
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return Check(name, False, "others may read it", f"chmod 600 {token_file}")
+    return Check(name, True, "only its owner may read it")
+
+
+def _server(uplink: Uplink | None) -> Iterator[Check]:
+    if uplink is None:
+        yield Check("server", None, "not asked, for want of a token")
+        return
+    before_ms = time.time_ns() // 1_000_000
+    try:
+        answer = uplink.assignments()
+    except Refused as error:
+        yield Check("server", False, str(error), "is the token of this host, and still valid?")
+        return
+    except Unreachable as error:
+        yield Check("server", False, str(error), "check --server, the firewall and certificates")
+        return
+    after_ms = time.time_ns() // 1_000_000
+    yield Check("server", True, f"answers; {len(answer.assignments)} leases here")
+    offset_ms = (before_ms + after_ms) // 2 - epoch_ms(answer.server_time)
+    fine = abs(offset_ms) <= CLOCK_OFFSET_MS_MAX
+    yield Check("clock", fine, f"{offset_ms:+d} ms off the server's", "" if fine else "set up NTP")

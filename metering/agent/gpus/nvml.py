@@ -1,0 +1,233 @@
+"""GPUs by NVIDIA's NVML. The only module that touches it. Nothing here changes a setting.
+
+Facts it rests on (NVML reference and users' reports): process utilisation answers at most one
+entry per process, stamped with its own time; NOT_FOUND there means idle; it is not supported
+with MIG on; garbage above 100 % and stale entries happen. Weighing is the sampler's work.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ..wire import Gpu
+from .port import FaultKind, GpuFault, Reading, Resident, Utilisation, Xid
+
+XIDS_PER_CALL_MAX = 64
+INITIAL_PID_NAMESPACE = 0xEFFFFFFC
+"""The inode that Linux gives the pid namespace of the host itself (PROC_PID_INIT_INO)."""
+
+
+def pids_are_the_hosts() -> bool:
+    """Return whether this process sees the process ids that the driver speaks of."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino == INITIAL_PID_NAMESPACE
+    except OSError:
+        return False
+
+
+class NvmlGpus:
+    """The GPUs that the driver of this host shows.
+
+    pids_are_ours: see Reading; by default found out from this process's pid namespace.
+    """
+
+    def __init__(self, *, pids_are_ours: bool | None = None) -> None:
+        # Imported here, so that --help and --simulate work on a host without the package.
+        import pynvml
+
+        self._nvml: Any = pynvml
+        self._pids_are_ours = pids_are_the_hosts() if pids_are_ours is None else pids_are_ours
+        self._handles: dict[str, Any] = {}
+        self._unmeasured: set[str] = set()
+        self._events: Any = None
+        self._started = False
+        self._lock = threading.RLock()
+
+    def inventory(self) -> tuple[Gpu, ...]:
+        nvml = self._nvml
+        with self._lock:
+            try:
+                self._start()
+                driver = nvml.nvmlSystemGetDriverVersion()
+                count = nvml.nvmlDeviceGetCount()
+            except nvml.NVMLError as error:
+                raise self._fault(error, None) from error
+            cards = [card for index in range(count) if (card := self._card(index)) is not None]
+            groups = self._nvlink_groups([handle for handle, _ in cards])
+            found: list[Gpu] = []
+            for (handle, uuid), group in zip(cards, groups, strict=True):
+                try:
+                    found += self._leasable(handle, uuid, driver, group)
+                except nvml.NVMLError:
+                    continue
+            return tuple(found)
+
+    def read(self, uuid: str, *, since_us: int) -> Reading:
+        nvml = self._nvml
+        with self._lock:
+            try:
+                self._start()
+                handle = self._handles.get(uuid)
+                if handle is None:
+                    handle = self._handles[uuid] = nvml.nvmlDeviceGetHandleByUUID(uuid)
+                processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+                utilisation = self._utilisation(handle, uuid, since_us)
+            except nvml.NVMLError as error:
+                raise self._fault(error, uuid) from error
+        return Reading(
+            residents=tuple(
+                Resident(p.pid, None if p.usedGpuMemory is None else p.usedGpuMemory >> 20)
+                for p in processes
+            ),
+            utilisation=utilisation,
+            pids_are_ours=self._pids_are_ours,
+        )
+
+    def xids(self) -> Sequence[Xid]:
+        nvml = self._nvml
+        found: list[Xid] = []
+        with self._lock:
+            for _ in range(XIDS_PER_CALL_MAX):
+                if self._events is None:
+                    break
+                try:
+                    event = nvml.nvmlEventSetWait_v2(self._events, 0)
+                    if event.eventType & nvml.nvmlEventTypeXidCriticalError:
+                        uuid = nvml.nvmlDeviceGetUUID(event.device)
+                        found.append(Xid(uuid, int(event.eventData)))
+                except nvml.NVMLError:
+                    break  # TIMEOUT: nothing more; anything else shows in read() as well
+        return found
+
+    def close(self) -> None:
+        with self._lock:
+            self._stop()
+
+    def _start(self) -> None:
+        if self._started:
+            return
+        self._nvml.nvmlInit()
+        self._started = True
+        self._watch_xids()
+
+    def _stop(self) -> None:
+        if not self._started:
+            return
+        self._started = False
+        self._handles.clear()
+        self._unmeasured.clear()
+        events, self._events = self._events, None
+        for release, arguments in (
+            (self._nvml.nvmlEventSetFree, [events] if events is not None else None),
+            (self._nvml.nvmlShutdown, []),
+        ):
+            if arguments is None:
+                continue
+            try:
+                release(*arguments)
+            except self._nvml.NVMLError:
+                continue  # the driver is gone, which is what we wanted
+
+    def _watch_xids(self) -> None:
+        nvml = self._nvml
+        try:
+            events = nvml.nvmlEventSetCreate()
+            for index in range(nvml.nvmlDeviceGetCount()):
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+        except nvml.NVMLError:
+            return  # no events on this host (WSL, some virtual GPUs): read() still finds faults
+        self._events = events
+
+    def _utilisation(self, handle: Any, uuid: str, since_us: int) -> tuple[Utilisation, ...] | None:
+        nvml = self._nvml
+        if uuid in self._unmeasured:
+            return None
+        try:
+            samples = nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+        except nvml.NVMLError as error:
+            if error.value in (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_SUCCESS):
+                return ()
+            if error.value in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION):
+                self._unmeasured.add(uuid)
+                return None
+            raise
+        return tuple(Utilisation(s.pid, s.timeStamp, s.smUtil) for s in samples)
+
+    def _fault(self, error: Any, uuid: str | None) -> GpuFault:
+        """Translate an NVML error, and forget what must be asked for anew before the next try."""
+        nvml = self._nvml
+        kind: FaultKind = "gpu-lost"
+        self._handles.pop(uuid or "", None)
+        if error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+            kind, uuid = "driver-mismatch", None
+        if error.value in (
+            nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+            nvml.NVML_ERROR_UNINITIALIZED,
+            nvml.NVML_ERROR_DRIVER_NOT_LOADED,
+            nvml.NVML_ERROR_GPU_IS_LOST,
+        ):
+            self._stop()
+        return GpuFault(kind, str(error), uuid)
+
+    def _card(self, index: int) -> tuple[Any, str] | None:
+        try:
+            handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+            return handle, self._nvml.nvmlDeviceGetUUID(handle)
+        except self._nvml.NVMLError:
+            return None  # one lost card must not hide the others
+
+    def _leasable(self, card: Any, uuid: str, driver: str, group: str | None) -> list[Gpu]:
+        nvml = self._nvml
+        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(card)
+        model = nvml.nvmlDeviceGetName(card)
+
+        def gpu(uuid: str, handle: Any, profiles: tuple[str, ...]) -> Gpu:
+            return Gpu(
+                uuid=uuid,
+                model=model,
+                memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
+                compute_capability=f"{major}.{minor}",
+                driver=driver,
+                nvlink_group=None if profiles else group,
+                mig_enabled=bool(profiles),
+                mig_profiles=profiles,
+            )
+
+        try:
+            mig_enabled = nvml.nvmlDeviceGetMigMode(card)[0] == nvml.NVML_DEVICE_MIG_ENABLE
+        except nvml.NVMLError:
+            mig_enabled = False  # cards before Ampere do not know the question
+        if not mig_enabled:
+            return [gpu(uuid, card, ())]
+        # With MIG on, CUDA cannot use the card itself, only its instances.
+        found = []
+        for slot in range(nvml.nvmlDeviceGetMaxMigDeviceCount(card)):
+            try:
+                instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(card, slot)
+                shape = nvml.nvmlDeviceGetAttributes(instance)
+                profile = f"{shape.gpuInstanceSliceCount}g.{round(shape.memorySizeMB / 1024)}gb"
+                found.append(gpu(nvml.nvmlDeviceGetUUID(instance), instance, (profile,)))
+            except nvml.NVMLError:
+                continue  # an empty slot
+        return found
+
+    def _nvlink_groups(self, handles: list[Any]) -> list[str | None]:
+        """Return for each card the name of the set of cards it reaches by NVLink."""
+        nvml = self._nvml
+        group_of = list(range(len(handles)))
+        for left in range(len(handles)):
+            for right in range(left + 1, len(handles)):
+                try:
+                    status = nvml.nvmlDeviceGetP2PStatus(
+                        handles[left], handles[right], nvml.NVML_P2P_CAPS_INDEX_NVLINK
+                    )
+                except nvml.NVMLError:
+                    continue
+                if status == nvml.NVML_P2P_STATUS_OK:
+                    old, new = group_of[right], group_of[left]
+                    group_of = [new if group == old else group for group in group_of]
+        return [f"nvlink-{g}" if group_of.count(g) > 1 else None for g in group_of]

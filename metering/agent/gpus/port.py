@@ -1,0 +1,88 @@
+"""What the agent asks of the GPUs of its host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from ..wire import Gpu
+
+FaultKind = Literal["gpu-lost", "driver-mismatch"]
+
+
+class GpuFault(Exception):
+    """A GPU, or the driver as a whole (uuid None), did not answer."""
+
+    def __init__(self, kind: FaultKind, detail: str, uuid: str | None = None) -> None:
+        self.kind: FaultKind = kind
+        self.detail = detail
+        self.uuid = uuid
+        super().__init__(f"{uuid or 'driver'}: {kind}: {detail}")
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A process that holds memory or a context on a GPU. memory_mib None: the driver can't say."""
+
+    pid: int
+    memory_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """The share of time, in percent, that kernels of `pid` ran in the driver's period that ended
+    at `until_us` (wall clock, microseconds). One entry per process at most: its latest period.
+    """
+
+    pid: int
+    until_us: int
+    percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at one GPU.
+
+    utilisation: None where the driver cannot measure it (MIG), which is not "idle"; empty: idle.
+    pids_are_ours: False when the process ids may be of another pid namespace, so that an absent
+        process proves nothing.
+    """
+
+    residents: tuple[Resident, ...]
+    utilisation: tuple[Utilisation, ...] | None
+    pids_are_ours: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """An error that the driver announced by its XID number."""
+
+    uuid: str
+    number: int
+
+
+class Gpus(Protocol):
+    """The GPUs of a host, named by UUID and never by index."""
+
+    def inventory(self) -> tuple[Gpu, ...]:
+        """Return every leasable GPU in the driver's order.
+
+        A GPU that does not answer is left out. Raises: GpuFault, when the driver does not answer.
+        """
+        ...
+
+    def read(self, uuid: str, *, since_us: int) -> Reading:
+        """Look at one GPU. Only utilisation newer than `since_us` is returned.
+
+        Raises: GpuFault. A later call tries again from the start, so a GPU can come back.
+        """
+        ...
+
+    def xids(self) -> Sequence[Xid]:
+        """Return the errors announced since the last call. Does not wait and does not raise."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        ...

@@ -1,0 +1,154 @@
+"""Made-up GPUs that answer like real ones: for demos and tests on hosts without a GPU.
+
+Everything follows from the seed and the clock, so two runs give the same UUIDs and the same load.
+Which processes are on a GPU is asked of `holders`, usually the runtime that starts the work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from ..clock import Clock
+from ..wire import Gpu
+from .port import FaultKind, GpuFault, Reading, Resident, Utilisation, Xid
+
+GPUS_MAX = 256
+DRIVER = "580.82.07"
+Holders = Callable[[], Mapping[str, Sequence[int]]]
+"""Returns the process ids on each GPU UUID."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The figures of a model's public data sheet that a bid can ask for."""
+
+    name: str
+    memory_mib: int
+    compute_capability: str
+    nvlink: bool
+
+
+MODELS = {
+    "H200": Model("NVIDIA H200", 143_771, "9.0", True),
+    "H100": Model("NVIDIA H100 80GB HBM3", 81_559, "9.0", True),
+    "A100": Model("NVIDIA A100-SXM4-80GB", 81_920, "8.0", True),
+    "L40S": Model("NVIDIA L40S", 46_068, "8.9", False),
+    "L4": Model("NVIDIA L4", 23_034, "8.9", False),
+    "A10": Model("NVIDIA A10", 23_028, "8.6", False),
+    "RTX4090": Model("NVIDIA GeForce RTX 4090", 24_564, "8.9", False),
+    "V100": Model("NVIDIA Tesla V100-SXM2-32GB", 32_768, "7.0", True),
+}
+
+
+def parse_models(text: str) -> tuple[str, ...]:
+    """Return one model name per GPU of a text such as "H100:8" or "H100:4,L4:2".
+
+    Raises: ValueError, with what is wrong.
+    """
+    found: list[str] = []
+    for part in text.split(","):
+        name, _, count = part.strip().partition(":")
+        if name.upper() not in MODELS:
+            raise ValueError(f"unknown GPU model {name!r}; known are {', '.join(MODELS)}")
+        if not (count or "1").isascii() or not (count or "1").isdigit() or int(count or 1) < 1:
+            raise ValueError(f"{part!r}: write a model and a number, such as H100:8")
+        found += [name.upper()] * min(int(count or 1), GPUS_MAX + 1)
+    if len(found) > GPUS_MAX:
+        raise ValueError(f"at most {GPUS_MAX} GPUs")
+    return tuple(found)
+
+
+class SimulatedGpus:
+    """GPUs of the given models, with a load that follows from seed, GPU and second."""
+
+    def __init__(
+        self, models: Sequence[str], *, clock: Clock, holders: Holders, seed: str = "offpeak"
+    ) -> None:
+        self._clock = clock
+        self._holders = holders
+        self._seed = seed
+        self._gpus = {gpu.uuid: gpu for gpu in self._make(models)}
+        self._faults: dict[str | None, GpuFault] = {}
+        self._xids: deque[Xid] = deque()
+        self._lock = threading.Lock()
+
+    def inventory(self) -> tuple[Gpu, ...]:
+        if None in self._faults:
+            raise self._faults[None]
+        return tuple(gpu for uuid, gpu in self._gpus.items() if uuid not in self._faults)
+
+    def read(self, uuid: str, *, since_us: int) -> Reading:
+        fault = self._faults.get(None) or self._faults.get(uuid)
+        if fault is not None:
+            raise fault
+        if uuid not in self._gpus:
+            raise GpuFault("gpu-lost", "Not Found", uuid)
+        pids = sorted(set(self._holders().get(uuid, ())))
+        until_us = self._clock.wall_us() // 1_000_000 * 1_000_000
+        fresh = pids if until_us > since_us else []
+        share = self.percent(uuid, until_us // 1_000_000 - 1)
+        memory_mib = self._gpus[uuid].memory_mib
+        return Reading(
+            residents=tuple(Resident(p, memory_mib * 6 // 10 // len(pids)) for p in pids),
+            utilisation=tuple(Utilisation(p, until_us, share // len(pids)) for p in fresh),
+        )
+
+    def xids(self) -> Sequence[Xid]:
+        with self._lock:
+            found = tuple(self._xids)
+            self._xids.clear()
+        return found
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def percent(self, uuid: str, second: int) -> int:
+        """Return the load of a GPU in use, in percent, in the second that begins at `second`.
+
+        It wanders between 55 and 99 and keeps each level for half a minute, as training does.
+        """
+        level = self._draw("level", uuid, second // 30) % 40
+        return 55 + level + self._draw("noise", uuid, second) % 5
+
+    def fail(self, uuid: str | None, *, detail: str = "GPU is lost") -> None:
+        """Make one GPU, or the whole driver (None), stop answering."""
+        kind: FaultKind = "driver-mismatch" if uuid is None else "gpu-lost"
+        self._faults[uuid] = GpuFault(kind, detail, uuid)
+
+    def heal(self, uuid: str | None) -> None:
+        """Make it answer again."""
+        self._faults.pop(uuid, None)
+
+    def announce(self, uuid: str, number: int) -> None:
+        """Announce an XID error."""
+        with self._lock:
+            self._xids.append(Xid(uuid, number))
+
+    def _draw(self, *parts: object) -> int:
+        text = "/".join(map(str, (self._seed, *parts)))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
+    def _make(self, models: Sequence[str]) -> list[Gpu]:
+        made = []
+        for index, name in enumerate(models):
+            model = MODELS[name]
+            digest = hashlib.sha256(f"{self._seed}/{index}/{name}".encode()).digest()
+            together = model.nvlink and models.count(name) > 1
+            made.append(
+                Gpu(
+                    uuid=f"GPU-{UUID(bytes=digest[:16])}",
+                    model=model.name,
+                    memory_mib=model.memory_mib,
+                    compute_capability=model.compute_capability,
+                    driver=DRIVER,
+                    nvlink_group=f"nvlink-{name.lower()}" if together else None,
+                    mig_enabled=False,
+                    mig_profiles=(),
+                )
+            )
+        return made

@@ -1,0 +1,92 @@
+"""The agent's state together with the spool that keeps it: what is in the one is in the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from uuid import UUID, uuid4, uuid5
+
+from .sampler import Cut, Finding
+from .spool import Record, Spool, SpoolFull
+from .state import AgentState, iso
+from .wire import ReportKind
+
+log = logging.getLogger(__name__)
+
+DETAIL_LENGTH_MAX = 2_000
+
+
+class Memory:
+    """Recalls the state of earlier runs from the spool and keeps what is new in both."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self._trouble = ""
+        self.state = AgentState(boot_id=uuid4())
+        for segment, record in spool.replay():
+            self.state.apply(record, segment)
+        if spool.damaged_lines:
+            log.warning("%d damaged lines in the spool were skipped", spool.damaged_lines)
+        try:
+            spool.begin(self.state.head)
+            spool.drop_before(self.state.oldest_needed(spool.segment))
+        except SpoolFull as error:
+            log.error("the spool: %s", error)  # the next record tries again
+
+    def keep(self, records: Sequence[Record], *, urgent: bool = True, sync: bool = False) -> bool:
+        """Put records into the spool and the state, all or none; return whether they are kept."""
+        before = self._spool.segment
+        try:
+            segment = self._spool.append(records, urgent=urgent, sync=sync)
+        except SpoolFull as error:
+            if str(error) != self._trouble:
+                log.error("the spool: %s; intervals grow until it takes them again", error)
+            self._trouble = str(error)
+            return False
+        self._trouble = ""
+        for record in records:
+            self.state.apply(record, segment)
+        if segment != before or records[0]["t"] in ("acked", "reported"):
+            self._spool.drop_before(self.state.oldest_needed(segment))
+        return True
+
+    def believe(self, record: Record) -> None:
+        """Take in a record that the spool did not take, for this run only."""
+        self.state.apply(record, self._spool.segment)
+
+    def samples(self, cuts: Iterable[Cut], findings: Iterable[tuple[int, Finding]]) -> list[Record]:
+        """Return intervals and findings (with their moment) as records with the next numbers."""
+        boot, seq = str(self.state.boot_id), self.state.next_seq
+        bodies = [("interval", cut.fields) for cut in cuts]
+        for at_ms, finding in findings:
+            body = {
+                "gpu_uuid": finding.gpu_uuid,
+                "kind": finding.kind,
+                "at": iso(at_ms),
+                "detail": finding.detail[:DETAIL_LENGTH_MAX],
+            }
+            bodies.append(("health", body))
+        return [
+            {"t": kind, "boot": boot, "body": {"seq": seq + index, **body}}
+            for index, (kind, body) in enumerate(bodies)
+        ]
+
+    def close(self) -> None:
+        """Close the spool."""
+        self._spool.close()
+
+
+def report(
+    lease_id: UUID, what: ReportKind, at_ms: int, *, exit_code: int | None = None, detail: str = ""
+) -> Record:
+    """Return the record of a report; its id follows from the lease, so a fact has one id only."""
+    report_id = uuid5(lease_id, "started" if what == "started" else "ended")
+    body = {
+        "report_id": str(report_id),
+        "lease_id": str(lease_id),
+        "what": what,
+        "at": iso(at_ms),
+        "exit_code": exit_code,
+        "detail": detail[:DETAIL_LENGTH_MAX],
+    }
+    return {"t": "report", "body": body}

@@ -1,0 +1,217 @@
+"""What to do, given what the server wants and what runs. Pure: no clock, no I/O.
+
+A deadline (the earlier of `ends_at` and `stop_at`) is when the GPU is free again, for the owner
+or for the next lease: so the work is asked to end `grace_seconds` before it, and is killed at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from .wire import Assignment, Phase
+
+WIND_DOWN_SHARE = 10
+LATE_GRACE_MS = 5_000
+"""Left to work whose deadline passed before it could be asked to end (the agent was down)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the agent keeps of an assignment: enough to stop the work when the server is away."""
+
+    lease_id: UUID
+    gpu_uuids: tuple[str, ...]
+    starts_ms: int
+    ends_ms: int
+    phase: Phase
+    stop_ms: int | None
+    grace_ms: int
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the GPUs are free at the latest."""
+        return self.ends_ms if self.stop_ms is None else min(self.ends_ms, self.stop_ms)
+
+    @property
+    def wind_down_ms(self) -> int:
+        """When work is asked to end so that it is gone by the deadline.
+
+        That is `grace_seconds` before it, but never more than a tenth of the lease.
+        """
+        longest_ms = (self.ends_ms - self.starts_ms) // WIND_DOWN_SHARE
+        return self.deadline_ms - min(self.grace_ms, longest_ms)
+
+    @classmethod
+    def of(cls, assignment: Assignment) -> Terms:
+        """Return the terms of an assignment."""
+        stop_at = assignment.stop_at
+        return cls(
+            lease_id=assignment.lease_id,
+            gpu_uuids=assignment.gpu_uuids,
+            starts_ms=epoch_ms(assignment.starts_at),
+            ends_ms=epoch_ms(assignment.ends_at),
+            phase=assignment.phase,
+            stop_ms=None if stop_at is None else epoch_ms(stop_at),
+            grace_ms=assignment.grace_seconds * 1000,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One lease as this host knows it.
+
+    listed: the server still names it. startable: its command is known. work: `none` before it was
+    started, `ended` for ever after. noticed_ms: the deadline the work was told of. stopping_ms:
+    when it was asked to end.
+    """
+
+    terms: Terms
+    listed: bool
+    work: Literal["none", "running", "ended"]
+    startable: bool = True
+    noticed_ms: int | None = None
+    stopping_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start the work."""
+
+    lease_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Tell the work until when it may run."""
+
+    lease_id: UUID
+    stop_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """Ask the work to end."""
+
+    lease_id: UUID
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End the work."""
+
+    lease_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Report that the work was never started, and never will be."""
+
+    lease_id: UUID
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Remove all trace of the lease."""
+
+    lease_id: UUID
+
+
+Action = Start | Notice | Terminate | Kill | GiveUp | Forget
+
+
+def reconcile(leases: Sequence[Held], *, now_ms: int) -> list[Action]:
+    """Return what to do now, ends before starts, each lease's actions in their order.
+
+    Asking again with the same state gives the same actions, so each may fail and be tried again.
+    """
+    actions = [action for held in leases for action in _ending(held, now_ms)]
+    leaving = {
+        uuid
+        for held in leases
+        if held.work == "running" and (held.stopping_ms is not None or _reason(held, now_ms))
+        for uuid in held.terms.gpu_uuids
+    }
+    for held in leases:
+        terms = held.terms
+        if held.work != "none" or not held.listed or terms.phase == "stop":
+            continue
+        if now_ms >= terms.deadline_ms or not held.startable or now_ms < terms.starts_ms:
+            continue
+        if leaving.isdisjoint(terms.gpu_uuids):
+            actions.append(Start(terms.lease_id))
+    return actions
+
+
+def next_due_ms(leases: Iterable[Held], *, now_ms: int) -> int | None:
+    """Return the next moment at which time alone changes what there is to do; None: never."""
+    return min((due for held in leases for due in _dues(held) if due > now_ms), default=None)
+
+
+def kill_ms(held: Held) -> int:
+    """Return when work that was asked to end is killed."""
+    assert held.stopping_ms is not None
+    asked, terms = held.stopping_ms, held.terms
+    if asked < terms.deadline_ms:
+        return min(asked + terms.grace_ms, terms.deadline_ms)
+    if terms.phase == "stop" and asked < terms.ends_ms:
+        return min(asked + terms.grace_ms, terms.ends_ms)
+    return asked + min(LATE_GRACE_MS, terms.grace_ms)
+
+
+def epoch_ms(moment: datetime) -> int:
+    """Return whole milliseconds since the epoch, rounded down, without a float on the way."""
+    whole = int(moment.replace(microsecond=0).timestamp())
+    return whole * 1000 + moment.microsecond // 1000
+
+
+def _ending(held: Held, now_ms: int) -> Iterator[Action]:
+    terms = held.terms
+    if held.work == "ended":
+        if not held.listed:
+            yield Forget(terms.lease_id)
+        return
+    if held.work == "none":
+        if not held.listed:
+            yield Forget(terms.lease_id)
+        elif terms.phase == "stop" or now_ms >= terms.deadline_ms:
+            yield GiveUp(terms.lease_id, "it was to be stopped before it was started")
+        return
+    reason = _reason(held, now_ms)
+    warned = terms.phase == "warn" and held.noticed_ms != terms.deadline_ms
+    if warned and held.stopping_ms is None:
+        yield Notice(terms.lease_id, terms.deadline_ms)
+    if held.stopping_ms is not None:
+        if now_ms >= kill_ms(held):
+            yield Kill(terms.lease_id)
+    elif reason:
+        yield Terminate(terms.lease_id, reason)
+
+
+def _reason(held: Held, now_ms: int) -> str:
+    """Return why running work is to be asked to end now; empty: it is not."""
+    terms = held.terms
+    if terms.phase == "stop":
+        return "the server asked for it"
+    if not held.listed:
+        return "the lease is not this host's any more"
+    if now_ms >= terms.wind_down_ms:
+        return "the lease's time is over"
+    return ""
+
+
+def _dues(held: Held) -> Iterator[int]:
+    terms = held.terms
+    if held.work == "none":
+        yield terms.starts_ms
+        yield terms.deadline_ms
+    if held.work == "running":
+        yield terms.wind_down_ms
+        yield terms.deadline_ms
+        if held.stopping_ms is not None:
+            yield kill_ms(held)

@@ -1,0 +1,1 @@
+"""How leased work is started, told, stopped and found again."""

@@ -1,0 +1,92 @@
+"""What the agent asks of whatever runs leased work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+from uuid import UUID
+
+WorkState = Literal["starting", "running", "ending", "ended"]
+
+
+class StartFailed(Exception):
+    """The work could not be started; the text says why and is shown to the consumer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkSpec:
+    """What to run for a lease: a command with its own environment, on the GPUs named."""
+
+    lease_id: UUID
+    gpu_uuids: tuple[str, ...]
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The work of one lease as it stands.
+
+    state: `ending` is between the death of the command and the record of its end.
+    started_ms: when the command began; 0 when that is not known.
+    ended_ms: when it and all it left behind were gone; None when that is not known (the host was
+        restarted meanwhile).
+    exit_code: of the command, negative for a signal; None when not known.
+    lost: it ended without our doing or its own (its keeper was killed, the host restarted).
+    """
+
+    lease_id: UUID
+    gpu_uuids: tuple[str, ...]
+    state: WorkState
+    started_ms: int
+    ended_ms: int | None = None
+    exit_code: int | None = None
+    lost: bool = False
+    detail: str = ""
+
+
+class Runtime(Protocol):
+    """Runs the work of leases; one piece of work per lease, ever."""
+
+    def start(self, spec: WorkSpec) -> Work:
+        """Start the work, or return it when this lease has some already.
+
+        Raises: StartFailed.
+        """
+        ...
+
+    def works(self) -> Sequence[Work]:
+        """Return all work not forgotten, also what an earlier run of the agent started.
+
+        Work given as running was alive after this call began.
+        """
+        ...
+
+    def notify(self, lease_id: UUID, *, stop_at_ms: int) -> bool:
+        """Tell the work that it will be stopped; returns whether a process took the signal."""
+        ...
+
+    def terminate(self, lease_id: UUID) -> None:
+        """Ask every process of the work to end."""
+        ...
+
+    def kill(self, lease_id: UUID) -> None:
+        """End every process of the work at once."""
+        ...
+
+    def forget(self, lease_id: UUID) -> None:
+        """Remove what ended work left on this host. Work that has not ended is not forgotten."""
+        ...
+
+    def lease_of(self, pid: int) -> UUID | None:
+        """Return the lease whose work the process belongs to; None for every other process."""
+        ...
+
+    def name_of(self, pid: int) -> str | None:
+        """Return the name of a living process; None when there is none of this id."""
+        ...
+
+    def holders(self) -> Mapping[str, Sequence[int]]:
+        """Return the processes of running work for each of its GPUs (for simulated GPUs)."""
+        ...

@@ -1,0 +1,105 @@
+"""Work that is only pretended: for demos with many hosts in one process, and for tests.
+
+It reads `sleep SECONDS`, `true` and `false` as a shell would; every other command runs until it is
+stopped. Time is that of the clock it is given, so a demo can run faster than life.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from ..clock import Clock
+from .port import StartFailed, Work, WorkSpec
+
+FIRST_PID = 5_000_000
+"""Above every real process id (Linux stops at 4,194,304), so none can be meant by mistake."""
+_pids = itertools.count(FIRST_PID)
+
+
+class SimulatedRuntime:
+    """Pretends to run work. `stubborn` leases ignore the request to end."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._works: dict[UUID, Work] = {}
+        self._pids: dict[int, UUID] = {}
+        self._until_ms: dict[UUID, tuple[int, int]] = {}
+        self._lock = threading.RLock()
+        self.notices: dict[UUID, int] = {}
+        self.stubborn: set[UUID] = set()
+
+    def start(self, spec: WorkSpec) -> Work:
+        with self._lock:
+            if spec.lease_id in self._works:
+                return self._look(spec.lease_id)
+            if spec.command[0].startswith("/nonexistent"):
+                raise StartFailed(f"{spec.command[0]}: No such file or directory")
+            now_ms = self._clock.now_ms()
+            self._works[spec.lease_id] = Work(
+                lease_id=spec.lease_id,
+                gpu_uuids=spec.gpu_uuids,
+                state="running",
+                started_ms=now_ms,
+            )
+            self._pids[next(_pids)] = spec.lease_id
+            match spec.command:
+                case ("sleep", seconds):
+                    self._until_ms[spec.lease_id] = now_ms + int(float(seconds) * 1000), 0
+                case ("true",) | ("false",):
+                    self._until_ms[spec.lease_id] = now_ms, int(spec.command[0] == "false")
+            return self._look(spec.lease_id)
+
+    def works(self) -> Sequence[Work]:
+        with self._lock:
+            return [self._look(lease_id) for lease_id in self._works]
+
+    def notify(self, lease_id: UUID, *, stop_at_ms: int) -> bool:
+        self.notices[lease_id] = stop_at_ms
+        return True
+
+    def terminate(self, lease_id: UUID) -> None:
+        if lease_id not in self.stubborn:
+            self._stop(lease_id, -15)
+
+    def kill(self, lease_id: UUID) -> None:
+        self._stop(lease_id, -9)
+
+    def forget(self, lease_id: UUID) -> None:
+        with self._lock:
+            if lease_id in self._works and self._look(lease_id).state == "ended":
+                del self._works[lease_id]
+                self._pids = {p: lease for p, lease in self._pids.items() if lease != lease_id}
+
+    def lease_of(self, pid: int) -> UUID | None:
+        lease_id = self._pids.get(pid)
+        return lease_id if lease_id and self._look(lease_id).state == "running" else None
+
+    def name_of(self, pid: int) -> str | None:
+        return "simulated" if self.lease_of(pid) else None
+
+    def holders(self) -> Mapping[str, Sequence[int]]:
+        with self._lock:
+            found: dict[str, list[int]] = {}
+            for pid, lease_id in self._pids.items():
+                work = self._look(lease_id)
+                for uuid in work.gpu_uuids if work.state == "running" else ():
+                    found.setdefault(uuid, []).append(pid)
+            return found
+
+    def _look(self, lease_id: UUID) -> Work:
+        work = self._works[lease_id]
+        until_ms, code = self._until_ms.get(lease_id, (None, 0))
+        if work.state == "running" and until_ms is not None and until_ms <= self._clock.now_ms():
+            work = replace(work, state="ended", ended_ms=until_ms, exit_code=code)
+            self._works[lease_id] = work
+        return work
+
+    def _stop(self, lease_id: UUID, code: int) -> None:
+        with self._lock:
+            if lease_id in self._works and self._look(lease_id).state == "running":
+                self._until_ms[lease_id] = self._clock.now_ms(), code
+                self._look(lease_id)

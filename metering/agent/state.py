@@ -1,0 +1,171 @@
+"""What the agent must not forget, as a fold over the records of its spool.
+
+Records (`t` is the kind): `head` the whole state; `lease` terms; `open`, `interval`, `closed` the
+metering of a lease; `notice`, `stopping` what its work was told; `forgotten`; `health`; `report`;
+`acked`, `reported` what the server has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from .reconcile import Terms
+from .spool import Record
+from .wire import BATCH_MAX, dump, parse
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Something the server has not acknowledged: its segment, and the message's part as JSON."""
+
+    segment: int
+    kind: str
+    text: bytes
+
+
+@dataclass(slots=True)
+class LeaseState:
+    """One lease. ends: per GPU the end of its last kept interval, while metering is open."""
+
+    terms: Terms
+    ends: dict[str, int] | None = None
+    ended: bool = False
+    noticed_ms: int | None = None
+    stopping_ms: int | None = None
+    stopping_reason: str = ""
+
+
+@dataclass(slots=True)
+class AgentState:
+    """The state of one agent on one host. boot_id: of this run; older runs' samples may wait."""
+
+    boot_id: UUID
+    next_seq: int = 1
+    leases: dict[UUID, LeaseState] = field(default_factory=dict)
+    samples: dict[UUID, dict[int, Waiting]] = field(default_factory=dict)
+    reports: dict[UUID, Waiting] = field(default_factory=dict)
+
+    def apply(self, record: Record, segment: int) -> None:
+        """Take in one record. Raises: KeyError, ValueError: written by something else."""
+        match record["t"]:
+            case "head":
+                self.leases = {
+                    UUID(each["terms"]["lease_id"]): _lease_from(each) for each in record["leases"]
+                }
+            case "lease":
+                terms = _terms_from(record["terms"])
+                if (lease := self.leases.get(terms.lease_id)) is None:
+                    self.leases[terms.lease_id] = LeaseState(terms)
+                else:
+                    lease.terms = terms
+            case "interval" | "health":
+                self._take_sample(record, segment)
+            case "report":
+                body = record["body"]
+                self.reports[UUID(body["report_id"])] = Waiting(segment, "report", dump(body))
+            case "acked":
+                waiting = self.samples.get(UUID(record["boot"]), {})
+                for seq in [seq for seq in waiting if seq <= record["seq"]]:
+                    del waiting[seq]
+                if not waiting:
+                    self.samples.pop(UUID(record["boot"]), None)
+            case "reported":
+                for report_id in record["ids"]:
+                    self.reports.pop(UUID(report_id), None)
+            case _:
+                self._take_lease_record(record)
+
+    def head(self) -> Record:
+        """Return the state as one record, without what waits to be sent."""
+        return {"t": "head", "leases": [_lease_to(lease) for lease in self.leases.values()]}
+
+    def oldest_needed(self, current: int) -> int:
+        """Return the lowest segment in which something waits; `current` when nothing does."""
+        return min((each.segment for each in self.waiting()), default=current)
+
+    def sample_batch(self, limit: int = BATCH_MAX) -> tuple[UUID, dict[str, Any], int] | None:
+        """Return the oldest run's boot id, its next message and the message's last seq."""
+        for boot_id, waiting in self.samples.items():
+            seqs = sorted(waiting)[:limit]
+            parts: dict[str, list[object]] = {"interval": [], "health": []}
+            for seq in seqs:
+                parts[waiting[seq].kind].append(parse(waiting[seq].text))
+            message = {
+                "boot_id": str(boot_id),
+                "batch": parts["interval"],
+                "health": parts["health"],
+            }
+            return boot_id, message, seqs[-1]
+        return None
+
+    def report_batch(self, limit: int = BATCH_MAX) -> list[object]:
+        """Return the oldest reports that wait."""
+        return [parse(each.text) for each in list(self.reports.values())[:limit]]
+
+    def waiting(self) -> Iterator[Waiting]:
+        """Yield everything that waits to be sent."""
+        for group in self.samples.values():
+            yield from group.values()
+        yield from self.reports.values()
+
+    def _take_sample(self, record: Record, segment: int) -> None:
+        boot_id, body = UUID(record["boot"]), record["body"]
+        seq = body["seq"]
+        self.samples.setdefault(boot_id, {})[seq] = Waiting(segment, record["t"], dump(body))
+        if boot_id == self.boot_id:
+            self.next_seq = seq + 1
+        lease = self.leases.get(UUID(body["lease_id"])) if record["t"] == "interval" else None
+        if lease is not None and lease.ends is not None:
+            lease.ends[body["gpu_uuid"]] = body["end_ms"]
+
+    def _take_lease_record(self, record: Record) -> None:
+        lease_id = UUID(record["lease"])
+        lease = self.leases.get(lease_id)
+        if lease is None:
+            return
+        match record["t"]:
+            case "open":
+                lease.ends = dict(record["ends"])
+            case "closed":
+                lease.ends, lease.ended = None, True
+            case "notice":
+                lease.noticed_ms = record["stop_at_ms"]
+            case "stopping":
+                lease.stopping_ms = record["at_ms"]
+                lease.stopping_reason = record["reason"]
+            case "forgotten":
+                del self.leases[lease_id]
+            case unknown:
+                raise ValueError(f"a record of kind {unknown!r}")
+
+
+def iso(moment_ms: int) -> str:
+    """Return UTC milliseconds as the wire writes a moment."""
+    seconds, milliseconds = divmod(moment_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
+
+
+def terms_record(terms: Terms) -> Record:
+    """Return the record that keeps a lease's terms."""
+    return {"t": "lease", "terms": _terms_to(terms)}
+
+
+def _terms_to(terms: Terms) -> Record:
+    return asdict(terms) | {"lease_id": str(terms.lease_id)}
+
+
+def _terms_from(record: Record) -> Terms:
+    fields = record | {"lease_id": UUID(record["lease_id"])}
+    return Terms(**(fields | {"gpu_uuids": tuple(record["gpu_uuids"])}))
+
+
+def _lease_to(lease: LeaseState) -> Record:
+    return asdict(lease) | {"terms": _terms_to(lease.terms)}
+
+
+def _lease_from(record: Record) -> LeaseState:
+    return LeaseState(**(record | {"terms": _terms_from(record["terms"])}))

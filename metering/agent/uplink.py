@@ -1,0 +1,148 @@
+"""The way to the server: HTTP by the standard library, one request a call, no retry in here."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from . import wire
+from .strict import JSON_BYTES_MAX, Message, WireError, dump, parse
+
+M = TypeVar("M", bound=Message)
+
+ANSWER_SECONDS_MAX = 15.0
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+PASSING = {408, 425, 429}
+
+
+class Unreachable(Exception):
+    """The server did not answer, or not as agreed; the same request may succeed later."""
+
+
+class Refused(Exception):
+    """The server understood and said no. Sending the same again gives the same answer."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        self.status = status
+        super().__init__(f"{status}: {detail}")
+
+    @property
+    def is_about_us(self) -> bool:
+        """Return whether the token or the host was refused, not the content of this message."""
+        return self.status in (401, 403, 404, 405)
+
+
+class Uplink(Protocol):
+    """The four calls an agent makes. Each raises Unreachable or Refused."""
+
+    def register(self, registration: wire.Registration) -> wire.Registered:
+        """Tell the server what this host has."""
+        ...
+
+    def assignments(self) -> wire.Assignments:
+        """Ask what should run here."""
+        ...
+
+    def report(self, reports: Mapping[str, Any]) -> wire.ReportsAccepted:
+        """Send a ReportBatch, given as JSON."""
+        ...
+
+    def send(self, samples: Mapping[str, Any]) -> wire.Acknowledged:
+        """Send a SampleBatch, given as JSON."""
+        ...
+
+
+class HttpUplink:
+    """The server at `base_url`.
+
+    ca_file: certificates to trust instead of the system's.
+    Raises: ValueError when the token would travel unencrypted beyond this machine.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        token: str,
+        *,
+        ca_file: Path | None = None,
+        allow_plain_http: bool = False,
+        answer_seconds_max: float = ANSWER_SECONDS_MAX,
+    ) -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"the server must be an http or https address, not {base_url!r}")
+        if parts.scheme == "http" and parts.hostname not in LOOPBACK and not allow_plain_http:
+            raise ValueError(
+                "over plain http everybody on the way can read the token: "
+                "use https, or say --allow-plain-http"
+            )
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise ValueError("the token must be one line of printable text")
+        self._base_url = base_url.rstrip("/")
+        self._token = token
+        self._seconds = answer_seconds_max
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if parts.scheme == "https":
+            context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        if parts.hostname in LOOPBACK:
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def register(self, registration: wire.Registration) -> wire.Registered:
+        return self._call("PUT", wire.HOST_PATH, wire.Registered, registration.to_json())
+
+    def assignments(self) -> wire.Assignments:
+        return self._call("GET", wire.ASSIGNMENTS_PATH, wire.Assignments)
+
+    def report(self, reports: Mapping[str, Any]) -> wire.ReportsAccepted:
+        return self._call("POST", wire.REPORTS_PATH, wire.ReportsAccepted, reports)
+
+    def send(self, samples: Mapping[str, Any]) -> wire.Acknowledged:
+        return self._call("POST", wire.SAMPLES_PATH, wire.Acknowledged, samples)
+
+    def _call(
+        self, method: str, path: str, answer: type[M], body: Mapping[str, Any] | None = None
+    ) -> M:
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        request = urllib.request.Request(
+            self._base_url + path,
+            data=None if body is None else dump(body),
+            headers=headers,
+            method=method,
+        )
+        try:
+            with self._opener.open(request, timeout=self._seconds) as response:
+                return answer.from_json(parse(response.read(JSON_BYTES_MAX + 1)))
+        except urllib.error.HTTPError as error:
+            with error:
+                _raise_refusal(error)
+        except WireError as error:
+            raise Unreachable(f"{method} {path}: the answer {error}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"{method} {path}: {getattr(error, 'reason', error)}") from error
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the token to wherever it points."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        return None
+
+
+def _raise_refusal(error: urllib.error.HTTPError) -> NoReturn:
+    try:
+        detail = error.read(2000).decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        detail = ""
+    if error.code >= 500 or error.code in PASSING or error.code < 400:
+        raise Unreachable(f"the server answered {error.code}: {detail}") from error
+    raise Refused(error.code, detail) from error

@@ -1,0 +1,251 @@
+"""The messages between an agent and the server. Both sides read and write them with this module.
+
+Every call carries `Authorization: Bearer <host-bound agent token>`; paths are below.
+Times are UTC; `_ms` is whole milliseconds since the Unix epoch or a length in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Annotated, Literal
+from uuid import UUID
+
+from .strict import Between, Length, Message, WireError, dump, parse
+
+__all__ = [
+    "Acknowledged",
+    "Assignment",
+    "Assignments",
+    "Gpu",
+    "Health",
+    "HealthKind",
+    "Interval",
+    "Phase",
+    "Registered",
+    "Registration",
+    "Report",
+    "ReportBatch",
+    "ReportKind",
+    "ReportsAccepted",
+    "SampleBatch",
+    "WireError",
+    "dump",
+    "parse",
+]
+
+HOST_PATH = "/api/v1/agent/host"
+ASSIGNMENTS_PATH = "/api/v1/agent/assignments"
+REPORTS_PATH = "/api/v1/agent/reports"
+SAMPLES_PATH = "/api/v1/agent/samples"
+
+BATCH_MAX = 1000
+"""Intervals plus health events, or reports, in one message."""
+INTERVAL_MS_MAX = 32 * 24 * 3600 * 1000
+"""One interval covers at most 32 days: a host whose disk is full merges its intervals."""
+
+Phase = Literal["run", "warn", "stop"]
+ReportKind = Literal["started", "exited", "stopped", "failed"]
+HealthKind = Literal["gpu-lost", "xid", "driver-mismatch", "stray-process", "recovered"]
+
+# From 2020 to 2100: a host whose clock stands at 1970 is refused instead of billed.
+Moment = Annotated[int, Between(1_577_836_800_000, 4_102_444_800_000)]
+Duration = Annotated[int, Between(0, INTERVAL_MS_MAX)]
+Sequence = Annotated[int, Between(1, 2**53)]
+Mebibytes = Annotated[int, Between(0, 2**31)]
+Name = Annotated[str, Length(1, 200)]
+Detail = Annotated[str, Length(0, 2000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu(Message):
+    """One leasable GPU of a host: a whole card, or one MIG instance by its own UUID.
+
+    nvlink_group: the same text on all GPUs that reach each other by NVLink; null without.
+    mig_profiles: of a MIG instance its own profile, such as "3g.40gb"; of a whole card empty.
+    """
+
+    uuid: Name
+    model: Name
+    memory_mib: Mebibytes
+    compute_capability: Annotated[str, Length(3, 8)]
+    driver: Name
+    nvlink_group: Name | None
+    mig_enabled: bool
+    mig_profiles: Annotated[tuple[Name, ...], Length(0, 64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration(Message):
+    """PUT /api/v1/agent/host: what this host has. Sent at start and when it changed.
+
+    boot_id: of this run of the agent; sequence numbers count from 1 within it.
+    """
+
+    agent_version: Name
+    boot_id: UUID
+    hostname: Name
+    gpus: Annotated[tuple[Gpu, ...], Length(0, 256)]
+
+    def __post_init__(self) -> None:
+        if len({gpu.uuid for gpu in self.gpus}) != len(self.gpus):
+            raise WireError("names a GPU twice", "gpus")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered(Message):
+    """The answer: how often to cut an interval and to ask for assignments."""
+
+    host_id: UUID
+    sample_seconds: Annotated[int, Between(1, 3600)]
+    poll_seconds: Annotated[int, Between(1, 3600)]
+    server_time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment(Message):
+    """What the server wants of one lease on this host.
+
+    phase: `run`, have it running; `warn`, the owner asked the capacity back, signal the work but
+        keep it running until `stop_at`; `stop`, end it now.
+    stop_at: the GPU is free by then; like `ends_at` a deadline, the earlier one holds.
+    grace_seconds: between SIGTERM and SIGKILL.
+    """
+
+    lease_id: UUID
+    gpu_uuids: Annotated[tuple[Name, ...], Length(1, 256)]
+    starts_at: datetime
+    ends_at: datetime
+    phase: Phase
+    stop_at: datetime | None
+    grace_seconds: Annotated[int, Between(0, 86_400)]
+    runtime: Literal["process"]
+    command: Annotated[tuple[Annotated[str, Length(0, 65_536)], ...], Length(1, 1024)]
+    environment: Annotated[Mapping[str, str], Length(0, 256)]
+    workload_kind: Name
+
+    def __post_init__(self) -> None:
+        if self.ends_at <= self.starts_at:
+            raise WireError("must be after starts_at", "ends_at")
+        if len(set(self.gpu_uuids)) != len(self.gpu_uuids):
+            raise WireError("names a GPU twice", "gpu_uuids")
+        if not self.command[0]:
+            raise WireError("must name a program", "command[0]")
+        for name in self.environment:
+            if not name or "=" in name:
+                raise WireError("is not a variable's name", f"environment.{name[:80]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignments(Message):
+    """GET /api/v1/agent/assignments: the desired state. A lease not listed is to be stopped."""
+
+    server_time: datetime
+    assignments: Annotated[tuple[Assignment, ...], Length(0, 1024)]
+
+    def __post_init__(self) -> None:
+        if len({each.lease_id for each in self.assignments}) != len(self.assignments):
+            raise WireError("names a lease twice", "assignments")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(Message):
+    """What became of a lease's work. The same `report_id` may arrive again and counts once.
+
+    exit_code: of a command that ended by itself or by our signal; negative is the signal's
+        number; null when unknown or never started.
+    """
+
+    report_id: UUID
+    lease_id: UUID
+    what: ReportKind
+    at: datetime
+    exit_code: Annotated[int, Between(-255, 255)] | None
+    detail: Detail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportBatch(Message):
+    """POST /api/v1/agent/reports."""
+
+    boot_id: UUID
+    reports: Annotated[tuple[Report, ...], Length(1, BATCH_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportsAccepted(Message):
+    """The answer: how many of the reports are now known, new ones and repeated ones."""
+
+    accepted: Annotated[int, Between(0, BATCH_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval(Message):
+    """What one GPU did for one lease in [start_ms, end_ms).
+
+    The intervals of a (lease, GPU) follow each other without gap or overlap from the start of the
+    work to its end, so the sum of `granted_ms` is the granted time, exactly.
+    occupied_ms: a process of the lease was on the GPU. busy_ms: its kernels ran, weighted by
+        utilisation. memory_used_mib: the most seen. Each is null where it could not be measured,
+        which is not 0.
+    """
+
+    seq: Sequence
+    lease_id: UUID
+    gpu_uuid: Name
+    start_ms: Moment
+    end_ms: Moment
+    granted_ms: Duration
+    occupied_ms: Duration | None
+    busy_ms: Duration | None
+    memory_used_mib: Mebibytes | None
+
+    def __post_init__(self) -> None:
+        if self.end_ms <= self.start_ms:
+            raise WireError("must be after start_ms", "end_ms")
+        if self.granted_ms != self.end_ms - self.start_ms:
+            raise WireError("must be end_ms - start_ms", "granted_ms")
+        if self.occupied_ms is not None and self.occupied_ms > self.granted_ms:
+            raise WireError("must not exceed granted_ms", "occupied_ms")
+        if self.busy_ms is not None and self.busy_ms > self.granted_ms:
+            raise WireError("must not exceed granted_ms", "busy_ms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health(Message):
+    """Something happened to a GPU, or to the driver (gpu_uuid null)."""
+
+    seq: Sequence
+    gpu_uuid: Name | None
+    kind: HealthKind
+    at: datetime
+    detail: Detail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleBatch(Message):
+    """POST /api/v1/agent/samples. (boot_id, seq) is unique for ever, so a resend is harmless.
+
+    `seq` counts up over intervals and health events together; both lists are in its order.
+    """
+
+    boot_id: UUID
+    batch: Annotated[tuple[Interval, ...], Length(0, BATCH_MAX)]
+    health: Annotated[tuple[Health, ...], Length(0, BATCH_MAX)]
+
+    def __post_init__(self) -> None:
+        for place in ("batch", "health"):
+            numbers = [each.seq for each in getattr(self, place)]
+            if any(later <= earlier for earlier, later in pairwise(numbers)):
+                raise WireError("must be in the order of seq", place)
+        if {each.seq for each in self.batch} & {each.seq for each in self.health}:
+            raise WireError("uses a seq of an interval again", "health")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledged(Message):
+    """The answer: everything of this boot up to this seq is stored and need not come again."""
+
+    acknowledged_seq: Annotated[int, Between(0, 2**53)]
