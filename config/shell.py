@@ -7,6 +7,9 @@ from typing import Any
 
 from django.http import HttpRequest
 
+from ledger.access.visits import visitor
+from ledger.domain.events import Role
+
 THEMES = ("light", "dark")
 
 
@@ -17,7 +20,7 @@ class Place:
     name: str
     href: str
     icon: str
-    roles: frozenset[str] = frozenset()
+    roles: frozenset[Role] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,10 @@ class Group:
     places: tuple[Place, ...]
 
 
-_OWNER = frozenset({"owner", "operator"})
-_FINANCE = frozenset({"finance", "auditor", "operator"})
-_OPERATOR = frozenset({"operator"})
-_CONSUMER = frozenset({"consumer", "owner", "operator"})
+_OWNER: frozenset[Role] = frozenset({"owner", "operator"})
+_FINANCE: frozenset[Role] = frozenset({"finance", "auditor", "operator"})
+_OPERATOR: frozenset[Role] = frozenset({"operator"})
+_CONSUMER: frozenset[Role] = frozenset({"consumer", "owner", "operator"})
 
 NAVIGATION = (
     Group(
@@ -61,7 +64,7 @@ NAVIGATION = (
 )
 
 
-def navigation_for(roles: frozenset[str], path: str) -> list[dict[str, Any]]:
+def navigation_for(roles: frozenset[Role], path: str) -> list[dict[str, Any]]:
     """Return the groups that `roles` may see; the place that `path` lies in is `current`."""
     places = [place for group in NAVIGATION for place in group.places]
     inside = [place for place in places if _covers(place.href, path)]
@@ -83,14 +86,16 @@ def _covers(href: str, path: str) -> bool:
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: `shell.navigation`, `shell.theme`, `shell.person`, `shell.party`."""
+    """Context processor: `shell.navigation`, `shell.theme`, `shell.person`, `shell.actors`."""
     theme = request.COOKIES.get("theme", "")
-    seen = getattr(request, "shell", {})
+    actor = visitor(request)
+    user = getattr(request, "user", None)
     return {
         "shell": {
-            "navigation": navigation_for(seen.get("roles", frozenset()), request.path),
+            "navigation": navigation_for(actor.roles if actor else frozenset(), request.path),
             "theme": theme if theme in THEMES else "",
-            "person": seen.get("person", ""),
-            "party": seen.get("party", ""),
+            "person": str(user) if user is not None and user.is_authenticated else "",
+            "actor": actor,
+            "actors": getattr(request, "actors", []),
         }
     }

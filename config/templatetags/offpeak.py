@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from config import charts
 from config.figures import amount_text, duration_text, gpu_hours_text, since_text
 from config.states import look_of
+from ledger.domain.money import decimal_of
 
 register = template.Library()
 
@@ -85,6 +86,24 @@ def local(moment: datetime) -> str:
 def clock(moment: datetime) -> str:
     """Hours and minutes in the reader's zone."""
     return f"{timezone.localtime(moment):%H:%M}"
+
+
+@register.filter
+def time_of_day(moment: datetime) -> str:
+    """Hours, minutes and seconds in the reader's zone."""
+    return f"{timezone.localtime(moment):%H:%M:%S}"
+
+
+@register.filter
+def epoch(moment: datetime) -> int:
+    """Whole seconds since 1970, for charts."""
+    return int(moment.timestamp())
+
+
+@register.filter
+def units(value: Any) -> str:
+    """A price as a plain decimal number of currency units, for charts and inputs."""
+    return decimal_of(getattr(value, "nanos_per_gpu_hour", value))
 
 
 @register.simple_tag

@@ -87,11 +87,19 @@ class LiveTape extends HTMLElement {
     this.pause = pause;
   }
 
+  /** Live lines are rendered once for everybody, so their times come in UTC. */
+  localise(item) {
+    const time = item.querySelector("time");
+    const at = new Date(time?.dateTime ?? "");
+    if (!Number.isNaN(at.valueOf())) time.textContent = at.toLocaleTimeString("en-GB");
+  }
+
   tidy() {
     const paused = this.pause?.getAttribute("aria-pressed") === "true";
     for (const item of [...this.list.children]) {
       if (this.seen.has(item)) continue;
       this.seen.add(item);
+      this.localise(item);
       if (paused) {
         this.held.prepend(item);
         this.seen.delete(item);
@@ -119,11 +127,19 @@ document.querySelectorAll("[data-theme-toggle]").forEach((button) => {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const now = root.dataset.theme || (dark ? "dark" : "light");
     root.dataset.theme = now === "dark" ? "light" : "dark";
-    const secure = location.protocol === "https:" ? ";secure" : "";
-    document.cookie = `theme=${root.dataset.theme};path=/;max-age=${YEAR_SECONDS};samesite=lax${secure}`;
+    remember("theme", root.dataset.theme);
     document.dispatchEvent(new Event("themechange"));
   });
 });
+
+function remember(name, value) {
+  const secure = location.protocol === "https:" ? ";secure" : "";
+  document.cookie = `${name}=${value};path=/;max-age=${YEAR_SECONDS};samesite=lax${secure}`;
+}
+
+// The server writes times in the zone of this browser, from the next page on.
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone && !document.cookie.includes(`zone=${zone}`)) remember("zone", zone);
 
 // Dialogs: a click on the backdrop, or on anything marked data-close, shuts them.
 document.addEventListener("click", (event) => {
@@ -141,3 +157,5 @@ function showLink(state) {
 }
 document.addEventListener("htmx:ws:after:connection", () => showLink("live"));
 document.addEventListener("htmx:ws:close", () => showLink("lost"));
+// Parts of pages that show the market's state refresh themselves on this event.
+document.addEventListener("htmx:ws:after:message:incoming", () => document.body.dispatchEvent(new Event("market-changed")));

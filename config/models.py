@@ -1,0 +1,32 @@
+"""The read model of the site's own: the market's tape. Only `tape` writes it."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class TapeRow(models.Model):
+    """One line of the tape: what happened, for everybody, without names of anyone."""
+
+    position = models.BigIntegerField(primary_key=True)
+    at = models.DateTimeField()
+    text = models.CharField(max_length=200)
+    gpu_model = models.CharField(max_length=64)
+    """Empty where the line is not about one model."""
+    price_nanos_per_gpu_hour = models.BigIntegerField(null=True)
+    currency = models.CharField(max_length=3)
+    is_trade = models.BooleanField()
+    """The price is one at which GPUs were leased, not one that was asked or bid."""
+
+    class Meta:
+        app_label = "site"
+        indexes = [
+            models.Index(
+                fields=["gpu_model", "at"],
+                name="tape_trades_by_model",
+                condition=models.Q(is_trade=True),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,0 +1,92 @@
+"""What every page needs to know of its visitor: who acts, for which organisation, in which zone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlencode
+from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+
+from config.wiring import projection_names
+from ledger.access import Actor, actors_of_person
+from ledger.domain.ids import UserId
+from ledger.domain.refusal import Refusal, Unauthenticated
+from ledger.eventstore.port import Position
+from ledger.following import wait_until_read
+
+API = "/api/"
+TENANT = "tenant_id"
+ZONE_COOKIE = "zone"
+READ_OWN_WRITES_SECONDS = 3.0
+"""How long a page that follows a form waits for the read models to show what the form did."""
+
+
+class Visitors:
+    """Middleware: put the actor on the request, and turn refusals into pages.
+
+    The API brings its own answer to both questions.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Answer with the visitor's zone active."""
+        if request.path.startswith((API, settings.STATIC_URL)):
+            return self.get_response(request)
+        actors = _actors(request)
+        actor = _acting(request, actors)
+        request.actor = actor  # type: ignore[attr-defined]  # read by ledger.access.visits
+        request.actors = actors  # type: ignore[attr-defined]  # read by config.shell
+        _wait_for_own_write(request)
+        with timezone.override(zone_of(request)):
+            return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Show a refusal that a page did not show in place itself."""
+        if not isinstance(exception, Refusal) or request.path.startswith(API):
+            return None
+        if isinstance(exception, Unauthenticated) and not request.user.is_authenticated:
+            return redirect(f"{settings.LOGIN_URL}?{urlencode({'next': request.get_full_path()})}")
+        context = {"refusal": exception}
+        return render(request, "shell/refusal.html", context, status=exception.status)
+
+
+def _actors(request: HttpRequest) -> list[Actor]:
+    user = request.user
+    return actors_of_person(UserId(user.pk)) if user.is_authenticated else []
+
+
+def _acting(request: HttpRequest, actors: list[Actor]) -> Actor | None:
+    """Return the membership chosen in this session, or the person's first."""
+    chosen = request.session.get(TENANT)
+    for actor in actors:
+        if str(actor.tenant_id) == chosen:
+            return actor
+    return actors[0] if actors else None
+
+
+def act_for(request: HttpRequest, tenant_id: UUID) -> None:
+    """Act for another of the visitor's organisations from now on."""
+    request.session[TENANT] = str(tenant_id)
+
+
+def zone_of(request: HttpRequest) -> ZoneInfo:
+    """Return the zone of the visitor's browser, or UTC where it did not say."""
+    try:
+        return ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC"))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
+def _wait_for_own_write(request: HttpRequest) -> None:
+    after = request.GET.get("after", "")
+    if after.isdecimal() and len(after) < 19:
+        wait_until_read(
+            projection_names(), Position(int(after)), timeout_seconds=READ_OWN_WRITES_SECONDS
+        )

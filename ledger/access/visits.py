@@ -1,0 +1,39 @@
+"""Who is at a page. The site's middleware puts the actor on the request; pages ask here for it."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+
+from ledger.access.actors import Actor
+from ledger.domain.refusal import Forbidden, Unauthenticated
+
+
+class SignInNeeded(Unauthenticated):
+    """This page needs somebody to be signed in."""
+
+
+class NoMembership(Forbidden):
+    """You are signed in, but no organisation has admitted you yet.
+
+    Ask an operator of your organisation to admit you.
+    """
+
+
+def visitor(request: HttpRequest) -> Actor | None:
+    """Return who is at the page, or None for a guest or somebody without a membership."""
+    actor = getattr(request, "actor", None)
+    assert actor is None or isinstance(actor, Actor)
+    return actor
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """Return who is at the page.
+
+    Raises: SignInNeeded, NoMembership.
+    """
+    actor = visitor(request)
+    if actor is not None:
+        return actor
+    if request.user.is_authenticated:
+        raise NoMembership()
+    raise SignInNeeded()

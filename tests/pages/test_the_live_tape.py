@@ -1,0 +1,166 @@
+"""Everybody may see what happens on the market as it happens, and nobody sees whose it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from asgiref.testing import ApplicationCommunicator
+from django.contrib.auth.models import AnonymousUser
+
+from config.live import QUEUE_MAX, Hub, MarketConsumer, _put
+from config.tape import line_of
+from ledger import eventstore
+from ledger.domain.event import Event
+from ledger.domain.ids import BidId, HostId, LeaseId, OfferId, TenantId
+from ledger.domain.money import Rate
+from ledger.domain.span import Window
+from ledger.eventstore.memory import MemoryStore
+from ledger.eventstore.port import NO_STREAM, NewEvent
+from marketplace.domain.events import LeaseClosed, LeaseGranted, RoundCleared, Share
+from tests.conftest import NOON, SOMEBODY
+
+WAIT_SECONDS = 5.0
+
+
+def granted() -> LeaseGranted:
+    share = Share(
+        offer_id=OfferId(UUID(int=0xA1)),
+        host_id=HostId(UUID(int=0xA2)),
+        owner_id=TenantId(UUID(int=0xA3)),
+        gpu_uuids=("GPU-1", "GPU-2"),
+        notice_seconds=600,
+        reclaim_fee_ppm=0,
+        source="local",
+    )
+    return LeaseGranted(
+        lease_id=LeaseId(UUID(int=0xA4)),
+        bid_id=BidId(UUID(int=0xA5)),
+        market="main",
+        round_id=UUID(int=0xA6),
+        shares=(share,),
+        gpu_model="H100-80GB",
+        window=Window(NOON, NOON + timedelta(hours=6)),
+        price=Rate(2_140_000_000),
+        at=NOON,
+    )
+
+
+def put(store: MemoryStore, event: Event, stream: str = "market-main") -> None:
+    store.append(stream, [NewEvent(UUID(int=7), event)], expected=NO_STREAM, by=SOMEBODY)
+
+
+def test_a_grant_is_a_trade_without_names() -> None:
+    line = line_of(granted())
+
+    assert line is not None
+    assert line.text == "Leased 2 \N{MULTIPLICATION SIGN} H100-80GB, 6 h"
+    assert line.is_trade
+    assert "GPU-1" not in line.text
+
+
+def test_a_round_without_bids_is_not_told() -> None:
+    quiet = RoundCleared(
+        market="main",
+        round_id=UUID(int=1),
+        lane="round",
+        through=1,
+        bids=0,
+        offers=9,
+        grants=0,
+        gpus=0,
+        unmatched=(),
+        price_low=0,
+        price_high=0,
+        rule="1",
+        at=NOON,
+    )
+
+    assert line_of(quiet) is None
+
+
+def test_the_end_of_a_lease_says_why() -> None:
+    closed = LeaseClosed(
+        lease_id=LeaseId(UUID(int=1)),
+        market="main",
+        reason=101,
+        failed=False,
+        compensation=None,
+        compensation_from=None,
+        at=NOON,
+    )
+
+    line = line_of(closed)
+
+    assert line is not None
+    assert line.text == "A lease ended. The work finished by itself."
+
+
+@pytest.fixture
+def installed(store: MemoryStore) -> Iterator[MemoryStore]:
+    before = eventstore._build
+    eventstore.install(lambda: store)
+    yield store
+    if before is not None:
+        eventstore.install(before)
+
+
+def test_what_is_recorded_reaches_every_page_once(installed: MemoryStore) -> None:
+    async def listen() -> tuple[str, str, bool]:
+        hub = Hub()
+        one, other = hub.join(), hub.join()
+        told = asyncio.ensure_future(one.get())
+        # The tail takes its place at the head in its own thread: tell until it was heard.
+        for number in range(100):
+            installed.append(
+                f"market-{number}",
+                [NewEvent(UUID(int=number + 1), granted())],
+                expected=NO_STREAM,
+                by=SOMEBODY,
+            )
+            done, _ = await asyncio.wait([told], timeout=0.05)
+            if done:
+                break
+        first = await asyncio.wait_for(told, WAIT_SECONDS)
+        second = await asyncio.wait_for(other.get(), WAIT_SECONDS)
+        hub.leave(one)
+        hub.leave(other)
+        return first, second, first is second
+
+    first, second, same_text = asyncio.run(listen())
+
+    assert 'id="tape" hx-swap-oob="afterbegin"' in first
+    assert "Leased 2 \N{MULTIPLICATION SIGN} H100-80GB, 6 h" in first
+    assert '<price-tick data-series="H100-80GB"' in first
+    assert 'data-p="2.14"' in first
+    assert same_text, "rendered once, not once for each page"
+    assert second == first
+
+
+def test_a_page_that_cannot_keep_up_loses_the_oldest() -> None:
+    async def overflow() -> list[str]:
+        queue: asyncio.Queue[str] = asyncio.Queue(QUEUE_MAX)
+        for number in range(QUEUE_MAX + 3):
+            _put(queue, str(number))
+        return [queue.get_nowait() for _ in range(QUEUE_MAX)]
+
+    kept = asyncio.run(overflow())
+
+    assert kept[0] == "3"
+    assert kept[-1] == str(QUEUE_MAX + 2)
+
+
+def test_a_guest_is_shown_out() -> None:
+    async def knock() -> list[dict[str, object]]:
+        scope = {"type": "websocket", "path": "/ws/market", "user": AnonymousUser()}
+        socket = ApplicationCommunicator(MarketConsumer.as_asgi(), scope)
+        await socket.send_input({"type": "websocket.connect"})
+        return [await socket.receive_output(WAIT_SECONDS) for _ in range(2)]
+
+    accepted, closed = asyncio.run(knock())
+
+    assert accepted["type"] == "websocket.accept"
+    assert (closed["type"], closed["code"]) == ("websocket.close", 4401)
