@@ -50,3 +50,14 @@ def clear_event_table() -> None:
         cursor.execute("SET session_replication_role = replica")
         cursor.execute("TRUNCATE es_event")
         cursor.execute("SET session_replication_role = DEFAULT")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the tests' own PostgreSQL when the last run on this machine is done with it."""
+    from django.conf import settings
+
+    if hasattr(config, "workerinput") or settings.ENV.database_url:
+        return
+    from config.database.embedded import stop
+
+    stop(settings.HOME, unless_used=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from django.db.backends.postgresql import base
 
@@ -23,7 +22,6 @@ class DatabaseWrapper(base.DatabaseWrapper):
         parameters = super().get_connection_params()
         home = parameters.pop("embedded_home", None)
         if home is not None:
-            address = urlsplit(ensure_running(Path(home)))
-            parameters["host"] = parse_qs(address.query)["host"][0]
-            parameters["user"] = address.username
+            parameters["host"] = ensure_running(Path(home))
+            parameters["user"] = "postgres"
         return parameters

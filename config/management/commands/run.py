@@ -1,0 +1,51 @@
+"""`manage.py run NAME…`: run loops of the installation in this process."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from config import logs
+from config.loops import run_loop
+from config.orphans import end_with_supervisor
+from config.wiring import loops
+
+
+class Command(BaseCommand):
+    """One thread a loop; each waits until no other process holds it."""
+
+    help = "Run loops: " + "clearing, projections, policies and the rest (see --list)."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take the names of loops."""
+        parser.add_argument("names", nargs="*", metavar="NAME")
+        parser.add_argument("--list", action="store_true", help="name every loop and end")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until SIGTERM or Ctrl-C."""
+        known = {loop.name: loop for loop in loops(settings.ENV)}
+        if options["list"]:
+            self.stdout.write("\n".join(sorted(known)))
+            return
+        names = options["names"] or sorted(known)
+        unknown = sorted(set(names) - set(known))
+        if unknown:
+            raise CommandError(f"no such loop: {', '.join(unknown)} (manage.py run --list)")
+        logs.configure(debug=settings.DEBUG)
+        end_with_supervisor()
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        threads = [
+            threading.Thread(target=run_loop, args=(known[name],), kwargs={"stop": stop}, name=name)
+            for name in names
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()

@@ -1,0 +1,116 @@
+"""`manage.py up`: the whole installation as one tree of processes, in the foreground."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from typing import IO, Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
+
+from config import logs
+from config.database.embedded import stop as stop_database
+from config.supervisor import Supervisor
+from config.wiring import LOOP_GROUPS
+
+READY_SECONDS_MAX = 120
+
+
+class Command(BaseCommand):
+    """Migrate, fill a demo market where asked to, serve, and end together on Ctrl-C."""
+
+    help = "Run web and all loops in the foreground. With OFFPEAK_DEMO=1: a living demo market."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Serve until SIGTERM or Ctrl-C."""
+        logs.configure(debug=settings.DEBUG)
+        env, home = settings.ENV, settings.HOME
+        home.mkdir(parents=True, exist_ok=True)
+        self._refuse_open_demo()
+        with (home / "up.lock").open("a+") as lock:
+            self._only_one(lock)
+            self._refuse_taken_port()
+            supervisor = Supervisor(home / "logs")
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: supervisor.stop.set())
+            call_command("migrate", verbosity=0)
+            call_command("bootstrap", verbosity=0)
+            if env.demo:
+                call_command("demo", "--seed", stdout=self.stdout)
+            connections.close_all()
+            if not supervisor.stop.is_set():
+                self._serve(supervisor)
+        if not env.database_url:
+            stop_database(home, unless_used=True)
+        self.stdout.write("stopped")
+
+    def _serve(self, supervisor: Supervisor) -> None:
+        env = settings.ENV
+        supervisor.add("web", "web")
+        for name, loops in LOOP_GROUPS.items():
+            supervisor.add(name, "run", *loops)
+        if env.demo:
+            supervisor.add("demo", "demo", "--live")
+        announce = threading.Thread(target=self._announce, args=(supervisor,), daemon=True)
+        announce.start()
+        supervisor.run()
+
+    def _announce(self, supervisor: Supervisor) -> None:
+        """Print where the market is, once it answers."""
+        address = f"http://{settings.ENV.host}:{settings.ENV.port}/"
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not supervisor.stop.is_set() and time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(address + "healthz", timeout=2):
+                    break
+            except (urllib.error.URLError, OSError):
+                supervisor.stop.wait(0.1)
+        else:
+            if not supervisor.stop.is_set():
+                print(f"not ready after {READY_SECONDS_MAX} s: see {settings.HOME / 'logs'}")
+            return
+        if settings.ENV.demo:
+            call_command("demo", "--greet", stdout=self.stdout)
+        print(f"ready {address}", flush=True)
+
+    def _refuse_open_demo(self) -> None:
+        env = settings.ENV
+        if (env.demo or env.debug) and env.host not in ("127.0.0.1", "::1", "localhost"):
+            raise CommandError(
+                "A demo or debug market has open log-ins: it is served on loopback only. "
+                "Unset OFFPEAK_HOST, or OFFPEAK_DEMO and OFFPEAK_DEBUG."
+            )
+
+    def _only_one(self, lock: IO[str]) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CommandError(
+                f"A market is already up under {settings.HOME}. `make down` ends it; "
+                "OFFPEAK_HOME=other PORT=8001 make up starts another beside it."
+            ) from None
+        lock.seek(0)
+        lock.truncate()
+        lock.write(str(os.getpid()))
+        lock.flush()
+
+    def _refuse_taken_port(self) -> None:
+        env = settings.ENV
+        family = socket.AF_INET6 if ":" in env.host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((env.host, env.port))
+            except OSError:
+                raise CommandError(
+                    f"Port {env.port} of {env.host} is taken. PORT=8001 make up uses another."
+                ) from None

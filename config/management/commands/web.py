@@ -1,0 +1,34 @@
+"""`manage.py web`: serve pages, API and sockets in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import uvicorn
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from config import logs
+from config.orphans import end_with_supervisor
+
+
+class Command(BaseCommand):
+    """uvicorn on the address that OFFPEAK_HOST and PORT name."""
+
+    help = "Serve pages, API and sockets."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Serve until SIGTERM or Ctrl-C."""
+        logs.configure(debug=settings.DEBUG)
+        end_with_supervisor()
+        uvicorn.run(
+            "config.asgi:application",
+            host=settings.ENV.host,
+            port=settings.ENV.port,
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            timeout_graceful_shutdown=5,
+            # Proxies in front name the client; only loopback is believed.
+            forwarded_allow_ips="127.0.0.1",
+        )

@@ -1,0 +1,13 @@
+"""The product's settings, with what would slow tests down or touch a developer's data changed."""
+
+from __future__ import annotations
+
+import os
+
+# Before the product's settings read it: tests have a data directory and server of their own.
+os.environ.setdefault("OFFPEAK_HOME", "var/test")
+
+from config.settings import *  # noqa: F403  # this module is those settings
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+"""Hashing is made to be slow; log-ins in tests need not be."""
