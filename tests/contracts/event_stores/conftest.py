@@ -46,12 +46,9 @@ def memory() -> Rig:
     store = MemoryStore()
 
     def tamper(stream: str, version: int, text: str) -> None:
-        [index] = [
-            index
-            for index, recorded in enumerate(store._log)
-            if (recorded.stream, recorded.version) == (stream, version)
-        ]
-        store._log[index] = replace(store._log[index], data=text.encode())
+        mine = store._streams[stream]
+        index = store._log.index(mine[version - 1])
+        store._log[index] = mine[version - 1] = replace(store._log[index], data=text.encode())
 
     return Rig(store, lambda: store, tamper)
 

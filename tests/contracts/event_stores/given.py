@@ -12,7 +12,16 @@ from uuid import UUID, uuid4
 from django.db import connection
 
 from ledger.domain.event import EVENT_TYPES, Event
-from ledger.eventstore.port import CaughtUp, EventStore, Expect, Meta, NewEvent, Position, Recorded
+from ledger.eventstore.port import (
+    START,
+    CaughtUp,
+    EventStore,
+    Expect,
+    Meta,
+    NewEvent,
+    Position,
+    Recorded,
+)
 
 BY = Meta(actor="user:contract", tenant_id=UUID(int=7), command_id=UUID(int=8))
 PATIENCE_SECONDS = 20.0
@@ -104,8 +113,13 @@ def texts(recorded: Iterable[Recorded]) -> list[str]:
 class Follower:
     """A subscription read by a thread of its own."""
 
-    def __init__(self, follow: Callable[[threading.Event], Iterator[Recorded | CaughtUp]]) -> None:
+    def __init__(
+        self,
+        follow: Callable[[threading.Event], Iterator[Recorded | CaughtUp]],
+        nudge: Callable[[], object],
+    ) -> None:
         self._follow = follow
+        self._nudge = nudge
         self._heard: queue.Queue[Recorded | CaughtUp | Exception] = queue.Queue()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -133,12 +147,12 @@ class Follower:
             if isinstance(heard, Recorded):
                 return heard
 
-    def next_rest(self) -> CaughtUp:
-        """Return the next CaughtUp heard."""
+    def rest(self, at: Position = START) -> None:
+        """Wait until it has caught up, with what was at position `at` if given."""
         while True:
             heard = self.next()
-            if isinstance(heard, CaughtUp):
-                return heard
+            if isinstance(heard, CaughtUp) and heard.position >= at:
+                return
 
     @contextmanager
     def running(self) -> Iterator[Follower]:
@@ -148,21 +162,32 @@ class Follower:
             yield self
         finally:
             self._stop.set()
+            self._nudge()
             self._thread.join(PATIENCE_SECONDS)
             assert not self._thread.is_alive(), "the subscription did not end"
 
 
 def following(
-    store: EventStore,
+    rig: Rig,
     *,
-    after: Position,
+    after: Position | None = None,
     only: frozenset[str] | None = None,
     idle_seconds: float = 5.0,
 ) -> Follower:
-    """Return a follower of the whole store, not yet running."""
-    return Follower(
-        lambda stop: store.subscribe(after=after, only=only, stop=stop, idle_seconds=idle_seconds)
-    )
+    """Return a follower of the whole store, not yet running.
+
+    Where its idle time is long, an append tells it at the end to look at its `stop`.
+    """
+
+    def nudge() -> None:
+        if idle_seconds > 1:
+            rig.put(a_stream(), [note("the end")])
+
+    def follow(stop: threading.Event) -> Iterator[Recorded | CaughtUp]:
+        start = rig.start if after is None else after
+        return rig.store.subscribe(after=start, only=only, stop=stop, idle_seconds=idle_seconds)
+
+    return Follower(follow, nudge)
 
 
 def in_threads(jobs: Iterable[Callable[[], object]]) -> None:
