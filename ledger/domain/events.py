@@ -112,6 +112,29 @@ class Posting:
     nanos: int
 
 
+@dataclass(frozen=True, slots=True)
+class OwnerUse:
+    """The GPU-milliseconds of a usage window that one owner's GPUs gave."""
+
+    owner_id: TenantId
+    gpu_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsageItem:
+    """What was used, as bills and exports name it. Empty and None: not known.
+
+    sku: the GPU model or slice. list_price: what the owner asked before the market cleared.
+    provider: the cloud, where capacity was rented.
+    """
+
+    sku: str = ""
+    region: str = ""
+    service_class: str = ""
+    provider: str = ""
+    list_price: Rate | None = None
+
+
 class AccountOpened(Event, name="ledger.account-opened"):
     """A place where money is counted.
 
@@ -161,9 +184,10 @@ class HoldResized(Event, name="ledger.hold-resized"):
 class UsageCaptured(Event, name="ledger.usage-captured"):
     """A metered usage window was charged to a hold. The postings sum to zero.
 
-    window: the span of use that is rated. gpu_millis: granted GPU-time in it.
+    window: the span of use that is rated. gpu_millis: granted GPU-time in it, `owners`' in all.
     charged: what the consumer pays for this window; the owners' and the platform's shares are
-    among the postings.
+    among the postings. fee: the platform's part of `charged`; `fee_ppm` of all that was charged
+    to the hold so far, less what was taken before.
     """
 
     account_id: AccountId
@@ -173,6 +197,9 @@ class UsageCaptured(Event, name="ledger.usage-captured"):
     window: Window
     gpu_millis: int
     price: Rate
+    fee_ppm: int
+    owners: tuple[OwnerUse, ...]
+    item: UsageItem
     charged: Money
     fee: Money
     cost_centre: str
@@ -181,7 +208,10 @@ class UsageCaptured(Event, name="ledger.usage-captured"):
 
 
 class CompensationPaid(Event, name="ledger.compensation-paid"):
-    """An owner who took capacity back paid the consumer the agreed fee. Postings sum to zero."""
+    """An owner who took capacity back paid the consumer the agreed fee.
+
+    The postings sum to zero: `account_id` (the consumer's) up, the owner's earnings down.
+    """
 
     account_id: AccountId
     entry_id: EntryId
@@ -192,7 +222,10 @@ class CompensationPaid(Event, name="ledger.compensation-paid"):
 
 
 class CostRecorded(Event, name="ledger.cost-recorded"):
-    """Rented capacity cost the platform money. Postings sum to zero: burst up, cash down."""
+    """Rented capacity cost the platform money. The postings sum to zero.
+
+    `burst` down, `cash` up: the outside world got back some of what it paid in.
+    """
 
     account_id: AccountId
     entry_id: EntryId

@@ -1,0 +1,314 @@
+"""What may be asked about money: accounts, funds, holds, captures, costs.
+
+Every command may be repeated: the ids name what is meant, so asking again on the same terms
+succeeds and changes nothing, and asking for something else under the same id is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from ledger.domain import accounts
+from ledger.domain.accounts import Account, AccountUnknown
+from ledger.domain.event import Event
+from ledger.domain.events import AccountKind, AccountOpened, OwnerUse, UsageItem
+from ledger.domain.holds import Usage
+from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, SubscriberId, TenantId
+from ledger.domain.money import Money, Rate
+from ledger.domain.span import Window
+from ledger.eventstore.port import EventStore, Meta, Position, record
+
+NOT_DESCRIBED = UsageItem()
+
+
+def open_account(
+    store: EventStore,
+    *,
+    account_id: AccountId,
+    tenant_id: TenantId,
+    subscriber_id: SubscriberId | None,
+    kind: AccountKind,
+    title: str,
+    currency: str,
+    overdraft_nanos: int | None,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Open a place where money is counted.
+
+    account_id: from the functions of `ledger.domain.accounts`, so that everybody finds it.
+    overdraft_nanos: how far available may fall below zero. A prepaid account that must cover
+    its holds has 0; a cost centre with a budget has the budget, one without has None.
+
+    Returns: the store position at which it is open.
+    Raises: AccountOpenedOtherwise, PrepaidUnlimited, OverdraftNegative, AmountTooLarge.
+    """
+    terms = AccountOpened(
+        account_id=account_id,
+        tenant_id=tenant_id,
+        subscriber_id=subscriber_id,
+        kind=kind,
+        title=title,
+        currency=currency,
+        overdraft_nanos=overdraft_nanos,
+        at=now,
+    )
+
+    def decide(account: Account | None) -> Sequence[Event]:
+        return accounts.open_account(account, terms)
+
+    asked = f"open:{kind}:{title}:{currency}:{overdraft_nanos}"
+    return record(store, Account, account_id, decide, by=by.step(asked))
+
+
+def open_tenant_accounts(
+    store: EventStore,
+    *,
+    tenant_id: TenantId,
+    title: str,
+    currency: str,
+    is_platform: bool,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Open what every tenant has: earnings; and for the platform fees, cash and burst as well.
+
+    Returns: the store position of the last one.
+    """
+    kinds: list[tuple[AccountKind, AccountId]] = [
+        ("earnings", accounts.earnings_account(tenant_id, currency))
+    ]
+    if is_platform:
+        kinds += [
+            ("fees", accounts.fee_account(tenant_id, currency)),
+            ("cash", accounts.cash_account(tenant_id, currency)),
+            ("burst", accounts.burst_account(tenant_id, currency)),
+        ]
+    position = Position(0)
+    for kind, account_id in kinds:
+        position = open_account(
+            store,
+            account_id=account_id,
+            tenant_id=tenant_id,
+            subscriber_id=None,
+            kind=kind,
+            title=f"{title}: {kind}",
+            currency=currency,
+            overdraft_nanos=None,
+            by=by,
+            now=now,
+        )
+    return position
+
+
+def add_funds(
+    store: EventStore,
+    *,
+    account_id: AccountId,
+    entry_id: EntryId,
+    money: Money,
+    reference: str,
+    platform_id: TenantId,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Add money to an account, once per `entry_id`.
+
+    reference: what a person can look it up by: a payment, a transfer, a decision.
+
+    Returns: the store position at which it is there.
+    Raises: AccountUnknown, AccountCannotPay, CurrencyMismatch, AmountNotPositive,
+        AmountTooLarge, EntryRecordedOtherwise.
+    """
+    cash = accounts.cash_account(platform_id, money.currency)
+
+    def decide(account: Account) -> Sequence[Event]:
+        return account.add_funds(
+            entry_id=entry_id, money=money, reference=reference, cash=cash, now=now
+        )
+
+    asked = f"fund:{entry_id}:{money}:{reference}"
+    return _record(store, account_id, decide, by=by.step(asked))
+
+
+def place_hold(
+    store: EventStore,
+    *,
+    account_id: AccountId,
+    hold_id: HoldId,
+    money: Money,
+    purpose: str,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Set money aside, if the account has it available.
+
+    purpose: what for, such as `bid:<bid id>`.
+
+    Returns: the store position at which it is held.
+    Raises: AccountUnknown, AccountCannotPay, CurrencyMismatch, AmountNotPositive,
+        AmountTooLarge, HoldPlacedOtherwise, FundsInsufficient.
+    """
+
+    def decide(account: Account) -> Sequence[Event]:
+        return account.place_hold(hold_id=hold_id, money=money, purpose=purpose, now=now)
+
+    return _record(store, account_id, decide, by=by.step(f"hold:{hold_id}:{money}:{purpose}"))
+
+
+def resize_hold(
+    store: EventStore,
+    *,
+    account_id: AccountId,
+    hold_id: HoldId,
+    money: Money,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Make a hold set aside `money` in all, what was captured from it included.
+
+    Returns: the store position at which it is so.
+    Raises: AccountUnknown, HoldUnknown, HoldClosed, HoldBelowCaptured, CurrencyMismatch,
+        AmountNotPositive, AmountTooLarge, FundsInsufficient (growth only).
+    """
+
+    def decide(account: Account) -> Sequence[Event]:
+        return account.resize_hold(hold_id=hold_id, money=money, now=now)
+
+    return _record(store, account_id, decide, by=by.step(f"resize:{hold_id}:{money}"))
+
+
+def capture_usage(
+    store: EventStore,
+    *,
+    account_id: AccountId,
+    hold_id: HoldId,
+    lease_id: LeaseId,
+    window: Window,
+    gpu_millis: int,
+    price: Rate,
+    fee_ppm: int,
+    owner_millis: Sequence[tuple[TenantId, int]],
+    platform_id: TenantId,
+    cost_centre: str,
+    by: Meta,
+    now: datetime,
+    item: UsageItem = NOT_DESCRIBED,
+) -> Position:
+    """Charge one metered usage window of a lease to its hold, once per lease and window.
+
+    The hold keeps the running total that is rated, so windows may come in any batching and
+    order. owner_millis: each owner once; they add up to `gpu_millis`. A window without use is
+    not recorded. item: what was used, for statements and exports.
+
+    Returns: the store position at which it is charged.
+    Raises: AccountUnknown, HoldUnknown, UsageUnreadable, CurrencyMismatch,
+        EntryRecordedOtherwise, UsageTermsChanged, UsageOverlaps, HoldExceeded, and
+        FundsInsufficient where the hold was released and the account has not enough available.
+    """
+    usage = Usage(
+        hold_id=hold_id,
+        lease_id=lease_id,
+        window=window,
+        gpu_millis=gpu_millis,
+        price=price,
+        fee_ppm=fee_ppm,
+        owners=tuple(OwnerUse(owner_id, millis) for owner_id, millis in owner_millis),
+        cost_centre=cost_centre,
+        item=item,
+    )
+
+    def decide(account: Account) -> Sequence[Event]:
+        return account.capture(usage, platform_id=platform_id, now=now)
+
+    return _record(store, account_id, decide, by=by.step(f"capture:{usage}"))
+
+
+def release_hold(
+    store: EventStore, *, account_id: AccountId, hold_id: HoldId, by: Meta, now: datetime
+) -> Position:
+    """Make what is left of a hold available again; releasing twice is releasing once.
+
+    Returns: the store position at which it is released.
+    Raises: AccountUnknown, HoldUnknown.
+    """
+
+    def decide(account: Account) -> Sequence[Event]:
+        return account.release_hold(hold_id=hold_id, now=now)
+
+    return _record(store, account_id, decide, by=by.step(f"release:{hold_id}"))
+
+
+def pay_compensation(
+    store: EventStore,
+    *,
+    account_id: AccountId,
+    lease_id: LeaseId,
+    owner_id: TenantId,
+    money: Money,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Pay a consumer's account what an owner owes for taking a lease's capacity back.
+
+    Once per lease and owner. The owner's earnings may fall below zero by it.
+
+    Returns: the store position at which it is paid.
+    Raises: AccountUnknown, AccountCannotPay, CurrencyMismatch, AmountNotPositive,
+        AmountTooLarge, EntryRecordedOtherwise.
+    """
+
+    def decide(account: Account) -> Sequence[Event]:
+        return account.receive_compensation(
+            lease_id=lease_id, owner_id=owner_id, money=money, now=now
+        )
+
+    asked = f"compensate:{lease_id}:{owner_id}:{money}"
+    return _record(store, account_id, decide, by=by.step(asked))
+
+
+def record_cost(
+    store: EventStore,
+    *,
+    platform_id: TenantId,
+    money: Money,
+    reference: str,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Count what rented capacity cost the platform, once per `reference`.
+
+    The platform's burst account in that currency must be open.
+
+    Returns: the store position at which it is counted.
+    Raises: AccountUnknown, AmountNotPositive, AmountTooLarge, EntryRecordedOtherwise.
+    """
+    cash = accounts.cash_account(platform_id, money.currency)
+
+    def decide(account: Account) -> Sequence[Event]:
+        return account.record_cost(money=money, reference=reference, cash=cash, now=now)
+
+    burst = accounts.burst_account(platform_id, money.currency)
+    return _record(store, burst, decide, by=by.step(f"cost:{money}:{reference}"))
+
+
+def _record(
+    store: EventStore,
+    account_id: AccountId,
+    decide: Callable[[Account], Sequence[Event]],
+    *,
+    by: Meta,
+) -> Position:
+    """Record what an account that is open decides.
+
+    `by` is narrowed to the terms asked for: one request may write to an account twice, and a
+    request id used again for another amount must reach the rule that refuses it.
+    """
+
+    def on_open_account(account: Account | None) -> Sequence[Event]:
+        if account is None:
+            raise AccountUnknown(account_id=account_id)
+        return decide(account)
+
+    return record(store, Account, account_id, on_open_account, by=by)

@@ -1,0 +1,387 @@
+"""An account: what it has, what is set aside in holds, and what may be taken from it.
+
+total: everything posted to it. held: what open holds still set aside. available = total - held:
+what a new hold may use, down to the overdraft limit. One stream decides one account, so two
+holds that are placed at once can never use the same money.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import ClassVar, TypeVar, assert_never
+from uuid import uuid5
+
+from ledger.domain import journal
+from ledger.domain.events import (
+    AccountEvent,
+    AccountKind,
+    AccountOpened,
+    CompensationPaid,
+    CostRecorded,
+    FundsAdded,
+    HoldPlaced,
+    HoldReleased,
+    HoldResized,
+    UsageCaptured,
+)
+from ledger.domain.holds import (
+    Hold,
+    HoldBelowCaptured,
+    HoldClosed,
+    HoldPlacedOtherwise,
+    HoldUnknown,
+    Usage,
+)
+from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, SubscriberId, TenantId
+from ledger.domain.money import NANOS_MAX, AmountTooLarge, Money
+from ledger.domain.refusal import Invalid, Refusal, Unknown
+
+EntryT = TypeVar("EntryT", FundsAdded, CompensationPaid, CostRecorded)
+
+PAYING_KINDS: frozenset[AccountKind] = frozenset({"prepaid", "chargeback"})
+"""The kinds that pay for use: only these take holds."""
+
+
+class AccountUnknown(Unknown):
+    """There is no such account."""
+
+
+class AccountOpenedOtherwise(Refusal):
+    """This account is open already, on other terms."""
+
+
+class PrepaidUnlimited(Invalid):
+    """A prepaid account needs an overdraft limit; zero means that it must cover every hold."""
+
+
+class OverdraftNegative(Invalid):
+    """An overdraft limit cannot be below zero."""
+
+
+class AccountCannotPay(Refusal):
+    """Only prepaid and chargeback accounts can be charged for use.
+
+    Name the account of a business unit, not one that counts earnings, fees or costs.
+    """
+
+
+class CurrencyMismatch(Invalid):
+    """The amount is in another currency than the account.
+
+    Nothing is converted: use an account in that currency.
+    """
+
+
+class AmountNotPositive(Invalid):
+    """The amount must be more than zero."""
+
+
+class FundsInsufficient(Refusal):
+    """The account does not have that much available.
+
+    Add funds, wait until other holds are released, or ask for less.
+    """
+
+
+class EntryRecordedOtherwise(Refusal):
+    """This id already names a journal entry with other terms.
+
+    If it is meant as a new entry, give it a new id or reference.
+    """
+
+
+def funds_account(subscriber_id: SubscriberId, currency: str) -> AccountId:
+    """Return the account that pays for a business unit's use."""
+    return AccountId(uuid5(subscriber_id, f"funds:{currency}"))
+
+
+def earnings_account(tenant_id: TenantId, currency: str) -> AccountId:
+    """Return the account that counts what an owner is owed."""
+    return AccountId(uuid5(tenant_id, f"earnings:{currency}"))
+
+
+def fee_account(platform_id: TenantId, currency: str) -> AccountId:
+    """Return the account that counts the platform's share."""
+    return AccountId(uuid5(platform_id, f"fees:{currency}"))
+
+
+def cash_account(platform_id: TenantId, currency: str) -> AccountId:
+    """Return the account that stands for the outside world: below zero by what came in."""
+    return AccountId(uuid5(platform_id, f"cash:{currency}"))
+
+
+def burst_account(platform_id: TenantId, currency: str) -> AccountId:
+    """Return the account that counts what clouds cost: below zero by what was paid."""
+    return AccountId(uuid5(platform_id, f"burst:{currency}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One account. `evolve` hands `holds` and `entries` on to the state it returns.
+
+    Both only ever gain ids and are as long as the account's life, so copying them at each event
+    would make loading quadratic; only the newest state of a fold may be asked.
+    """
+
+    STREAM: ClassVar[str] = "account"
+
+    opened: AccountOpened
+    total: Money
+    held: Money
+    holds: dict[HoldId, Hold] = field(default_factory=dict)
+    entries: dict[EntryId, journal.EntryEvent] = field(default_factory=dict)
+
+    @classmethod
+    def evolve(cls, state: Account | None, event: AccountEvent, /) -> Account:
+        """Return the account after `event`."""
+        if isinstance(event, AccountOpened):
+            assert state is None
+            zero = Money(0, event.currency)
+            return cls(opened=event, total=zero, held=zero)
+        assert state is not None
+        match event:
+            case HoldPlaced():
+                hold = Hold(
+                    hold_id=event.hold_id,
+                    placed=event.money,
+                    purpose=event.purpose,
+                    money=event.money,
+                    captured=Money(0, event.money.currency),
+                )
+                return state._with_hold(hold)
+            case HoldResized():
+                return state._with_hold(replace(state.holds[event.hold_id], money=event.money))
+            case HoldReleased():
+                return state._with_hold(replace(state.holds[event.hold_id], released=True))
+            case UsageCaptured():
+                hold = state.holds[event.hold_id].after(event)
+                return state._with_hold(hold)._with_entry(event)
+            case FundsAdded() | CompensationPaid() | CostRecorded():
+                return state._with_entry(event)
+            case _:
+                assert_never(event)
+
+    def _with_hold(self, hold: Hold) -> Account:
+        before = self.holds.get(hold.hold_id)
+        change = hold.remaining.nanos - (before.remaining.nanos if before else 0)
+        self.holds[hold.hold_id] = hold
+        return replace(self, held=Money(self.held.nanos + change, self.held.currency))
+
+    def _with_entry(self, event: journal.EntryEvent) -> Account:
+        own = self.opened.account_id
+        moved = sum(line.nanos for line in event.postings if line.account_id == own)
+        self.entries[event.entry_id] = event
+        return replace(self, total=Money(self.total.nanos + moved, self.total.currency))
+
+    @property
+    def available(self) -> Money:
+        """Return what is not set aside; below zero where an overdraft is in use."""
+        return self.total - self.held
+
+    def add_funds(
+        self, *, entry_id: EntryId, money: Money, reference: str, cash: AccountId, now: datetime
+    ) -> list[FundsAdded]:
+        """Decide what happens when money comes in: it is there, once per `entry_id`."""
+        self._need_paying()
+        self._need_amount(money)
+        own = self.opened.account_id
+        entry = FundsAdded(
+            account_id=own,
+            entry_id=entry_id,
+            money=money,
+            reference=reference,
+            postings=journal.transfer(source=cash, target=own, money=money),
+            at=now,
+        )
+        new = self._once(entry)
+        if new and self.total.nanos + money.nanos > NANOS_MAX:
+            raise AmountTooLarge(nanos_max=NANOS_MAX)
+        return new
+
+    def place_hold(
+        self, *, hold_id: HoldId, money: Money, purpose: str, now: datetime
+    ) -> list[HoldPlaced]:
+        """Decide whether money may be set aside: only what is available, overdraft included."""
+        self._need_paying()
+        self._need_amount(money, zero_allowed=True)
+        before = self.holds.get(hold_id)
+        if before is not None:
+            if (before.placed, before.purpose) != (money, purpose):
+                raise HoldPlacedOtherwise(hold_id=hold_id)
+            return []
+        self._need_available(money)
+        return [
+            HoldPlaced(
+                account_id=self.opened.account_id,
+                hold_id=hold_id,
+                money=money,
+                purpose=purpose,
+                at=now,
+            )
+        ]
+
+    def resize_hold(self, *, hold_id: HoldId, money: Money, now: datetime) -> list[HoldResized]:
+        """Decide whether a hold may set aside `money` in all: growth must be available."""
+        hold = self._hold(hold_id)
+        self._need_amount(money, zero_allowed=True)
+        if money == hold.money:
+            return []
+        if hold.released:
+            raise HoldClosed(hold_id=hold_id)
+        if money < hold.captured:
+            raise HoldBelowCaptured(captured_nanos=hold.captured.nanos)
+        if money > hold.money:
+            self._need_available(money - hold.money)
+        return [
+            HoldResized(account_id=self.opened.account_id, hold_id=hold_id, money=money, at=now)
+        ]
+
+    def capture(self, usage: Usage, *, platform_id: TenantId, now: datetime) -> list[UsageCaptured]:
+        """Decide what a usage window costs, and take it from the hold.
+
+        A window is charged once: again on the same terms is nothing, on others a refusal. All
+        captures of a hold together never exceed it. After its release the money is no longer
+        set aside, so late use is taken from what is available, still within the hold's amount;
+        where that does not cover it the capture is refused and may be tried again.
+        """
+        hold = self._hold(usage.hold_id)
+        usage.check()
+        if usage.price.currency != self.opened.currency:
+            raise CurrencyMismatch(currency=self.opened.currency)
+        entry_id = journal.usage_entry(usage.lease_id, usage.window)
+        before = self.entries.get(entry_id)
+        if before is not None:
+            if not isinstance(before, UsageCaptured) or not usage.was(before):
+                raise EntryRecordedOtherwise(entry_id=entry_id)
+            return []
+        if usage.gpu_millis == 0:
+            return []
+        charged, fee = hold.rate(usage)
+        if hold.released:
+            self._need_available(charged)
+        return [self._captured(usage, charged, fee, platform_id=platform_id, now=now)]
+
+    def _captured(
+        self, usage: Usage, charged: Money, fee: Money, *, platform_id: TenantId, now: datetime
+    ) -> UsageCaptured:
+        own, currency = self.opened.account_id, charged.currency
+        return UsageCaptured(
+            account_id=own,
+            hold_id=usage.hold_id,
+            entry_id=journal.usage_entry(usage.lease_id, usage.window),
+            lease_id=usage.lease_id,
+            window=usage.window,
+            gpu_millis=usage.gpu_millis,
+            price=usage.price,
+            fee_ppm=usage.fee_ppm,
+            owners=usage.owners,
+            item=usage.item,
+            charged=charged,
+            fee=fee,
+            cost_centre=usage.cost_centre,
+            postings=journal.usage_postings(
+                payer=own,
+                fees=fee_account(platform_id, currency),
+                charged=charged,
+                fee=fee,
+                earnings=[(earnings_account(use.owner_id, currency), use) for use in usage.owners],
+            ),
+            at=now,
+        )
+
+    def release_hold(self, *, hold_id: HoldId, now: datetime) -> list[HoldReleased]:
+        """Decide what a release gives back: what is left of the hold, once."""
+        hold = self._hold(hold_id)
+        if hold.released:
+            return []
+        return [
+            HoldReleased(
+                account_id=self.opened.account_id,
+                hold_id=hold_id,
+                money=hold.remaining,
+                at=now,
+            )
+        ]
+
+    def receive_compensation(
+        self, *, lease_id: LeaseId, owner_id: TenantId, money: Money, now: datetime
+    ) -> list[CompensationPaid]:
+        """Decide what a reclaiming owner pays this account: the fee agreed, once per lease."""
+        self._need_paying()
+        self._need_amount(money)
+        own, earnings = self.opened.account_id, earnings_account(owner_id, money.currency)
+        entry = CompensationPaid(
+            account_id=own,
+            entry_id=journal.compensation_entry(lease_id, owner_id),
+            lease_id=lease_id,
+            money=money,
+            postings=journal.transfer(source=earnings, target=own, money=money),
+            at=now,
+        )
+        return self._once(entry)
+
+    def record_cost(
+        self, *, money: Money, reference: str, cash: AccountId, now: datetime
+    ) -> list[CostRecorded]:
+        """Decide what a cloud's charge does: it is counted once per `reference`."""
+        self._need_amount(money)
+        own = self.opened.account_id
+        entry = CostRecorded(
+            account_id=own,
+            entry_id=journal.cost_entry(own, reference),
+            money=money,
+            reference=reference,
+            postings=journal.transfer(source=own, target=cash, money=money),
+            at=now,
+        )
+        return self._once(entry)
+
+    def _once(self, entry: EntryT) -> list[EntryT]:
+        """Return the entry if its id is new, nothing if it is recorded just so already."""
+        before = self.entries.get(entry.entry_id)
+        if before is None:
+            return [entry]
+        if replace(before, at=entry.at) != entry:
+            raise EntryRecordedOtherwise(entry_id=entry.entry_id)
+        return []
+
+    def _hold(self, hold_id: HoldId) -> Hold:
+        if hold_id not in self.holds:
+            raise HoldUnknown(hold_id=hold_id)
+        return self.holds[hold_id]
+
+    def _need_paying(self) -> None:
+        if self.opened.kind not in PAYING_KINDS:
+            raise AccountCannotPay(kind=self.opened.kind)
+
+    def _need_amount(self, money: Money, *, zero_allowed: bool = False) -> None:
+        if money.currency != self.opened.currency:
+            raise CurrencyMismatch(currency=self.opened.currency)
+        if money.nanos < 0 or (money.nanos == 0 and not zero_allowed):
+            raise AmountNotPositive()
+        if money.nanos > NANOS_MAX:
+            raise AmountTooLarge(nanos_max=NANOS_MAX)
+
+    def _need_available(self, money: Money) -> None:
+        overdraft = self.opened.overdraft_nanos
+        if overdraft is None:
+            return
+        spendable = self.available.nanos + overdraft
+        if money.nanos > spendable:
+            raise FundsInsufficient(
+                needed_nanos=money.nanos, spendable_nanos=spendable, currency=money.currency
+            )
+
+
+def open_account(account: Account | None, terms: AccountOpened) -> list[AccountOpened]:
+    """Decide whether an account may be opened on these terms: once."""
+    if terms.overdraft_nanos is None and terms.kind == "prepaid":
+        raise PrepaidUnlimited()
+    if terms.overdraft_nanos is not None and not 0 <= terms.overdraft_nanos <= NANOS_MAX:
+        raise OverdraftNegative() if terms.overdraft_nanos < 0 else AmountTooLarge()
+    if account is None:
+        return [terms]
+    if replace(account.opened, at=terms.at) != terms:
+        raise AccountOpenedOtherwise(account_id=terms.account_id)
+    return []

@@ -1,0 +1,152 @@
+"""A hold: money set aside for one bid or lease, and what metered use may take from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ledger.domain import journal
+from ledger.domain.events import OwnerUse, UsageCaptured, UsageItem
+from ledger.domain.ids import HoldId, LeaseId
+from ledger.domain.money import Money, Rate
+from ledger.domain.refusal import Invalid, Refusal, Unknown
+from ledger.domain.span import Window
+
+FEE_PPM_MAX = 1_000_000
+GPU_MILLIS_MAX = 10**15
+"""Of one usage window: a hundred thousand GPUs for a hundred days."""
+
+
+class HoldUnknown(Unknown):
+    """There is no such hold on this account."""
+
+
+class HoldPlacedOtherwise(Refusal):
+    """This hold was placed already, on other terms."""
+
+
+class HoldClosed(Refusal):
+    """This hold was released and can no longer change."""
+
+
+class HoldBelowCaptured(Refusal):
+    """A hold cannot shrink below what was already captured from it."""
+
+
+class HoldExceeded(Refusal):
+    """The use costs more than the hold set aside for it.
+
+    Resize the hold first, which needs the funds to be available.
+    """
+
+
+class UsageTermsChanged(Refusal):
+    """A hold is charged for one lease, at one price and one fee."""
+
+
+class UsageOverlaps(Refusal):
+    """Part of this usage window was charged already."""
+
+
+class UsageUnreadable(Invalid):
+    """The use in a window is a whole number of GPU-milliseconds that its owners' parts add up to.
+
+    Name each owner once; the fee is between 0 and 1 000 000 ppm and the price not negative.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What is to be charged: a metered window of a lease and the terms of the lease."""
+
+    hold_id: HoldId
+    lease_id: LeaseId
+    window: Window
+    gpu_millis: int
+    price: Rate
+    fee_ppm: int
+    owners: tuple[OwnerUse, ...]
+    cost_centre: str
+    item: UsageItem
+
+    @property
+    def terms(self) -> tuple[LeaseId, Rate, int]:
+        """Return what must be the same for every window that is charged to one hold."""
+        return (self.lease_id, self.price, self.fee_ppm)
+
+    def check(self) -> None:
+        """Refuse figures that cannot be.
+
+        Raises: UsageUnreadable.
+        """
+        by_owner = [use.gpu_millis for use in self.owners]
+        sensible = (
+            0 <= self.gpu_millis <= GPU_MILLIS_MAX
+            and 0 <= self.fee_ppm <= FEE_PPM_MAX
+            and self.price.nanos_per_gpu_hour >= 0
+            and all(millis >= 0 for millis in by_owner)
+            and sum(by_owner) == self.gpu_millis
+            and len({use.owner_id for use in self.owners}) == len(self.owners)
+        )
+        if not sensible:
+            raise UsageUnreadable(gpu_millis=self.gpu_millis, owners_millis=by_owner)
+
+    def was(self, event: UsageCaptured) -> bool:
+        """Tell if this very use, on these terms, is what `event` charged."""
+        return (
+            event.hold_id == self.hold_id
+            and (event.lease_id, event.price, event.fee_ppm) == self.terms
+            and (event.window, event.gpu_millis) == (self.window, self.gpu_millis)
+            and (event.owners, event.cost_centre) == (self.owners, self.cost_centre)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Money set aside, and what was taken from it so far.
+
+    placed: the amount first asked for. money: the amount now, what was captured included.
+    terms, windows: of the use captured so far.
+    """
+
+    hold_id: HoldId
+    placed: Money
+    purpose: str
+    money: Money
+    captured: Money
+    gpu_millis: int = 0
+    terms: tuple[LeaseId, Rate, int] | None = None
+    windows: tuple[Window, ...] = ()
+    released: bool = False
+
+    @property
+    def remaining(self) -> Money:
+        """Return what the hold still sets aside; nothing once it is released."""
+        zero = Money(0, self.money.currency)
+        return zero if self.released else self.money - self.captured
+
+    def rate(self, usage: Usage) -> tuple[Money, Money]:
+        """Decide what a usage window costs and what part of it is the platform's.
+
+        Raises: UsageTermsChanged, UsageOverlaps, HoldExceeded.
+        """
+        if self.terms not in (None, usage.terms):
+            raise UsageTermsChanged(hold_id=self.hold_id)
+        if any(window.overlaps(usage.window) for window in self.windows):
+            raise UsageOverlaps(hold_id=self.hold_id)
+        charged = journal.rate(
+            usage.price, millis_before=self.gpu_millis, gpu_millis=usage.gpu_millis
+        )
+        left = self.money - self.captured
+        if charged > left:
+            raise HoldExceeded(charged_nanos=charged.nanos, left_nanos=left.nanos)
+        return charged, journal.next_fee(self.captured, charged, fee_ppm=usage.fee_ppm)
+
+    def after(self, event: UsageCaptured) -> Hold:
+        """Return the hold after a capture."""
+        return replace(
+            self,
+            captured=self.captured + event.charged,
+            gpu_millis=self.gpu_millis + event.gpu_millis,
+            terms=(event.lease_id, event.price, event.fee_ppm),
+            windows=(*self.windows, event.window),
+        )
