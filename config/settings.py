@@ -105,8 +105,8 @@ STATICFILES_DIRS = [BASE_DIR / "config" / "static"]
 STATIC_ROOT = HOME / "static"
 WHITENOISE_USE_FINDERS = True
 
+AUTH_USER_MODEL = "ledger.Person"
 AUTHENTICATION_BACKENDS = [
-    "django.contrib.auth.backends.ModelBackend",
     "allauth.account.auth_backends.AuthenticationBackend",
 ]
 LOGIN_URL = "/accounts/login/"

@@ -11,3 +11,5 @@ from config.settings import *  # noqa: F403  # this module is those settings
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 """Hashing is made to be slow; log-ins in tests need not be."""
+
+STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # noqa: F405  # whitenoise warns where it is absent

@@ -52,3 +52,9 @@ class Forbidden(Refusal):
     """You may not do that."""
 
     status = 403
+
+
+class Unauthenticated(Refusal):
+    """Nobody knows who you are."""
+
+    status = 401

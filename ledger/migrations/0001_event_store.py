@@ -1,3 +1,5 @@
+import uuid
+
 from django.db import migrations, models
 
 TABLE = """
@@ -36,15 +38,16 @@ CREATE FUNCTION es_append(
 SET lock_timeout = '5s' AS $$
 DECLARE
     known bigint; first_version bigint; last_version bigint; last_position bigint;
-    same_stream boolean; previous bytea; stamp timestamptz; head text;
+    same_stream boolean; known_ids uuid[]; previous bytea; stamp timestamptz; head text;
 BEGIN
     -- Held to the commit: positions become visible in the order in which they were given.
     PERFORM pg_advisory_xact_lock(5121);
-    SELECT count(*), min(e.version), max(e.version), max(e.position), bool_and(e.stream = p_stream)
-      INTO known, first_version, last_version, last_position, same_stream
+    SELECT count(*), min(e.version), max(e.version), max(e.position),
+           bool_and(e.stream = p_stream), array_agg(e.event_id ORDER BY e.version)
+      INTO known, first_version, last_version, last_position, same_stream, known_ids
       FROM es_event e WHERE e.event_id = ANY (p_ids);
     IF known > 0 THEN
-        IF known = cardinality(p_ids) AND same_stream AND last_version - first_version + 1 = known
+        IF known_ids = p_ids AND same_stream AND last_version - first_version + 1 = known
         THEN RETURN QUERY SELECT 'again', last_version, last_position;
         ELSE RETURN QUERY SELECT 'conflict', NULL::bigint, NULL::bigint;
         END IF;
@@ -100,5 +103,27 @@ class Migration(migrations.Migration):
                 ("moved_at", models.DateTimeField(null=True)),
                 ("error", models.TextField(default="")),
             ],
+        ),
+        # In an app's first migration, because others refer to "the first" for the user's table.
+        migrations.CreateModel(
+            name="Person",
+            fields=[
+                ("password", models.CharField(max_length=128, verbose_name="password")),
+                (
+                    "last_login",
+                    models.DateTimeField(blank=True, null=True, verbose_name="last login"),
+                ),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("email", models.EmailField(max_length=254, unique=True)),
+                ("title", models.CharField(default="", max_length=120)),
+                ("is_active", models.BooleanField(default=True)),
+                ("joined_at", models.DateTimeField(auto_now_add=True)),
+            ],
+            options={"abstract": False},
         ),
     ]

@@ -1,8 +1,9 @@
 """Who is asking, and what they may see: the one place that makes a queryset for a person.
 
 Every read model that a person is shown names the columns that hold the tenants it belongs to
-(`TENANT_COLUMNS`). `visible` keeps the rows of the actor's own tenant; the platform's operators
-and auditors see all. A model without that declaration cannot be shown at all.
+(`TENANT_COLUMNS`; `<column>__contains` for a column with several). `visible` keeps the rows of
+the actor's own tenant; the platform's operators and auditors see all. A model without that
+declaration cannot be shown at all.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from django.db.models import Model, Q, QuerySet
 from ledger.domain.events import Role
 from ledger.domain.ids import HostId, SubscriberId, TenantId, TokenId, UserId
 from ledger.domain.refusal import Forbidden
+from ledger.domain.tokens import ROLES_OF_SCOPE, Scope
 from ledger.eventstore.port import Meta
 
 ModelT = TypeVar("ModelT", bound=Model)
@@ -66,12 +68,18 @@ class Actor:
             raise RoleMissing(roles=sorted(roles))
 
     def need_scope(self, scope: str) -> None:
-        """Refuse a token that does not carry `scope`; a session carries all of its roles'.
+        """Refuse unless the token carries `scope` and the person's roles allow it.
 
-        Raises: ScopeMissing.
+        A session carries the scopes of its roles; `agent` is for the tokens of hosts alone.
+        Raises: ScopeMissing, RoleMissing.
         """
         if self.scopes is not None and scope not in self.scopes:
             raise ScopeMissing(scope=scope)
+        if scope == "agent":
+            if self.host_id is None:
+                raise ScopeMissing(scope=scope)
+        else:
+            self.need(*ROLES_OF_SCOPE[cast(Scope, scope)])
 
     def meta(self, *, request_id: UUID | None = None, command_id: UUID | None = None) -> Meta:
         """Return what every event of this actor's request carries."""
@@ -94,5 +102,6 @@ def visible(actor: Actor, model: type[ModelT]) -> QuerySet[ModelT]:
         return rows
     mine = Q()
     for column in columns:
-        mine |= Q(**{column: actor.tenant_id})
+        owner: object = [actor.tenant_id] if column.endswith("__contains") else actor.tenant_id
+        mine |= Q(**{column: owner})
     return rows.filter(mine)

@@ -1,4 +1,4 @@
-"""Tables of the book of record. `es_event` has no model: nobody but the store touches it."""
+"""How far each follower of the event store has read."""
 
 from __future__ import annotations
 

@@ -1,0 +1,20 @@
+"""Tables of the book of record. `es_event` has no model: nobody but the store touches it."""
+
+from __future__ import annotations
+
+from ledger.models.checkpoints import Checkpoint
+from ledger.models.parties import MemberRow, SubscriberRow, TenantRow, TokenRow, TokenUse
+from ledger.models.people import Person
+from ledger.models.requests import RequestKey, TokenBucket
+
+__all__ = [
+    "Checkpoint",
+    "MemberRow",
+    "Person",
+    "RequestKey",
+    "SubscriberRow",
+    "TenantRow",
+    "TokenBucket",
+    "TokenRow",
+    "TokenUse",
+]

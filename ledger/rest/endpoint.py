@@ -1,0 +1,210 @@
+"""`Endpoint`, the class of every API handler.
+
+In this order: the body is small enough; who asks is proved; the scope is carried and the roles
+allow it; the caller's bucket is not empty; what `?after=` names has been read. Then the handler
+runs, and whatever it raises becomes a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, cast
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from rest_framework import serializers
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from ledger.access import Actor
+from ledger.domain.refusal import Invalid
+from ledger.eventstore import default_store
+from ledger.eventstore.port import EventStore, Meta, Position
+from ledger.following import wait_until_read
+from ledger.rest import idempotency, throttling
+from ledger.rest.cursors import Ordered, paginate
+from ledger.rest.fields import Body
+from ledger.rest.parsing import StrictJson
+from ledger.rest.problems import NotReadYet, answer_problem
+from ledger.rest.proving import SAFE_METHODS, BearerToken, NotSignedIn, PageSession
+from ledger.rest.versions import guarded
+
+METHODS = ("get", "post", "put", "patch", "delete")
+READ_WAIT_SECONDS = 5.0
+
+
+class PositionUnreadable(Invalid):
+    """`after` takes a position as an answer of a write gave it."""
+
+
+class Endpoint(APIView):
+    """A handler of the API.
+
+    scopes: for each method it handles, the scope that a token must carry; whose roles may use
+        a scope, `ledger.domain.tokens.ROLES_OF_SCOPE` says.
+    reads: names of the projections whose rows its GET shows; what `?after=` waits for.
+    secret_fields: fields of an answer that a repeat with the same key does not get again.
+    """
+
+    scopes: ClassVar[Mapping[str, str]]
+    reads: ClassVar[tuple[str, ...]] = ()
+    secret_fields: ClassVar[frozenset[str]] = frozenset()
+
+    http_method_names = [*METHODS, "head"]
+    authentication_classes = (BearerToken, PageSession)
+    permission_classes = ()
+    throttle_classes = ()
+    parser_classes = (StrictJson,)
+    renderer_classes = (JSONRenderer,)
+
+    request_id: UUID
+    allowance: throttling.Allowance | None = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        handled = {name.upper() for name in METHODS if hasattr(cls, name)}
+        scopes = getattr(cls, "scopes", {})
+        assert handled == set(scopes), f"{cls.__name__}.scopes must name {sorted(handled)}"
+
+    @property
+    def actor(self) -> Actor:
+        """Return who asks; proved before the handler runs."""
+        return cast(Actor, self.request.auth)
+
+    def meta(self) -> Meta:
+        """Return what every event of this request carries.
+
+        `command_id` derives from the Idempotency-Key, so that a repeat records nothing twice.
+        """
+        asked = self._asked()
+        return self.actor.meta(
+            request_id=self.request_id, command_id=asked.command_id if asked else uuid4()
+        )
+
+    def store(self, stream: str | None = None) -> EventStore:
+        """Return the store to write to; with `stream`, one that heeds the request's If-Match.
+
+        Raises: VersionMoved, VersionUnreadable.
+        """
+        if stream is None:
+            return default_store()
+        return guarded(default_store(), stream, self.request.headers.get("If-Match"))
+
+    def body(self, shape: type[Body]) -> dict[str, Any]:
+        """Return the request's body, checked.
+
+        Raises: BodyUnreadable, serializers.ValidationError.
+        """
+        body = shape(data=self.request.data)
+        body.is_valid(raise_exception=True)
+        return cast("dict[str, Any]", body.validated_data)
+
+    def page(
+        self,
+        rows: QuerySet[Any],
+        shape: type[serializers.BaseSerializer[Any]] | Callable[[Any], Any],
+        order: Ordered,
+    ) -> Response:
+        """Answer one page of `rows`, which `visible(self.actor, …)` made."""
+        return Response(paginate(rows, shape, order, query=self.request.query_params))
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Check, handle, and turn whatever is raised into a problem."""
+        self.args, self.kwargs = args, kwargs
+        self.headers: dict[str, str] = {}
+        self.request_id = _request_id(request.headers.get("X-Request-ID"))
+        asked = self.request = self.initialize_request(request, *args, **kwargs)
+        try:
+            self.initial(asked, *args, **kwargs)
+            handler = getattr(self, str(asked.method).lower())
+            response = self._answer(lambda: cast(Response, handler(asked, *args, **kwargs)))
+        except Exception as failure:
+            response = cast(Response, self.handle_exception(failure))
+        self.response = self.finalize_response(asked, response, *args, **kwargs)
+        self.response["X-Request-ID"] = str(self.request_id)
+        if self.allowance is not None:
+            for name, value in self.allowance.headers().items():
+                self.response[name] = value
+        return self.response
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Check everything that does not depend on what the handler does."""
+        method = "GET" if request.method == "HEAD" else str(request.method)
+        if method not in self.scopes:
+            self.http_method_not_allowed(request, *args, **kwargs)
+        request._request.body  # noqa: B018  # read here, so that Django's limit on its size holds
+        super().initial(request, *args, **kwargs)
+        if not isinstance(request.auth, Actor):
+            raise NotSignedIn()
+        self.allowance = throttling.take(
+            _caller(self.actor),
+            per_minute=settings.ENV.throttle_per_minute,
+            now=timezone.now(),
+        )
+        self.actor.need_scope(self.scopes[method])
+        if method == "GET":
+            self._wait_until_read(request.query_params.get("after"))
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Answer a problem; a failure of ours is logged and shown without its inside."""
+        response = answer_problem(exc, instance=self.request.path, request_id=str(self.request_id))
+        response.exception = True
+        if response.status_code == 405:
+            response["Allow"] = ", ".join(sorted(self.scopes))
+        return response
+
+    def _wait_until_read(self, after: str | None) -> None:
+        if after is None:
+            return
+        if not after.isascii() or not after.isdigit() or len(after) > 18:
+            raise PositionUnreadable(after=after[:40])
+        position = Position(int(after))
+        if position > default_store().head():
+            raise PositionUnreadable(after=after)
+        if not wait_until_read(self.reads, position, timeout_seconds=READ_WAIT_SECONDS):
+            raise NotReadYet(after=position)
+
+    def _answer(self, handle: Callable[[], Response]) -> Response:
+        if self.request.method in SAFE_METHODS:
+            return handle()
+        shares = default_store().shares_django_transaction
+        asked = self._asked()
+        if asked is None:
+            whole: AbstractContextManager[None] = transaction.atomic() if shares else nullcontext()
+            with whole:
+                return handle()
+        return idempotency.once(asked, handle, shares_transaction=shares, now=timezone.now())
+
+    def _asked(self) -> idempotency.Asked | None:
+        key = self.request.headers.get("Idempotency-Key")
+        if key is None:
+            return None
+        match = self.request.resolver_match
+        route = match.route if match else self.request.path
+        return idempotency.asked(
+            tenant_id=self.actor.tenant_id,
+            route=f"{self.request.method} {route}",
+            key=key,
+            path=self.request.get_full_path(),
+            body=self.request._request.body,
+            secret_fields=self.secret_fields,
+        )
+
+
+def _request_id(given: str | None) -> UUID:
+    try:
+        return UUID(given or "")
+    except ValueError:
+        return uuid4()
+
+
+def _caller(actor: Actor) -> str:
+    return f"token:{actor.token_id}" if actor.token_id else f"user:{actor.user_id}"

@@ -1,0 +1,191 @@
+"""`Idempotency-Key`: a request repeated with its key is done once and answered alike.
+
+The answer is kept in the transaction of the append where the store shares it, so one cannot be
+there without the other. Where it does not, the key is claimed first; if the process dies between
+append and answer, the repeat runs the command again, whose event ids derive from the key, so it
+records nothing twice and answers the same position.
+
+A refusal is not kept: it changed nothing, and what stood in its way may be gone (funds, a
+window). It is asked again with the same key, but only for the same request: the key stays
+claimed by the body it came with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID, uuid5
+
+from django.db import connection, transaction
+from rest_framework.exceptions import APIException
+from rest_framework.response import Response
+from rest_framework.utils.encoders import JSONEncoder
+
+from ledger.domain.refusal import Invalid, Refusal
+from ledger.models import RequestKey
+from ledger.rest.problems import RETRY_AFTER_SECONDS
+
+KEPT_FOR = timedelta(days=7)
+KEY_LENGTH_MAX = 200
+HEADERS_KEPT = ("ETag", "Location")
+
+_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+
+
+class KeyUnreadable(Invalid):
+    """An Idempotency-Key is up to 200 printable characters without spaces.
+
+    A random UUID is a good one.
+    """
+
+
+class KeyUsedForAnother(Invalid):
+    """That Idempotency-Key was used for a request with another body.
+
+    Take a new key for a new request; repeat a request exactly to have its answer again.
+    """
+
+
+class StillInProgress(Refusal):
+    """The first request with that Idempotency-Key is still being worked on.
+
+    Ask again in a moment.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What names a request. secret_fields: of the answer, never kept."""
+
+    tenant_id: UUID
+    route: str
+    key: str
+    body_sha256: str
+    secret_fields: frozenset[str] = frozenset()
+
+    @property
+    def command_id(self) -> UUID:
+        """Return the id that every event of this request derives its own from."""
+        return uuid5(self.tenant_id, f"{self.route} {self.key}")
+
+
+def asked(
+    *, tenant_id: UUID, route: str, key: str, path: str, body: bytes, secret_fields: frozenset[str]
+) -> Asked:
+    """Name a request by its key, and remember what it asks for.
+
+    Raises: KeyUnreadable.
+    """
+    if not _KEY.fullmatch(key):
+        raise KeyUnreadable()
+    digest = hashlib.sha256(path.encode() + b"\n" + body).hexdigest()
+    return Asked(tenant_id, route[:200], key, digest, secret_fields)
+
+
+def once(
+    request: Asked, handle: Callable[[], Response], *, shares_transaction: bool, now: datetime
+) -> Response:
+    """Answer `request`: by `handle` the first time, by what is kept from then on.
+
+    Raises: KeyUsedForAnother, StillInProgress, and whatever `handle` raises.
+    """
+    with _alone(request):
+        kept = _find(request)
+        if kept is not None:
+            if kept.body_sha256 != request.body_sha256:
+                raise KeyUsedForAnother()
+            if kept.status:
+                return _replayed(kept)
+        if not shares_transaction:
+            return _claimed_first(request, handle, now)
+        try:
+            with transaction.atomic():
+                return _keep(request, handle(), now)
+        except Refusal:
+            _claim(request, now)
+            raise
+
+
+def _claimed_first(request: Asked, handle: Callable[[], Response], now: datetime) -> Response:
+    _claim(request, now)
+    try:
+        return _keep(request, handle(), now)
+    except APIException:
+        # The body was not even read to its end, so no command ran: the key is free again.
+        RequestKey.objects.filter(
+            tenant_id=request.tenant_id, route=request.route, key=request.key, status=0
+        ).delete()
+        raise
+
+
+@contextmanager
+def _alone(request: Asked) -> Iterator[None]:
+    """Hold the key for this connection; a second request with it is told to wait."""
+    digest = hashlib.sha256(str(request.command_id).encode()).digest()
+    lock = int.from_bytes(digest[:8], signed=True)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [lock])
+        row = cursor.fetchone()
+    if row is None or not row[0]:
+        raise StillInProgress(retry_after_seconds=RETRY_AFTER_SECONDS)
+    try:
+        yield
+    finally:
+        # A connection that broke meanwhile has let go of its locks.
+        if connection.connection is not None and not connection.connection.closed:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [lock])
+
+
+def _find(request: Asked) -> RequestKey | None:
+    return RequestKey.objects.filter(
+        tenant_id=request.tenant_id, route=request.route, key=request.key
+    ).first()
+
+
+def _claim(request: Asked, now: datetime) -> None:
+    RequestKey.objects.get_or_create(
+        tenant_id=request.tenant_id,
+        route=request.route,
+        key=request.key,
+        defaults={"body_sha256": request.body_sha256, "kept_at": now},
+    )
+
+
+def _keep(request: Asked, response: Response, now: datetime) -> Response:
+    answer = response.data
+    if isinstance(answer, dict):
+        answer = {k: v for k, v in answer.items() if k not in request.secret_fields}
+    row = RequestKey(
+        tenant_id=request.tenant_id,
+        route=request.route,
+        key=request.key,
+        body_sha256=request.body_sha256,
+        status=response.status_code,
+        answer=json.dumps(answer, cls=JSONEncoder),
+        headers={name: response[name] for name in HEADERS_KEPT if name in response},
+        kept_at=now,
+    )
+    RequestKey.objects.bulk_create(
+        [row],
+        update_conflicts=True,
+        unique_fields=["tenant_id", "route", "key"],
+        update_fields=["status", "answer", "headers", "kept_at"],
+    )
+    return response
+
+
+def _replayed(kept: RequestKey) -> Response:
+    headers = {**kept.headers, "Idempotent-Replayed": "true"}
+    return Response(json.loads(kept.answer), status=kept.status, headers=headers)
+
+
+def forget_old_keys(*, now: datetime) -> int:
+    """Drop what was kept longer than KEPT_FOR; return how many."""
+    dropped, _ = RequestKey.objects.filter(kept_at__lt=now - KEPT_FOR).delete()
+    return dropped

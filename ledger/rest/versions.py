@@ -1,0 +1,135 @@
+"""`ETag` and `If-Match`: nobody overwrites what they have not seen.
+
+The ETag of a thing is the version of its stream. `guarded` gives a command a store that lets
+only that version be built upon, so the check holds at the very append, on every store.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+
+from ledger.domain.refusal import Invalid, Refusal
+from ledger.eventstore.port import (
+    START,
+    Appended,
+    CaughtUp,
+    ChainReport,
+    EventStore,
+    Expect,
+    Meta,
+    NewEvent,
+    Page,
+    Position,
+    Recorded,
+)
+
+_ETAG = re.compile(r'"([0-9]{1,18})"')
+
+
+class VersionMoved(Refusal):
+    """It has changed since you read it.
+
+    Read it again, look at what changed, and repeat with its new ETag.
+    """
+
+    status = 412
+
+
+class VersionUnreadable(Invalid):
+    """If-Match takes one ETag as it was sent, such as "7", or *."""
+
+
+def etag_of(version: int) -> str:
+    """Write a stream's version as an ETag."""
+    return f'"{version}"'
+
+
+def version_of(store: EventStore, stream: str) -> int:
+    """Return the version of a stream, 0 for one that does not exist."""
+    version = 0
+    for recorded in store.read_stream(stream):
+        version = recorded.version
+    return version
+
+
+def need_version(if_match: str | None, version: int) -> None:
+    """Refuse unless If-Match is absent, `*`, or names `version`.
+
+    Raises: VersionMoved, VersionUnreadable.
+    """
+    wanted = _wanted(if_match)
+    if wanted is not None and wanted != version:
+        raise VersionMoved(version=version)
+
+
+def _wanted(if_match: str | None) -> int | None:
+    if if_match is None or if_match.strip() == "*":
+        return None
+    form = _ETAG.fullmatch(if_match.strip())
+    if form is None:
+        raise VersionUnreadable(given=if_match[:40])
+    return int(form[1])
+
+
+def guarded(store: EventStore, stream: str, if_match: str | None) -> EventStore:
+    """Return a store in which `stream` can only be appended to at the version If-Match names.
+
+    Raises: VersionMoved at once where it has moved already; later from `append` otherwise.
+    """
+    wanted = _wanted(if_match)
+    if wanted is None:
+        return store
+    return _Guarded(store, stream, wanted)
+
+
+class _Guarded:
+    """A store, save that one stream must still be at one version when it is first written."""
+
+    def __init__(self, store: EventStore, stream: str, version: int) -> None:
+        self._store, self._stream, self._version = store, stream, version
+        self.shares_django_transaction = store.shares_django_transaction
+
+    def append(
+        self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
+    ) -> Appended:
+        """Append, unless it is to the guarded stream at another version."""
+        if stream == self._stream:
+            if expected != self._version:
+                raise VersionMoved(version=expected if isinstance(expected, int) else None)
+            self._version += len(events)
+        return self._store.append(stream, events, expected=expected, by=by)
+
+    def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
+        """Read as the store does."""
+        return self._store.read_stream(stream, after_version=after_version)
+
+    def read_all(
+        self, *, after: Position = START, limit: int = 1000, only: frozenset[str] | None = None
+    ) -> Page:
+        """Read as the store does."""
+        return self._store.read_all(after=after, limit=limit, only=only)
+
+    def subscribe(
+        self,
+        *,
+        after: Position = START,
+        only: frozenset[str] | None = None,
+        stop: threading.Event,
+        idle_seconds: float = 1.0,
+    ) -> Iterator[Recorded | CaughtUp]:
+        """Subscribe as the store does."""
+        return self._store.subscribe(after=after, only=only, stop=stop, idle_seconds=idle_seconds)
+
+    def head(self) -> Position:
+        """Return the store's head."""
+        return self._store.head()
+
+    def verify(self) -> ChainReport:
+        """Check the store's chain."""
+        return self._store.verify()
+
+    def ping(self) -> None:
+        """Ask whether the store answers."""
+        self._store.ping()
