@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
+import psycopg
 from django.db import connection
 
 from ledger.domain.event import EVENT_TYPES, Event
@@ -210,3 +211,27 @@ def in_threads(jobs: Iterable[Callable[[], object]]) -> None:
     assert not any(thread.is_alive() for thread in threads), "a writer did not end"
     if failures:
         raise failures[0]
+
+
+@contextmanager
+def apart_from_django() -> Iterator[psycopg.Connection]:
+    """Give a connection to the test's database, apart from Django's own."""
+    parameters = connection.get_connection_params()
+    for name in ("cursor_factory", "context"):
+        parameters.pop(name)
+    with psycopg.connect(**parameters, autocommit=True) as apart:
+        yield apart
+
+
+def wait_for_a_waiting_append(watcher: psycopg.Connection) -> int:
+    """Wait until an append waits for another transaction's; return its backend's pid."""
+    pause = threading.Event()
+    for _look in range(int(PATIENCE_SECONDS / 0.01)):
+        row = watcher.execute(
+            "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+            " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
+        ).fetchone()
+        if row is not None:
+            return int(row[0])
+        pause.wait(0.01)
+    raise AssertionError("no append waits")

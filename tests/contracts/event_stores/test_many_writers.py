@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import psycopg
 import pytest
 from django.db import connection, transaction
 
@@ -17,11 +14,13 @@ from tests.contracts.event_stores.given import (
     PATIENCE_SECONDS,
     Rig,
     a_stream,
+    apart_from_django,
     following,
     in_threads,
     note,
     notes,
     texts,
+    wait_for_a_waiting_append,
 )
 
 WRITERS = 8
@@ -96,7 +95,7 @@ def test_writers_that_repeat_one_append_together_write_it_once(rig: Rig) -> None
 @pytest.mark.django_db(transaction=True)
 def test_a_plain_table_read_by_position_loses_the_event_that_commits_late() -> None:
     """Why `es_append` holds a lock: the naive store, and the interleaving that breaks it."""
-    with _connection() as slow, _connection() as quick, _connection() as reader:
+    with apart_from_django() as slow, apart_from_django() as quick, apart_from_django() as reader:
         reader.execute(
             "CREATE TABLE naive_event"
             " (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, text text NOT NULL)"
@@ -130,36 +129,13 @@ def test_the_postgres_store_makes_the_quick_writer_wait_for_the_slow_one(postgre
             connection.close()
 
     writer = threading.Thread(target=quick)
-    with _connection() as watcher:
+    with apart_from_django() as watcher:
         with transaction.atomic():
             store.append(a_stream(), [note("slow")], expected=0, by=BY)
             writer.start()
-            _wait_for_a_waiting_append(watcher)
+            wait_for_a_waiting_append(watcher)
             before = watcher.execute("SELECT count(*) FROM es_event").fetchone()
         writer.join(PATIENCE_SECONDS)
 
     assert before == (0,)
     assert texts(postgres.since_start()) == ["slow", "quick"]
-
-
-def _wait_for_a_waiting_append(watcher: psycopg.Connection) -> None:
-    pause = threading.Event()
-    for _look in range(int(PATIENCE_SECONDS / 0.01)):
-        row = watcher.execute(
-            "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database"
-            " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
-        ).fetchone()
-        if row == (1,):
-            return
-        pause.wait(0.01)
-    raise AssertionError("the quick writer did not wait for the slow one")
-
-
-@contextmanager
-def _connection() -> Iterator[psycopg.Connection]:
-    """A connection to the test's database, apart from Django's own."""
-    parameters = connection.get_connection_params()
-    for name in ("cursor_factory", "context"):
-        parameters.pop(name)
-    with psycopg.connect(**parameters, autocommit=True) as apart:
-        yield apart
