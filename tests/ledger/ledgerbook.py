@@ -132,9 +132,11 @@ def hold(
     )
 
 
-def resize(store: EventStore, money: Money, *, hold_id: HoldId = HOLD) -> Position:
+def resize(
+    store: EventStore, money: Money, *, account: AccountId = FUNDS, hold_id: HoldId = HOLD
+) -> Position:
     return commands.resize_hold(
-        store, account_id=FUNDS, hold_id=hold_id, money=money, by=SOMEBODY, now=NOON
+        store, account_id=account, hold_id=hold_id, money=money, by=SOMEBODY, now=NOON
     )
 
 
