@@ -257,6 +257,17 @@ class EsdbStore:
         self, after: Position, limit: int, only: frozenset[str] | None = None
     ) -> list[Read]:
         """Return up to `limit` events after a position, system events left out."""
+        try:
+            return self._read_log_once(after, limit, only)
+        except StoreUnavailable:
+            # The client tries the other calls again by itself, but not this one.
+            with _reading():
+                self._client.reconnect()
+            return self._read_log_once(after, limit, only)
+
+    def _read_log_once(
+        self, after: Position, limit: int, only: frozenset[str] | None
+    ) -> list[Read]:
         with _reading():
             # Reading forwards includes the event at the position.
             found = self._client.read_all(
@@ -318,9 +329,9 @@ def _reading() -> Iterator[None]:
     except NotFound:
         raise
     except _FOR_GOOD as refused:
-        raise StoreError(str(refused)) from refused
+        raise StoreError(_words(refused)) from refused
     except EventStoreDBClientException as lost:
-        raise StoreUnavailable(str(lost)) from lost
+        raise StoreUnavailable(_words(lost)) from lost
 
 
 @contextmanager
@@ -333,6 +344,11 @@ def _writing(stream: str) -> Iterator[None]:
     except MaximumAppendSizeExceededError as refused:
         raise EventTooLarge(f"{stream}: {refused} bytes in one append") from refused
     except _FOR_GOOD as refused:
-        raise StoreError(str(refused)) from refused
+        raise StoreError(_words(refused)) from refused
     except EventStoreDBClientException as lost:
-        raise OutcomeUnknown(str(lost)) from lost
+        raise OutcomeUnknown(_words(lost)) from lost
+
+
+def _words(error: EventStoreDBClientException) -> str:
+    """Return what happened: some of the client's errors say it only in their names."""
+    return f"{type(error).__name__}: {error}"

@@ -107,7 +107,7 @@ def damageable(request: pytest.FixtureRequest) -> Rig:
     return Rig(EsdbStore(server.uri), lambda: EsdbStore(server.uri), tamper)
 
 
-def behind_the_trigger(sql: str, *parameters: object) -> None:
+def behind_the_trigger(sql: str, *parameters: str | bytes | int) -> None:
     """Change `es_event` as a superuser who knows how."""
     with connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")

@@ -72,7 +72,9 @@ def test_changed_contents_are_found_where_they_are(damageable: Rig, index: int) 
         ("hash", bytes(32)),
     ],
 )
-def test_a_change_of_any_hashed_column_is_found(postgres: Rig, column: str, value: object) -> None:
+def test_a_change_of_any_hashed_column_is_found(
+    postgres: Rig, column: str, value: str | bytes | int
+) -> None:
     victim = fill(postgres)[5]
 
     behind_the_trigger(f"UPDATE es_event SET {column} = %s WHERE position = 6", value)
