@@ -118,16 +118,9 @@ class Ec2Cloud:
 
     def offers(self, need: GpuNeed, /) -> Sequence[CloudOffer]:
         """Return the listed types in each zone that has them; spot at its present price."""
-        kinds = [
-            kind
-            for kind in self._prices.types.values()
-            if kind.gpus >= need.gpus
-            and kind.gpu_memory_mib >= need.gpu_memory_mib_min
-            and (not need.gpu_models or kind.gpu_model in need.gpu_models)
-        ]
-        if not kinds:
+        names = [kind.instance_type for kind in self._prices.types.values() if kind.serves(need)]
+        if not names:
             return []
-        names = [kind.instance_type for kind in kinds]
         priced = [
             (InstanceSpec(instance_type=name, zone=zone), self._prices.types[name].price)
             for name, zone in self._ask(lambda: self._zones(names))

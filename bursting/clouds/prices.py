@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bursting.domain.capacity import CloudOffer, InstancePrice, InstanceSpec
+from bursting.domain.capacity import CloudOffer, GpuNeed, InstancePrice, InstanceSpec
 from ledger.domain.money import NANOS_PER_UNIT, nanos_of
 from ledger.domain.refusal import Invalid
 
@@ -34,6 +34,12 @@ class InstanceType:
     compute_capability: str
     nvlink: bool
     price: InstancePrice
+
+    def serves(self, need: GpuNeed) -> bool:
+        """Test if this type would serve `need` at any place and price."""
+        spec = InstanceSpec(instance_type=self.instance_type, zone="", spot=need.spot)
+        region = need.region or ""
+        return self.offer(cloud="", region=region, spec=spec, price=self.price).serves(need)
 
     def offer(
         self, *, cloud: str, region: str, spec: InstanceSpec, price: InstancePrice

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from listings.domain.gpus import model_matches
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class InstancePrice:
@@ -33,7 +35,7 @@ class InstancePrice:
 class GpuNeed:
     """What is looked for: so many GPUs in one machine, each at least so able.
 
-    gpu_models: any of these; empty: any. region None: anywhere.
+    gpu_models: any of these or a kind of it; empty: any. region None: anywhere.
     compute_capability_min: NVIDIA's, such as `8.9`.
     spot: whether capacity that the cloud may take back at short notice will do.
     """
@@ -87,7 +89,10 @@ class CloudOffer:
         return (
             self.gpus >= need.gpus
             and self.gpu_memory_mib >= need.gpu_memory_mib_min
-            and (not need.gpu_models or self.gpu_model in need.gpu_models)
+            and (
+                not need.gpu_models
+                or any(model_matches(asked, self.gpu_model) for asked in need.gpu_models)
+            )
             and (
                 need.compute_capability_min is None
                 or _version(self.compute_capability) >= _version(need.compute_capability_min)

@@ -97,7 +97,7 @@ class SpillRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A bid, as far as overflow needs to know it. since: when it was placed or last amended."""
+    """A bid, as far as overflow needs to know it. since: when it was placed."""
 
     bid_id: BidId
     tenant_id: TenantId
@@ -211,7 +211,8 @@ def choose(
             (floor_of(offer.price, bid.need.gpus, rules), offer)
             for offer in offers
             if offer.serves(bid.need)
-            and set(bid.labels) <= set(labels_of(offer))
+            and set(bid.labels)
+            <= set(offered_labels(offer.cloud, offer.spec.instance_type, offer.spec.zone))
             and offer.price.currency == bid.limit.currency
             and not _was_tried(offer, attempts)
         ),
@@ -259,13 +260,9 @@ def token_of(bid_id: BidId, attempt: int, offer: CloudOffer) -> str:
     return hashlib.sha256("\n".join(str(part) for part in parts).encode()).hexdigest()
 
 
-def labels_of(offer: CloudOffer) -> tuple[tuple[str, str], ...]:
+def offered_labels(cloud: str, instance_type: str, zone: str) -> tuple[tuple[str, str], ...]:
     """Return the labels that the host of such an instance bears, in order."""
-    return (
-        ("cloud", offer.cloud),
-        ("instance-type", offer.spec.instance_type),
-        ("zone", offer.spec.zone),
-    )
+    return (("cloud", cloud), ("instance-type", instance_type), ("zone", zone))
 
 
 def _was_tried(offer: CloudOffer, attempts: Sequence[Attempt]) -> bool:

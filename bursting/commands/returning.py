@@ -1,0 +1,128 @@
+"""From a listed machine to one that is gone: watch it, heed warnings, terminate until it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from bursting.clouds.port import CloudProvider, Instance, InstanceNotVisible
+from bursting.commands.records import claim_on, end_instance, instance_known, retire, take_gone
+from bursting.commands.renting import NOTICE_SECONDS, TIME_UP_BEFORE, is_gone, seen_of
+from bursting.commands.spilling import Overflow
+from bursting.domain.events import InstanceId
+from bursting.domain.instances import BurstInstance
+from ledger.eventstore.port import EventStore, Meta, load
+from marketplace.commands.leases import reclaim_lease
+from marketplace.domain.bids import Bid
+from marketplace.domain.leases import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
+
+
+def watch(
+    store: EventStore,
+    instance: BurstInstance,
+    cloud: CloudProvider,
+    overflow: Overflow,
+    *,
+    by: Meta,
+    now: datetime,
+) -> None:
+    """Decide the end of a listed instance once nobody needs it or it cannot go on.
+
+    Raises: CloudUnavailable.
+    """
+    instance_id = instance.intent.instance_id
+    seen = seen_of(instance, cloud)
+    if is_gone(instance, seen, now):
+        take_gone(store, instance_id=instance_id, by=by, now=now)
+        return
+    reason = _why_end(store, instance, seen, overflow, now)
+    if reason is not None:
+        end_instance(store, instance_id=instance_id, reason=reason, by=by, now=now)
+
+
+def give_back(
+    store: EventStore,
+    instance: BurstInstance,
+    cloud: CloudProvider,
+    overflow: Overflow,
+    *,
+    by: Meta,
+    now: datetime,
+) -> None:
+    """Withdraw, terminate, and believe only what the cloud says of it afterwards.
+
+    Raises: CloudUnavailable: ask again.
+    """
+    assert instance.cloud_ref is not None
+    retire(store, instance, by=by, now=now)
+    seen = seen_of(instance, cloud)
+    if not is_gone(instance, seen, now):
+        try:
+            cloud.terminate(instance.cloud_ref)
+        except InstanceNotVisible:
+            return
+        seen = seen_of(instance, cloud)
+    if is_gone(instance, seen, now):
+        take_gone(store, instance_id=instance.intent.instance_id, by=by, now=now)
+
+
+def heed_warnings(
+    store: EventStore,
+    cloud: CloudProvider,
+    *,
+    instance_ids: Sequence[InstanceId],
+    by: Meta,
+    now: datetime,
+) -> None:
+    """Pass a cloud's warnings on: the lease is told that its capacity goes, as by any owner.
+
+    A warning long before its time waits: a machine that is to retire next week still works.
+
+    Raises: InstanceUnknown, CloudUnavailable.
+    """
+    lead = timedelta(seconds=NOTICE_SECONDS)
+    warned = {notice.instance_id for notice in cloud.interruptions() if notice.at <= now + lead}
+    if not warned:
+        return
+    for instance_id in instance_ids:
+        instance = instance_known(store, instance_id)
+        if instance.intent.cloud == cloud.name and instance.cloud_ref in warned:
+            _warn(store, instance, by=by, now=now)
+
+
+def _why_end(
+    store: EventStore,
+    instance: BurstInstance,
+    seen: Instance | None,
+    overflow: Overflow,
+    now: datetime,
+) -> str | None:
+    assert instance.listed_at is not None
+    if seen is not None and seen.state == "terminating":
+        return "stopped"
+    if now >= instance.ends_at - TIME_UP_BEFORE:
+        return "time-up"
+    claim = claim_on(store, instance)
+    if claim == "waiting":
+        idle_max = timedelta(seconds=overflow.rules.idle_seconds_max)
+        bid = load(store, Bid, instance.intent.bid_id)
+        assert bid is not None
+        idle_since = max(instance.listed_at, bid.terms.earliest_start)
+        return "idle" if now >= idle_since + idle_max else None
+    return None if claim == "leased" else claim
+
+
+def _warn(store: EventStore, instance: BurstInstance, *, by: Meta, now: datetime) -> None:
+    if instance.state not in ("provisioning", "running"):
+        return
+    instance_id = instance.intent.instance_id
+    if claim_on(store, instance) != "leased":
+        end_instance(store, instance_id=instance_id, reason="interrupted", by=by, now=now)
+        return
+    bid = load(store, Bid, instance.intent.bid_id)
+    assert bid is not None
+    assert bid.lease_id is not None
+    owner_id = instance.intent.owner_id
+    with suppress(LeaseOver, LeaseEndsSooner, ReclaimUnderWay):
+        reclaim_lease(store, lease_id=bid.lease_id, owner_id=owner_id, by=by, now=now)

@@ -1,0 +1,64 @@
+"""Read models of overflow. Written by `projections.py`, read by `queries.py`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+
+
+class BurstInstanceRow(models.Model):
+    """One instance, or try for one, as it stands."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("owner_id", "tenant_id")
+
+    instance_id = models.UUIDField(primary_key=True)
+    bid_id = models.UUIDField(db_index=True)
+    tenant_id = models.UUIDField()
+    """Who bid."""
+    owner_id = models.UUIDField()
+    """The platform, which rents it."""
+    market = models.CharField(max_length=64)
+    cloud = models.CharField(max_length=64)
+    region = models.CharField(max_length=64)
+    zone = models.CharField(max_length=64)
+    instance_type = models.CharField(max_length=64)
+    spot = models.BooleanField()
+    gpu_model = models.CharField(max_length=96)
+    gpus = models.PositiveIntegerField()
+    attempt = models.PositiveIntegerField()
+    price_nanos = models.BigIntegerField()
+    """The cloud's, per GPU-hour."""
+    floor_nanos = models.BigIntegerField()
+    """What it is listed at, per GPU-hour."""
+    worst_nanos = models.BigIntegerField()
+    """What it can cost at most."""
+    currency = models.CharField(max_length=3)
+    state = models.CharField(max_length=16, db_index=True)
+    reason = models.CharField(max_length=64, default="")
+    """Why it was refused or ended; empty while it is wanted."""
+    cloud_ref = models.CharField(max_length=128, default="")
+    host_id = models.UUIDField(null=True)
+    offer_id = models.UUIDField(null=True)
+    intended_at = models.DateTimeField(db_index=True)
+    launched_at = models.DateTimeField(null=True)
+    listed_at = models.DateTimeField(null=True)
+    over_at = models.DateTimeField(null=True)
+    cost_nanos = models.BigIntegerField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.instance_id} {self.state}"
+
+
+class WaitingBidRow(models.Model):
+    """An open bid that allows bursting: what the spill loop looks through. Not for people."""
+
+    bid_id = models.UUIDField(primary_key=True)
+    placed_at = models.DateTimeField(db_index=True)
+    earliest_start = models.DateTimeField()
+    latest_start = models.DateTimeField()
+    """The deadline less the duration."""
+    duration_seconds = models.PositiveIntegerField()
+
+    def __str__(self) -> str:
+        return str(self.bid_id)

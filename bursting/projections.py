@@ -1,0 +1,122 @@
+"""How the facts of overflow, and of the bids that may spill, become rows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bursting.domain.events import (
+    BurstIntended,
+    BurstLaunched,
+    BurstLost,
+    BurstRefused,
+    BurstRunning,
+    BurstTerminated,
+    BurstTerminating,
+)
+from bursting.models import BurstInstanceRow, WaitingBidRow
+from ledger.eventstore.port import Recorded
+from ledger.following import Projection, names_of
+from ledger.rows import Rows
+from marketplace.domain.events import (
+    BidAmended,
+    BidCancelled,
+    BidExpired,
+    BidFilled,
+    BidPlaced,
+)
+
+
+def project_burst_instances(recorded: Recorded, rows: Rows) -> None:
+    """Keep BurstInstanceRow equal to the streams of the instances."""
+    kind = BurstInstanceRow
+    match recorded.event:
+        case BurstIntended() as intent:
+            rows.add(_intended(intent))
+        case BurstRefused(instance_id=key, reason=reason, at=at):
+            rows.change(kind, key, state="refused", reason=reason, over_at=at)
+        case BurstLaunched(instance_id=key, cloud_ref=cloud_ref, launched_at=launched_at):
+            rows.change(
+                kind, key, state="provisioning", cloud_ref=cloud_ref, launched_at=launched_at
+            )
+        case BurstRunning(instance_id=key, host_id=host_id, offer_id=offer_id, at=at):
+            rows.change(
+                kind, key, state="running", host_id=host_id, offer_id=offer_id, listed_at=at
+            )
+        case BurstTerminating(instance_id=key, reason=reason):
+            rows.change(kind, key, state="terminating", reason=reason)
+        case BurstTerminated(instance_id=key, cost=cost, at=at):
+            rows.change(kind, key, state="terminated", cost_nanos=cost.nanos, over_at=at)
+        case BurstLost(instance_id=key, cost=cost, at=at):
+            rows.change(kind, key, state="lost", reason="lost", cost_nanos=cost.nanos, over_at=at)
+
+
+def project_waiting_bids(recorded: Recorded, rows: Rows) -> None:
+    """Keep WaitingBidRow equal to the open bids that allow bursting."""
+    match recorded.event:
+        case BidPlaced() as placed if placed.burst_allowed:
+            duration = timedelta(seconds=placed.duration_seconds)
+            rows.add(
+                WaitingBidRow(
+                    bid_id=placed.bid_id,
+                    placed_at=placed.at,
+                    earliest_start=placed.earliest_start,
+                    latest_start=placed.deadline - duration,
+                    duration_seconds=placed.duration_seconds,
+                )
+            )
+        case BidAmended(bid_id=key, deadline=deadline):
+            row = rows.find(WaitingBidRow, key)
+            if row is not None:
+                latest_start = deadline - timedelta(seconds=row.duration_seconds)
+                rows.change(WaitingBidRow, key, latest_start=latest_start)
+        case BidCancelled(bid_id=key) | BidExpired(bid_id=key) | BidFilled(bid_id=key):
+            if rows.find(WaitingBidRow, key) is not None:
+                rows.remove(WaitingBidRow, key)
+
+
+def _intended(intent: BurstIntended) -> BurstInstanceRow:
+    return BurstInstanceRow(
+        instance_id=intent.instance_id,
+        bid_id=intent.bid_id,
+        tenant_id=intent.tenant_id,
+        owner_id=intent.owner_id,
+        market=intent.market,
+        cloud=intent.cloud,
+        region=intent.region,
+        zone=intent.zone,
+        instance_type=intent.instance_type,
+        spot=intent.spot,
+        gpu_model=intent.gpu_model,
+        gpus=intent.gpus,
+        attempt=intent.attempt,
+        price_nanos=intent.price.nanos_per_gpu_hour,
+        floor_nanos=intent.floor.nanos_per_gpu_hour,
+        worst_nanos=intent.worst.nanos,
+        currency=intent.price.currency,
+        state="intended",
+        intended_at=intent.at,
+    )
+
+
+PROJECTIONS = (
+    Projection(
+        name="bursting.instances",
+        project=project_burst_instances,
+        tables=(BurstInstanceRow,),
+        on=names_of(
+            BurstIntended,
+            BurstRefused,
+            BurstLaunched,
+            BurstRunning,
+            BurstTerminating,
+            BurstTerminated,
+            BurstLost,
+        ),
+    ),
+    Projection(
+        name="bursting.waiting-bids",
+        project=project_waiting_bids,
+        tables=(WaitingBidRow,),
+        on=names_of(BidPlaced, BidAmended, BidCancelled, BidExpired, BidFilled),
+    ),
+)

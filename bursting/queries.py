@@ -1,0 +1,58 @@
+"""What can be asked about overflow. Reads rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from bursting.domain.events import InstanceId
+from bursting.domain.instances import FINAL, InstanceUnknown
+from bursting.domain.spill import SpillRules
+from bursting.models import BurstInstanceRow, WaitingBidRow
+from ledger.access import Actor, visible
+from ledger.domain.ids import BidId
+
+
+def burst_instances(
+    actor: Actor, *, states: Sequence[str] = (), bid_id: UUID | None = None
+) -> QuerySet[BurstInstanceRow]:
+    """Return the instances rented for the actor's bids, for the platform all, newest first."""
+    rows = visible(actor, BurstInstanceRow).order_by("-intended_at", "instance_id")
+    if states:
+        rows = rows.filter(state__in=states)
+    if bid_id is not None:
+        rows = rows.filter(bid_id=bid_id)
+    return rows
+
+
+def burst_instance(actor: Actor, instance_id: UUID) -> BurstInstanceRow:
+    """Return one instance that `actor` may see. Raises: InstanceUnknown."""
+    row = visible(actor, BurstInstanceRow).filter(instance_id=instance_id).first()
+    if row is None:
+        raise InstanceUnknown(instance_id=instance_id)
+    return row
+
+
+def instances_not_over() -> list[InstanceId]:
+    """Return the instances that something may still happen to, oldest first."""
+    rows = BurstInstanceRow.objects.exclude(state__in=FINAL).order_by("intended_at", "pk")
+    return [InstanceId(key) for key in rows.values_list("pk", flat=True)]
+
+
+def bids_maybe_due(*, rules: SpillRules, now: datetime, limit: int) -> list[BidId]:
+    """Return open bids that allow bursting and may spill by `now`, longest waiting first.
+
+    The same conditions as `spill.due_at`, in SQL; the rule itself decides.
+    """
+    boot = timedelta(seconds=rules.boot_seconds)
+    risk = timedelta(seconds=rules.risk_seconds)
+    waited = Q(
+        placed_at__lte=now - timedelta(seconds=rules.wait_seconds), earliest_start__lte=now + boot
+    )
+    at_risk = Q(latest_start__lte=now + boot + risk)
+    rows = WaitingBidRow.objects.filter(waited | at_risk, latest_start__gte=now + boot)
+    keys = rows.order_by("placed_at", "pk").values_list("pk", flat=True)
+    return [BidId(key) for key in keys[:limit]]
