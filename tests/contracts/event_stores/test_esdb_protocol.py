@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -60,14 +61,22 @@ print(sorted(recorded.event.who for recorded in store.read_all().events))
 """
 
 
-@pytest.fixture
-def client(shared_server: ServerProcess) -> EventStoreDBClient:
-    return EventStoreDBClient(shared_server.uri)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server whose log may hold what we did not write."""
+    server = ServerProcess(tmp_path_factory.mktemp("esdb") / "journal")
+    yield server
+    server.kill()
 
 
 @pytest.fixture
-def store(shared_server: ServerProcess) -> EsdbStore:
-    return EsdbStore(shared_server.uri)
+def client(server: ServerProcess) -> EventStoreDBClient:
+    return EventStoreDBClient(server.uri)
+
+
+@pytest.fixture
+def store(server: ServerProcess) -> EsdbStore:
+    return EsdbStore(server.uri)
 
 
 def bare(kind: str = Noted.name) -> Proposed:
@@ -264,8 +273,8 @@ def test_a_repeat_is_recognised_among_the_last_thousand_events(store: EsdbStore)
     assert (again.version, again.deduplicated) == (2, True)
 
 
-def test_a_cluster_address_is_understood(shared_server: ServerProcess) -> None:
-    store = EsdbStore(shared_server.uri.replace("esdb://", "esdb+discover://"))
+def test_a_cluster_address_is_understood(server: ServerProcess) -> None:
+    store = EsdbStore(server.uri.replace("esdb://", "esdb+discover://"))
 
     assert store.append(a_stream(), notes(1), expected=0, by=BY).version == 1
 
