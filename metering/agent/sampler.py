@@ -153,7 +153,7 @@ class Sampler:
             _account(meter, end_ms)
             watch = self._watches.setdefault(key[1], Watch())
             if watch.fault is None and meter.busy_known:
-                self._last_busy(key[1], watch, {lease_id: meter})
+                self._last_busy(key[1], watch, {lease_id: meter}, end_ms)
             stop_ms = min(end_ms, meter.ends_ms)
             if stop_ms > meter.cut_ms:
                 last.append(_cut(key, meter, stop_ms))
@@ -238,8 +238,13 @@ class Sampler:
         meters: Mapping[UUID, Meter],
         samples: tuple[Utilisation, ...] | None,
         wall_us: int,
+        *,
+        end_us: int | None = None,
     ) -> None:
-        """Add the driver's samples to the meters of the processes they belong to."""
+        """Add the driver's samples to the meters of the processes they belong to.
+
+        end_us: when the work ended, beyond which nothing counts.
+        """
         if samples is None:
             for meter in meters.values():
                 meter.busy_known = False
@@ -255,17 +260,22 @@ class Sampler:
             watch.newest_us = max(watch.newest_us, sample.until_us)
             if mine is not None and watch.looked_us:
                 since_us = max(since_us, mine.opened_us)
-                mine.busy_us_percent += max(0, sample.until_us - since_us) * sample.percent
+                until_us = min(sample.until_us, end_us or sample.until_us)
+                mine.busy_us_percent += max(0, until_us - since_us) * sample.percent
         watch.sampled = sampled
         watch.looked_us = wall_us
 
-    def _last_busy(self, uuid: str, watch: Watch, meters: Mapping[UUID, Meter]) -> None:
+    def _last_busy(
+        self, uuid: str, watch: Watch, meters: Mapping[UUID, Meter], end_ms: int
+    ) -> None:
+        """Add the samples since the last look, as far as they are before the end."""
         wall_us = self._clock.wall_us()
+        end_us = wall_us - max(0, self._clock.now_ms() - end_ms) * 1000
         try:
             reading = self._gpus.read(uuid, since_us=watch.newest_us or wall_us - FUTURE_US_MAX)
         except GpuFault:
             return  # the next look finds it and says so
-        self._weigh(watch, meters, reading.utilisation, wall_us)
+        self._weigh(watch, meters, reading.utilisation, wall_us, end_us=end_us)
 
     def _strays(
         self, uuid: str, watch: Watch, owners: Mapping[int, UUID | None], *, leased: bool

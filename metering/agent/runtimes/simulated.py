@@ -13,6 +13,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from ..clock import Clock
+from .keeper import stat_of
 from .port import StartFailed, Work, WorkSpec
 
 FIRST_PID = 5_000_000
@@ -79,6 +80,9 @@ class SimulatedRuntime:
         return lease_id if lease_id and self._look(lease_id).state == "running" else None
 
     def name_of(self, pid: int) -> str | None:
+        if pid < FIRST_PID:
+            stat = stat_of(pid)
+            return None if stat is None else stat.name
         return "simulated" if self.lease_of(pid) else None
 
     def holders(self) -> Mapping[str, Sequence[int]]:

@@ -1,0 +1,454 @@
+/* A scripted NVML for tests: part of the interface that NVIDIA publishes in nvml.h, answered from a
+ * text file ($FAKE_NVML_STATE), which is read again whenever it was replaced. It is compiled against
+ * NVIDIA's own header, so the compiler checks every signature and structure.
+ *
+ * Lines of the file, key=value separated by blanks (in names "_" stands for a blank):
+ *   driver version=580.82.07
+ *   clock  us=1700000000000000                      absent: the wall clock
+ *   gpu    i=0 uuid=GPU-a name=NVIDIA_H100 mem=85899345920 mig=0 nvlink=1
+ *   mig    gpu=0 i=0 gi=7 ci=0 uuid=MIG-a slices=3 mem=42949672960
+ *   proc   gpu=0 pid=123 mem=1073741824 sm=80 start=US end=US gi=7 ci=0      end=0: still there
+ *   sample gpu=0 pid=123 sm=80 until=US             one more sample, whatever it says
+ *   event  gpu=0 data=79 seq=1                      an XID
+ *   err    fn=nvmlDeviceGetName gpu=0 code=15       fn=*: every call; gpu=-1: whatever the GPU
+ *
+ * Process utilisation answers as the driver does: at most one entry for each process that was busy
+ * in its latest whole second, only if newer than asked for; with no entry, NOT_FOUND.
+ */
+#define _GNU_SOURCE
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#include <nvml.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { GPUS = 16, SLOTS = 8, PROCS = 256, EXTRAS = 64, SECOND_US = 1000000 };
+typedef unsigned long long u64;
+
+typedef struct { int used, gi, ci, slices; char uuid[96]; u64 mem; } instance_t;
+typedef struct { int used, mig, nvlink; char uuid[96], name[96]; u64 mem; instance_t slot[SLOTS]; } gpu_t;
+typedef struct { int gpu, gi, ci; unsigned pid, sm; u64 mem, start, end; } proc_t;
+typedef struct { int gpu; unsigned pid, sm; u64 until; } sample_t;
+typedef struct { int gpu; unsigned seq; u64 data; } event_t;
+typedef struct { char fn[64]; int gpu, code; } err_t;
+typedef struct { int gpu, slot; } handle_t;          /* slot -1: the card itself */
+typedef struct { int watched[GPUS]; unsigned seen; } events_t;
+
+static gpu_t gpus[GPUS];
+static proc_t procs[PROCS];
+static sample_t samples[EXTRAS];
+static event_t events[EXTRAS];
+static err_t errs[EXTRAS];
+static int gpu_count, proc_count, sample_count, event_count, err_count, references;
+static handle_t cards[GPUS], instances[GPUS][SLOTS];
+static char driver[64];
+static u64 fixed_us;
+static struct stat read_state;
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+/* --- the script ------------------------------------------------------------------------------ */
+
+static const char *value(const char *line, const char *key)
+{
+    static __thread char found[128];
+    size_t length = strlen(key);
+    for (const char *p = line; *p;) {
+        while (*p == ' ' || *p == '\n') p++;
+        if (!strncmp(p, key, length) && p[length] == '=') {
+            size_t n = strcspn(p + length + 1, " \n");
+            snprintf(found, sizeof found, "%.*s", (int)n, p + length + 1);
+            return found;
+        }
+        p += strcspn(p, " ");
+    }
+    return NULL;
+}
+
+static u64 number(const char *line, const char *key, u64 otherwise)
+{
+    const char *text = value(line, key);
+    return text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+static int small(const char *line, const char *key, int otherwise)
+{
+    const char *text = value(line, key);
+    return text ? atoi(text) : otherwise;
+}
+
+static void text(const char *line, const char *key, char *to, size_t size, const char *otherwise)
+{
+    const char *found = value(line, key);
+    snprintf(to, size, "%s", found ? found : otherwise);
+}
+
+static void take_gpu(const char *line)
+{
+    int i = small(line, "i", 0);
+    if (i < 0 || i >= GPUS) return;
+    gpu_t *gpu = &gpus[i];
+    gpu->used = 1;
+    gpu->mig = small(line, "mig", 0);
+    gpu->nvlink = small(line, "nvlink", 0);
+    gpu->mem = number(line, "mem", 85899345920ULL);
+    text(line, "uuid", gpu->uuid, sizeof gpu->uuid, "GPU-0");
+    text(line, "name", gpu->name, sizeof gpu->name, "NVIDIA_H100_80GB_HBM3");
+    for (char *c = gpu->name; *c; c++) if (*c == '_') *c = ' ';
+    if (i >= gpu_count) gpu_count = i + 1;
+}
+
+static void take_instance(const char *line)
+{
+    int g = small(line, "gpu", 0), i = small(line, "i", 0);
+    if (g < 0 || g >= GPUS || i < 0 || i >= SLOTS) return;
+    instance_t *slot = &gpus[g].slot[i];
+    *slot = (instance_t){ .used = 1, .gi = small(line, "gi", 0), .ci = small(line, "ci", 0),
+                          .slices = small(line, "slices", 1), .mem = number(line, "mem", 0) };
+    text(line, "uuid", slot->uuid, sizeof slot->uuid, "MIG-0");
+}
+
+static void take(const char *line)
+{
+    int gpu = small(line, "gpu", 0);
+    if (!strncmp(line, "driver ", 7)) text(line, "version", driver, sizeof driver, "0");
+    else if (!strncmp(line, "clock ", 6)) fixed_us = number(line, "us", 0);
+    else if (!strncmp(line, "gpu ", 4)) take_gpu(line);
+    else if (!strncmp(line, "mig ", 4)) take_instance(line);
+    else if (!strncmp(line, "proc ", 5) && proc_count < PROCS)
+        procs[proc_count++] = (proc_t){ .gpu = gpu, .pid = small(line, "pid", 0),
+            .sm = small(line, "sm", 0), .mem = number(line, "mem", 0),
+            .start = number(line, "start", 0), .end = number(line, "end", 0),
+            .gi = small(line, "gi", -1), .ci = small(line, "ci", -1) };
+    else if (!strncmp(line, "sample ", 7) && sample_count < EXTRAS)
+        samples[sample_count++] = (sample_t){ .gpu = gpu, .pid = small(line, "pid", 0),
+            .sm = (unsigned)number(line, "sm", 0), .until = number(line, "until", 0) };
+    else if (!strncmp(line, "event ", 6) && event_count < EXTRAS)
+        events[event_count++] = (event_t){ .gpu = gpu, .data = number(line, "data", 0),
+            .seq = small(line, "seq", 1) };
+    else if (!strncmp(line, "err ", 4) && err_count < EXTRAS) {
+        err_t *err = &errs[err_count++];
+        text(line, "fn", err->fn, sizeof err->fn, "*");
+        err->gpu = small(line, "gpu", -1);
+        err->code = small(line, "code", NVML_ERROR_UNKNOWN);
+    }
+}
+
+static int load(void)
+{
+    const char *path = getenv("FAKE_NVML_STATE");
+    struct stat now;
+    if (!path || stat(path, &now)) return -1;
+    if (now.st_ino == read_state.st_ino && now.st_size == read_state.st_size &&
+        now.st_mtim.tv_sec == read_state.st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == read_state.st_mtim.tv_nsec) return 0;
+    FILE *file = fopen(path, "r");
+    if (!file) return -1;
+    read_state = now;
+    memset(gpus, 0, sizeof gpus);
+    gpu_count = proc_count = sample_count = event_count = err_count = 0;
+    fixed_us = 0;
+    char line[1024];
+    while (fgets(line, sizeof line, file)) take(line);
+    fclose(file);
+    return 0;
+}
+
+static u64 now_us(void)
+{
+    if (fixed_us) return fixed_us;
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (u64)t.tv_sec * SECOND_US + t.tv_nsec / 1000;
+}
+
+/* --- entering a call ------------------------------------------------------------------------- */
+
+static nvmlReturn_t enter(const char *fn, int gpu)
+{
+    if (!references) return NVML_ERROR_UNINITIALIZED;
+    if (load()) return NVML_ERROR_DRIVER_NOT_LOADED;
+    if (gpu >= 0 && (gpu >= GPUS || !gpus[gpu].used)) return NVML_ERROR_GPU_IS_LOST;
+    for (int i = 0; i < err_count; i++)
+        if ((!strcmp(errs[i].fn, "*") || !strcmp(errs[i].fn, fn)) &&
+            (errs[i].gpu < 0 || errs[i].gpu == gpu)) return errs[i].code;
+    return NVML_SUCCESS;
+}
+
+#define LEAVE(code) do { nvmlReturn_t code_ = (code); pthread_mutex_unlock(&lock); return code_; } while (0)
+#define ENTER(gpu) \
+    pthread_mutex_lock(&lock); \
+    nvmlReturn_t entered = enter(__func__, (gpu)); \
+    if (entered) LEAVE(entered)
+#define ENTER_DEVICE(device) \
+    handle_t *h = (handle_t *)(device); \
+    if (!h) return NVML_ERROR_INVALID_ARGUMENT; \
+    ENTER(h->gpu); \
+    gpu_t *gpu = &gpus[h->gpu]; \
+    (void)gpu
+
+static int is_on(const proc_t *p, const handle_t *h, u64 t)
+{
+    return p->gpu == h->gpu && p->start <= t && (!p->end || p->end > t) &&
+           (h->slot < 0 || p->gi == gpus[h->gpu].slot[h->slot].gi);
+}
+
+/* --- the library ----------------------------------------------------------------------------- */
+
+nvmlReturn_t nvmlInitWithFlags(unsigned flags)
+{
+    (void)flags;
+    pthread_mutex_lock(&lock);
+    if (load()) LEAVE(NVML_ERROR_DRIVER_NOT_LOADED);
+    for (int g = 0; g < GPUS; g++) {
+        cards[g] = (handle_t){ g, -1 };
+        for (int s = 0; s < SLOTS; s++) instances[g][s] = (handle_t){ g, s };
+    }
+    references++;
+    nvmlReturn_t code = enter(__func__, -1);
+    if (code) references--;
+    LEAVE(code);
+}
+
+nvmlReturn_t nvmlShutdown(void)
+{
+    pthread_mutex_lock(&lock);
+    if (!references) LEAVE(NVML_ERROR_UNINITIALIZED);
+    references--;
+    LEAVE(NVML_SUCCESS);
+}
+
+const char *nvmlErrorString(nvmlReturn_t code)
+{
+    switch (code) {
+    case NVML_SUCCESS: return "The operation was successful";
+    case NVML_ERROR_UNINITIALIZED: return "Uninitialized";
+    case NVML_ERROR_NOT_SUPPORTED: return "Not Supported";
+    case NVML_ERROR_NOT_FOUND: return "Not Found";
+    case NVML_ERROR_DRIVER_NOT_LOADED: return "Driver Not Loaded";
+    case NVML_ERROR_TIMEOUT: return "Timeout";
+    case NVML_ERROR_GPU_IS_LOST: return "GPU is lost";
+    case NVML_ERROR_LIB_RM_VERSION_MISMATCH: return "RM has detected an NVML/RM version mismatch.";
+    default: return "Unknown Error";
+    }
+}
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length)
+{
+    ENTER(-1);
+    snprintf(version, length, "%s", driver);
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count)
+{
+    ENTER(-1);
+    *count = gpu_count;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
+{
+    ENTER(-1);
+    if ((int)index >= gpu_count) LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+    nvmlReturn_t code = enter(__func__, index);
+    if (!code) *device = (nvmlDevice_t)&cards[index];
+    LEAVE(code);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    ENTER(-1);
+    for (int g = 0; g < gpu_count; g++) {
+        if (!gpus[g].used) continue;
+        if (!strcmp(gpus[g].uuid, uuid)) {
+            nvmlReturn_t code = enter(__func__, g);
+            if (!code) *device = (nvmlDevice_t)&cards[g];
+            LEAVE(code);
+        }
+        for (int s = 0; s < SLOTS; s++)
+            if (gpus[g].slot[s].used && !strcmp(gpus[g].slot[s].uuid, uuid)) {
+                *device = (nvmlDevice_t)&instances[g][s];
+                LEAVE(NVML_SUCCESS);
+            }
+    }
+    LEAVE(NVML_ERROR_NOT_FOUND);
+}
+
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length)
+{
+    ENTER_DEVICE(device);
+    snprintf(name, length, "%s", gpu->name);
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned length)
+{
+    ENTER_DEVICE(device);
+    snprintf(uuid, length, "%s", h->slot < 0 ? gpu->uuid : gpu->slot[h->slot].uuid);
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    ENTER_DEVICE(device);
+    u64 used = 0;
+    for (int i = 0; i < proc_count; i++) if (is_on(&procs[i], h, now_us())) used += procs[i].mem;
+    memory->total = h->slot < 0 ? gpu->mem : gpu->slot[h->slot].mem;
+    memory->used = used;
+    memory->free = memory->total - used;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
+{
+    ENTER_DEVICE(device);
+    *major = 9;
+    *minor = 0;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, nvmlGpuP2PCapsIndex_t index,
+                                    nvmlGpuP2PStatus_t *status)
+{
+    ENTER_DEVICE(one);
+    gpu_t *far = &gpus[((handle_t *)other)->gpu];
+    int linked = index == NVML_P2P_CAPS_INDEX_NVLINK && gpu->nvlink && gpu->nvlink == far->nvlink;
+    *status = linked ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
+    LEAVE(NVML_SUCCESS);
+}
+
+/* --- MIG ------------------------------------------------------------------------------------- */
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending)
+{
+    ENTER_DEVICE(device);
+    *current = *pending = gpu->mig ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count)
+{
+    ENTER_DEVICE(device);
+    *count = gpu->mig ? 7 : 0;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t *found)
+{
+    ENTER_DEVICE(device);
+    if (!gpu->mig) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    if (index >= SLOTS || !gpu->slot[index].used) LEAVE(NVML_ERROR_NOT_FOUND);
+    *found = (nvmlDevice_t)&instances[h->gpu][index];
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
+{
+    ENTER_DEVICE(device);
+    if (h->slot < 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    memset(attributes, 0, sizeof *attributes);
+    attributes->gpuInstanceSliceCount = gpu->slot[h->slot].slices;
+    attributes->computeInstanceSliceCount = gpu->slot[h->slot].slices;
+    attributes->memorySizeMB = gpu->slot[h->slot].mem >> 20;
+    LEAVE(NVML_SUCCESS);
+}
+
+/* --- processes ------------------------------------------------------------------------------- */
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
+                                                     nvmlProcessInfo_t *infos)
+{
+    ENTER_DEVICE(device);
+    unsigned room = *count, found = 0;
+    u64 t = now_us();
+    for (int i = 0; i < proc_count; i++) {
+        if (!is_on(&procs[i], h, t)) continue;
+        if (infos && found < room)
+            infos[found] = (nvmlProcessInfo_t){ .pid = procs[i].pid, .usedGpuMemory = procs[i].mem,
+                .gpuInstanceId = (unsigned)procs[i].gi, .computeInstanceId = (unsigned)procs[i].ci };
+        found++;
+    }
+    *count = found;
+    LEAVE(found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *out,
+                                             unsigned *count, u64 last_us)
+{
+    ENTER_DEVICE(device);
+    if (gpu->mig || h->slot >= 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    unsigned room = out ? *count : 0, found = 0;
+    u64 t = now_us();
+    for (int i = 0; i < proc_count + sample_count; i++) {
+        nvmlProcessUtilizationSample_t one = { 0 };
+        if (i < proc_count) {
+            const proc_t *p = &procs[i];
+            u64 busy_until = p->end && p->end < t ? p->end : t;
+            one.timeStamp = busy_until / SECOND_US * SECOND_US;
+            one.pid = p->pid;
+            one.smUtil = p->sm;
+            if (p->gpu != h->gpu || !p->sm || one.timeStamp <= p->start) continue;
+        } else {
+            const sample_t *s = &samples[i - proc_count];
+            one.timeStamp = s->until;
+            one.pid = s->pid;
+            one.smUtil = s->sm;
+            if (s->gpu != h->gpu) continue;
+        }
+        if (one.timeStamp <= last_us) continue;
+        if (found < room) out[found] = one;
+        found++;
+    }
+    if (!found) LEAVE(NVML_ERROR_NOT_FOUND);
+    if (found > room) {
+        *count = 100;                      /* as the driver says, however many there are */
+        LEAVE(NVML_ERROR_INSUFFICIENT_SIZE);
+    }
+    *count = found;
+    LEAVE(NVML_SUCCESS);
+}
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
+{
+    *set = (nvmlEventSet_t)calloc(1, sizeof(events_t));
+    return *set ? NVML_SUCCESS : NVML_ERROR_MEMORY;
+}
+
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
+{
+    free(set);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, u64 types, nvmlEventSet_t set)
+{
+    ENTER_DEVICE(device);
+    if (types & nvmlEventTypeXidCriticalError) ((events_t *)set)->watched[h->gpu] = 1;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms)
+{
+    events_t *watching = (events_t *)set;
+    for (unsigned waited_ms = 0;; waited_ms += 10) {
+        ENTER(-1);
+        for (int i = 0; i < event_count; i++) {
+            if (events[i].seq <= watching->seen || !watching->watched[events[i].gpu]) continue;
+            watching->seen = events[i].seq;
+            memset(data, 0, sizeof *data);
+            data->device = (nvmlDevice_t)&cards[events[i].gpu];
+            data->eventType = nvmlEventTypeXidCriticalError;
+            data->eventData = events[i].data;
+            LEAVE(NVML_SUCCESS);
+        }
+        pthread_mutex_unlock(&lock);
+        if (waited_ms >= timeout_ms) return NVML_ERROR_TIMEOUT;
+        usleep(10000);
+    }
+}
