@@ -30,6 +30,14 @@ class RoleMissing(Forbidden):
     """
 
 
+class PlatformOnly(Forbidden):
+    """Only an operator of the platform itself may do that."""
+
+
+class PersonNeeded(Forbidden):
+    """Only a person may do that, not the agent of a host."""
+
+
 class ScopeMissing(Forbidden):
     """This token does not carry the scope for that.
 
@@ -66,6 +74,31 @@ class Actor:
         """
         if not self.roles & set(roles):
             raise RoleMissing(roles=sorted(roles))
+
+    def need_platform(self) -> None:
+        """Refuse anybody but the platform's operators.
+
+        Raises: PlatformOnly.
+        """
+        if not (self.is_platform and "operator" in self.roles):
+            raise PlatformOnly()
+
+    def need_person(self) -> UserId:
+        """Return which person acts.
+
+        Raises: PersonNeeded.
+        """
+        if self.user_id is None:
+            raise PersonNeeded()
+        return self.user_id
+
+    def may(self, scope: str) -> bool:
+        """Tell if `need_scope` would let the actor pass."""
+        try:
+            self.need_scope(scope)
+        except Forbidden:
+            return False
+        return True
 
     def need_scope(self, scope: str) -> None:
         """Refuse unless the token carries `scope` and the person's roles allow it.

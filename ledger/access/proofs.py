@@ -101,7 +101,7 @@ def actor_of_person(user_id: UserId, *, tenant_id: str | None) -> Actor | None:
     """
     actors = actors_of_person(user_id)
     chosen = [actor for actor in actors if str(actor.tenant_id) == tenant_id]
-    return (chosen or actors or [None])[0]
+    return next(iter(chosen or actors), None)
 
 
 def _actor(

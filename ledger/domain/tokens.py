@@ -98,8 +98,18 @@ class TokenUnknown(Unknown):
     """There is no such token."""
 
 
-class TokenIdTaken(Refusal):
-    """A token with this id was made before, with other terms."""
+class TokenMadeBefore(Refusal):
+    """That token was made before, and its secret is shown only once.
+
+    If you do not have it, revoke the token and make another with a new Idempotency-Key.
+    """
+
+
+class BeyondOwnToken(Invalid):
+    """A token cannot make one that may do more than it, or that outlives it.
+
+    Sign in on the settings page to make such a token.
+    """
 
 
 class ScopeBeyondRoles(Invalid):
@@ -190,14 +200,19 @@ def issue(
     scopes: Sequence[str],
     roles: frozenset[Role],
     expires_at: datetime | None,
+    maker: TokenIssued | None,
     now: datetime,
 ) -> TokenIssued:
     """Decide on a new token. A host's token carries the scope `agent` and only that.
 
     roles: of the person it is for; it carries no scope that none of them may use.
-    Raises: TokenWithoutScope, TokenLifeOutOfRange, TokenTitleMissing, ScopeBeyondRoles.
+    expires_at: None for LIFE_DEFAULT, or as long as `maker` works if that is shorter.
+    maker: the token with which this one is asked for; None for a signed-in person.
+    Raises: TokenWithoutScope, TokenLifeOutOfRange, TokenTitleMissing, ScopeBeyondRoles,
+        BeyondOwnToken.
     """
-    expires_at = expires_at or now + LIFE_DEFAULT
+    if expires_at is None:
+        expires_at = min([now + LIFE_DEFAULT, *([maker.expires_at] if maker else [])])
     if not now + timedelta(minutes=1) <= expires_at <= now + LIFE_MAX:
         raise TokenLifeOutOfRange(expires_at=expires_at)
     if not 0 < len(title.strip()) <= TITLE_LENGTH_MAX:
@@ -209,6 +224,8 @@ def issue(
     beyond = [] if for_host else [each for each in asked if not ROLES_OF_SCOPE[each] & roles]
     if beyond:
         raise ScopeBeyondRoles(scopes=beyond)
+    if maker is not None and not for_host:
+        _check_within(maker, asked, expires_at)
     return TokenIssued(
         token_id=token_id,
         tenant_id=tenant_id,
@@ -221,6 +238,12 @@ def issue(
         expires_at=expires_at,
         at=now,
     )
+
+
+def _check_within(maker: TokenIssued, scopes: Sequence[str], expires_at: datetime) -> None:
+    beyond = sorted(set(scopes) - set(maker.scopes))
+    if beyond or expires_at > maker.expires_at:
+        raise BeyondOwnToken(scopes=beyond, expires_at_max=maker.expires_at)
 
 
 def _known(scopes: Sequence[str]) -> tuple[Scope, ...]:

@@ -122,6 +122,7 @@ class Migration(migrations.Migration):
                 ("email", models.EmailField(max_length=254, unique=True)),
                 ("title", models.CharField(default="", max_length=120)),
                 ("is_active", models.BooleanField(default=True)),
+                ("is_demo", models.BooleanField(default=False)),
                 ("joined_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={"abstract": False},

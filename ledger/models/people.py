@@ -31,6 +31,8 @@ class Person(AbstractBaseUser):
     email = models.EmailField(unique=True)
     title = models.CharField(max_length=120, default="")
     is_active = models.BooleanField(default=True)
+    is_demo = models.BooleanField(default=False)
+    """One of the demo's made-up people: may be signed in by one click where `demo` is on."""
     joined_at = models.DateTimeField(auto_now_add=True)
 
     objects: ClassVar[People] = People()

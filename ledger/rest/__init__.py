@@ -9,7 +9,7 @@ currency; times RFC 3339 with an offset, answered in UTC with Z; durations in se
 from __future__ import annotations
 
 from ledger.rest.cursors import Ordered, paginate
-from ledger.rest.endpoint import Endpoint
+from ledger.rest.endpoint import ANY_SCOPE, Endpoint
 from ledger.rest.fields import (
     AmountField,
     Body,
@@ -22,6 +22,7 @@ from ledger.rest.problems import Problem, problem_of
 from ledger.rest.versions import VersionMoved, etag_of, need_version
 
 __all__ = [
+    "ANY_SCOPE",
     "AmountField",
     "Body",
     "CountField",

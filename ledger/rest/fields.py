@@ -59,13 +59,13 @@ def refused_as_field(rule: Callable[[str], int], text: str) -> int:
 @extend_schema_field(
     {"type": "string", "pattern": r"^[0-9]{1,10}(\.[0-9]{1,9})?$", "example": "2.15"}
 )
-class AmountField(serializers.Field[int, str, str, Any]):
+class AmountField(serializers.Field[int, Any, str, Any]):
     """An amount of money as a decimal string; inside, whole nano-units.
 
     A JSON number is refused: it has passed through floating point somewhere.
     """
 
-    def to_internal_value(self, data: str) -> int:
+    def to_internal_value(self, data: Any) -> int:
         """Read `"2.15"` as nano-units."""
         if not isinstance(data, str):
             refuse("amount-not-a-string", 'Write an amount as a string, such as "2.15".')
@@ -77,10 +77,10 @@ class AmountField(serializers.Field[int, str, str, Any]):
 
 
 @extend_schema_field({"type": "string", "format": "date-time", "example": "2026-01-05T12:00:00Z"})
-class MomentField(serializers.Field[datetime, str, str, Any]):
+class MomentField(serializers.Field[datetime, Any, str, Any]):
     """An instant as RFC 3339 with its offset; inside, aware and in UTC."""
 
-    def to_internal_value(self, data: str) -> datetime:
+    def to_internal_value(self, data: Any) -> datetime:
         """Read `"2026-01-05T12:00:00+01:00"`."""
         form = _MOMENT.fullmatch(data) if isinstance(data, str) else None
         if form is None:
@@ -104,14 +104,14 @@ class MomentField(serializers.Field[datetime, str, str, Any]):
 
 
 @extend_schema_field({"type": "integer"})
-class CountField(serializers.Field[int, int, int, Any]):
+class CountField(serializers.Field[int, Any, int, Any]):
     """A whole number between two bounds; 5.0, "5" and true are refused."""
 
     def __init__(self, *, value_min: int = 0, value_max: int = COUNT_MAX, **options: Any) -> None:
         super().__init__(**options)
         self.value_min, self.value_max = value_min, value_max
 
-    def to_internal_value(self, data: int) -> int:
+    def to_internal_value(self, data: Any) -> int:
         """Check kind and bounds."""
         if isinstance(data, bool) or not isinstance(data, int):
             refuse("not-a-whole-number", "Write a whole number, without quotes or a fraction.")
@@ -126,7 +126,7 @@ class CountField(serializers.Field[int, int, int, Any]):
 
 
 @extend_schema_field({"type": "integer", "description": "seconds"})
-class DurationField(serializers.Field[timedelta, int, int, Any]):
+class DurationField(serializers.Field[timedelta, Any, int, Any]):
     """A length of time in whole seconds between two bounds."""
 
     def __init__(
@@ -135,7 +135,7 @@ class DurationField(serializers.Field[timedelta, int, int, Any]):
         super().__init__(**options)
         self._seconds = CountField(value_min=seconds_min, value_max=seconds_max)
 
-    def to_internal_value(self, data: int) -> timedelta:
+    def to_internal_value(self, data: Any) -> timedelta:
         """Read whole seconds."""
         return timedelta(seconds=self._seconds.to_internal_value(data))
 

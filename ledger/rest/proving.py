@@ -9,6 +9,8 @@ from rest_framework.authentication import BaseAuthentication, CSRFCheck
 from rest_framework.request import Request
 
 from ledger.access import TENANT_CHOSEN, Actor, actor_of_person, actor_of_token
+from ledger.access.visits import NoMembership
+from ledger.domain.ids import UserId
 from ledger.domain.refusal import Forbidden, Unauthenticated
 from ledger.models import Person
 
@@ -30,13 +32,6 @@ class CsrfTokenMissing(Forbidden):
     """A request made with a session must carry the page's CSRF token.
 
     Reload the page and try again, or use an API token.
-    """
-
-
-class NotAMember(Forbidden):
-    """You are signed in, but no organisation has admitted you yet.
-
-    Ask an operator of your organisation.
     """
 
 
@@ -65,9 +60,9 @@ class PageSession(BaseAuthentication):
             return None
         if request.method not in SAFE_METHODS:
             _check_csrf(request)
-        actor = actor_of_person(person.id, tenant_id=asked.session.get(TENANT_CHOSEN))
+        actor = actor_of_person(UserId(person.id), tenant_id=asked.session.get(TENANT_CHOSEN))
         if actor is None:
-            raise NotAMember()
+            raise NoMembership()
         return person, actor
 
 

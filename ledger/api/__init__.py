@@ -1,0 +1,1 @@
+"""The book of record over HTTP: who takes part, tokens, money."""

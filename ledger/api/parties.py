@@ -1,0 +1,213 @@
+"""Who am I, and who else takes part: tenants, business units, members."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid5
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ledger import commands, queries
+from ledger.domain.ids import SubscriberId, TenantId, UserId
+from ledger.domain.parties import ROLES, tenant_id_of
+from ledger.domain.tokens import ROLES_OF_SCOPE
+from ledger.models import MemberRow, Person, SubscriberRow, TenantRow
+from ledger.rest import ANY_SCOPE, Body, Endpoint, MomentField, TextField, paginate
+from ledger.signin import person_of
+
+
+class RegisterTenant(Body):
+    """An organisation that joins."""
+
+    slug = TextField(max_length=40)
+    title = TextField(max_length=120)
+    currency = TextField(max_length=3)
+
+
+class AddSubscriber(Body):
+    """A business unit, charged to its own cost centre."""
+
+    title = TextField(max_length=120)
+    cost_centre = TextField(max_length=60)
+
+
+class AdmitMember(Body):
+    """A person, by e-mail address, and what they may do."""
+
+    email = serializers.EmailField(max_length=254)
+    roles = serializers.ListField(
+        child=serializers.ChoiceField(ROLES), allow_empty=False, max_length=len(ROLES)
+    )
+    subscriber_id = serializers.UUIDField(required=False, allow_null=True, default=None)
+
+
+class TenantShown(serializers.ModelSerializer[TenantRow]):
+    """A tenant as answered."""
+
+    registered_at = MomentField()
+
+    class Meta:
+        model = TenantRow
+        fields = ("tenant_id", "slug", "title", "currency", "is_platform", "registered_at")
+
+
+class SubscriberShown(serializers.ModelSerializer[SubscriberRow]):
+    """A business unit as answered."""
+
+    registered_at = MomentField()
+
+    class Meta:
+        model = SubscriberRow
+        fields = ("subscriber_id", "title", "cost_centre", "registered_at")
+
+
+class Me(Endpoint):
+    """Who is asking, and what they may do."""
+
+    scopes = {"GET": ANY_SCOPE}
+    reads = ("ledger.parties", "ledger.tokens")
+
+    def get(self, request: Request) -> Response:
+        """Return the actor, with the scopes that token and roles leave."""
+        actor = self.actor
+        carried = ROLES_OF_SCOPE if actor.scopes is None else actor.scopes
+        usable = [scope for scope in ROLES_OF_SCOPE if scope in carried and actor.may(scope)]
+        return Response(
+            {
+                "tenant_id": actor.tenant_id,
+                "title": actor.title,
+                "user_id": actor.user_id,
+                "host_id": actor.host_id,
+                "subscriber_id": actor.subscriber_id,
+                "roles": sorted(actor.roles),
+                "scopes": usable,
+                "is_platform": actor.is_platform,
+            }
+        )
+
+
+class Tenants(Endpoint):
+    """The organisations that the actor may see."""
+
+    scopes = {"GET": "market:read", "POST": "admin"}
+    reads = ("ledger.parties",)
+
+    @extend_schema(responses=TenantShown(many=True))
+    def get(self, request: Request) -> Response:
+        """List them by slug."""
+        return self.page(queries.tenants(self.actor), TenantShown, ("slug", "tenant_id"))
+
+    @extend_schema(request=RegisterTenant)
+    def post(self, request: Request) -> Response:
+        """Register an organisation; the platform's operators do."""
+        asked = self.body(RegisterTenant)
+        self.actor.need_platform()
+        position = commands.register_tenant(
+            self.store(), **asked, by=self.meta(), now=timezone.now()
+        )
+        return Response(
+            {"tenant_id": tenant_id_of(asked["slug"]), "position": position}, status=201
+        )
+
+
+class TenantDetail(Endpoint):
+    """One organisation."""
+
+    scopes = {"GET": "market:read"}
+    reads = ("ledger.parties",)
+
+    @extend_schema(responses=TenantShown)
+    def get(self, request: Request, tenant_id: UUID) -> Response:
+        """Show it."""
+        return Response(TenantShown(queries.tenant(self.actor, TenantId(tenant_id))).data)
+
+
+class Subscribers(Endpoint):
+    """The business units of the actor's organisation."""
+
+    scopes = {"GET": "market:read", "POST": "admin"}
+    reads = ("ledger.parties",)
+
+    @extend_schema(responses=SubscriberShown(many=True))
+    def get(self, request: Request) -> Response:
+        """List them by cost centre."""
+        order = ("cost_centre", "subscriber_id")
+        return self.page(queries.subscribers(self.actor), SubscriberShown, order)
+
+    @extend_schema(request=AddSubscriber)
+    def post(self, request: Request) -> Response:
+        """Set one up."""
+        asked = self.body(AddSubscriber)
+        subscriber_id = SubscriberId(uuid5(self.command_id, "subscriber"))
+        position = commands.add_subscriber(
+            self.store(),
+            tenant_id=self.actor.tenant_id,
+            subscriber_id=subscriber_id,
+            **asked,
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"subscriber_id": subscriber_id, "position": position}, status=201)
+
+
+class Members(Endpoint):
+    """The people who may act for the actor's organisation."""
+
+    scopes = {"GET": "admin", "POST": "admin"}
+    reads = ("ledger.parties",)
+
+    def get(self, request: Request) -> Response:
+        """List them, the longest-standing first."""
+        rows = queries.members(self.actor)
+        order = ("admitted_at", "member_id")
+        page = paginate(rows, lambda row: row, order, query=request.query_params)
+        people = queries.people(row.user_id for row in page["data"])
+        page["data"] = [_member(row, people.get(row.user_id)) for row in page["data"]]
+        return Response(page)
+
+    @extend_schema(request=AdmitMember)
+    def post(self, request: Request) -> Response:
+        """Admit somebody, or change what they may do."""
+        asked = self.body(AdmitMember)
+        user_id = UserId(person_of(asked.pop("email")).id)
+        position = commands.admit_member(
+            self.store(f"tenant-{self.actor.tenant_id}"),
+            tenant_id=self.actor.tenant_id,
+            user_id=user_id,
+            **asked,
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"user_id": user_id, "position": position}, status=201)
+
+
+class MemberDetail(Endpoint):
+    """One membership."""
+
+    scopes = {"DELETE": "admin"}
+
+    def delete(self, request: Request, user_id: UUID) -> Response:
+        """End it."""
+        position = commands.remove_member(
+            self.store(f"tenant-{self.actor.tenant_id}"),
+            tenant_id=self.actor.tenant_id,
+            user_id=UserId(user_id),
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"position": position})
+
+
+def _member(row: MemberRow, person: Person | None) -> dict[str, Any]:
+    return {
+        "user_id": row.user_id,
+        "email": person.email if person else None,
+        "title": person.title if person else None,
+        "subscriber_id": row.subscriber_id,
+        "roles": row.roles,
+        "admitted_at": MomentField().to_representation(row.admitted_at),
+    }

@@ -1,0 +1,8 @@
+"""Every read model of the book of record."""
+
+from __future__ import annotations
+
+from ledger.following import Projection
+from ledger.projections.parties import PARTIES, TOKENS
+
+PROJECTIONS: tuple[Projection, ...] = (PARTIES, TOKENS)

@@ -1,0 +1,71 @@
+"""Who takes part, as one actor may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from ledger.access import Actor, visible
+from ledger.domain.ids import TenantId
+from ledger.domain.parties import TenantUnknown
+from ledger.domain.tokens import TokenUnknown
+from ledger.models import MemberRow, Person, SubscriberRow, TenantRow, TokenRow, TokenUse
+
+
+def tenants(actor: Actor) -> QuerySet[TenantRow]:
+    """Return the actor's own tenant; all of them for the platform's operators and auditors."""
+    return visible(actor, TenantRow)
+
+
+def tenant(actor: Actor, tenant_id: TenantId) -> TenantRow:
+    """Return one tenant.
+
+    Raises: TenantUnknown, also for one that the actor may not see.
+    """
+    found = visible(actor, TenantRow).filter(pk=tenant_id).first()
+    if found is None:
+        raise TenantUnknown(tenant_id=tenant_id)
+    return found
+
+
+def subscribers(actor: Actor) -> QuerySet[SubscriberRow]:
+    """Return the business units of the actor's own tenant."""
+    return visible(actor, SubscriberRow).filter(tenant_id=actor.tenant_id)
+
+
+def members(actor: Actor) -> QuerySet[MemberRow]:
+    """Return the members of the actor's own tenant."""
+    return visible(actor, MemberRow).filter(tenant_id=actor.tenant_id)
+
+
+def tokens(actor: Actor) -> QuerySet[TokenRow]:
+    """Return the actor's own tokens; an operator's: all of the tenant."""
+    mine = visible(actor, TokenRow).filter(tenant_id=actor.tenant_id)
+    if "operator" in actor.roles:
+        return mine
+    return mine.filter(user_id=actor.user_id, host_id=None)
+
+
+def token(actor: Actor, token_id: UUID) -> TokenRow:
+    """Return one of `tokens`.
+
+    Raises: TokenUnknown.
+    """
+    found = tokens(actor).filter(pk=token_id).first()
+    if found is None:
+        raise TokenUnknown(token_id=token_id)
+    return found
+
+
+def last_uses(token_ids: Iterable[UUID]) -> dict[UUID, datetime]:
+    """Return when tokens were last used, to the minute; those never used are not in it."""
+    uses = TokenUse.objects.filter(token_id__in=list(token_ids))
+    return {use.token_id: use.used_at for use in uses}
+
+
+def people(user_ids: Iterable[UUID]) -> dict[UUID, Person]:
+    """Return persons by id, to put names to ids that a visible row carries."""
+    return Person.objects.in_bulk(list(user_ids))

@@ -1,0 +1,124 @@
+"""Signing in: who a person is, what a page asks of them, and the demo's one-click log-in.
+
+Passwords, one-time codes, TOTP and single sign-on are allauth's; see the settings. A person who
+is signed in acts for one tenant at a time, `switch_tenant` says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+from django.conf import settings
+from django.contrib.auth import login
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST
+
+from ledger.access import TENANT_CHOSEN, Actor, actors_of_person
+from ledger.access.visits import actor_of
+from ledger.domain.events import Role
+from ledger.domain.ids import UserId
+from ledger.domain.parties import TenantUnknown
+from ledger.models import Person
+
+P = ParamSpec("P")
+Page = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
+
+
+def page(*roles: Role) -> Callable[[Page[P]], Page[P]]:
+    """Open a page only to a signed-in member with one of these roles; none named: any member.
+
+    Who is not signed in is sent to the log-in page, who may not see it gets the page that says
+    so: the site's middleware does both.
+    """
+
+    def opened(view: Page[P]) -> Page[P]:
+        @wraps(view)
+        def checked(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+            actor = actor_of(request)
+            if roles:
+                actor.need(*roles)
+            return view(request, *args, **kwargs)
+
+        return checked
+
+    return opened
+
+
+def person_of(email: str) -> Person:
+    """Return the person with this e-mail address; an unknown one becomes a person at once.
+
+    They have no password yet: they set one through the mail, or come by single sign-on.
+    """
+    found = Person.objects.filter(email=email.strip().lower()).first()
+    return found or Person.objects.create_user(email)
+
+
+@require_POST
+def switch_tenant(request: HttpRequest) -> HttpResponse:
+    """Act for another tenant from now on: form field `tenant_id`.
+
+    Raises: TenantUnknown, also where the person is no member of it.
+    """
+    wanted = request.POST.get("tenant_id", "")
+    mine = [str(actor.tenant_id) for actor in _actors(request)]
+    if wanted not in mine:
+        raise TenantUnknown()
+    request.session[TENANT_CHOSEN] = wanted
+    return redirect(_next(request))
+
+
+@require_POST
+def demo_sign_in(request: HttpRequest) -> HttpResponse:
+    """Sign in as one of the demo's people without a password: form field `email`.
+
+    There is no such address outside a demo.
+    """
+    if not settings.ENV.demo:
+        raise Http404
+    person = Person.objects.filter(
+        email=request.POST.get("email", "").lower(), is_active=True, is_demo=True
+    ).first()
+    if person is None:
+        raise Http404
+    login(request, person, backend=BACKEND)
+    request.session.pop(TENANT_CHOSEN, None)
+    return redirect(_next(request))
+
+
+def demo_people(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: `demo_people` on the log-in page of a demo, empty everywhere else."""
+    if not settings.ENV.demo or request.path != settings.LOGIN_URL:
+        return {"demo_people": []}
+    people = Person.objects.filter(is_demo=True, is_active=True).order_by("joined_at", "email")
+    return {
+        "demo_people": [
+            {"email": person.email, "title": str(person), "does": _does(person)}
+            for person in people
+        ]
+    }
+
+
+def _does(person: Person) -> str:
+    """Say what a person is, such as `consumer at Ada Labs`."""
+    actors = actors_of_person(UserId(person.id))
+    return "; ".join(f"{', '.join(sorted(each.roles))} at {each.title}" for each in actors)
+
+
+def _actors(request: HttpRequest) -> list[Actor]:
+    user = request.user
+    return actors_of_person(UserId(user.pk)) if isinstance(user, Person) else []
+
+
+def _next(request: HttpRequest) -> str:
+    """Return where the form wants to go, if that is on this site."""
+    wanted = request.POST.get("next", "")
+    allowed = url_has_allowed_host_and_scheme(
+        wanted, {request.get_host()}, require_https=request.is_secure()
+    )
+    return wanted if allowed else settings.LOGIN_REDIRECT_URL

@@ -1,0 +1,18 @@
+"""Routes of the book of record, below /api/v1/."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from ledger.api import parties, tokens
+
+urlpatterns = [
+    path("me", parties.Me.as_view()),
+    path("tenants", parties.Tenants.as_view()),
+    path("tenants/<uuid:tenant_id>", parties.TenantDetail.as_view()),
+    path("subscribers", parties.Subscribers.as_view()),
+    path("members", parties.Members.as_view()),
+    path("members/<uuid:user_id>", parties.MemberDetail.as_view()),
+    path("tokens", tokens.Tokens.as_view()),
+    path("tokens/<uuid:token_id>", tokens.TokenDetail.as_view()),
+]
