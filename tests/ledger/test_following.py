@@ -1,0 +1,231 @@
+"""Followers: a projection counts every event once, whenever it is killed; a policy asks again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from django.db import connection
+
+from ledger import following
+from ledger.domain.event import EVENT_TYPES, Event
+from ledger.eventstore.port import EventStore, Expect, Meta, Position, Recorded, record
+from ledger.eventstore.postgres import PostgresStore
+from ledger.following import Policy, follow_policies, follow_projections, wait_until_read
+from ledger.models import Checkpoint
+from ledger.rows import Rows
+from tests.ledger.tallying import BY, KINDS, PROJECTION, Counted, Echoed, Tally, counted
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROOT = Path(__file__).resolve().parents[2]
+STREAMS = ("tally-a", "tally-b", "tally-c")
+PATIENCE_SECONDS = 20
+FOLLOWER = """
+import sys
+from django.conf import settings
+settings.DATABASES["default"]["NAME"] = sys.argv[1]
+import django
+django.setup()
+from tests.ledger.tallying import follow_until
+follow_until(sys.argv[2])
+"""
+
+
+class Killed(BaseException):
+    """What no handler of a failure catches: the process is gone."""
+
+
+class Echo:
+    """What the policy of these tests keeps, one stream for each number."""
+
+    STREAM: ClassVar[str] = "echo"
+
+    @classmethod
+    def evolve(cls, state: Echo | None, event: Event, /) -> Echo:
+        return state or cls()
+
+
+@pytest.fixture
+def store(committed_store: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[EventStore]:
+    """A PostgreSQL store, and the table of the tally."""
+    for kind in KINDS:
+        monkeypatch.setitem(EVENT_TYPES, kind.name, kind)
+    with connection.schema_editor() as editor:
+        editor.create_model(Tally)
+    yield PostgresStore()
+    with connection.schema_editor() as editor:
+        editor.delete_model(Tally)
+
+
+def put(store: EventStore, numbers: range) -> None:
+    for number in numbers:
+        stream = STREAMS[number % len(STREAMS)]
+        store.append(stream, [counted(stream, number)], expected=Expect.ANY, by=BY)
+
+
+def tallied() -> dict[str, tuple[int, int]]:
+    return {row.stream: (row.events, row.total) for row in Tally.objects.all()}
+
+
+def tally_of(numbers: Sequence[int]) -> dict[str, tuple[int, int]]:
+    parts = {
+        stream: [number for number in numbers if number % len(STREAMS) == place]
+        for place, stream in enumerate(STREAMS)
+    }
+    return {stream: (len(part), sum(part)) for stream, part in parts.items() if part}
+
+
+def place_of(name: str) -> Position:
+    return Position(Checkpoint.objects.get(name=name).position)
+
+
+def kill_a_follower_at(point: str) -> None:
+    """Start a follower in a process of its own and kill it with SIGKILL where it stops."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FOLLOWER, str(connection.settings_dict["NAME"]), point],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        reached = process.stdout.readline().strip()
+        process.kill()
+    assert reached == point
+
+
+@pytest.mark.parametrize("point", ["rows", "checkpoint", "commit"])
+def test_a_projector_killed_in_the_middle_of_a_page_leaves_nothing_of_it(
+    store: EventStore, point: str
+) -> None:
+    put(store, range(10))
+    follow_projections(store, [PROJECTION])
+    before = place_of(PROJECTION.name)
+    put(store, range(10, 30))
+
+    kill_a_follower_at(point)
+
+    assert (tallied(), place_of(PROJECTION.name)) == (tally_of(range(10)), before)
+    assert follow_projections(store, [PROJECTION]) == 20
+    assert (tallied(), place_of(PROJECTION.name)) == (tally_of(range(30)), store.head())
+
+
+def test_two_projectors_at_once_count_every_event_once(store: EventStore) -> None:
+    follow_projections(store, [PROJECTION])
+    together = threading.Barrier(3)
+
+    def follow() -> None:
+        try:
+            for _turn in range(6):
+                together.wait(PATIENCE_SECONDS)
+                follow_projections(PostgresStore(), [PROJECTION])
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=follow) for _thread in range(2)]
+    for thread in threads:
+        thread.start()
+    for turn in range(6):
+        put(store, range(turn * 20, turn * 20 + 20))
+        together.wait(PATIENCE_SECONDS)
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+    follow_projections(store, [PROJECTION])
+
+    assert tallied() == tally_of(range(120))
+    assert place_of(PROJECTION.name) == store.head()
+
+
+def test_a_projection_that_fails_stops_there_and_the_others_go_on(store: EventStore) -> None:
+    def fail_at_seven(recorded: Recorded, rows: Rows) -> None:
+        event = recorded.event
+        assert isinstance(event, Counted)
+        if event.number == 7:
+            raise ValueError("seven")
+
+    failing = replace(PROJECTION, name="tallying.failing", project=fail_at_seven)
+    put(store, range(10))
+
+    follow_projections(store, [failing, PROJECTION])
+
+    assert (tallied(), place_of(PROJECTION.name)) == (tally_of(range(10)), store.head())
+    stopped = Checkpoint.objects.get(name=failing.name)
+    assert (stopped.position, stopped.error) == (0, "ValueError: seven")
+    assert follow_projections(store, [failing]) == 0, "it was tried again at once"
+
+
+def test_a_projection_moves_over_events_that_it_is_not_told(store: EventStore) -> None:
+    deaf = replace(PROJECTION, on=frozenset({Echoed.name}))
+    put(store, range(5))
+
+    follow_projections(store, [deaf])
+
+    assert (tallied(), place_of(deaf.name)) == ({}, store.head())
+
+
+def test_a_policy_killed_before_its_checkpoint_asks_again_and_nothing_happens_twice(
+    store: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def echo(recorded: Recorded, store: EventStore) -> None:
+        event = recorded.event
+        assert isinstance(event, Counted)
+        asked.append(event.number)
+        by = Meta.because(recorded, policy="echo")
+        record(store, Echo, event.number, lambda _: [Echoed(number=event.number)], by=by)
+
+    policy = Policy("tallying.echo", echo, frozenset({Counted.name}))
+    put(store, range(3))
+
+    def killed(*_arguments: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(following, "_move", killed)
+        with pytest.raises(Killed):
+            follow_policies(store, [policy])
+    follow_policies(store, [policy])
+
+    assert asked == [0, 0, 1, 2]
+    echoes = store.read_all(only=frozenset({Echoed.name})).events
+    assert [each.event for each in echoes] == [Echoed(number=number) for number in range(3)]
+
+
+def test_a_policy_remembers_the_events_before_the_one_it_failed_at(store: EventStore) -> None:
+    asked: list[int] = []
+
+    def fail_once_at_one(recorded: Recorded, store: EventStore) -> None:
+        event = recorded.event
+        assert isinstance(event, Counted)
+        asked.append(event.number)
+        if asked == [0, 1]:
+            raise ValueError("one")
+
+    policy = Policy("tallying.echo", fail_once_at_one, frozenset({Counted.name}))
+    put(store, range(3))
+
+    assert follow_policies(store, [policy]) == 1
+    assert Checkpoint.objects.get(name=policy.name).error == "ValueError: one"
+    Checkpoint.objects.filter(name=policy.name).update(moved_at=None)
+    assert follow_policies(store, [policy]) == 2
+    assert asked == [0, 1, 1, 2]
+    assert Checkpoint.objects.get(name=policy.name).error == ""
+
+
+def test_a_reader_can_wait_until_its_own_write_is_in_the_rows(store: EventStore) -> None:
+    put(store, range(3))
+    head = store.head()
+
+    assert not wait_until_read([PROJECTION.name], head, timeout_seconds=0)
+    follow_projections(store, [PROJECTION])
+    assert wait_until_read([PROJECTION.name], head, timeout_seconds=0)
