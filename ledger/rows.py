@@ -59,7 +59,7 @@ class Rows:
         assert row is not None, f"no {kind.__name__} {key}: an event came before its first one"
         return row
 
-    def change(self, kind: type[RowT], key: object, **fields: object) -> RowT:
+    def change(self, kind: type[RowT], key: object, /, **fields: object) -> RowT:
         """Set fields of a row that must exist, and return it."""
         row = self.get(kind, key)
         for name, value in fields.items():
@@ -75,7 +75,7 @@ class Rows:
         if self._new.get(kind, {}).pop(key, None) is None:
             self._removed.setdefault(kind, set()).add(key)
 
-    def select(self, kind: type[RowT], **where: Any) -> list[RowT]:
+    def select(self, kind: type[RowT], /, **where: Any) -> list[RowT]:
         """Return the rows that match, in key order. Writes first what is pending: costly."""
         self.flush()
         rows = self._rows.setdefault(kind, {})

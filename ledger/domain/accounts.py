@@ -7,6 +7,7 @@ holds that are placed at once can never use the same money.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, TypeVar, assert_never
@@ -26,18 +27,22 @@ from ledger.domain.events import (
     UsageCaptured,
 )
 from ledger.domain.holds import (
+    TEXT_LENGTH_MAX,
     Hold,
     HoldBelowCaptured,
     HoldClosed,
     HoldPlacedOtherwise,
     HoldUnknown,
     Usage,
+    need_text,
 )
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, SubscriberId, TenantId
-from ledger.domain.money import NANOS_MAX, AmountTooLarge, Money
+from ledger.domain.money import NANOS_MAX, AmountTooLarge, CurrencyUnknown, Money
 from ledger.domain.refusal import Invalid, Refusal, Unknown
 
 EntryT = TypeVar("EntryT", FundsAdded, CompensationPaid, CostRecorded)
+
+CURRENCY = re.compile(r"[A-Z]{3}")
 
 PAYING_KINDS: frozenset[AccountKind] = frozenset({"prepaid", "chargeback"})
 """The kinds that pay for use: only these take holds."""
@@ -185,6 +190,7 @@ class Account:
         """Decide what happens when money comes in: it is there, once per `entry_id`."""
         self._need_paying()
         self._need_amount(money)
+        need_text(reference, length_max=TEXT_LENGTH_MAX)
         own = self.opened.account_id
         entry = FundsAdded(
             account_id=own,
@@ -205,6 +211,7 @@ class Account:
         """Decide whether money may be set aside: only what is available, overdraft included."""
         self._need_paying()
         self._need_amount(money, zero_allowed=True)
+        need_text(purpose, length_max=TEXT_LENGTH_MAX)
         before = self.holds.get(hold_id)
         if before is not None:
             if (before.placed, before.purpose) != (money, purpose):
@@ -315,6 +322,7 @@ class Account:
             account_id=own,
             entry_id=journal.compensation_entry(lease_id, owner_id),
             lease_id=lease_id,
+            owner_id=owner_id,
             money=money,
             postings=journal.transfer(source=earnings, target=own, money=money),
             at=now,
@@ -326,6 +334,7 @@ class Account:
     ) -> list[CostRecorded]:
         """Decide what a cloud's charge does: it is counted once per `reference`."""
         self._need_amount(money)
+        need_text(reference, length_max=TEXT_LENGTH_MAX)
         own = self.opened.account_id
         entry = CostRecorded(
             account_id=own,
@@ -376,6 +385,9 @@ class Account:
 
 def open_account(account: Account | None, terms: AccountOpened) -> list[AccountOpened]:
     """Decide whether an account may be opened on these terms: once."""
+    need_text(terms.title, length_max=TEXT_LENGTH_MAX)
+    if not CURRENCY.fullmatch(terms.currency):
+        raise CurrencyUnknown(given=terms.currency[:40])
     if terms.overdraft_nanos is None and terms.kind == "prepaid":
         raise PrepaidUnlimited()
     if terms.overdraft_nanos is not None and not 0 <= terms.overdraft_nanos <= NANOS_MAX:

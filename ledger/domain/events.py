@@ -216,6 +216,7 @@ class CompensationPaid(Event, name="ledger.compensation-paid"):
     account_id: AccountId
     entry_id: EntryId
     lease_id: LeaseId
+    owner_id: TenantId
     money: Money
     postings: tuple[Posting, ...]
     at: datetime

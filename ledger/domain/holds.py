@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from unicodedata import category
 
 from ledger.domain import journal
 from ledger.domain.events import OwnerUse, UsageCaptured, UsageItem
 from ledger.domain.ids import HoldId, LeaseId
-from ledger.domain.money import Money, Rate
+from ledger.domain.money import NANOS_MAX, Money, Rate
 from ledger.domain.refusal import Invalid, Refusal, Unknown
 from ledger.domain.span import Window
 
 FEE_PPM_MAX = 1_000_000
 GPU_MILLIS_MAX = 10**15
 """Of one usage window: a hundred thousand GPUs for a hundred days."""
+
+
+TEXT_LENGTH_MAX = 200
+COST_CENTRE_LENGTH_MAX = 60
+ITEM_LENGTH_MAX = 80
+SERVICE_CLASS_LENGTH_MAX = 20
+UNWRITABLE = ("Cc", "Cs")
+"""Unicode categories that no text may hold: control characters and halves of surrogate pairs."""
 
 
 class HoldUnknown(Unknown):
@@ -50,8 +59,23 @@ class UsageOverlaps(Refusal):
 class UsageUnreadable(Invalid):
     """The use in a window is a whole number of GPU-milliseconds that its owners' parts add up to.
 
-    Name each owner once; the fee is between 0 and 1 000 000 ppm and the price not negative.
+    Name each owner once. The fee is between 0 and 1 000 000 ppm, the prices are not negative
+    and in one currency.
     """
+
+
+class TextUnreadable(Invalid):
+    """A name or reference is a short text without control characters."""
+
+
+def need_text(*texts: str, length_max: int) -> None:
+    """Refuse a text that is too long, or that a table or a spreadsheet could not hold.
+
+    Raises: TextUnreadable.
+    """
+    for text in texts:
+        if len(text) > length_max or any(category(each) in UNWRITABLE for each in text):
+            raise TextUnreadable(length_max=length_max, given=ascii(text[:40]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +100,20 @@ class Usage:
     def check(self) -> None:
         """Refuse figures that cannot be.
 
-        Raises: UsageUnreadable.
+        Raises: UsageUnreadable, TextUnreadable.
         """
+        item = self.item
+        need_text(self.cost_centre, length_max=COST_CENTRE_LENGTH_MAX)
+        need_text(item.sku, item.region, item.provider, length_max=ITEM_LENGTH_MAX)
+        need_text(item.service_class, length_max=SERVICE_CLASS_LENGTH_MAX)
+        list_price = item.list_price or self.price
         by_owner = [use.gpu_millis for use in self.owners]
         sensible = (
             0 <= self.gpu_millis <= GPU_MILLIS_MAX
             and 0 <= self.fee_ppm <= FEE_PPM_MAX
-            and self.price.nanos_per_gpu_hour >= 0
+            and 0 <= self.price.nanos_per_gpu_hour <= NANOS_MAX
+            and 0 <= list_price.nanos_per_gpu_hour <= NANOS_MAX
+            and list_price.currency == self.price.currency
             and all(millis >= 0 for millis in by_owner)
             and sum(by_owner) == self.gpu_millis
             and len({use.owner_id for use in self.owners}) == len(self.owners)

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from ledger.models.checkpoints import Checkpoint
+from ledger.models.money import (
+    AccountRow,
+    DebtRow,
+    HoldRow,
+    JournalEntryRow,
+    PartyNameRow,
+    PostingRow,
+    UsageChargeRow,
+)
 from ledger.models.parties import MemberRow, SubscriberRow, TenantRow, TokenRow, TokenUse
 from ledger.models.people import Person
 from ledger.models.requests import RequestKey, TokenBucket
 
 __all__ = [
+    "AccountRow",
     "Checkpoint",
+    "DebtRow",
+    "HoldRow",
+    "JournalEntryRow",
     "MemberRow",
+    "PartyNameRow",
     "Person",
+    "PostingRow",
     "RequestKey",
     "SubscriberRow",
     "TenantRow",
     "TokenBucket",
     "TokenRow",
     "TokenUse",
+    "UsageChargeRow",
 ]

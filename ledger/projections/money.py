@@ -1,0 +1,292 @@
+"""Tables of money, kept equal to the account streams."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from ledger.domain import journal
+from ledger.domain.accounts import earnings_account
+from ledger.domain.events import (
+    AccountOpened,
+    CompensationPaid,
+    CostRecorded,
+    FundsAdded,
+    HoldPlaced,
+    HoldReleased,
+    HoldResized,
+    SubscriberRegistered,
+    TenantRegistered,
+    UsageCaptured,
+)
+from ledger.domain.ids import AccountId
+from ledger.domain.money import Money
+from ledger.eventstore.port import Recorded
+from ledger.following import Projection, names_of
+from ledger.models import (
+    AccountRow,
+    DebtRow,
+    HoldRow,
+    JournalEntryRow,
+    PartyNameRow,
+    PostingRow,
+    UsageChargeRow,
+)
+from ledger.rows import Rows
+
+
+def project_money(recorded: Recorded, rows: Rows) -> None:
+    """Keep accounts, holds, journal, charges and debts equal to the account streams."""
+    match recorded.event:
+        case TenantRegistered() as tenant:
+            rows.add(PartyNameRow(party_id=tenant.tenant_id, title=tenant.title))
+        case SubscriberRegistered() as unit:
+            rows.add(PartyNameRow(party_id=unit.subscriber_id, title=unit.title))
+        case AccountOpened() as opened:
+            _open(opened, rows)
+        case HoldPlaced() | HoldResized() | HoldReleased() as event:
+            _project_hold(event, rows)
+        case UsageCaptured() as captured:
+            _post(captured, recorded, rows)
+            _charge(captured, recorded, rows)
+        case FundsAdded() | CostRecorded() as entry:
+            _post(entry, recorded, rows)
+        case CompensationPaid() as paid:
+            _post(paid, recorded, rows)
+            payee = rows.get(AccountRow, paid.account_id).tenant_id
+            _owe(rows, _period(paid.at), paid.owner_id, payee, paid.money)
+
+
+def _open(opened: AccountOpened, rows: Rows) -> None:
+    row = _account(rows, opened.account_id, opened.currency)
+    rows.change(
+        AccountRow,
+        opened.account_id,
+        tenant_id=opened.tenant_id,
+        subscriber_id=opened.subscriber_id,
+        kind=opened.kind,
+        title=opened.title,
+        overdraft_nanos=opened.overdraft_nanos,
+        opened_at=opened.at,
+    )
+    if row.total_nanos:
+        for line in rows.select(PostingRow, account_id=opened.account_id):
+            rows.change(PostingRow, line.pk, tenant_id=opened.tenant_id)
+
+
+def _account(rows: Rows, account_id: AccountId, currency: str) -> AccountRow:
+    """Return an account's row, making one for an account that is posted to before it opens.
+
+    Nothing may stand in the way of a charge, so an owner is paid even where nobody has opened
+    the owner's account yet.
+    """
+    found = rows.find(AccountRow, account_id)
+    if found is None:
+        found = AccountRow(
+            account_id=account_id,
+            kind="",
+            title="",
+            currency=currency,
+            total_nanos=0,
+            held_nanos=0,
+            available_nanos=0,
+        )
+        rows.add(found)
+    return found
+
+
+def _move(
+    rows: Rows, account_id: AccountId, currency: str, *, total: int = 0, held: int = 0
+) -> AccountRow:
+    row = _account(rows, account_id, currency)
+    return rows.change(
+        AccountRow,
+        account_id,
+        total_nanos=row.total_nanos + total,
+        held_nanos=row.held_nanos + held,
+        available_nanos=row.available_nanos + total - held,
+    )
+
+
+def _project_hold(event: HoldPlaced | HoldResized | HoldReleased, rows: Rows) -> None:
+    currency = event.money.currency
+    match event:
+        case HoldPlaced() as placed:
+            account = _move(rows, placed.account_id, currency, held=placed.money.nanos)
+            rows.add(
+                HoldRow(
+                    hold_id=placed.hold_id,
+                    account_id=placed.account_id,
+                    tenant_id=account.tenant_id,
+                    purpose=placed.purpose,
+                    currency=currency,
+                    money_nanos=placed.money.nanos,
+                    captured_nanos=0,
+                    state="placed",
+                    placed_at=placed.at,
+                )
+            )
+        case HoldResized() as resized:
+            row = rows.get(HoldRow, resized.hold_id)
+            grown = resized.money.nanos - row.money_nanos
+            rows.change(HoldRow, resized.hold_id, money_nanos=resized.money.nanos)
+            _move(rows, resized.account_id, currency, held=grown)
+        case HoldReleased() as released:
+            rows.change(HoldRow, released.hold_id, state="released", released_at=released.at)
+            _move(rows, released.account_id, currency, held=-released.money.nanos)
+
+
+def _post(entry: journal.EntryEvent, recorded: Recorded, rows: Rows) -> None:
+    """Write one journal entry: the row that balances, its lines, and the accounts' totals."""
+    currency, reference = _currency(entry), _reference(entry)
+    kind, lease_id = journal.entry_kind(entry), getattr(entry, "lease_id", None)
+    day = _day(entry)
+    rows.add(
+        JournalEntryRow(
+            entry_id=entry.entry_id,
+            position=recorded.position,
+            period=f"{day:%Y-%m}",
+            day=day.date(),
+            kind=kind,
+            account_id=entry.account_id,
+            lease_id=lease_id,
+            reference=reference,
+            currency=currency,
+            account_ids=[line.account_id for line in entry.postings],
+            nanos=[line.nanos for line in entry.postings],
+            at=entry.at,
+        )
+    )
+    for index, line in enumerate(entry.postings):
+        account = _move(rows, line.account_id, currency, total=line.nanos)
+        rows.add(
+            PostingRow(
+                line_id=f"{entry.entry_id}:{index}",
+                entry_id=entry.entry_id,
+                account_id=line.account_id,
+                tenant_id=account.tenant_id,
+                position=recorded.position,
+                period=f"{day:%Y-%m}",
+                kind=kind,
+                lease_id=lease_id,
+                reference=reference,
+                currency=currency,
+                nanos=line.nanos,
+                at=entry.at,
+            )
+        )
+
+
+def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
+    hold = rows.get(HoldRow, captured.hold_id)
+    charged, currency = captured.charged.nanos, captured.charged.currency
+    rows.change(HoldRow, captured.hold_id, captured_nanos=hold.captured_nanos + charged)
+    if hold.state == "placed":
+        _move(rows, captured.account_id, currency, held=-charged)
+    account = rows.get(AccountRow, captured.account_id)
+    period = _period(captured.window.starts_at)
+    rows.add(
+        UsageChargeRow(
+            entry_id=captured.entry_id,
+            position=recorded.position,
+            period=period,
+            account_id=captured.account_id,
+            tenant_id=account.tenant_id,
+            subscriber_id=account.subscriber_id,
+            lease_id=captured.lease_id,
+            starts_at=captured.window.starts_at,
+            ends_at=captured.window.ends_at,
+            gpu_millis=captured.gpu_millis,
+            price_nanos=captured.price.nanos_per_gpu_hour,
+            list_price_nanos=(captured.item.list_price or captured.price).nanos_per_gpu_hour,
+            fee_ppm=captured.fee_ppm,
+            charged_nanos=charged,
+            fee_nanos=captured.fee.nanos,
+            currency=currency,
+            cost_centre=captured.cost_centre,
+            sku=captured.item.sku,
+            region=captured.item.region,
+            service_class=captured.item.service_class,
+            provider=captured.item.provider,
+            at=captured.at,
+        )
+    )
+    debtor = account.tenant_id
+    _owe(rows, period, debtor, None, captured.fee)
+    moved = {line.account_id: line.nanos for line in captured.postings}
+    for use in captured.owners:
+        earned = moved.get(earnings_account(use.owner_id, currency), 0)
+        _owe(rows, period, debtor, use.owner_id, Money(earned, currency))
+
+
+def _owe(
+    rows: Rows, period: str, debtor_id: UUID | None, creditor_id: UUID | None, money: Money
+) -> None:
+    if money.nanos == 0:
+        return
+    debt_id = f"{period}:{debtor_id}:{creditor_id or 'platform'}:{money.currency}"
+    row = rows.find(DebtRow, debt_id)
+    if row is not None:
+        rows.change(DebtRow, debt_id, nanos=row.nanos + money.nanos)
+        return
+    rows.add(
+        DebtRow(
+            debt_id=debt_id,
+            period=period,
+            debtor_id=debtor_id,
+            creditor_id=creditor_id,
+            currency=money.currency,
+            nanos=money.nanos,
+        )
+    )
+
+
+def _currency(entry: journal.EntryEvent) -> str:
+    return entry.charged.currency if isinstance(entry, UsageCaptured) else entry.money.currency
+
+
+def _reference(entry: journal.EntryEvent) -> str:
+    match entry:
+        case FundsAdded() | CostRecorded():
+            return entry.reference
+        case UsageCaptured():
+            return entry.item.sku
+        case CompensationPaid():
+            return "reclaimed"
+
+
+def _day(entry: journal.EntryEvent) -> datetime:
+    """Return when an entry counts: use when it began, all else when it was booked."""
+    moment = entry.window.starts_at if isinstance(entry, UsageCaptured) else entry.at
+    return moment.astimezone(UTC)
+
+
+def _period(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m}"
+
+
+MONEY = Projection(
+    name="ledger.money",
+    project=project_money,
+    tables=(
+        PartyNameRow,
+        AccountRow,
+        HoldRow,
+        JournalEntryRow,
+        PostingRow,
+        UsageChargeRow,
+        DebtRow,
+    ),
+    on=names_of(
+        TenantRegistered,
+        SubscriberRegistered,
+        AccountOpened,
+        HoldPlaced,
+        HoldResized,
+        HoldReleased,
+        UsageCaptured,
+        FundsAdded,
+        CostRecorded,
+        CompensationPaid,
+    ),
+)
