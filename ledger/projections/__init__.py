@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ledger.following import Projection
+from ledger.projections.money import MONEY
 from ledger.projections.parties import PARTIES, TOKENS
 
-PROJECTIONS: tuple[Projection, ...] = (PARTIES, TOKENS)
+PROJECTIONS: tuple[Projection, ...] = (PARTIES, TOKENS, MONEY)
