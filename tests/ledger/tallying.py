@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import ClassVar
+from unittest.mock import patch
 from uuid import UUID, uuid5
 
 from django.db import models
 
 from ledger import following
 from ledger.domain.event import EVENT_TYPES, Event
-from ledger.eventstore.port import Meta, NewEvent, Recorded
+from ledger.eventstore.port import Meta, NewEvent, Position, Recorded
 from ledger.eventstore.postgres import PostgresStore
 from ledger.following import Projection
+from ledger.models import Checkpoint
 from ledger.rows import Rows
 
 NAMESPACE = UUID(int=77)
@@ -84,21 +85,19 @@ def stop_at(point: str) -> None:
 def follow_until(point: str) -> None:
     """Follow one page, up to `point`: rows (not written yet), checkpoint, commit."""
     EVENT_TYPES.update({kind.name: kind for kind in KINDS})
-    flush: Callable[[Rows], None] = Rows.flush
-    move = following._move
+    flush, move = Rows.flush, following._move
 
     def stopped_flush(rows: Rows) -> None:
         if point == "rows":
             stop_at(point)
         flush(rows)
 
-    def stopped_move(*arguments: object) -> None:
+    def stopped_move(checkpoint: Checkpoint, position: Position) -> None:
         if point == "checkpoint":
             stop_at(point)
-        move(*arguments)  # type: ignore[arg-type]  # passed through
+        move(checkpoint, position)
         if point == "commit":
             stop_at(point)
 
-    Rows.flush = stopped_flush  # type: ignore[method-assign]  # the point of this process
-    following._move = stopped_move
-    following.follow_projections(PostgresStore(), [PROJECTION])
+    with patch.object(Rows, "flush", stopped_flush), patch.object(following, "_move", stopped_move):
+        following.follow_projections(PostgresStore(), [PROJECTION])
