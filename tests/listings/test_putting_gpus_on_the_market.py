@@ -243,10 +243,11 @@ def test_a_crash_between_the_streams_is_made_good_by_asking_again(
 ) -> None:
     """Publish, and retire with its withdrawals, stop dead after each append in turn."""
     crashing = CrashingStore(market, appends=crash_after)
-    for ask in (
-        lambda store: publish(store),
+    steps: list[Callable[[MemoryStore], object]] = [
+        publish,
         lambda store: commands.retire_host(store, host_id=HOST, by=ADA, now=NOON),
-    ):
+    ]
+    for ask in steps:
         try:
             ask(crashing)
         except Crashed:

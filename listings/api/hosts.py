@@ -1,0 +1,129 @@
+"""An owner's hosts over HTTP."""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar
+from uuid import UUID, uuid5
+
+from django.conf import settings
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ledger.commands.tokens import issue_host_token
+from ledger.domain import tokens
+from ledger.domain.ids import HostId, TenantId, TokenId
+from ledger.eventstore.port import stream_name
+from ledger.rest import Endpoint, etag_of
+from listings import commands, queries
+from listings.api.shapes import (
+    AgentTokenMade,
+    HostShape,
+    MakeAgentToken,
+    RegisterHost,
+    Written,
+    host_fields,
+)
+from listings.domain.hosts import Host
+
+
+class Hosts(Endpoint):
+    """An owner's hosts."""
+
+    scopes: ClassVar = {"GET": "offers:read", "POST": "offers:write"}
+    reads: ClassVar = ("listings.hosts",)
+
+    @extend_schema(responses=HostShape(many=True))
+    def get(self, request: Request) -> Response:
+        """List hosts, newest first."""
+        return self.page(queries.hosts(self.actor), HostShape, ("-registered_at", "host_id"))
+
+    @extend_schema(request=RegisterHost, responses={201: Written})
+    def post(self, request: Request) -> Response:
+        """Make a host known under an id of the server's choice."""
+        asked, by = self.body(RegisterHost), self.meta()
+        assert by.command_id is not None
+        host_id = HostId(uuid5(by.command_id, "host"))
+        position = commands.register_host(
+            self.store(),
+            host_id=host_id,
+            tenant_id=self.actor.tenant_id,
+            **host_fields(asked, market=settings.ENV.market),
+            by=by,
+            now=timezone.now(),
+        )
+        return Response({"id": host_id, "position": position}, status=201)
+
+
+class OneHost(Endpoint):
+    """One host of an owner."""
+
+    scopes: ClassVar = {"GET": "offers:read", "PUT": "offers:write"}
+    reads: ClassVar = ("listings.hosts",)
+
+    @extend_schema(responses=HostShape)
+    def get(self, request: Request, host_id: UUID) -> Response:
+        """Show a host and the GPUs its agent reported."""
+        row = queries.host(self.actor, host_id)
+        return Response(HostShape(row).data, headers={"ETag": etag_of(row.version)})
+
+    @extend_schema(request=RegisterHost, responses=Written)
+    def put(self, request: Request, host_id: UUID) -> Response:
+        """Make a host known under an id of your choice; again with the same terms is harmless."""
+        asked = self.body(RegisterHost)
+        position = commands.register_host(
+            self.store(stream_name(Host, host_id)),
+            host_id=HostId(host_id),
+            tenant_id=self.actor.tenant_id,
+            **host_fields(asked, market=settings.ENV.market),
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"id": host_id, "position": position})
+
+
+class RetireHost(Endpoint):
+    """The end of a host."""
+
+    scopes: ClassVar = {"POST": "offers:write"}
+
+    @extend_schema(request=None, responses=Written)
+    def post(self, request: Request, host_id: UUID) -> Response:
+        """Take a host off the market for good and withdraw its offers."""
+        position = commands.retire_host(
+            self.store(stream_name(Host, host_id)),
+            host_id=HostId(host_id),
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"id": host_id, "position": position})
+
+
+class AgentTokens(Endpoint):
+    """Tokens for the agent of a host."""
+
+    scopes: ClassVar = {"POST": "offers:write"}
+    secret_fields: ClassVar = frozenset({"token"})
+
+    @extend_schema(request=MakeAgentToken, responses={201: AgentTokenMade})
+    def post(self, request: Request, host_id: UUID) -> Response:
+        """Make a token that is good for this host's agent and for nothing else."""
+        asked, by = self.body(MakeAgentToken), self.meta()
+        assert by.command_id is not None
+        row = queries.host(self.actor, host_id)
+        text = tokens.write("host", os.urandom(tokens.ENTROPY_BYTES_MIN))
+        token_id = TokenId(uuid5(by.command_id, "token"))
+        position = issue_host_token(
+            self.store(),
+            token_id=token_id,
+            tenant_id=TenantId(row.tenant_id),
+            host_id=HostId(host_id),
+            written=tokens.read(text),
+            title=asked["title"],
+            expires_at=asked.get("expires_at"),
+            by=by,
+            now=timezone.now(),
+        )
+        return Response({"id": token_id, "token": text, "position": position}, status=201)

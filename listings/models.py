@@ -1,0 +1,101 @@
+"""Read models of the supply side. Only `projections` writes them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+
+class HostRow(models.Model):
+    """A host as its owner sees it."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    host_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField(db_index=True)
+    title = models.CharField(max_length=120)
+    market = models.CharField(max_length=64)
+    region = models.CharField(max_length=64)
+    labels = models.JSONField()
+    source = models.CharField(max_length=8)
+    state = models.CharField(max_length=8)
+    """`new` until the agent reported GPUs, then `known`; `retired` for good."""
+    gpus = models.JSONField()
+    """What the agent reported, by UUID; as `listings.domain.events.Gpu`."""
+    gpu_count = models.PositiveIntegerField()
+    registered_at = models.DateTimeField()
+    reported_at = models.DateTimeField(null=True)
+    version = models.PositiveIntegerField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["tenant_id", "-registered_at"], name="host_by_tenant"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.title} {self.state}"
+
+
+class OfferRow(models.Model):
+    """An offer as its owner sees it.
+
+    Windows are kept as the owner said them, one-off and weekly: how a weekly rule falls is
+    worked out when asked (`queries.windows_of_row`), so no horizon has to be moved along.
+    """
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    offer_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField(db_index=True)
+    host_id = models.UUIDField(db_index=True)
+    market = models.CharField(max_length=64)
+    region = models.CharField(max_length=64)
+    source = models.CharField(max_length=8)
+    state = models.CharField(max_length=12)
+    gpu_uuids = ArrayField(models.CharField(max_length=200))
+    gpu_models = ArrayField(models.CharField(max_length=200))
+    """The different models among the GPUs, in order."""
+    gpus = models.JSONField()
+    gpu_count = models.PositiveIntegerField()
+    floor_nanos_per_gpu_hour = models.BigIntegerField()
+    currency = models.CharField(max_length=3)
+    lease_min_seconds = models.PositiveIntegerField()
+    notice_seconds = models.PositiveIntegerField()
+    reclaim_fee_ppm = models.PositiveIntegerField()
+    workload_kinds = ArrayField(models.CharField(max_length=64))
+    isolation = models.CharField(max_length=12)
+    labels = models.JSONField()
+    windows = models.JSONField()
+    weekly = models.JSONField(null=True)
+    reserved_for = models.UUIDField(null=True)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField(null=True)
+    """End of the last window; null for a weekly rule without a last day."""
+    published_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    """When it was withdrawn or found over."""
+    version = models.PositiveIntegerField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["tenant_id", "-published_at"], name="offer_by_tenant"),
+            models.Index(fields=["state", "ends_at"], name="offer_by_state"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.offer_id} {self.state}"
+
+
+class SoldDayRow(models.Model):
+    """GPU-time of all owners that was charged for, by the UTC day it started on.
+
+    Nobody's own: what share of listed time is sold is a figure of the whole market.
+    """
+
+    day = models.DateField(primary_key=True)
+    gpu_ms = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.day} {self.gpu_ms}"

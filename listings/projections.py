@@ -1,0 +1,156 @@
+"""How the facts of supply become rows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from ledger.domain.events import UsageCaptured
+from ledger.eventstore.port import Recorded
+from ledger.following import Projection, names_of
+from ledger.rows import Rows
+from listings.domain.events import (
+    HostRegistered,
+    HostRetired,
+    InventoryReported,
+    OfferExpired,
+    OfferPaused,
+    OfferPublished,
+    OfferRepriced,
+    OfferResumed,
+    OfferWithdrawn,
+)
+from listings.domain.windows import end_of, windows_of
+from listings.models import HostRow, OfferRow, SoldDayRow
+
+FIRST_WINDOW_WITHIN = timedelta(days=800)
+
+
+def project_hosts(recorded: Recorded, rows: Rows) -> None:
+    """Keep HostRow equal to the host streams."""
+    match recorded.event:
+        case HostRegistered() as host:
+            rows.add(
+                HostRow(
+                    host_id=host.host_id,
+                    tenant_id=host.tenant_id,
+                    title=host.title,
+                    market=host.market,
+                    region=host.region,
+                    labels=dict(host.labels),
+                    source=host.source,
+                    state="new",
+                    gpus=[],
+                    gpu_count=0,
+                    registered_at=host.at,
+                    version=recorded.version,
+                )
+            )
+        case InventoryReported() as report:
+            rows.change(
+                HostRow,
+                report.host_id,
+                state="known",
+                gpus=msgspec.to_builtins(report.gpus),
+                gpu_count=len(report.gpus),
+                reported_at=report.at,
+                version=recorded.version,
+            )
+        case HostRetired() as retired:
+            rows.change(HostRow, retired.host_id, state="retired", version=recorded.version)
+
+
+def project_offers(recorded: Recorded, rows: Rows) -> None:
+    """Keep OfferRow equal to the offer streams."""
+    match recorded.event:
+        case OfferPublished() as published:
+            rows.add(_row_of(published))
+        case OfferRepriced() as repriced:
+            floor = repriced.floor.nanos_per_gpu_hour
+            rows.change(OfferRow, repriced.offer_id, floor_nanos_per_gpu_hour=floor)
+        case OfferPaused() as paused:
+            rows.change(OfferRow, paused.offer_id, state="paused")
+        case OfferResumed() as resumed:
+            rows.change(OfferRow, resumed.offer_id, state="listed")
+        case OfferWithdrawn() as withdrawn:
+            rows.change(OfferRow, withdrawn.offer_id, state="withdrawn", ended_at=withdrawn.at)
+        case OfferExpired() as expired:
+            rows.change(OfferRow, expired.offer_id, state="expired", ended_at=expired.at)
+        case _:
+            return
+    rows.change(OfferRow, recorded.event.offer_id, version=recorded.version)
+
+
+def _row_of(offer: OfferPublished) -> OfferRow:
+    earliest = min((window.starts_at for window in offer.windows), default=offer.at)
+    first = windows_of(offer, since=min(offer.at, earliest), until=offer.at + FIRST_WINDOW_WITHIN)
+    return OfferRow(
+        offer_id=offer.offer_id,
+        tenant_id=offer.tenant_id,
+        host_id=offer.host_id,
+        market=offer.market,
+        region=offer.region,
+        source=offer.source,
+        state="listed",
+        gpu_uuids=[gpu.uuid for gpu in offer.gpus],
+        gpu_models=sorted({gpu.model for gpu in offer.gpus}),
+        gpus=msgspec.to_builtins(offer.gpus),
+        gpu_count=len(offer.gpus),
+        floor_nanos_per_gpu_hour=offer.floor.nanos_per_gpu_hour,
+        currency=offer.floor.currency,
+        lease_min_seconds=offer.lease_min_seconds,
+        notice_seconds=offer.notice_seconds,
+        reclaim_fee_ppm=offer.reclaim_fee_ppm,
+        workload_kinds=list(offer.workload_kinds),
+        isolation=offer.isolation,
+        labels=dict(offer.labels),
+        windows=msgspec.to_builtins(offer.windows),
+        weekly=msgspec.to_builtins(offer.weekly),
+        reserved_for=offer.reserved_for,
+        starts_at=first[0].starts_at if first else offer.at,
+        ends_at=end_of(offer.windows, offer.weekly),
+        published_at=offer.at,
+        version=1,
+    )
+
+
+def project_sold_days(recorded: Recorded, rows: Rows) -> None:
+    """Keep SoldDayRow equal to what was charged on all accounts."""
+    match recorded.event:
+        case UsageCaptured() as captured:
+            day = captured.window.starts_at.date()
+            row = rows.find(SoldDayRow, day)
+            if row is None:
+                rows.add(SoldDayRow(day=day, gpu_ms=captured.gpu_millis))
+            else:
+                rows.change(SoldDayRow, day, gpu_ms=row.gpu_ms + captured.gpu_millis)
+
+
+PROJECTIONS: tuple[Projection, ...] = (
+    Projection(
+        name="listings.hosts",
+        project=project_hosts,
+        tables=(HostRow,),
+        on=names_of(HostRegistered, InventoryReported, HostRetired),
+    ),
+    Projection(
+        name="listings.offers",
+        project=project_offers,
+        tables=(OfferRow,),
+        on=names_of(
+            OfferPublished,
+            OfferRepriced,
+            OfferPaused,
+            OfferResumed,
+            OfferWithdrawn,
+            OfferExpired,
+        ),
+    ),
+    Projection(
+        name="listings.sold-days",
+        project=project_sold_days,
+        tables=(SoldDayRow,),
+        on=names_of(UsageCaptured),
+    ),
+)

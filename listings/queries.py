@@ -1,0 +1,282 @@
+"""What can be asked about supply: an owner's own, and what anybody may see of the market."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from uuid import UUID
+
+import msgspec
+from django.db.models import Q, QuerySet
+
+from ledger.access import Actor, visible
+from ledger.domain.ids import HostId, OfferId
+from ledger.domain.money import Rate
+from ledger.domain.span import Window
+from listings.domain.earnings import DayOfMarket, Fill, fill_of
+from listings.domain.events import Gpu, WeeklyRule
+from listings.domain.gpus import model_matches
+from listings.domain.hosts import HostUnknown
+from listings.domain.offers import OfferUnknown
+from listings.domain.windows import windows_between
+from listings.models import HostRow, OfferRow, SoldDayRow
+
+OPEN = ("listed", "paused")
+LISTED_MAX = 2_000
+FILL_DAYS = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An offer as anybody sees it: what, when and for how much, never whose.
+
+    window: the one that runs at the time asked for, or the next.
+    """
+
+    offer_id: OfferId
+    market: str
+    region: str
+    source: str
+    model: str
+    gpus: int
+    memory_mib: int
+    nvlink: bool
+    mig_profiles: tuple[str, ...]
+    isolation: str
+    floor: Rate
+    lease_min_seconds: int
+    notice_seconds: int
+    reclaim_fee_ppm: int
+    workload_kinds: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...]
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """How many GPUs of a model are listed now, within a day and within a week; lowest floor."""
+
+    model: str
+    gpus_now: int
+    gpus_day: int
+    gpus_week: int
+    floor_min: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSpan:
+    """One window of one GPU in an owner's grid."""
+
+    host_id: HostId
+    gpu_uuid: str
+    offer_id: OfferId
+    state: str
+    floor: Rate
+    window: Window
+
+
+def hosts(actor: Actor) -> QuerySet[HostRow]:
+    """Return the hosts that `actor` may see, newest first."""
+    return visible(actor, HostRow).order_by("-registered_at", "host_id")
+
+
+def host(actor: Actor, host_id: UUID) -> HostRow:
+    """Return one host that `actor` may see.
+
+    Raises: HostUnknown.
+    """
+    row = visible(actor, HostRow).filter(host_id=host_id).first()
+    if row is None:
+        raise HostUnknown(host_id=str(host_id))
+    return row
+
+
+def offers(
+    actor: Actor, *, states: Iterable[str] = (), host_id: UUID | None = None
+) -> QuerySet[OfferRow]:
+    """Return the offers that `actor` may see, newest first."""
+    rows = visible(actor, OfferRow).order_by("-published_at", "offer_id")
+    wanted = tuple(states)
+    if wanted:
+        rows = rows.filter(state__in=wanted)
+    if host_id is not None:
+        rows = rows.filter(host_id=host_id)
+    return rows
+
+
+def offer(actor: Actor, offer_id: UUID) -> OfferRow:
+    """Return one offer that `actor` may see.
+
+    Raises: OfferUnknown.
+    """
+    row = visible(actor, OfferRow).filter(offer_id=offer_id).first()
+    if row is None:
+        raise OfferUnknown(offer_id=str(offer_id))
+    return row
+
+
+def windows_of_row(row: OfferRow, *, since: datetime, until: datetime) -> list[Window]:
+    """Return the windows of an offer that share time with [since, until), each whole, in order."""
+    windows = msgspec.convert(row.windows, tuple[Window, ...])
+    weekly = msgspec.convert(row.weekly, WeeklyRule | None)
+    return windows_between(windows, weekly, since=since, until=until)
+
+
+def gpus_of_row(row: HostRow | OfferRow) -> tuple[Gpu, ...]:
+    """Return the GPUs of a host or an offer, by UUID."""
+    return msgspec.convert(row.gpus, tuple[Gpu, ...])
+
+
+def grid(actor: Actor, *, since: datetime, until: datetime) -> list[ListedSpan]:
+    """Return when each of the actor's GPUs is offered in [since, until): host, GPU, time order."""
+    rows = visible(actor, OfferRow).filter(_meets(since, until), state__in=OPEN)
+    spans = [
+        ListedSpan(
+            HostId(row.host_id), uuid, OfferId(row.offer_id), row.state, floor_of(row), window
+        )
+        for row in rows
+        for window in windows_of_row(row, since=since, until=until)
+        for uuid in row.gpu_uuids
+    ]
+    return sorted(spans, key=lambda each: (each.host_id, each.gpu_uuid, each.window))
+
+
+def floor_of(row: OfferRow) -> Rate:
+    """Return an offer's floor price."""
+    return Rate(row.floor_nanos_per_gpu_hour, row.currency)
+
+
+def listed_offers(
+    *,
+    since: datetime,
+    until: datetime,
+    market: str | None = None,
+    model: str | None = None,
+    region: str | None = None,
+    limit: int = 200,
+) -> list[Listed]:
+    """Return what anybody may see: open offers with a window in [since, until), lowest floor first.
+
+    Offers set aside for one bid are not on the market and not here.
+
+    Args:
+        model: as people ask for it; "H100" finds "H100-80GB".
+    """
+    found = [
+        _public(row, windows[0])
+        for row in _on_market(since, until, market=market, region=region)
+        if model is None or any(model_matches(model, each) for each in row.gpu_models)
+        for windows in [windows_of_row(row, since=since, until=until)]
+        if windows
+    ]
+    found.sort(key=lambda each: (each.floor.nanos_per_gpu_hour, str(each.offer_id)))
+    return found[:limit]
+
+
+def supply(*, now: datetime, market: str | None = None) -> list[Supply]:
+    """Return how many GPUs of each model are listed now, within a day and within a week.
+
+    What is leased already is among them: the market's own figures tell what is free.
+    """
+    week = now + timedelta(days=7)
+    counts: dict[str, list[int]] = {}
+    floors: dict[str, Rate] = {}
+    for row in _on_market(now, week, market=market):
+        windows = windows_of_row(row, since=now, until=week)
+        if not windows:
+            continue
+        first = windows[0].starts_at
+        within = (first <= now, first < now + timedelta(days=1), True)
+        for gpu in gpus_of_row(row):
+            count = counts.setdefault(gpu.model, [0, 0, 0])
+            for place, counted in enumerate(within):
+                count[place] += counted
+            floor = floor_of(row)
+            floors[gpu.model] = min(floors.get(gpu.model, floor), floor)
+    return [
+        Supply(model, gpus_now, gpus_day, gpus_week, floors[model])
+        for model, (gpus_now, gpus_day, gpus_week) in sorted(counts.items())
+    ]
+
+
+def recent_fill(*, now: datetime) -> Fill:
+    """Return which share of listed time was sold on the last whole UTC days.
+
+    Rented cloud capacity that was sold counts as sold too: with much bursting this reads high.
+    """
+    today = now.astimezone(UTC).date()
+    days = [today - timedelta(days=back) for back in range(1, FILL_DAYS + 1)]
+    sold = dict(
+        SoldDayRow.objects.filter(day__in=days).values_list("day", "gpu_ms").order_by("day")
+    )
+    listed = _listed_by_day(days)
+    return fill_of(DayOfMarket(listed[day], sold.get(day, 0)) for day in days)
+
+
+def offers_over(*, now: datetime, limit: int) -> list[OfferId]:
+    """Return offers in any open state whose last window is over by `now`, oldest first."""
+    rows = OfferRow.objects.filter(state__in=OPEN, ends_at__lte=now).order_by("ends_at")
+    return [OfferId(key) for key in rows.values_list("pk", flat=True)[:limit]]
+
+
+def _on_market(
+    since: datetime, until: datetime, *, market: str | None = None, region: str | None = None
+) -> QuerySet[OfferRow]:
+    rows = OfferRow.objects.filter(_meets(since, until), state="listed", reserved_for=None)
+    if market is not None:
+        rows = rows.filter(market=market)
+    if region is not None:
+        rows = rows.filter(region=region)
+    return rows.order_by("floor_nanos_per_gpu_hour", "offer_id")[:LISTED_MAX]
+
+
+def _meets(since: datetime, until: datetime) -> Q:
+    return Q(starts_at__lt=until) & (Q(ends_at=None) | Q(ends_at__gt=since))
+
+
+def _public(row: OfferRow, window: Window) -> Listed:
+    gpus = gpus_of_row(row)
+    return Listed(
+        offer_id=OfferId(row.offer_id),
+        market=row.market,
+        region=row.region,
+        source=row.source,
+        model=", ".join(row.gpu_models),
+        gpus=row.gpu_count,
+        memory_mib=min(gpu.memory_mib for gpu in gpus),
+        nvlink=len({gpu.nvlink_group for gpu in gpus} - {None}) == 1 and len(gpus) > 1,
+        mig_profiles=tuple(sorted({name for gpu in gpus for name in gpu.mig_profiles})),
+        isolation=row.isolation,
+        floor=floor_of(row),
+        lease_min_seconds=row.lease_min_seconds,
+        notice_seconds=row.notice_seconds,
+        reclaim_fee_ppm=row.reclaim_fee_ppm,
+        workload_kinds=tuple(row.workload_kinds),
+        labels=tuple(sorted(row.labels.items())),
+        window=window,
+    )
+
+
+def _listed_by_day(days: list[date]) -> dict[date, int]:
+    """Return how many GPU-milliseconds owners had listed on each UTC day."""
+    spans = {day: _day(day) for day in days}
+    since, until = min(spans.values()).starts_at, max(spans.values()).ends_at
+    listed = dict.fromkeys(days, 0)
+    rows = OfferRow.objects.filter(_meets(since, until), source="local", published_at__lt=until)
+    for row in rows.filter(Q(ended_at=None) | Q(ended_at__gt=since))[:LISTED_MAX]:
+        ended_at = row.ended_at or until
+        if ended_at <= row.published_at:
+            continue
+        life = Window(row.published_at, ended_at)
+        for window in windows_of_row(row, since=since, until=until):
+            shown = window.clip(life)
+            for day, span in spans.items():
+                part = shown.clip(span) if shown else None
+                listed[day] += part.millis * row.gpu_count if part else 0
+    return listed
+
+
+def _day(day: date) -> Window:
+    starts_at = datetime.combine(day, time(), tzinfo=UTC)
+    return Window(starts_at, starts_at + timedelta(days=1))

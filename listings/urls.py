@@ -1,0 +1,33 @@
+"""Where the API of supply is, below /api/v1/."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from listings.api.hosts import AgentTokens, Hosts, OneHost, RetireHost
+from listings.api.market import Listings, SupplyNow
+from listings.api.offers import (
+    Offers,
+    OfferWindows,
+    OneOffer,
+    PauseOffer,
+    PreviewOffers,
+    ResumeOffer,
+    WithdrawOffer,
+)
+
+api_urls: list[URLPattern] = [
+    path("hosts", Hosts.as_view()),
+    path("hosts/<uuid:host_id>", OneHost.as_view()),
+    path("hosts/<uuid:host_id>/retire", RetireHost.as_view()),
+    path("hosts/<uuid:host_id>/tokens", AgentTokens.as_view()),
+    path("offers", Offers.as_view()),
+    path("offers/preview", PreviewOffers.as_view()),
+    path("offers/<uuid:offer_id>", OneOffer.as_view()),
+    path("offers/<uuid:offer_id>/windows", OfferWindows.as_view()),
+    path("offers/<uuid:offer_id>/pause", PauseOffer.as_view()),
+    path("offers/<uuid:offer_id>/resume", ResumeOffer.as_view()),
+    path("offers/<uuid:offer_id>/withdraw", WithdrawOffer.as_view()),
+    path("listings", Listings.as_view()),
+    path("supply", SupplyNow.as_view()),
+]
