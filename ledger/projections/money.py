@@ -21,6 +21,7 @@ from ledger.domain.events import (
 )
 from ledger.domain.ids import AccountId
 from ledger.domain.money import Money
+from ledger.domain.periods import Period
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.models import (
@@ -54,7 +55,7 @@ def project_money(recorded: Recorded, rows: Rows) -> None:
         case CompensationPaid() as paid:
             _post(paid, recorded, rows)
             payee = rows.get(AccountRow, paid.account_id).tenant_id
-            _owe(rows, _period(paid.at), paid.owner_id, payee, paid.money)
+            _owe(rows, str(Period.of(paid.at)), paid.owner_id, payee, paid.money)
 
 
 def _open(opened: AccountOpened, rows: Rows) -> None:
@@ -140,16 +141,18 @@ def _post(entry: journal.EntryEvent, recorded: Recorded, rows: Rows) -> None:
     """Write one journal entry: the row that balances, its lines, and the accounts' totals."""
     currency, reference = _currency(entry), _reference(entry)
     kind, lease_id = journal.entry_kind(entry), getattr(entry, "lease_id", None)
-    day = _day(entry)
+    cost_centre = getattr(entry, "cost_centre", "")
+    period, day = str(Period.of(_counts_from(entry))), _counts_from(entry).astimezone(UTC).date()
     rows.add(
         JournalEntryRow(
             entry_id=entry.entry_id,
             position=recorded.position,
-            period=f"{day:%Y-%m}",
-            day=day.date(),
+            period=period,
+            day=day,
             kind=kind,
             account_id=entry.account_id,
             lease_id=lease_id,
+            cost_centre=cost_centre,
             reference=reference,
             currency=currency,
             account_ids=[line.account_id for line in entry.postings],
@@ -166,9 +169,10 @@ def _post(entry: journal.EntryEvent, recorded: Recorded, rows: Rows) -> None:
                 account_id=line.account_id,
                 tenant_id=account.tenant_id,
                 position=recorded.position,
-                period=f"{day:%Y-%m}",
+                period=period,
                 kind=kind,
                 lease_id=lease_id,
+                cost_centre=cost_centre,
                 reference=reference,
                 currency=currency,
                 nanos=line.nanos,
@@ -184,7 +188,7 @@ def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
     if hold.state == "placed":
         _move(rows, captured.account_id, currency, held=-charged)
     account = rows.get(AccountRow, captured.account_id)
-    period = _period(captured.window.starts_at)
+    period = str(Period.of(captured.window.starts_at))
     rows.add(
         UsageChargeRow(
             entry_id=captured.entry_id,
@@ -255,14 +259,9 @@ def _reference(entry: journal.EntryEvent) -> str:
             return "reclaimed"
 
 
-def _day(entry: journal.EntryEvent) -> datetime:
+def _counts_from(entry: journal.EntryEvent) -> datetime:
     """Return when an entry counts: use when it began, all else when it was booked."""
-    moment = entry.window.starts_at if isinstance(entry, UsageCaptured) else entry.at
-    return moment.astimezone(UTC)
-
-
-def _period(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m}"
+    return entry.window.starts_at if isinstance(entry, UsageCaptured) else entry.at
 
 
 MONEY = Projection(
