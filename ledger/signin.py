@@ -39,7 +39,7 @@ def page(*roles: Role) -> Callable[[Page[P]], Page[P]]:
 
     def opened(view: Page[P]) -> Page[P]:
         @wraps(view)
-        def checked(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        def checked(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
             actor = actor_of(request)
             if roles:
                 actor.need(*roles)

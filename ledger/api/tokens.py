@@ -110,6 +110,16 @@ class TokenDetail(Endpoint):
 
 
 def _shown(row: TokenRow, used_at: datetime | None) -> dict[str, Any]:
-    names = [name for name in TokenShown().fields if name != "used_at"]
-    shown = {name: getattr(row, name) for name in names}
-    return dict(TokenShown({**shown, "used_at": used_at}).data)
+    moment = MomentField().to_representation
+    return {
+        "token_id": row.token_id,
+        "title": row.title,
+        "prefix": row.prefix,
+        "scopes": row.scopes,
+        "user_id": row.user_id,
+        "host_id": row.host_id,
+        "issued_at": moment(row.issued_at),
+        "expires_at": moment(row.expires_at),
+        "revoked_at": moment(row.revoked_at) if row.revoked_at else None,
+        "used_at": moment(used_at) if used_at else None,
+    }

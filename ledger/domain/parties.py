@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import ClassVar, assert_never, cast, get_args
+from typing import ClassVar, assert_never, get_args
 from uuid import UUID, uuid5
 
 from ledger.domain.events import (
@@ -245,4 +245,4 @@ def _roles(roles: Sequence[str]) -> tuple[Role, ...]:
     unknown = sorted(set(roles) - set(ROLES))
     if unknown or not roles:
         raise RolesUnknown(unknown=unknown, known=list(ROLES))
-    return tuple(cast(Role, role) for role in ROLES if role in roles)
+    return tuple(role for role in ROLES if role in roles)

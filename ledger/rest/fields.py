@@ -118,7 +118,7 @@ class CountField(serializers.Field[int, Any, int, Any]):
         if not self.value_min <= data <= self.value_max:
             bounds = f"Must lie between {self.value_min} and {self.value_max}."
             refuse("out-of-range", bounds)
-        return data
+        return int(data)
 
     def to_representation(self, value: int) -> int:
         """Write it as it is."""
