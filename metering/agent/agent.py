@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 
 TICK_MS = 1_000
 """How often the GPUs are looked at: the driver keeps only a process's latest second or so."""
+STOPPING_TICK_MS = 100
 INVENTORY_MS = 600_000
 FINDINGS_MAX = 1_000
 ROUNDS_PER_TICK_MAX = 3
@@ -133,11 +134,12 @@ class Agent:
             due = now_ms - self._cut_ms >= self.courier.sample_seconds * 1000
             self._measure(now_ms, works, all_due=due)
             for _ in range(ROUNDS_PER_TICK_MAX):
-                works = self._works()
                 actions = reconcile(self._held(works), now_ms=self._clock.now_ms())
                 for action in actions:
                     self._do(action)
-                if not any(isinstance(action, Terminate) for action in actions):
+                works = self._works()
+                self._take_up(works)
+                if not any(isinstance(action, Terminate | Kill) for action in actions):
                     break
 
     def close(self) -> None:
@@ -334,8 +336,11 @@ class Agent:
     def _pause_ms(self) -> int:
         with self._lock:
             now_ms = self._clock.now_ms()
-            due_ms = next_due_ms(self._held(self._works()), now_ms=now_ms)
+            held = self._held(self._works())
+            due_ms = next_due_ms(held, now_ms=now_ms)
         pause_ms = self._config.tick_ms
+        if any(each.work == "running" and each.stopping_ms is not None for each in held):
+            pause_ms = min(pause_ms, STOPPING_TICK_MS)  # the next lease may wait for its GPU
         return pause_ms if due_ms is None else max(1, min(pause_ms, due_ms - now_ms))
 
     def _carry(self, stop: threading.Event) -> None:

@@ -56,7 +56,7 @@ class ProcessRuntime:
         self._clock = clock
         self._account = None if account is None else pwd.getpwnam(account)
         self._output_bytes_max = output_bytes_max
-        self._keepers: dict[UUID, subprocess.Popen[bytes]] = {}
+        self._keepers: dict[UUID, int] = {}
         self._works: dict[UUID, Work] = {}
         self._roots: dict[UUID, dict[str, int]] = {}
         self._taken_up = False
@@ -183,7 +183,8 @@ class ProcessRuntime:
             assert process.stdin is not None
             with process.stdin as orders:
                 orders.write(json.dumps(order).encode())
-            self._keepers[spec.lease_id] = process
+            self._keepers[spec.lease_id] = process.pid
+            process.returncode = 0  # it outlives this object and is reaped by _reap
             ready, _, _ = select.select([read], [], [], START_SECONDS_MAX)
             return os.read(read, 64) if ready else b""
         finally:
@@ -230,12 +231,10 @@ class ProcessRuntime:
     def _look(self, lease_id: UUID) -> Work:
         """Bring what we know of a lease's work up to date."""
         work = self._works[lease_id]
+        self._reap(lease_id)
         if work.state == "ended":
             return work
         folder = self._folder_of(lease_id)
-        kept = self._keepers.get(lease_id)
-        if kept is not None and kept.poll() is not None:
-            del self._keepers[lease_id]  # reaped, so that it leaves no zombie
         root = self._roots.get(lease_id) or _read(folder / "started.json")
         if not root:
             return self._not_begun(work, folder)
@@ -282,6 +281,18 @@ class ProcessRuntime:
             return []
         return keeper.descendants(root["keeper_pid"], session=root["pid"])
 
+    def _reap(self, lease_id: UUID, flags: int = os.WNOHANG) -> None:
+        """Collect a keeper that ended, so that it leaves no zombie."""
+        pid = self._keepers.get(lease_id)
+        if pid is None:
+            return
+        try:
+            if os.waitpid(pid, flags)[0] == 0:
+                return
+        except ChildProcessError:
+            pass  # somebody collected it for us
+        del self._keepers[lease_id]
+
     def _put_away(self, lease_id: UUID) -> None:
         """Erase the tenant's files, keep the newest few outputs for the operator."""
         folder = self._folder_of(lease_id)
@@ -291,8 +302,7 @@ class ProcessRuntime:
         os.replace(folder, target)
         self._works.pop(lease_id, None)
         self._roots.pop(lease_id, None)
-        if (kept := self._keepers.pop(lease_id, None)) is not None:
-            kept.wait(timeout=START_SECONDS_MAX)
+        self._reap(lease_id, flags=0)
         older = sorted(self._ended.iterdir(), key=lambda each: each.stat().st_mtime)
         for folder in older[:-ENDED_KEPT_MAX]:
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,103 @@
+"""An agent that kills itself with SIGKILL at a chosen moment: run as a script by the kill tests.
+
+Arguments: server, state directory, and the doom `PLACE:N`: the N-th time that it comes by PLACE.
+Places: write-before, write-half and write-after (of the spool), start-before and start-after (of
+the work), call-before and call-after (of the server). `none:0` lets it live.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from metering.agent import wire
+from metering.agent.agent import Agent, AgentConfig
+from metering.agent.clock import SystemClock
+from metering.agent.gpus.simulated import SimulatedGpus
+from metering.agent.runtimes.port import Work, WorkSpec
+from metering.agent.runtimes.process import ProcessRuntime
+from metering.agent.spool import Spool
+from metering.agent.uplink import HttpUplink
+from tests.metering.agent.market import TOKEN
+
+PLACE, _, NUMBER = sys.argv[3].partition(":")
+passed: Counter[str] = Counter()
+
+
+def passing(place: str) -> bool:
+    """Return whether this is the moment, for whoever has something to do first."""
+    passed[place] += 1
+    return place == PLACE and passed[place] == int(NUMBER)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def write(file: int, data: bytes) -> int:
+    if passing("write-before"):
+        die()
+    if passing("write-half"):
+        os.write(file, data[: len(data) // 2])
+        die()
+    done = os.write(file, data)
+    if passing("write-after"):
+        die()
+    return done
+
+
+class DoomedRuntime(ProcessRuntime):
+    def start(self, spec: WorkSpec) -> Work:
+        if passing("start-before"):
+            die()
+        work = super().start(spec)
+        if passing("start-after"):
+            die()
+        return work
+
+
+class DoomedUplink(HttpUplink):
+    def report(self, reports: Mapping[str, Any]) -> wire.ReportsAccepted:
+        if passing("call-before"):
+            die()
+        answer = super().report(reports)
+        if passing("call-after"):
+            die()
+        return answer
+
+    def send(self, samples: Mapping[str, Any]) -> wire.Acknowledged:
+        if passing("call-before"):
+            die()
+        answer = super().send(samples)
+        if passing("call-after"):
+            die()
+        return answer
+
+
+def main() -> None:
+    state_dir = Path(sys.argv[2])
+    state_dir.mkdir(exist_ok=True)
+    clock = SystemClock.kept_in(state_dir / "clock.json", work_runs=True)
+    runtime = DoomedRuntime(state_dir, clock=clock)
+    agent = Agent(
+        AgentConfig(state_dir=state_dir, hostname="doomed", tick_ms=50),
+        gpus=SimulatedGpus(["L4"], clock=clock, holders=runtime.holders),
+        runtime=runtime,
+        uplink=DoomedUplink(sys.argv[1], TOKEN),
+        clock=clock,
+        spool=Spool(state_dir / "spool", write=write, segment_bytes=2_000),
+    )
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    agent.run(stop)
+    agent.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""What goes wrong around the agent is told, costs measurements at most, and never granted time."""
+
+from __future__ import annotations
+
+import errno
+import os
+from itertools import pairwise
+
+import pytest
+
+from metering.agent.spool import Spool
+from metering.agent.wire import Interval
+from tests.metering.agent.conftest import NOON_MS, Rig
+from tests.metering.agent.market import assignment
+from tests.nvml.script import Proc
+
+SECOND = 1000
+
+
+def granted(intervals: list[Interval]) -> int:
+    for earlier, later in pairwise(intervals):
+        assert earlier.end_ms == later.start_ms
+    return sum(each.granted_ms for each in intervals)
+
+
+def sent(rig: Rig, rounds: int = 100) -> None:
+    """Let the agent deliver all it has; its pauses after failures end with time."""
+    for _ in range(rounds):
+        if not list(rig.agent.state.waiting()):
+            return
+        rig.step()
+    pytest.fail("the agent still holds something back")
+
+
+def test_a_lost_gpu_is_a_gap_in_its_own_figures_and_told_once(rig: Rig) -> None:
+    assert rig.script is not None
+    one = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "180")))
+    two = rig.market.assign(assignment("GPU-b", now_ms=NOON_MS, command=("sleep", "180")))
+    rig.agent.run_once()
+    for index, gpu in enumerate(("GPU-a", "GPU-b")):
+        rig.script.proc(Proc(index, rig.pid(gpu), sm=50, start_ms=NOON_MS + SECOND))
+    rig.steps(33)
+    rig.script.say("err fn=* gpu=0 code=15")
+    rig.steps(40)
+    rig.script.unsay("err fn=* gpu=0 code=15")
+
+    rig.steps(120)
+
+    lost, whole = rig.market.intervals(one), rig.market.intervals(two)
+    assert granted(lost) == granted(whole) == 180 * SECOND
+    gap = [each for each in lost if each.occupied_ms is None]
+    assert {each.busy_ms for each in gap} == {None}
+    # The gap begins with the last good look, and lasts until one looks again after a pause.
+    assert gap[0].start_ms == NOON_MS + 34 * SECOND
+    assert NOON_MS + 73 * SECOND <= gap[-1].end_ms <= NOON_MS + (73 + 60) * SECOND
+    measured = sum(each.occupied_ms or 0 for each in lost)
+    assert measured == 179 * SECOND - granted(gap)
+    assert sum(each.occupied_ms or 0 for each in whole) == 179 * SECOND
+    assert None not in {each.occupied_ms for each in whole}
+    kinds = [(each.kind, each.gpu_uuid) for each in rig.market.health()]
+    assert kinds == [("gpu-lost", "GPU-a"), ("recovered", "GPU-a")]
+
+
+def test_a_driver_updated_under_the_agent_is_told_once_for_all_gpus(rig: Rig) -> None:
+    assert rig.script is not None
+    leases = [
+        rig.market.assign(assignment(gpu, now_ms=NOON_MS, command=("sleep", "120")))
+        for gpu in ("GPU-a", "GPU-b")
+    ]
+    rig.steps(11)
+    rig.script.say("err fn=* gpu=-1 code=18")
+    rig.steps(10)
+    rig.script.unsay("err fn=* gpu=-1 code=18")
+
+    rig.steps(120)
+
+    kinds = [(each.kind, each.gpu_uuid) for each in rig.market.health()]
+    assert kinds == [("driver-mismatch", None), ("recovered", None)]
+    for lease in leases:
+        intervals = rig.market.intervals(lease)
+        assert granted(intervals) == 120 * SECOND
+        assert None in {each.occupied_ms for each in intervals}
+        assert intervals[-1].occupied_ms == 0
+
+
+def test_an_xid_is_told(rig: Rig) -> None:
+    assert rig.script is not None
+    rig.step()
+    rig.script.say("event gpu=1 data=79 seq=1")
+
+    rig.steps(3)
+
+    (health,) = rig.market.health()
+    assert (health.kind, health.gpu_uuid, health.detail) == ("xid", "GPU-b", "XID 79")
+
+
+def test_a_gpu_without_a_lease_is_watched_too(rig: Rig) -> None:
+    assert rig.script is not None
+    rig.step()
+    rig.script.say("err fn=* gpu=1 code=15")
+
+    rig.steps(35)
+
+    assert [(h.kind, h.gpu_uuid) for h in rig.market.health()] == [("gpu-lost", "GPU-b")]
+
+
+def test_with_the_server_away_for_15_minutes_work_goes_on_and_nothing_is_lost(rig: Rig) -> None:
+    assert rig.script is not None
+    long = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, seconds=3600))
+    ends = rig.market.assign(assignment("GPU-b", now_ms=NOON_MS, seconds=600))
+    rig.agent.run_once()
+    rig.script.proc(Proc(0, rig.pid("GPU-a"), sm=40, start_ms=NOON_MS))
+    rig.steps(20)
+    rig.market.away = True
+    rig.steps(15 * 60)
+    running = {work.lease_id for work in rig.runtime.works() if work.state == "running"}
+    assert running == {long}
+    rig.market.away = False
+
+    sent(rig)
+
+    # It ended by itself, 2 s of grace before its known end, while nobody could be asked.
+    assert granted(rig.market.intervals(ends)) == 598 * SECOND
+    assert [r.what for r in rig.market.told(ends)] == ["started", "stopped"]
+    intervals = rig.market.intervals(long)
+    length_ms = intervals[-1].end_ms - NOON_MS
+    assert granted(intervals) == length_ms >= 910 * SECOND
+    assert sum(each.busy_ms or 0 for each in intervals) == length_ms * 40 // 100
+    assert rig.market.repeated == 0
+
+
+def test_the_agent_asks_ever_less_often_while_the_server_is_away(rig: Rig) -> None:
+    rig.step()
+    rig.market.away = True
+    before = len(rig.market.requests)
+
+    rig.steps(600)
+
+    # The pauses double from 1 s to a minute: some 20 tries, not 600.
+    assert len(rig.market.requests) - before < 40
+
+
+def test_a_lost_reply_doubles_nothing(rig: Rig) -> None:
+    lease = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "60")))
+    for _ in range(15):
+        rig.market.lose_replies = 1
+        rig.steps(7)
+
+    sent(rig)
+
+    assert rig.market.repeated > 0
+    assert granted(rig.market.intervals(lease)) == 60 * SECOND
+    assert [report.what for report in rig.market.told(lease)] == ["started", "exited"]
+
+
+def test_one_message_refused_for_good_does_not_hold_up_the_rest(rig: Rig) -> None:
+    lease = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "100")))
+    rig.market.poison = {4}
+
+    rig.steps(300)
+
+    sequence = sorted(seq for _, seq in rig.market.samples)
+    assert sequence == [n for n in range(1, max(sequence) + 1) if n != 4]
+    assert [report.what for report in rig.market.told(lease)] == ["started", "exited"]
+
+
+def test_a_wrong_token_keeps_everything_until_it_is_right(rig: Rig) -> None:
+    lease = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "60")))
+    rig.steps(15)
+    rig.market.token = "another"
+    rig.steps(60)
+    assert "401" in rig.agent.courier.trouble
+
+    rig.market.token = "opa_test_token"
+    sent(rig)
+
+    assert granted(rig.market.intervals(lease)) == 60 * SECOND
+
+
+class FillingDisk:
+    """A disk that can be made full."""
+
+    def __init__(self) -> None:
+        self.full = False
+
+    def write(self, file: int, data: bytes) -> int:
+        if self.full:
+            os.write(file, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.write(file, data)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_full_disk_merges_intervals_and_loses_no_granted_time(rig: Rig, restart: bool) -> None:
+    assert rig.script is not None
+    disk = FillingDisk()
+    rig.spool = lambda: Spool(rig.state_dir / "spool", write=disk.write)
+    rig.restart()
+    lease = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "200")))
+    rig.agent.run_once()
+    rig.script.proc(Proc(0, rig.pid("GPU-a"), sm=50, start_ms=NOON_MS + SECOND))
+    rig.steps(25)
+    disk.full = True
+    rig.steps(60)
+    if restart:
+        rig.restart()
+    rig.steps(60)
+    disk.full = False
+
+    rig.steps(80)
+    sent(rig)
+
+    intervals = rig.market.intervals(lease)
+    assert granted(intervals) == 200 * SECOND
+    if not restart:
+        assert sum(each.occupied_ms or 0 for each in intervals) == 199 * SECOND
+        assert sum(each.busy_ms or 0 for each in intervals) == 199 * SECOND // 2
+    assert [report.what for report in rig.market.told(lease)] == ["started", "exited"]
+
+
+def test_a_spool_at_its_bound_merges_intervals_and_still_ends_leases(rig: Rig) -> None:
+    rig.spool = lambda: Spool(rig.state_dir / "spool", bytes_max=6_000, segment_bytes=2_000)
+    rig.restart()
+    lease = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "900")))
+    rig.steps(5)
+    rig.market.away = True
+    rig.steps(1000)
+    rig.market.away = False
+
+    sent(rig)
+
+    intervals = rig.market.intervals(lease)
+    assert granted(intervals) == 900 * SECOND
+    assert len(intervals) < 40
+    assert [report.what for report in rig.market.told(lease)] == ["started", "exited"]
+
+
+def test_without_a_disk_no_work_is_started(rig: Rig) -> None:
+    disk = FillingDisk()
+    disk.full = True
+    rig.spool = lambda: Spool(rig.state_dir / "spool-2", write=disk.write)
+    rig.restart()
+    rig.market.assign(assignment("GPU-a", now_ms=NOON_MS))
+
+    rig.steps(10)
+    assert list(rig.runtime.works()) == []
+    disk.full = False
+    rig.step()
+
+    assert len(rig.runtime.works()) == 1
