@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from config.env import Env, read_env
 from config.secrets import secret_key
+from config.single_signon import oidc_providers
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 ENV = read_env(os.environ)
@@ -95,6 +96,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "ledger.signin.demo_people",
             ]
         },
     }
@@ -106,11 +108,31 @@ STATIC_ROOT = HOME / "static"
 WHITENOISE_USE_FINDERS = True
 
 AUTH_USER_MODEL = "ledger.Person"
-AUTHENTICATION_BACKENDS = [
-    "allauth.account.auth_backends.AuthenticationBackend",
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "CommonPasswordValidator")
+] + [
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 10},
+    }
 ]
 LOGIN_URL = "/accounts/login/"
 LOGIN_REDIRECT_URL = "/"
+# People come by invitation: an operator admits an address, which signs in here or by OIDC.
+ACCOUNT_ADAPTER = "ledger.signin.ByInvitation"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_SESSION_REMEMBER = True
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "Offpeak"
+SOCIALACCOUNT_PROVIDERS = oidc_providers(ENV)
+# The issuer is the installation's own choice, so the addresses it has verified are believed.
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = True
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 
 SECURE = ENV.base_url.startswith("https://")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE

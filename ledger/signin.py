@@ -10,8 +10,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
+from allauth.account.adapter import DefaultAccountAdapter
 from django.conf import settings
 from django.contrib.auth import login
+from django.contrib.auth.hashers import make_password
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -22,6 +27,7 @@ from ledger.access.visits import actor_of
 from ledger.domain.events import Role
 from ledger.domain.ids import UserId
 from ledger.domain.parties import TenantUnknown
+from ledger.domain.refusal import Invalid
 from ledger.models import Person
 
 P = ParamSpec("P")
@@ -54,9 +60,51 @@ def person_of(email: str) -> Person:
     """Return the person with this e-mail address; an unknown one becomes a person at once.
 
     They have no password yet: they set one through the mail, or come by single sign-on.
+    Raises: EmailUnreadable.
     """
-    found = Person.objects.filter(email=email.strip().lower()).first()
-    return found or Person.objects.create_user(email)
+    try:
+        validate_email(email.strip())
+    except ValidationError as unreadable:
+        raise EmailUnreadable(email=email[:254]) from unreadable
+    person, _made = Person.objects.get_or_create(
+        email=email.strip().lower(), defaults={"password": make_password(None)}
+    )
+    return person
+
+
+class EmailUnreadable(Invalid):
+    """That is not an e-mail address."""
+
+
+class PasswordTooWeak(Invalid):
+    """That password is too easy to guess.
+
+    `reasons` tells why.
+    """
+
+
+def set_password(person: Person, password: str) -> None:
+    """Give a person a password.
+
+    Raises: PasswordTooWeak.
+    """
+    try:
+        validate_password(password, person)
+    except ValidationError as weak:
+        raise PasswordTooWeak(reasons=weak.messages) from weak
+    person.set_password(password)
+    person.save(update_fields=["password"])
+
+
+class ByInvitation(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no types
+    """Nobody makes an account of their own accord: an operator admits an address first.
+
+    Single sign-on asks the same question, so it lets in who was admitted and nobody else.
+    """
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        """Refuse every sign-up."""
+        return False
 
 
 @require_POST
