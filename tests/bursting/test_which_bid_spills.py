@@ -102,7 +102,8 @@ def test_the_pause_between_attempts_doubles() -> None:
     with pytest.raises(spill.BurstBackingOff) as refused:
         choose(offers=[other], attempts=just_now)
     assert refused.value.details["until"] == LATER + timedelta(seconds=120)
-    assert choose(offers=[other], attempts=just_now, now=LATER + timedelta(seconds=120))
+    later = choose(offers=[other], attempts=just_now, now=LATER + timedelta(seconds=120))
+    assert later.attempt == 3
 
 
 def test_a_zone_without_capacity_is_not_tried_again_but_another_is() -> None:
