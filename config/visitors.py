@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
-from config.wiring import projection_names
+from config.wiring import projections
 from ledger.access import Actor, actors_of_person
 from ledger.domain.ids import UserId
 from ledger.domain.refusal import Refusal, Unauthenticated
@@ -87,6 +87,5 @@ def zone_of(request: HttpRequest) -> ZoneInfo:
 def _wait_for_own_write(request: HttpRequest) -> None:
     after = request.GET.get("after", "")
     if after.isdecimal() and len(after) < 19:
-        wait_until_read(
-            projection_names(), Position(int(after)), timeout_seconds=READ_OWN_WRITES_SECONDS
-        )
+        names = [projection.name for projection in projections()]
+        wait_until_read(names, Position(int(after)), timeout_seconds=READ_OWN_WRITES_SECONDS)

@@ -1,0 +1,192 @@
+"""The leases of a tenant: what runs, what it has cost so far, and how to end or extend it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from config.pages.answers import done, meta_of, page
+from config.pages.fields import MomentField, TokenField
+from config.pages.timeline import steps_of
+from ledger.access import Actor
+from ledger.access.visits import actor_of
+from ledger.domain.ids import LeaseId
+from ledger.domain.money import Money, Rate
+from ledger.domain.refusal import Refusal
+from ledger.eventstore import default_store
+from marketplace.commands.leases import close_lease, reclaim_lease, request_extension
+from marketplace.models.leases import LeaseRow
+from marketplace.queries import leases as queries
+
+LIST_MAX = 200
+MILLI = timedelta(milliseconds=1)
+OPEN = ("scheduled", "starting", "active", "reclaiming", "ending")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a lease costs by granted time, which is what is billed.
+
+    so_far: from start to now. at_most: if it runs to its end.
+    """
+
+    gpu_millis: int
+    so_far: Money
+    at_most: Money
+    passed_ppm: int
+
+
+def cost_of(row: LeaseRow, now: datetime) -> Cost:
+    """Price a lease's granted time so far and in full."""
+    rate = Rate(row.price_nanos_per_gpu_hour, row.currency)
+    until = min(now, row.closed_at or now, row.ends_at)
+    started = row.activated_at or row.starts_at
+    used = 0 if row.activated_at is None else max(0, (until - started) // MILLI)
+    whole = (row.ends_at - row.starts_at) // MILLI
+    return Cost(
+        gpu_millis=used * row.gpus,
+        so_far=rate.charge(used * row.gpus),
+        at_most=rate.charge(whole * row.gpus),
+        passed_ppm=min(1_000_000, max(0, (until - row.starts_at) // MILLI) * 1_000_000 // whole),
+    )
+
+
+class ExtendForm(forms.Form):
+    """Until when a lease should go on."""
+
+    token = TokenField()
+    ends_at = MomentField(label="Go on until")
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Every lease the visitor consumes or owns; those that run come first."""
+    actor = actor_of(request)
+    now = timezone.now()
+    only = request.GET.get("show", "open")
+    states = OPEN if only == "open" else ()
+    rows = queries.leases(actor, states=states)[:LIST_MAX]
+    context = {
+        "leases": [
+            {"row": row, "cost": cost_of(row, now), "mine": _is_mine(actor, row)} for row in rows
+        ],
+        "only": only,
+        "list_max": LIST_MAX,
+    }
+    return page(request, "pages/leases.html", context)
+
+
+@require_safe
+def one(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """One lease with its timeline."""
+    return _show(request, lease_id)
+
+
+@require_safe
+def state(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """The part of a lease's page that changes while it runs."""
+    return page(request, "pages/lease_state.html", _context(actor_of(request), lease_id))
+
+
+@require_POST
+def end(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """End a lease now."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    queries.lease(actor, lease_id)
+    try:
+        position = close_lease(
+            default_store(), lease_id=LeaseId(lease_id), by=meta_of(actor), now=timezone.now()
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal)
+    return done(request, f"/leases/{lease_id}", position, "The lease is ending.")
+
+
+@require_POST
+def extend(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """Ask to go on until later."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    queries.lease(actor, lease_id)
+    form = ExtendForm(request.POST)
+    if not form.is_valid():
+        return _show(request, lease_id, form=form)
+    try:
+        position = request_extension(
+            default_store(),
+            lease_id=LeaseId(lease_id),
+            ends_at=form.cleaned_data["ends_at"],
+            by=meta_of(actor, form.cleaned_data["token"]),
+            now=timezone.now(),
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal, form=form)
+    said = "Asked for. The market answers within its next round."
+    return done(request, f"/leases/{lease_id}", position, said)
+
+
+@require_POST
+def reclaim(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """Take the owner's capacity back, after the agreed notice."""
+    actor = actor_of(request)
+    actor.need("owner", "operator")
+    queries.lease(actor, lease_id)
+    try:
+        position = reclaim_lease(
+            default_store(),
+            lease_id=LeaseId(lease_id),
+            owner_id=actor.tenant_id,
+            by=meta_of(actor),
+            now=timezone.now(),
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal)
+    return done(request, f"/leases/{lease_id}", position, "Reclaim announced to the consumer.")
+
+
+def _show(
+    request: HttpRequest,
+    lease_id: UUID,
+    *,
+    refusal: Refusal | None = None,
+    form: ExtendForm | None = None,
+) -> HttpResponse:
+    context = _context(actor_of(request), lease_id)
+    row = context["row"]
+    later = ExtendForm(initial={"ends_at": row.ends_at + timedelta(hours=1)})
+    invalid = form is not None and bool(form.errors)
+    context["form"] = form or later
+    return page(request, "pages/lease.html", context, refusal=refusal, invalid=invalid)
+
+
+def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
+    row = queries.lease(actor, lease_id)
+    now = timezone.now()
+    rate = Rate(row.price_nanos_per_gpu_hour, row.currency)
+    back_at = now + timedelta(seconds=row.notice_seconds)
+    lost = max(0, (row.ends_at - max(back_at, row.starts_at)) // MILLI) * row.gpus
+    return {
+        "row": row,
+        "cost": cost_of(row, now),
+        "steps": list(reversed(steps_of(queries.timeline(default_store(), lease_id)))),
+        "over": row.state not in OPEN,
+        "mine": _is_mine(actor, row),
+        "owned": actor.tenant_id in row.owner_ids,
+        "now": now,
+        "back_at": back_at,
+        "reclaim_fee": rate.charge(lost).share(row.reclaim_fee_ppm),
+        "notice": timedelta(seconds=row.notice_seconds),
+        "length": row.ends_at - row.starts_at,
+    }
+
+
+def _is_mine(actor: Actor, row: LeaseRow) -> bool:
+    return row.tenant_id == actor.tenant_id

@@ -1,0 +1,108 @@
+"""The form in which an owner says what is idle, when, and for how much."""
+
+from __future__ import annotations
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django import forms
+from django.utils import timezone
+
+from config.pages.fields import MomentField, RateField, TokenField
+from ledger.domain.span import Window
+from listings.domain.events import WeeklyRule
+from listings.domain.terms import OfferTerms
+from listings.models import HostRow
+from listings.queries import gpus_of_row
+
+MINUTE = 60
+PPM_PER_PERCENT = 10_000
+REPEATS = (
+    ("", "Just this once"),
+    ("weekly", "Every week on that day"),
+    ("workdays", "Every Monday to Friday"),
+    ("daily", "Every day"),
+)
+ISOLATIONS = (
+    ("whole", "Whole GPU"),
+    ("mig", "MIG instance"),
+    ("mps", "Shared by MPS"),
+    ("timeslice", "Shared by time slices"),
+    ("cooperative", "Cooperative"),
+)
+
+
+class OfferForm(forms.Form):
+    """GPUs of one host, one window (once or weekly), and the terms."""
+
+    token = TokenField()
+    host = forms.UUIDField(widget=forms.HiddenInput())
+    gpu = forms.MultipleChoiceField(label="GPUs", widget=forms.CheckboxSelectMultiple())
+    starts_at = MomentField(label="From")
+    ends_at = MomentField(label="Until")
+    repeat = forms.ChoiceField(label="Repeat", choices=REPEATS, required=False)
+    lease_min = forms.IntegerField(label="Shortest lease", min_value=1, initial=15)
+    notice = forms.IntegerField(label="Notice of a reclaim", min_value=0, initial=10)
+    reclaim_fee = forms.IntegerField(
+        label="You pay on reclaim", min_value=0, max_value=100, initial=10
+    )
+    isolation = forms.ChoiceField(label="Isolation", choices=ISOLATIONS)
+    workload_kinds = forms.CharField(label="Only for", required=False, max_length=400)
+
+    def __init__(self, *args: Any, host: HostRow, currency: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["floor"] = RateField(label="Least you take", currency=currency)
+        self.fields["floor"].widget.attrs["data-next"] = ""
+        gpus = gpus_of_row(host)
+        choices = self.fields["gpu"]
+        assert isinstance(choices, forms.MultipleChoiceField)
+        choices.choices = [
+            (gpu.uuid, f"GPU {number} · {gpu.model}") for number, gpu in enumerate(gpus)
+        ]
+        if any(gpu.mig_profiles for gpu in gpus):
+            self.fields["isolation"].initial = "mig"
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a window that ends before it starts, which no rule below could even be asked."""
+        data = super().clean() or {}
+        starts_at, ends_at = data.get("starts_at"), data.get("ends_at")
+        if starts_at and ends_at and ends_at <= starts_at:
+            self.add_error("ends_at", "The window must end after it starts. Choose a later end.")
+        return data
+
+
+class RepriceForm(forms.Form):
+    """A new floor."""
+
+    def __init__(self, *args: Any, currency: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["floor"] = RateField(label="Least you take", currency=currency)
+
+
+def terms_of(form: OfferForm, zone: ZoneInfo) -> OfferTerms:
+    """Return what the form says. A repeated window keeps its wall time in `zone`."""
+    data = form.cleaned_data
+    starts_at, ends_at = data["starts_at"], data["ends_at"]
+    weekly = None
+    if data["repeat"]:
+        since, until = timezone.localtime(starts_at, zone), timezone.localtime(ends_at, zone)
+        days = {"weekly": (since.weekday(),), "workdays": (0, 1, 2, 3, 4), "daily": tuple(range(7))}
+        weekly = WeeklyRule(
+            zone=str(zone),
+            days=days[data["repeat"]],
+            since=since.time().replace(tzinfo=None),
+            until=until.time().replace(tzinfo=None),
+            first=since.date(),
+        )
+    kinds = data["workload_kinds"].replace(",", " ").split()
+    return OfferTerms(
+        gpu_uuids=tuple(data["gpu"]),
+        windows=() if weekly else (Window(starts_at, ends_at),),
+        weekly=weekly,
+        floor=data["floor"],
+        lease_min_seconds=data["lease_min"] * MINUTE,
+        notice_seconds=data["notice"] * MINUTE,
+        reclaim_fee_ppm=data["reclaim_fee"] * PPM_PER_PERCENT,
+        workload_kinds=tuple(kinds),
+        isolation=data["isolation"],
+    )

@@ -1,0 +1,269 @@
+"""An owner's offers: list GPUs for idle windows, see what that may earn, change and withdraw."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from config.figures import amount_text
+from config.pages.answers import done, meta_of, page
+from config.pages.offer_form import OfferForm, RepriceForm, terms_of
+from config.pages.window_grid import Grid, Held, build_grid
+from config.visitors import zone_of
+from ledger.access import Actor
+from ledger.access.visits import actor_of
+from ledger.domain.ids import HostId, OfferId
+from ledger.domain.refusal import Refusal
+from ledger.domain.span import Window
+from ledger.eventstore import default_store
+from listings import commands, queries
+from listings.domain.earnings import Earnings, preview_earnings
+from listings.domain.terms import OfferTerms
+from listings.domain.windows import windows_between
+from listings.models import HostRow, OfferRow
+from marketplace.queries.leases import leases
+
+LIST_MAX = 200
+DAY = timedelta(days=1)
+WEEK = timedelta(days=7)
+COMING_MAX = 12
+SAID = {
+    "pause": "Paused: no new leases for now.",
+    "resume": "On the market again.",
+    "withdraw": "Withdrawn.",
+    "reprice": "The new floor holds for leases to come.",
+}
+HOLDING = ("scheduled", "starting", "active", "reclaiming", "ending")
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Every offer of the visitor's organisation."""
+    actor = actor_of(request)
+    only = request.GET.get("show", "open")
+    states = queries.OPEN if only == "open" else ()
+    now = timezone.now()
+    rows = queries.offers(actor, states=states)[:LIST_MAX]
+    context = {
+        "offers": [{"row": row, "next": _next_window(row, now)} for row in rows],
+        "only": only,
+        "list_max": LIST_MAX,
+        "has_hosts": queries.hosts(actor).exists(),
+    }
+    return page(request, "pages/offers.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def new(request: HttpRequest) -> HttpResponse:
+    """Put GPUs on the market."""
+    actor = actor_of(request)
+    actor.need("owner", "operator")
+    hosts = [row for row in queries.hosts(actor)[:LIST_MAX] if row.gpu_count]
+    host = _chosen(hosts, request.POST.get("host") or request.GET.get("host"))
+    if host is None:
+        return page(request, "pages/offer_new.html", {"hosts": [], "host": None})
+    since = _since(request)
+    form = _form(request, host, since)
+    refusal: Refusal | None = None
+    if request.method == "POST" and form.is_valid():
+        try:
+            offer_id = OfferId(form.cleaned_data["token"])
+            position = commands.publish_offer(
+                default_store(),
+                offer_id=offer_id,
+                host_id=HostId(host.host_id),
+                terms=terms_of(form, zone_of(request)),
+                by=meta_of(actor, form.cleaned_data["token"]),
+                now=timezone.now(),
+            )
+            return done(request, f"/offers/{offer_id}", position, "On the market.")
+        except Refusal as refused:
+            refusal = refused
+    context = {
+        "hosts": hosts,
+        "host": host,
+        "form": form,
+        "grid": _grid(request, actor, host, since),
+        "since": since,
+        "earlier": since - DAY,
+        "later": since + DAY,
+    }
+    return page(
+        request, "pages/offer_new.html", context, refusal=refusal, invalid=bool(form.errors)
+    )
+
+
+@require_POST
+def preview(request: HttpRequest) -> HttpResponse:
+    """What the offer in the form may earn: a part of its page, refreshed as it is filled in."""
+    actor = actor_of(request)
+    actor.need("owner", "operator")
+    host = _chosen(list(queries.hosts(actor)[:LIST_MAX]), request.POST.get("host"))
+    context: dict[str, Any] = {"earnings": None}
+    if host is not None:
+        form = OfferForm(request.POST, host=host, currency=settings.ENV.currency)
+        if form.is_valid():
+            try:
+                terms = terms_of(form, zone_of(request))
+                context |= {"earnings": _earnings(terms), "weekly": terms.weekly is not None}
+            except Refusal as refusal:
+                context["refusal"] = refusal
+        else:
+            wrong = [e for errors in form.errors.as_data().values() for e in errors]
+            context["errors"] = [m for e in wrong if e.code != "required" for m in e.messages]
+    return render(request, "pages/offer_preview.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def page_of_offer(request: HttpRequest, offer_id: UUID) -> HttpResponse:
+    """One offer: its terms, its windows to come, and what can be done with it."""
+    return change(request, offer_id) if request.method == "POST" else _show(request, offer_id)
+
+
+def change(request: HttpRequest, offer_id: UUID) -> HttpResponse:
+    """Reprice, pause, resume or withdraw an offer: the button says which."""
+    actor = actor_of(request)
+    actor.need("owner", "operator")
+    queries.offer(actor, offer_id)
+    verb = request.POST.get("do", "")
+    form = RepriceForm(request.POST, currency=settings.ENV.currency)
+    if verb == "reprice" and not form.is_valid():
+        return _show(request, offer_id, form=form)
+    store, offer, by, now = default_store(), OfferId(offer_id), meta_of(actor), timezone.now()
+    try:
+        match verb:
+            case "pause":
+                position = commands.pause_offer(store, offer_id=offer, by=by, now=now)
+            case "resume":
+                position = commands.resume_offer(store, offer_id=offer, by=by, now=now)
+            case "withdraw":
+                position = commands.withdraw_offer(store, offer_id=offer, by=by, now=now)
+            case "reprice":
+                floor = form.cleaned_data["floor"]
+                position = commands.reprice_offer(
+                    store, offer_id=offer, floor=floor, by=by, now=now
+                )
+            case _:
+                return HttpResponseBadRequest("unknown button")
+    except Refusal as refusal:
+        return _show(request, offer_id, refusal=refusal)
+    return done(request, f"/offers/{offer_id}", position, SAID[verb])
+
+
+def _show(
+    request: HttpRequest,
+    offer_id: UUID,
+    *,
+    refusal: Refusal | None = None,
+    form: RepriceForm | None = None,
+) -> HttpResponse:
+    actor = actor_of(request)
+    row = queries.offer(actor, offer_id)
+    now = timezone.now()
+    windows = queries.windows_of_row(row, since=now, until=now + 4 * WEEK)
+    context = {
+        "row": row,
+        "gpus": queries.gpus_of_row(row),
+        "windows": windows[:COMING_MAX],
+        "form": form
+        or RepriceForm(initial={"floor": queries.floor_of(row)}, currency=row.currency),
+        "open": row.state in queries.OPEN,
+        "leases": leases(actor, states=HOLDING).filter(gpu_uuids__overlap=row.gpu_uuids)[:LIST_MAX],
+        "notice": timedelta(seconds=row.notice_seconds),
+        "lease_min": timedelta(seconds=row.lease_min_seconds),
+    }
+    invalid = form is not None and bool(form.errors)
+    return page(request, "pages/offer.html", context, refusal=refusal, invalid=invalid)
+
+
+def _chosen(hosts: list[HostRow], wanted: str | None) -> HostRow | None:
+    for row in hosts:
+        if str(row.host_id) == wanted:
+            return row
+    return hosts[0] if hosts else None
+
+
+def _since(request: HttpRequest) -> datetime:
+    """Return the start of the grid: the moment asked for, or the present hour."""
+    try:
+        asked = datetime.fromisoformat(request.GET.get("since", ""))
+    except ValueError:
+        asked = timezone.now()
+    if asked.tzinfo is None or not 2000 < asked.year < 3000:
+        asked = timezone.now()
+    return asked.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def _form(request: HttpRequest, host: HostRow, since: datetime) -> OfferForm:
+    if request.method == "POST":
+        return OfferForm(request.POST, host=host, currency=settings.ENV.currency)
+    evening = timezone.localtime(since).replace(hour=22, minute=0)
+    if evening <= timezone.now():
+        evening += DAY
+    initial = {
+        "host": host.host_id,
+        "gpu": [gpu.uuid for gpu in queries.gpus_of_row(host)],
+        "starts_at": evening,
+        "ends_at": evening + timedelta(hours=8),
+    }
+    return OfferForm(initial=initial, host=host, currency=settings.ENV.currency)
+
+
+def _earnings(terms: OfferTerms) -> Earnings:
+    """Price the windows: one-off ones as they are, a weekly rule by its next seven days."""
+    now = timezone.now()
+    windows = windows_between(terms.windows, terms.weekly, since=now, until=now + WEEK)
+    if terms.weekly is None:
+        windows = list(terms.windows)
+    return preview_earnings(
+        windows,
+        gpus=len(terms.gpu_uuids),
+        floor=terms.floor,
+        fee_ppm=settings.ENV.fee_ppm,
+        fill=queries.recent_fill(now=now),
+    )
+
+
+def _grid(request: HttpRequest, actor: Actor, host: HostRow, since: datetime) -> Grid:
+    until = since + DAY
+    held: dict[str, list[Held]] = {}
+    for span in queries.grid(actor, since=since, until=until):
+        floor = amount_text(span.floor.nanos_per_gpu_hour, span.floor.currency, exact=True)
+        text = f"Listed {floor}" if span.state == "listed" else f"Paused {floor}"
+        state = "offered" if span.state == "listed" else "own"
+        href = f"/offers/{span.offer_id}"
+        held.setdefault(span.gpu_uuid, []).append(
+            Held(span.window, state, text, _span_text(span.window), href, rank=1)
+        )
+    running = leases(actor, states=HOLDING, host_id=host.host_id)
+    for lease in running.filter(starts_at__lt=until, ends_at__gt=since):
+        price = amount_text(lease.price_nanos_per_gpu_hour, lease.currency, exact=True)
+        window = Window(lease.starts_at, lease.stop_at or lease.ends_at)
+        state = "reclaiming" if lease.stop_at else "leased"
+        text = f"Reclaim {price}" if lease.stop_at else f"Leased {price}"
+        for uuid in lease.gpu_uuids:
+            held.setdefault(uuid, []).append(
+                Held(window, state, text, _span_text(window), f"/leases/{lease.lease_id}", rank=2)
+            )
+    gpus = [
+        (gpu.uuid, f"GPU {number}", gpu.model)
+        for number, gpu in enumerate(queries.gpus_of_row(host))
+    ]
+    return build_grid(gpus, held, since=since, zone=zone_of(request), now=timezone.now())
+
+
+def _span_text(window: Window) -> str:
+    starts, ends = timezone.localtime(window.starts_at), timezone.localtime(window.ends_at)
+    return f"{starts:%H:%M} to {ends:%H:%M}"
+
+
+def _next_window(row: OfferRow, now: datetime) -> Window | None:
+    windows = queries.windows_of_row(row, since=now, until=now + 5 * WEEK)
+    return windows[0] if windows else None

@@ -1,0 +1,78 @@
+"""A lease's own events as sentences, for its page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from config.figures import amount_text
+from config.templatetags.offpeak import local
+from ledger.eventstore.port import Recorded
+from marketplace.domain.close_reasons import REASONS
+from marketplace.domain.events import (
+    ExtensionRequested,
+    LeaseActivated,
+    LeaseClosed,
+    LeaseEnding,
+    LeaseExtended,
+    LeaseScheduled,
+    LeaseStarting,
+    ReclaimRequested,
+    WorkStarted,
+    WorkStopped,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of the timeline."""
+
+    at: datetime
+    title: str
+    detail: str = ""
+    tone: Literal["", "good", "warn", "bad"] = ""
+
+
+def steps_of(events: list[Recorded]) -> list[Step]:
+    """Return a step for each event of a lease, oldest first."""
+    return [step for recorded in events if (step := _step(recorded)) is not None]
+
+
+def _step(recorded: Recorded) -> Step | None:
+    match recorded.event:
+        case LeaseScheduled() as event:
+            gpus = sum(len(share.gpu_uuids) for share in event.shares)
+            price = amount_text(event.price.nanos_per_gpu_hour, event.price.currency, exact=True)
+            held = event.price.charge(event.window.millis * gpus)
+            detail = f"{amount_text(held.nanos, held.currency)} held for all of it."
+            return Step(event.at, f"Granted at {price} per GPU-hour", detail, "good")
+        case LeaseStarting() as event:
+            return Step(event.at, "Hosts asked to start the work")
+        case WorkStarted() as event:
+            return Step(event.at, "Work started on a host", tone="good")
+        case LeaseActivated() as event:
+            return Step(event.at, "Every host is running", tone="good")
+        case WorkStopped() as event:
+            code = event.exit_code
+            said = f"Exit code {code}. " if code is not None else ""
+            tone: Literal["", "bad"] = "bad" if code else ""
+            return Step(event.at, "Work stopped on a host", f"{said}{event.detail}".strip(), tone)
+        case ReclaimRequested() as event:
+            detail = f"The work has until {local(event.stop_at)}; then it is stopped."
+            return Step(event.at, "Owner takes the GPUs back", detail, "warn")
+        case ExtensionRequested() as event:
+            return Step(event.at, "Extension asked for", f"Until {local(event.ends_at)}.")
+        case LeaseExtended() as event:
+            return Step(event.at, "Extended", f"Now until {local(event.ends_at)}.", "good")
+        case LeaseEnding() as event:
+            return Step(event.at, "Hosts asked to stop the work", REASONS.get(event.reason, ""))
+        case LeaseClosed() as event:
+            title = "Failed" if event.failed else "Closed"
+            detail = REASONS.get(event.reason, f"Reason {event.reason}.")
+            if event.compensation is not None:
+                paid = amount_text(event.compensation.nanos, event.compensation.currency)
+                detail += f" The owner pays {paid} for what was lost."
+            return Step(event.at, title, detail, "bad" if event.failed else "")
+        case _:
+            return None
