@@ -188,6 +188,8 @@ def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
     if hold.state == "placed":
         _move(rows, captured.account_id, currency, held=-charged)
     account = rows.get(AccountRow, captured.account_id)
+    debtor = account.tenant_id
+    assert debtor is not None, "a hold was placed on it, so it is open"
     period = str(Period.of(captured.window.starts_at))
     rows.add(
         UsageChargeRow(
@@ -195,7 +197,7 @@ def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
             position=recorded.position,
             period=period,
             account_id=captured.account_id,
-            tenant_id=account.tenant_id,
+            tenant_id=debtor,
             subscriber_id=account.subscriber_id,
             lease_id=captured.lease_id,
             starts_at=captured.window.starts_at,
@@ -215,7 +217,6 @@ def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
             at=captured.at,
         )
     )
-    debtor = account.tenant_id
     _owe(rows, period, debtor, None, captured.fee)
     moved = {line.account_id: line.nanos for line in captured.postings}
     for use in captured.owners:
@@ -223,9 +224,7 @@ def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
         _owe(rows, period, debtor, use.owner_id, Money(earned, currency))
 
 
-def _owe(
-    rows: Rows, period: str, debtor_id: UUID | None, creditor_id: UUID | None, money: Money
-) -> None:
+def _owe(rows: Rows, period: str, debtor_id: UUID, creditor_id: UUID | None, money: Money) -> None:
     if money.nanos == 0:
         return
     debt_id = f"{period}:{debtor_id}:{creditor_id or 'platform'}:{money.currency}"

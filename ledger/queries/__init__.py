@@ -2,6 +2,28 @@
 
 from __future__ import annotations
 
+from ledger.queries.money import (
+    Spend,
+    Statement,
+    StatementLine,
+    StrayHold,
+    TrialBalance,
+    account,
+    accounts,
+    accounts_running_low,
+    charged_so_far,
+    charges,
+    debts,
+    disagreements,
+    holds,
+    party_names,
+    spend_by_cost_centre,
+    statement,
+    statement_lines,
+    stray_holds,
+    trial_balance,
+    with_balances,
+)
 from ledger.queries.parties import (
     last_uses,
     members,
@@ -14,12 +36,32 @@ from ledger.queries.parties import (
 )
 
 __all__ = [
+    "Spend",
+    "Statement",
+    "StatementLine",
+    "StrayHold",
+    "TrialBalance",
+    "account",
+    "accounts",
+    "accounts_running_low",
+    "charged_so_far",
+    "charges",
+    "debts",
+    "disagreements",
+    "holds",
     "last_uses",
     "members",
+    "party_names",
     "people",
+    "spend_by_cost_centre",
+    "statement",
+    "statement_lines",
+    "stray_holds",
     "subscribers",
     "tenant",
     "tenants",
     "token",
     "tokens",
+    "trial_balance",
+    "with_balances",
 ]

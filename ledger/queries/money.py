@@ -1,0 +1,286 @@
+"""Money as one actor may see it: accounts, statements, balances, who spends and who owes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Count, F, Func, Q, QuerySet, Sum
+
+from ledger.access import Actor, visible
+from ledger.domain.accounts import AccountUnknown
+from ledger.domain.ids import AccountId, HoldId, LeaseId
+from ledger.domain.periods import Period
+from ledger.models import (
+    AccountRow,
+    DebtRow,
+    HoldRow,
+    JournalEntryRow,
+    PartyNameRow,
+    PostingRow,
+    UsageChargeRow,
+)
+
+STRAY_HOLDS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What happened to an account in a period: it opened with one amount, closed with another.
+
+    by_kind: what each kind of entry added, in nano-units; opening and these make the closing.
+    """
+
+    account: AccountRow
+    period: Period
+    opening_nanos: int
+    closing_nanos: int
+    by_kind: dict[str, int]
+    lines: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementLine:
+    """One line of a statement and the account's total after it."""
+
+    posting: PostingRow
+    balance_nanos: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialBalance:
+    """Every account's total from nothing but postings.
+
+    others_nanos: by currency, all accounts together that the actor may not see; with `totals`
+    they sum to zero. Whoever sees all accounts has none there.
+    """
+
+    totals: Sequence[tuple[AccountRow, int]]
+    others_nanos: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """What a cost centre was charged in a period."""
+
+    tenant_id: UUID
+    cost_centre: str
+    currency: str
+    charged_nanos: int
+    gpu_millis: int
+    leases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrayHold:
+    """A hold that is open since before some moment."""
+
+    hold_id: HoldId
+    account_id: AccountId
+    purpose: str
+    placed_at: datetime
+
+
+def accounts(actor: Actor) -> QuerySet[AccountRow]:
+    """Return the accounts of the actor's tenant; all for the platform's operators, auditors."""
+    return visible(actor, AccountRow)
+
+
+def account(actor: Actor, account_id: AccountId) -> AccountRow:
+    """Return one account.
+
+    Raises: AccountUnknown, also for one that the actor may not see.
+    """
+    found = visible(actor, AccountRow).filter(pk=account_id).first()
+    if found is None:
+        raise AccountUnknown(account_id=account_id)
+    return found
+
+
+def accounts_running_low(actor: Actor, *, below_nanos: int) -> QuerySet[AccountRow]:
+    """Return the paying accounts that can set aside less than `below_nanos` more.
+
+    What counts is what is available with the overdraft, never the total: money in holds is
+    spoken for. Accounts without a limit never run low.
+    """
+    return (
+        visible(actor, AccountRow)
+        .filter(kind__in=("prepaid", "chargeback"), overdraft_nanos__isnull=False)
+        .alias(spendable=F("available_nanos") + F("overdraft_nanos"))
+        .filter(spendable__lt=below_nanos)
+        .order_by("account_id")
+    )
+
+
+def holds(actor: Actor, account_id: AccountId) -> QuerySet[HoldRow]:
+    """Return the holds of one account."""
+    return visible(actor, HoldRow).filter(account_id=account_id)
+
+
+def stray_holds(*, older_than: datetime, purpose_prefix: str = "bid:") -> list[StrayHold]:
+    """Return open holds placed before `older_than`, oldest first, at most STRAY_HOLDS_MAX.
+
+    Whether what a hold was placed for ever came is known to the app that placed it: that app
+    decides, and asks for `release_hold`.
+    """
+    rows = HoldRow.objects.filter(
+        state="placed",
+        placed_at__lt=older_than,
+        captured_nanos=0,
+        purpose__startswith=purpose_prefix,
+    ).order_by("placed_at", "hold_id")[:STRAY_HOLDS_MAX]
+    return [
+        StrayHold(
+            hold_id=HoldId(row.hold_id),
+            account_id=AccountId(row.account_id),
+            purpose=row.purpose,
+            placed_at=row.placed_at,
+        )
+        for row in rows
+    ]
+
+
+def statement(actor: Actor, account_id: AccountId, period: Period) -> Statement:
+    """Return an account's statement of a period.
+
+    Raises: AccountUnknown.
+    """
+    row = account(actor, account_id)
+    mine = visible(actor, PostingRow).filter(account_id=account_id)
+    within = mine.filter(period=str(period))
+    by_kind = {
+        each["kind"]: int(each["nanos"])
+        for each in within.values("kind").annotate(nanos=Sum("nanos")).order_by("kind")
+    }
+    opening = _sum(mine.filter(period__lt=str(period)))
+    return Statement(
+        account=row,
+        period=period,
+        opening_nanos=opening,
+        closing_nanos=opening + sum(by_kind.values()),
+        by_kind=by_kind,
+        lines=within.count(),
+    )
+
+
+def statement_lines(actor: Actor, account_id: AccountId, period: Period) -> QuerySet[PostingRow]:
+    """Return the postings of an account in a period; in the order of `position` they add up."""
+    return visible(actor, PostingRow).filter(account_id=account_id, period=str(period))
+
+
+def with_balances(
+    actor: Actor, account_id: AccountId, lines: Iterable[PostingRow]
+) -> Iterator[StatementLine]:
+    """Yield consecutive lines of `statement_lines`, each with the account's total after it."""
+    balance: int | None = None
+    for line in lines:
+        if balance is None:
+            mine = visible(actor, PostingRow).filter(account_id=account_id)
+            earlier = Q(period__lt=line.period) | Q(period=line.period, position__lt=line.position)
+            balance = _sum(mine.filter(earlier))
+        balance += line.nanos
+        yield StatementLine(posting=line, balance_nanos=balance)
+
+
+def trial_balance(actor: Actor) -> TrialBalance:
+    """Return every account's total from the postings, in order of kind, title and id."""
+    seen = {row.pk: row for row in visible(actor, AccountRow)}
+    totals: dict[UUID, int] = {}
+    others: Counter[str] = Counter()
+    summed = PostingRow.objects.values("account_id", "currency").annotate(sum=Sum("nanos"))
+    for each in summed.order_by():
+        if each["account_id"] in seen:
+            totals[each["account_id"]] = int(each["sum"])
+        else:
+            others[each["currency"]] += int(each["sum"])
+    ordered = sorted(totals, key=lambda key: (seen[key].kind, seen[key].title, str(key)))
+    return TrialBalance(
+        totals=[(seen[key], totals[key]) for key in ordered], others_nanos=dict(others)
+    )
+
+
+def spend_by_cost_centre(actor: Actor, period: Period) -> list[Spend]:
+    """Return what each cost centre was charged in a period, the most first."""
+    rows = (
+        visible(actor, UsageChargeRow)
+        .filter(period=str(period))
+        .values("tenant_id", "cost_centre", "currency")
+        .annotate(
+            charged_nanos=Sum("charged_nanos"),
+            gpu_millis=Sum("gpu_millis"),
+            leases=Count("lease_id", distinct=True),
+        )
+        .order_by("-charged_nanos", "tenant_id", "cost_centre", "currency")
+    )
+    return [
+        Spend(
+            tenant_id=row["tenant_id"],
+            cost_centre=row["cost_centre"],
+            currency=row["currency"],
+            charged_nanos=int(row["charged_nanos"]),
+            gpu_millis=int(row["gpu_millis"]),
+            leases=row["leases"],
+        )
+        for row in rows
+    ]
+
+
+def debts(actor: Actor, period: Period) -> QuerySet[DebtRow]:
+    """Return who owes whom for a period, the most first; a tenant sees those it is part of."""
+    rows = visible(actor, DebtRow).filter(period=str(period))
+    return rows.order_by("-nanos", "debt_id")
+
+
+def charges(actor: Actor, *, lease_id: LeaseId) -> QuerySet[UsageChargeRow]:
+    """Return the charged usage windows of a lease, in time order."""
+    return visible(actor, UsageChargeRow).filter(lease_id=lease_id).order_by("starts_at")
+
+
+def charged_so_far(actor: Actor, *, lease_id: LeaseId) -> int:
+    """Return the nano-units that a lease has cost so far."""
+    total = charges(actor, lease_id=lease_id).aggregate(total=Sum("charged_nanos"))["total"]
+    return int(total or 0)
+
+
+def party_names(party_ids: Iterable[UUID]) -> dict[UUID, str]:
+    """Return the titles of tenants and business units that visible rows speak of."""
+    found = PartyNameRow.objects.in_bulk(list(party_ids))
+    return {party_id: row.title for party_id, row in found.items()}
+
+
+def disagreements() -> list[str]:
+    """Return what does not add up in the tables of money; an empty list is as it must be.
+
+    Looks at all of them, so it is for `manage.py doctor` and tests.
+    """
+    wrong = []
+    summed = {
+        each["account_id"]: int(each["sum"])
+        for each in PostingRow.objects.values("account_id").annotate(sum=Sum("nanos")).order_by()
+    }
+    for row in AccountRow.objects.order_by("account_id"):
+        if row.total_nanos != summed.get(row.pk, 0):
+            wrong.append(f"account {row.pk}: total is not the sum of its postings")
+    for each in PostingRow.objects.values("currency").annotate(sum=Sum("nanos")).order_by():
+        if each["sum"]:
+            wrong.append(f"postings in {each['currency']} are off by {each['sum']} nano-units")
+    open_holds = HoldRow.objects.filter(state="placed").values("account_id")
+    held = {
+        each["account_id"]: int(each["sum"])
+        for each in open_holds.annotate(sum=Sum(F("money_nanos") - F("captured_nanos"))).order_by()
+    }
+    for row in AccountRow.objects.exclude(held_nanos=0).order_by("account_id"):
+        if row.held_nanos != held.pop(row.pk, 0):
+            wrong.append(f"account {row.pk}: held is not the sum of its holds")
+    wrong += [f"account {pk}: holds without held" for pk, nanos in held.items() if nanos]
+    lines = JournalEntryRow.objects.aggregate(lines=Sum(Func("nanos", function="cardinality")))
+    if (lines["lines"] or 0) != PostingRow.objects.count():
+        wrong.append("the journal and the postings have not as many lines")
+    return wrong
+
+
+def _sum(rows: QuerySet[PostingRow]) -> int:
+    return int(rows.aggregate(sum=Sum("nanos"))["sum"] or 0)
