@@ -45,8 +45,8 @@ from .wire import Registration, ReportKind
 
 log = logging.getLogger(__name__)
 
-TICK_MS = 1_000
-"""How often the GPUs are looked at: the driver keeps only a process's latest second or so."""
+TICK_MS = 500
+"""How often the GPUs are looked at: the driver tells only a process's latest period, up to 1 s."""
 STOPPING_TICK_MS = 100
 INVENTORY_MS = 600_000
 FINDINGS_MAX = 1_000

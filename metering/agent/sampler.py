@@ -3,7 +3,7 @@
 Granted time is the length of the interval. Occupied and busy time are measured between looks:
 occupied by what the earlier look saw (a process that came is counted from the look that saw it
 until the one that missed it), busy by the driver's own samples, each weighted with the time
-between its time stamp and that of the sample before. What could not be seen is None, never 0.
+that it stands for by the time stamps. What could not be seen is None, never 0.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ FUTURE_US_MAX = 2_000_000
 SPARE_BUSY_MS_MAX = 2_000
 """Busy time that does not fit its interval waits for the next one, up to this much."""
 US_PERCENT_PER_MS = 100_000
+PERIOD_US_MAX = 1_000_000
+PERIOD_US_MIN = 50_000
+REMEMBERED_US = 60_000_000
 
 Key = tuple[UUID, str]
 
@@ -74,10 +77,30 @@ class Watch:
     looked_us: int = 0
     newest_us: int = 0
     looked_ms: int | None = None
-    sampled: dict[int, int] = field(default_factory=dict)
+    period_us: int = PERIOD_US_MAX
+    untils: dict[int, int] = field(default_factory=dict)
     fault: GpuFault | None = None
     backoff: Backoff = field(default_factory=Backoff)
     strays: set[int] = field(default_factory=set)
+
+    def length_us(self, sample: Utilisation, *, paused_us: int) -> int:
+        """Return for how long a driver's sample stands, and remember it.
+
+        paused_us: time since the look before. A sample stands from the process's sample before
+        when the two follow each other; else the process was idle in between, and it stands for
+        the driver's period, which is learnt from the time stamps (NVML: 1/6 s to 1 s).
+        """
+        before_us = self.untils.get(sample.pid, 0)
+        gap_us = sample.until_us - before_us
+        if gap_us <= 0:
+            return 0
+        self.newest_us = max(self.newest_us, sample.until_us)
+        self.untils[sample.pid] = sample.until_us
+        oldest_us = sample.until_us - REMEMBERED_US
+        self.untils = {pid: us for pid, us in self.untils.items() if us >= oldest_us}
+        self.period_us = max(PERIOD_US_MIN, min(self.period_us, gap_us))
+        follows = gap_us <= paused_us + self.period_us * 5 // 4
+        return gap_us if follows else self.period_us
 
 
 class Sampler:
@@ -214,7 +237,7 @@ class Sampler:
                 meter.turned = True
             meter.present = None
             meter.pids.clear()
-        watch.sampled.clear()
+        watch.untils.clear()
         new, watch.fault = watch.fault is None, fault
         if fault.uuid is None:
             new, self._driver_fault = self._driver_fault is None, fault
@@ -249,21 +272,16 @@ class Sampler:
             for meter in meters.values():
                 meter.busy_known = False
             return
-        sampled: dict[int, int] = {}
+        looked_us, watch.looked_us = watch.looked_us or wall_us, wall_us
         for sample in samples:
             if sample.percent > 100 or sample.until_us > wall_us + FUTURE_US_MAX:
                 continue
+            length_us = watch.length_us(sample, paused_us=wall_us - looked_us)
             mine = next((m for m in meters.values() if sample.pid in m.pids), None)
-            # A process without a sample at the last look was idle until then.
-            since_us = watch.sampled.get(sample.pid, watch.looked_us)
-            sampled[sample.pid] = max(sample.until_us, since_us)
-            watch.newest_us = max(watch.newest_us, sample.until_us)
-            if mine is not None and watch.looked_us:
-                since_us = max(since_us, mine.opened_us)
+            if mine is not None:
+                since_us = max(sample.until_us - length_us, mine.opened_us)
                 until_us = min(sample.until_us, end_us or sample.until_us)
                 mine.busy_us_percent += max(0, until_us - since_us) * sample.percent
-        watch.sampled = sampled
-        watch.looked_us = wall_us
 
     def _last_busy(
         self, uuid: str, watch: Watch, meters: Mapping[UUID, Meter], end_ms: int

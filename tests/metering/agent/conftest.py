@@ -1,4 +1,4 @@
-"""The agent's surroundings: a market that answers, a driver that follows a script, a still clock."""
+"""The agent's surroundings: a market that answers, a scripted driver, a still clock."""
 
 from __future__ import annotations
 

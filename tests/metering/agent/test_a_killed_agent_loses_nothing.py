@@ -61,7 +61,14 @@ class Host:
 
 
 def launch(market: Market, state_dir: Path, doom: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.metering.agent.doomed", market.url, str(state_dir), doom]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.metering.agent.doomed",
+        market.url,
+        str(state_dir),
+        doom,
+    ]
     with (state_dir.with_suffix(".log")).open("ab") as log:
         return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 

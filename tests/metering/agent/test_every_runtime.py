@@ -155,7 +155,7 @@ def test_only_ended_work_is_forgotten(runtime: Runtime) -> None:
     assert list(runtime.works()) == []
 
 
-# --- only with real processes ----------------------------------------------------------------------
+# --- only with real processes ----------------------------------------------------------------
 
 
 def folder_of(tmp_path: Path, wanted: WorkSpec) -> Path:

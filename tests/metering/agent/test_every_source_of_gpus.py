@@ -184,9 +184,11 @@ def test_the_simulation_follows_from_its_seed() -> None:
     assert [one.percent("u", s) for s in range(90)] == [same.percent("u", s) for s in range(90)]
 
 
-@pytest.mark.parametrize("text", ["", "H1000:8", "H100:0", "H100:-1", "H100:x", "H100:9999", "L4:²"])
+@pytest.mark.parametrize(
+    "text", ["", "H1000:8", "H100:0", "H100:-1", "H100:x", "H100:9999", "L4:²"]
+)
 def test_a_list_of_models_that_makes_no_sense_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="GPU|number"):
+    with pytest.raises(ValueError, match=r"GPU|number"):
         parse_models(text)
 
 

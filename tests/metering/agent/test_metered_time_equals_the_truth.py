@@ -93,6 +93,29 @@ def test_load_that_comes_and_goes_is_weighed_by_the_drivers_time_stamps(rig: Rig
     assert total(intervals, "busy_ms") == 7 * 900 + 21 * 200
 
 
+@pytest.mark.parametrize("tick_ms", [100, 270, 500, 730])
+def test_busy_time_does_not_depend_on_how_often_one_looks(rig: Rig, tick_ms: int) -> None:
+    assert rig.script is not None
+    lease = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "60")))
+    rig.agent.run_once()
+    pid = rig.pid("GPU-a")
+    loads = [
+        Proc(0, pid, sm=90, start_ms=NOON_MS + 5_000 * n, end_ms=NOON_MS + 5_000 * n + 3_000)
+        for n in range(1, 11)
+    ]
+    for load in loads:
+        rig.script.proc(load)
+
+    rig.steps(65_000 // tick_ms, tick_ms)
+
+    intervals = rig.market.intervals(lease)
+    truth_ms = sum(load.busy_ms(NOON_MS, NOON_MS + 60 * SECOND) for load in loads)
+    assert truth_ms == 27_000
+    # Each of the ten bursts may lose or gain what lies between two looks.
+    assert abs(total(intervals, "busy_ms") - truth_ms) <= 10 * tick_ms * 90 // 100
+    assert abs(total(intervals, "occupied_ms") - 30 * SECOND) <= 10 * tick_ms
+
+
 def test_garbage_of_the_driver_is_dropped(rig: Rig) -> None:
     assert rig.script is not None
     lease = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "20")))

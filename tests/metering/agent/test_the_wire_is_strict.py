@@ -1,4 +1,4 @@
-"""What the contract does not allow is refused with its place; what it allows comes back the same."""
+"""What the contract does not allow is refused with its place; the rest comes back the same."""
 
 from __future__ import annotations
 

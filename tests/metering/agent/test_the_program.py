@@ -1,0 +1,153 @@
+"""`offpeak-agent` as an operator meets it: alone, on a host with nothing of the server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from metering.agent.__main__ import main
+from metering.agent.uplink import HttpUplink, Refused, Unreachable
+from tests.metering.agent.market import TOKEN, Market, assignment
+
+AGENT = Path(__file__).resolve().parents[3] / "metering" / "agent"
+
+
+def run(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the agent under its own name, without site-packages."""
+    place = tmp_path / "place"
+    place.mkdir(exist_ok=True)
+    if not (place / "offpeak_agent").exists():
+        (place / "offpeak_agent").symlink_to(AGENT)
+    return subprocess.run(
+        [sys.executable, "-S", "-m", "offpeak_agent", *arguments],
+        cwd=place,
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_it_runs_with_the_standard_library_alone(tmp_path: Path, market: Market) -> None:
+    done = run(
+        tmp_path, "run", "--once", "--simulate", "H100:8", "--server", market.url,
+        "--state-dir", str(tmp_path / "state"), OFFPEAK_AGENT_TOKEN=TOKEN,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert len(market.registrations[0].gpus) == 8
+
+
+def test_without_the_package_it_says_what_to_install(tmp_path: Path, market: Market) -> None:
+    state_dir = str(tmp_path / "state")
+    done = run(tmp_path, "doctor", "--state-dir", state_dir, "--server", market.url)
+
+    assert done.returncode == 1
+    assert "pip install nvidia-ml-py" in done.stdout
+
+
+def test_no_module_of_the_agent_knows_the_server() -> None:
+    code = (
+        "import pkgutil, importlib, sys\n"
+        "import metering.agent as agent\n"
+        "for found in pkgutil.walk_packages(agent.__path__, 'metering.agent.'):\n"
+        "    importlib.import_module(found.name)\n"
+        "known = {name.partition('.')[0] for name in sys.modules}\n"
+        "assert not known & {'django', 'rest_framework', 'ledger', 'listings', 'marketplace'}\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=AGENT.parents[1], check=True)
+
+
+def test_it_installs_as_a_distribution_of_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", reason="setuptools is not installed")
+    source, target = tmp_path / "source", tmp_path / "target"
+    shutil.copytree(AGENT, source, ignore=shutil.ignore_patterns("__pycache__", "build"))
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation"]
+    alone = ["--no-deps", "--no-index", "--disable-pip-version-check", "--target", str(target)]
+    subprocess.run([*install, *alone, str(source)], check=True)
+
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "offpeak_agent", "--version"],
+        cwd=target,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == "0.1.0"
+    assert (target / "bin" / "offpeak-agent").exists()
+
+
+def test_the_doctor_finds_a_healthy_host_healthy(
+    tmp_path: Path, market: Market, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text(f"{TOKEN}\n")
+    token_file.chmod(0o644)
+    options = ["--server", market.url, "--state-dir", str(tmp_path), "--simulate", "L4:2"]
+    doctor = ["doctor", *options, "--token-file", str(token_file)]
+    assert main(doctor) == 1
+    assert "chmod 600" in capsys.readouterr().out
+
+    token_file.chmod(0o600)
+    main(doctor)
+
+    found = capsys.readouterr().out
+    assert "ok   NVML: 2 leasable GPUs" in found
+    assert "ok   server: answers" in found
+    assert "ok   clock" in found
+    assert "chmod" not in found
+
+
+def test_the_doctor_says_what_is_wrong_with_the_server(
+    tmp_path: Path,
+    market: Market,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = ["--server", market.url, "--state-dir", str(tmp_path), "--simulate", "L4:2"]
+    monkeypatch.setenv("OFFPEAK_AGENT_TOKEN", "wrong")
+
+    assert main(["doctor", *options]) == 1
+
+    assert "FAIL server: 401" in capsys.readouterr().out
+    assert "OFFPEAK_AGENT_TOKEN" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("server", "token", "reason"),
+    [
+        ("ftp://127.0.0.1", TOKEN, "http or https"),
+        ("http://market.example", TOKEN, "plain http"),
+        ("https://market.example", "", "token"),
+        ("https://market.example", "two\nlines", "token"),
+    ],
+)
+def test_an_unsafe_way_to_the_server_is_refused(server: str, token: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        HttpUplink(server, token)
+
+
+def test_refusals_and_failures_are_told_apart(market: Market) -> None:
+    with pytest.raises(Refused) as refused:
+        HttpUplink(market.url, "wrong").assignments()
+    assert refused.value.status == 401 and refused.value.is_about_us
+    market.away = True
+    with pytest.raises(Unreachable, match="503"):
+        HttpUplink(market.url, TOKEN).assignments()
+    with pytest.raises(Unreachable):
+        HttpUplink("http://127.0.0.1:9", TOKEN, answer_seconds_max=1).assignments()
+
+
+def test_what_is_assigned_arrives_as_it_was_meant(market: Market) -> None:
+    wanted = assignment("GPU-a", now_ms=1_767_614_400_250, environment={"A": "ü"}, stop_in=1.5)
+    market.assign(wanted)
+
+    answer = HttpUplink(market.url, TOKEN).assignments()
+
+    assert answer.assignments == (wanted,)
