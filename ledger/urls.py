@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from django.urls import path
+from django.urls import URLPattern, path
 
 from ledger.api import parties, tokens
 
-urlpatterns = [
+api_urls: list[URLPattern] = [
     path("me", parties.Me.as_view()),
     path("tenants", parties.Tenants.as_view()),
     path("tenants/<uuid:tenant_id>", parties.TenantDetail.as_view()),

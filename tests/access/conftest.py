@@ -35,6 +35,10 @@ class Caller:
         client = Client(raise_request_exception=False)
         return client.post(path, text, content_type=kind, headers=self._headers(headers))
 
+    def delete(self, path: str, **headers: str) -> Any:
+        client = Client(raise_request_exception=False)
+        return client.delete(path, headers=self._headers(headers))
+
     def _headers(self, headers: dict[str, str]) -> dict[str, str]:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return {"Authorization": f"Bearer {self.token}", **named}

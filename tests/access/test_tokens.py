@@ -146,7 +146,7 @@ def test_a_token_that_goes_too_far_is_refused_and_nothing_is_written(
     before = store.head()
 
     with pytest.raises(refusal):
-        issue(store, **terms)
+        issue(store, "far", **terms)
 
     assert store.head() == before
 
