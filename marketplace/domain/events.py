@@ -181,21 +181,26 @@ class LeaseGranted(Event, name="marketplace.lease-granted"):
 
 
 class ExtensionGranted(Event, name="marketplace.extension-granted"):
-    """The engine let a lease go on in place until `ends_at`."""
+    """The engine let a lease go on in place until `ends_at`. through: as in RoundCleared."""
 
     lease_id: LeaseId
     market: str
     ends_at: datetime
+    through: int
     at: datetime
 
 
 class ExtensionDeclined(Event, name="marketplace.extension-declined"):
-    """The engine could not let a lease go on: `reason` names what stands in the way."""
+    """The engine could not let a lease go on: `reason` names what stands in the way.
+
+    through: as in RoundCleared.
+    """
 
     lease_id: LeaseId
     market: str
     ends_at: datetime
     reason: str
+    through: int
     at: datetime
 
 

@@ -1,0 +1,154 @@
+"""What can be asked of a bid. The money it may cost is set aside before it is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from ledger.commands.money import place_hold, release_hold, resize_hold
+from ledger.domain.ids import BidId, LeaseId
+from ledger.domain.money import Rate
+from ledger.eventstore.port import EventStore, Meta, Position, load, record
+from marketplace.domain.bids import (
+    Bid,
+    BidTerms,
+    BidTermsDiffer,
+    BidUnknown,
+    cost_at_most,
+    place,
+    same_terms,
+)
+from marketplace.domain.events import BidEvent
+
+
+def place_bid(store: EventStore, *, terms: BidTerms, by: Meta, now: datetime) -> Position:
+    """Put a bid on the market, once, with limit × GPUs × duration set aside for it.
+
+    Returns: the store position at which it is placed.
+    Raises: every refusal of `bids.place` and of `place_hold`; BidTermsDiffer.
+    """
+    placed = place(terms, now=now)
+
+    def decide(bid: Bid | None) -> Sequence[BidEvent]:
+        if bid is None:
+            return [placed]
+        if not same_terms(bid.terms, terms):
+            raise BidTermsDiffer(bid_id=terms.bid_id)
+        return []
+
+    known = load(store, Bid, terms.bid_id)
+    # A bid that is there has had its hold; by now that may be released or a lease's.
+    if known is None:
+        place_hold(
+            store,
+            account_id=terms.account_id,
+            hold_id=placed.hold_id,
+            money=cost_at_most(placed.limit, placed.gpus, placed.duration_seconds),
+            purpose=f"bid:{terms.bid_id}",
+            by=by,
+            now=now,
+        )
+    return record(store, Bid, terms.bid_id, decide, by=by)
+
+
+def amend_bid(
+    store: EventStore,
+    *,
+    bid_id: BidId,
+    limit: Rate | None,
+    deadline: datetime | None,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Change a bid's limit or deadline (None: keep it); it queues anew.
+
+    More money is set aside before the change, what is no longer needed given back after it.
+
+    Raises: BidUnknown, BidNotOpen, the refusals of `Bid.amend` and of `resize_hold`.
+    """
+
+    def rule(bid: Bid) -> Sequence[BidEvent]:
+        return bid.amend(limit=limit or bid.limit, deadline=deadline or bid.deadline, now=now)
+
+    before = _known(store, bid_id)
+    if rule(before) and limit is not None and limit > before.limit:
+        _resize(store, before, limit, by, now)
+    try:
+        return _decide(store, bid_id, rule, by)
+    finally:
+        # Also where the change was refused after all, or another came first.
+        after = _known(store, bid_id)
+        if after.state == "open":
+            _resize(store, after, after.limit, by.step("after"), now)
+
+
+def cancel_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> Position:
+    """Withdraw a bid and give its money back.
+
+    Raises: BidUnknown, BidNotOpen.
+    """
+    position = _decide(store, bid_id, lambda bid: bid.cancel(now=now), by)
+    _release(store, bid_id, by, now)
+    return position
+
+
+def expire_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> Position:
+    """End a bid that can no longer be met by its deadline, and give its money back.
+
+    Raises: BidUnknown, BidStillPossible.
+    """
+    position = _decide(store, bid_id, lambda bid: bid.expire(now=now), by)
+    _release(store, bid_id, by, now)
+    return position
+
+
+def fill_bid(
+    store: EventStore, *, bid_id: BidId, lease_id: LeaseId, by: Meta, now: datetime
+) -> Position:
+    """Take up the engine's grant on the bid's own stream, which decides who came first.
+
+    Raises: BidUnknown, BidNotOpen.
+    """
+    return _decide(store, bid_id, lambda bid: bid.fill(lease_id=lease_id, now=now), by)
+
+
+def _known(store: EventStore, bid_id: BidId) -> Bid:
+    bid = load(store, Bid, bid_id)
+    if bid is None:
+        raise BidUnknown(bid_id=bid_id)
+    return bid
+
+
+def _resize(store: EventStore, bid: Bid, limit: Rate, by: Meta, now: datetime) -> None:
+    resize_hold(
+        store,
+        account_id=bid.terms.account_id,
+        hold_id=bid.terms.hold_id,
+        money=cost_at_most(limit, bid.terms.gpus, bid.terms.duration_seconds),
+        by=by,
+        now=now,
+    )
+
+
+def _release(store: EventStore, bid_id: BidId, by: Meta, now: datetime) -> None:
+    """Give a bid's money back unless a lease has it: a filled bid's hold is its lease's."""
+    bid = _known(store, bid_id)
+    if bid.state in ("cancelled", "expired"):
+        release_hold(
+            store,
+            account_id=bid.terms.account_id,
+            hold_id=bid.terms.hold_id,
+            by=by.step("release"),
+            now=now,
+        )
+
+
+def _decide(
+    store: EventStore, bid_id: BidId, rule: Callable[[Bid], Sequence[BidEvent]], by: Meta
+) -> Position:
+    def decide(bid: Bid | None) -> Sequence[BidEvent]:
+        if bid is None:
+            raise BidUnknown(bid_id=bid_id)
+        return rule(bid)
+
+    return record(store, Bid, bid_id, decide, by=by)

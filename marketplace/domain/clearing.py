@@ -1,0 +1,305 @@
+"""Match open bids to free GPUs: `clear` decides, nothing else in the market grants capacity.
+
+Pure and deterministic: the same book, moment and bids give the same grants, also a year later.
+`RULE` names the version; it changes when the same book could give other grants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID, uuid5
+
+from ledger.domain.ids import BidId, HostId, LeaseId
+from ledger.domain.money import Rate
+from ledger.domain.span import Window
+from marketplace.domain.book import Book
+from marketplace.domain.calendar import Calendar, Taken
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.events import (
+    ExtensionDeclined,
+    ExtensionGranted,
+    ExtensionRequested,
+    LeaseGranted,
+    RoundCleared,
+    Share,
+    Unmatched,
+)
+from marketplace.domain.moments import Millis, from_above, from_below, moment
+from marketplace.domain.packing import Placement, place
+from marketplace.domain.pricing import instant_price, round_price
+from marketplace.domain.supply import Listed
+
+Lane = Literal["instant", "round"]
+
+RULE = "price-time-1"
+TOLD_MAX = 500
+"""Reasons worked out in one round; the bids beyond are told in the rounds that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """One bid's grant. price: nano-units per GPU-hour."""
+
+    bid: OpenBid
+    lease_id: LeaseId
+    placement: Placement
+    price: int
+
+    @property
+    def ends(self) -> Millis:
+        """Return when the lease ends."""
+        return Millis(self.placement.starts + self.bid.duration)
+
+    @property
+    def window(self) -> Window:
+        """Return the span of the lease."""
+        return Window(moment(self.placement.starts), moment(self.ends))
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """What one pass over the book decided: fills in the order made, and who got nothing."""
+
+    fills: tuple[Fill, ...]
+    refused: tuple[OpenBid, ...]
+    calendar: Calendar
+    """As it stands with the fills in it."""
+
+    @property
+    def considered(self) -> int:
+        """Return how many bids were looked at."""
+        return len(self.fills) + len(self.refused)
+
+
+def clear(
+    book: Book,
+    bids: Iterable[OpenBid],
+    *,
+    now: int,
+    lane: Lane,
+    round_id: UUID,
+    hosts: Collection[HostId] | None = None,
+) -> Clearing:
+    """Match bids to free GPUs, in the order given: `book.patient()` or `book.resting()`.
+
+    Args:
+        now: milliseconds; nothing starts before.
+        hosts: the only ones where anything can have become possible for bids on one host.
+
+    Returns:
+        Fills that overlap neither each other nor what is granted already, each priced between
+        the floors of its offers and the limit of its bid.
+    """
+    calendar = book.calendar.fork()
+    placed: list[tuple[OpenBid, LeaseId, Placement]] = []
+    refused: list[OpenBid] = []
+    for bid in bids:
+        near = hosts if bid.terms.placement == "same-host" else None
+        placement = place(bid, book.entries(bid.shape), calendar, now=now, hosts=near)
+        if placement is None:
+            refused.append(bid)
+            continue
+        lease_id = LeaseId(uuid5(round_id, str(bid.bid_id)))
+        _take(calendar, placement, bid, lease_id)
+        placed.append((bid, lease_id, placement))
+    rivals = sorted(refused, key=lambda bid: bid.price_time) if lane == "round" else []
+    fills = tuple(
+        Fill(
+            bid,
+            lease_id,
+            placement,
+            _round_price(book, calendar, bid, lease_id, placement, rivals, now)
+            if lane == "round"
+            else instant_price(bid, placement),
+        )
+        for bid, lease_id, placement in placed
+    )
+    for fill in fills:
+        assert fill.placement.floor <= fill.price <= fill.bid.limit
+    return Clearing(fills, tuple(refused), calendar)
+
+
+def _take(calendar: Calendar, placement: Placement, bid: OpenBid, lease_id: LeaseId) -> None:
+    span = Taken(placement.starts, Millis(placement.starts + bid.duration), lease_id)
+    for _, uuid in placement.gpus:
+        calendar.take(uuid, span)
+
+
+def _round_price(
+    book: Book,
+    calendar: Calendar,
+    bid: OpenBid,
+    lease_id: LeaseId,
+    placement: Placement,
+    rivals: Sequence[OpenBid],
+    now: int,
+) -> int:
+    without = calendar.fork()
+    for _, uuid in placement.gpus:
+        without.drop(uuid, lease_id)
+    hosts = {listed.terms.host_id for listed, _ in placement.gpus}
+
+    def would_fit(rival: OpenBid) -> bool:
+        near = hosts if rival.terms.placement == "same-host" else None
+        return place(rival, book.entries(rival.shape), without, now=now, hosts=near) is not None
+
+    return round_price(bid, placement, rivals, would_fit)
+
+
+def decided(
+    book: Book,
+    clearing: Clearing,
+    *,
+    now: int,
+    lane: Lane,
+    round_id: UUID,
+    tell: Iterable[OpenBid],
+) -> list[RoundCleared | LeaseGranted]:
+    """Write a clearing down as events; nothing where nothing was granted and no reason is new.
+
+    tell: refused bids whose reasons are to be given; only those that differ from the last.
+    """
+    unmatched = _news(book, clearing, tell, now)
+    if not clearing.fills and not unmatched:
+        return []
+    prices = [fill.price for fill in clearing.fills]
+    at = moment(now)
+    cleared = RoundCleared(
+        market=book.market,
+        round_id=round_id,
+        lane=lane,
+        through=book.read_to,
+        bids=clearing.considered,
+        offers=len(book.offers),
+        grants=len(clearing.fills),
+        gpus=sum(fill.bid.gpus for fill in clearing.fills),
+        unmatched=unmatched,
+        price_low=min(prices, default=0),
+        price_high=max(prices, default=0),
+        rule=RULE,
+        at=at,
+    )
+    granted = [
+        LeaseGranted(
+            lease_id=fill.lease_id,
+            bid_id=fill.bid.bid_id,
+            market=book.market,
+            round_id=round_id,
+            shares=shares_of(fill.placement),
+            gpu_model=model_of(fill.placement),
+            window=fill.window,
+            price=Rate(fill.price, fill.bid.shape.currency),
+            at=at,
+        )
+        for fill in clearing.fills
+    ]
+    return [cleared, *granted]
+
+
+def _news(
+    book: Book, clearing: Clearing, tell: Iterable[OpenBid], now: int
+) -> tuple[Unmatched, ...]:
+    news = []
+    for bid in sorted(tell, key=lambda bid: bid.bid_id in book.told)[:TOLD_MAX]:
+        reason = book.explain(bid, now=now, calendar=clearing.calendar).reason
+        if reason is not None and book.told.get(bid.bid_id) != reason:
+            news.append(Unmatched(bid.bid_id, reason))
+    return tuple(news)
+
+
+def shares_of(placement: Placement) -> tuple[Share, ...]:
+    """Return what each offer gives, in the order of the offers' rank."""
+    by_offer: dict[int, tuple[Listed, list[str]]] = {}
+    for listed, uuid in placement.gpus:
+        by_offer.setdefault(id(listed), (listed, []))[1].append(uuid)
+    return tuple(
+        Share(
+            offer_id=listed.offer_id,
+            host_id=listed.terms.host_id,
+            owner_id=listed.terms.tenant_id,
+            gpu_uuids=tuple(sorted(uuids)),
+            notice_seconds=listed.terms.notice_seconds,
+            reclaim_fee_ppm=listed.terms.reclaim_fee_ppm,
+            source=listed.terms.source,
+        )
+        for listed, uuids in sorted(by_offer.values(), key=lambda pair: pair[0].rank)
+    )
+
+
+def model_of(placement: Placement) -> str:
+    """Return the model of the GPUs; `A100-80GB+H100-80GB` where a gang has several."""
+    models = {
+        gpu.model
+        for listed, uuid in placement.gpus
+        for gpu in listed.terms.gpus
+        if gpu.uuid == uuid
+    }
+    return "+".join(sorted(models))[:MODEL_CHARS_MAX]
+
+
+MODEL_CHARS_MAX = 64
+
+
+def decide_extension(
+    book: Book, asked: ExtensionRequested, *, now: int
+) -> ExtensionGranted | ExtensionDeclined:
+    """Let a lease go on in place, or say what stands in the way; it never moves.
+
+    The time added must lie in a window of each of its offers, which must still be there and not
+    cost more than the lease does, and the GPUs must be free.
+    """
+    reason = _in_the_way(book, asked, now)
+    if reason is None:
+        return ExtensionGranted(
+            lease_id=asked.lease_id,
+            market=book.market,
+            ends_at=asked.ends_at,
+            through=book.read_to,
+            at=moment(now),
+        )
+    return ExtensionDeclined(
+        lease_id=asked.lease_id,
+        market=book.market,
+        ends_at=asked.ends_at,
+        reason=reason,
+        through=book.read_to,
+        at=moment(now),
+    )
+
+
+EXTENSION_REASONS: dict[str, str] = {
+    "lease-over": "the lease is over",
+    "reclaimed": "an owner is taking the capacity back",
+    "not-later": "it ends no later than the lease does now",
+    "offer-gone": "an offer it rests on was withdrawn or paused",
+    "reserved": "an offer it rests on is kept for one bid",
+    "windows": "an offer it rests on has no window that long",
+    "price": "an offer it rests on now costs more than the lease pays",
+    "taken": "others hold the GPUs then",
+}
+
+
+def _in_the_way(book: Book, asked: ExtensionRequested, now: int) -> str | None:
+    held = book.held.get(asked.lease_id)
+    if held is None or held.ends < now:
+        return "lease-over"
+    if held.reclaimed_by is not None:
+        return "reclaimed"
+    ends = from_above(asked.ends_at)
+    if ends <= held.ends:
+        return "not-later"
+    for share in held.granted.shares:
+        listed = book.offers.get(share.offer_id)
+        if listed is None or listed.paused:
+            return "offer-gone"
+        if not listed.open_to(BidId(held.granted.bid_id)):
+            return "reserved"
+        if not listed.covers(held.ends, from_below(asked.ends_at)):
+            return "windows"
+        if listed.floor > held.granted.price.nanos_per_gpu_hour:
+            return "price"
+        if not all(book.calendar.is_free(uuid, held.ends, ends) for uuid in share.gpu_uuids):
+            return "taken"
+    return None

@@ -1,0 +1,216 @@
+"""Which GPUs can serve which bid, and what stands in the way of the others.
+
+`CONSTRAINTS` is one list, in the order in which people are told: first what a GPU is, then what
+its owner allows, then when it is free, then what it costs. The engine's index, the reason of an
+unmatched bid and the funnel of an explanation are all made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from ledger.domain.money import Rate
+from listings.domain.events import Gpu, OfferPublished
+from listings.domain.gpus import model_matches
+from marketplace.domain.calendar import Calendar
+from marketplace.domain.demand import OpenBid, Shape
+from marketplace.domain.moments import whole_second
+from marketplace.domain.packing import Placement, place
+from marketplace.domain.query import ISOLATIONS
+from marketplace.domain.supply import Entry, Listed
+from marketplace.domain.workloads import allowed_by
+
+Fits = Callable[[Shape, Gpu, OfferPublished], bool]
+
+matches = lru_cache(maxsize=65_536)(model_matches)
+
+
+def _model(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+    models = shape.request.models
+    return not models or any(matches(asked, gpu.model) for asked in models)
+
+
+def _memory(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+    return gpu.memory_mib >= (shape.request.memory_mib_min or 0)
+
+
+def _compute(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+    asked = shape.request.compute_capability_min
+    return asked is None or _capability(gpu.compute_capability) >= _capability(asked)
+
+
+@lru_cache(maxsize=1_024)
+def _capability(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+def _nvlink(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+    return not shape.request.nvlink or gpu.nvlink_group is not None
+
+
+def _region(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+    asked = shape.request.region
+    return asked is None or offer.region == asked or offer.region.startswith(asked + "-")
+
+
+def _labels(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+    return set(shape.request.labels) <= set(offer.labels)
+
+
+def _isolation(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+    asked = shape.request.isolation
+    return asked is None or ISOLATIONS.index(offer.isolation) <= ISOLATIONS.index(asked)
+
+
+def _workload(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+    return allowed_by(offer.workload_kinds, shape.kind)
+
+
+def _currency(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+    return offer.floor.currency == shape.currency
+
+
+CONSTRAINTS: tuple[tuple[str, Fits], ...] = (
+    ("gpu-model", _model),
+    ("memory", _memory),
+    ("compute-capability", _compute),
+    ("nvlink", _nvlink),
+    ("region", _region),
+    ("labels", _labels),
+    ("isolation", _isolation),
+    ("workload-kind", _workload),
+    ("currency", _currency),
+)
+"""What never changes while an offer stands."""
+
+TOGETHER = "together"
+
+REASONS: dict[str, str] = {
+    "listed": "too few GPUs are on the market",
+    "gpu-model": "too few GPUs of the models asked for",
+    "memory": "too few GPUs with that much memory",
+    "compute-capability": "too few GPUs with that compute capability",
+    "nvlink": "too few GPUs joined by NVLink",
+    "region": "too few GPUs in that region",
+    "labels": "too few GPUs with those labels",
+    "isolation": "too few GPUs at that isolation level",
+    "workload-kind": "their owners do not allow this kind of workload",
+    "currency": "they are offered in another currency",
+    "paused": "their owners have paused the offers",
+    "reserved": "they are kept for another bid",
+    "lease-minimum": "their owners lease them only for longer",
+    "windows": "no window is long enough between earliest start and deadline",
+    "taken": "others hold them at that time",
+    "limit": "their floor is above the limit price",
+    "together": "not enough of them are free at the same time in one place",
+}
+"""Every reason an unmatched bid can have, in order, and how it reads."""
+
+
+def fitting(shape: Shape, offer: OfferPublished) -> tuple[str, ...]:
+    """Return the UUIDs of the offer's GPUs that fit a shape, in their order."""
+    return tuple(
+        gpu.uuid for gpu in offer.gpus if all(fits(shape, gpu, offer) for _, fits in CONSTRAINTS)
+    )
+
+
+class Stage(NamedTuple):
+    """One step of the funnel: GPUs left once `constraint` is applied too."""
+
+    constraint: str
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a bid is not matched, or what it would get.
+
+    funnel: starts with all GPUs of the market; each stage applies one more constraint.
+    reason: the first constraint that leaves too few GPUs; None: it can be placed now.
+    price_needed: the lowest limit at which it could be placed now, all else equal; None: none.
+    """
+
+    funnel: tuple[Stage, ...]
+    reason: str | None
+    placement: Placement | None
+    price_needed: Rate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """What is left of all supply for one shape, before anything that changes from hour to hour."""
+
+    stages: tuple[Stage, ...]
+    fit: tuple[tuple[Listed, tuple[str, ...]], ...]
+
+
+def screen(shape: Shape, offers: Iterable[Listed]) -> Screened:
+    """Apply `CONSTRAINTS` one by one to every GPU of the market."""
+    pool = [(listed, gpu) for listed in offers for gpu in listed.terms.gpus]
+    stages = [Stage("listed", len({gpu.uuid for _, gpu in pool}))]
+    for name, fits in CONSTRAINTS:
+        pool = [(listed, gpu) for listed, gpu in pool if fits(shape, gpu, listed.terms)]
+        stages.append(Stage(name, len({gpu.uuid for _, gpu in pool})))
+    by_offer: dict[int, tuple[Listed, list[str]]] = {}
+    for listed, gpu in pool:
+        by_offer.setdefault(id(listed), (listed, []))[1].append(gpu.uuid)
+    fit = tuple((listed, tuple(uuids)) for listed, uuids in by_offer.values())
+    return Screened(tuple(stages), fit)
+
+
+def explain(
+    bid: OpenBid, screened: Screened, entries: Sequence[Entry], calendar: Calendar, *, now: int
+) -> Explanation:
+    """Walk the funnel of one bid.
+
+    Args:
+        screened: what fits its shape. entries: the same without paused offers, cheapest first.
+        calendar: with what is granted already.
+    """
+    pool = list(screened.fit)
+    funnel = list(screened.stages)
+    earliest = max(bid.earliest, whole_second(now))
+
+    def narrow(name: str, keep: Callable[[Listed], bool]) -> None:
+        pool[:] = [(listed, uuids) for listed, uuids in pool if keep(listed)]
+        funnel.append(Stage(name, _count(pool)))
+
+    def long_enough(spans: Iterable[tuple[int, int]]) -> bool:
+        return any(
+            min(ends, bid.deadline) - max(starts, earliest) >= bid.duration
+            for starts, ends in spans
+        )
+
+    narrow("paused", lambda listed: not listed.paused)
+    narrow("reserved", lambda listed: listed.open_to(bid.bid_id))
+    narrow("lease-minimum", lambda listed: listed.lease_min <= bid.duration)
+    narrow("windows", lambda listed: long_enough(listed.windows(earliest, bid.deadline)))
+    pool = [
+        (
+            listed,
+            tuple(
+                uuid
+                for uuid in uuids
+                if long_enough(listed.free(uuid, calendar, since=earliest, until=bid.deadline))
+            ),
+        )
+        for listed, uuids in pool
+    ]
+    funnel.append(Stage("taken", _count(pool)))
+    narrow("limit", lambda listed: listed.floor <= bid.limit)
+    placement = place(bid, entries, calendar, now=now)
+    left = funnel[-1].left
+    funnel.append(Stage(TOGETHER, left if placement is not None else min(left, bid.gpus - 1)))
+    reason = None
+    if placement is None:
+        reason = next(stage.constraint for stage in funnel if stage.left < bid.gpus)
+    at_any_price = placement or place(bid, entries, calendar, now=now, limit=None)
+    needed = None if at_any_price is None else Rate(at_any_price.floor, bid.shape.currency)
+    return Explanation(tuple(funnel), reason, placement, needed)
+
+
+def _count(pool: Iterable[tuple[Listed, tuple[str, ...]]]) -> int:
+    return len({uuid for _, uuids in pool for uuid in uuids})

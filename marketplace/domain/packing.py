@@ -1,0 +1,250 @@
+"""Where a bid goes: the cheapest floor that can serve it, then the earliest start, then best fit.
+
+All or nothing: a bid gets all its GPUs for its whole duration at one start, or nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from ledger.domain.ids import HostId
+from marketplace.domain.calendar import Calendar
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.moments import Millis, whole_second
+from marketplace.domain.supply import Entry, Listed
+
+NO_LIMIT = 1 << 62
+
+
+class Start(NamedTuple):
+    """One GPU could begin to serve a bid anywhere from `first` to `last`.
+
+    slack: how much longer than the bid the GPU is free there; a tight fit wastes least.
+    """
+
+    first: int
+    last: int
+    slack: int
+    uuid: str
+    listed: Listed
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """GPUs that can serve a bid from `starts` on. floor: the highest among their offers."""
+
+    starts: Millis
+    gpus: tuple[tuple[Listed, str], ...]
+    floor: int
+
+
+def place(
+    bid: OpenBid,
+    entries: Sequence[Entry],
+    calendar: Calendar,
+    *,
+    now: int,
+    limit: int | None = -1,
+    hosts: Collection[HostId] | None = None,
+) -> Placement | None:
+    """Find GPUs for a bid, or None.
+
+    Args:
+        entries: the offers that fit the bid's shape, cheapest first.
+        limit: in place of the bid's own; None: any price.
+        hosts: look only at these.
+    """
+    earliest = max(bid.earliest, whole_second(now))
+    if earliest > bid.latest_start:
+        return None
+    highest = NO_LIMIT if limit is None else bid.limit if limit < 0 else limit
+    usable = (
+        entry
+        for entry in entries
+        if entry.listed.open_to(bid.bid_id)
+        and entry.listed.lease_min <= bid.duration
+        and (hosts is None or entry.listed.terms.host_id in hosts)
+    )
+    if bid.terms.placement == "same-host":
+        return _on_one_host(bid, usable, calendar, earliest, highest)
+    return _over_hosts(bid, usable, calendar, earliest, highest)
+
+
+def _on_one_host(
+    bid: OpenBid, entries: Iterable[Entry], calendar: Calendar, earliest: int, highest: int
+) -> Placement | None:
+    pools: dict[object, list[Start]] = defaultdict(list)
+    best: dict[object, tuple[int, int]] = {}
+    level = highest
+    for entry in entries:
+        if entry.floor > level:
+            break
+        for key, starts in _pools_of(entry, bid, calendar, earliest):
+            pool = pools[key]
+            pool.extend(starts)
+            if len(pool) < bid.gpus:
+                continue
+            first = _earliest_start(pool, bid.gpus)
+            if first is None:
+                continue
+            level = entry.floor
+            spare = len(_serving(pool, first)) - bid.gpus
+            best[key] = (first, spare)
+            if first == earliest and not spare:
+                return _take(pool, first, bid.gpus)
+    if not best:
+        return None
+    # Equal keys cannot be told apart by their own worth: the dict keeps who came first.
+    key = min(best, key=lambda each: best[each])
+    return _take(pools[key], best[key][0], bid.gpus)
+
+
+def _pools_of(
+    entry: Entry, bid: OpenBid, calendar: Calendar, earliest: int
+) -> Iterable[tuple[object, list[Start]]]:
+    """Return what the entry adds to its host, or to each NVLink group where that is asked."""
+    host_id = entry.listed.terms.host_id
+    if not bid.terms.request.nvlink:
+        yield host_id, _starts(entry.listed, entry.uuids, bid, calendar, earliest)
+        return
+    groups: dict[str | None, list[str]] = defaultdict(list)
+    for uuid in entry.uuids:
+        groups[entry.listed.groups[uuid]].append(uuid)
+    for group, uuids in groups.items():
+        yield (host_id, group), _starts(entry.listed, uuids, bid, calendar, earliest)
+
+
+def _starts(
+    listed: Listed, uuids: Iterable[str], bid: OpenBid, calendar: Calendar, earliest: int
+) -> list[Start]:
+    deadline, duration = bid.deadline, bid.duration
+    latest = deadline - duration
+    found = []
+    for uuid in uuids:
+        spans = listed.free(uuid, calendar, since=earliest, until=deadline)
+        at = max(0, bisect_right(spans, earliest, key=_opening) - 1)
+        while at < len(spans):
+            opens, closes = spans[at]
+            if opens > latest:
+                break
+            first = opens if opens > earliest else earliest
+            last = (closes if closes < deadline else deadline) - duration
+            if first <= last:
+                found.append(Start(first, last, closes - opens - duration, uuid, listed))
+            at += 1
+    return found
+
+
+def _opening(span: tuple[int, int]) -> int:
+    return span[0]
+
+
+def _earliest_start(pool: list[Start], gpus: int) -> int | None:
+    """Return the first instant at which `gpus` different GPUs can all begin."""
+    pool.sort(key=_first)
+    open_until: list[int] = []
+    for start in pool:
+        while open_until and open_until[0] < start.first:
+            heappop(open_until)
+        heappush(open_until, start.last)
+        # One GPU may be in two offers; that is rare, so it is looked at only here.
+        if len(open_until) >= gpus and len(_serving(pool, start.first)) >= gpus:
+            return start.first
+    return None
+
+
+def _first(start: Start) -> int:
+    return start.first
+
+
+def _serving(pool: Iterable[Start], at: int) -> dict[str, Start]:
+    """Return the GPUs that can begin at an instant; of one in two offers, the cheaper offer."""
+    serving: dict[str, Start] = {}
+    for start in pool:
+        if start.first <= at <= start.last:
+            known = serving.get(start.uuid)
+            if known is None or start.listed.rank < known.listed.rank:
+                serving[start.uuid] = start
+    return serving
+
+
+def _take(pool: Iterable[Start], at: int, gpus: int) -> Placement:
+    """Choose among the GPUs of one place that can begin at `at`."""
+    return _placement(at, _chosen(_serving(pool, at).values(), gpus))
+
+
+def _chosen(serving: Collection[Start], gpus: int) -> list[Start]:
+    """Prefer cheap offers, then one NVLink group that just suffices, then tight gaps."""
+    sizes: dict[str | None, int] = defaultdict(int)
+    for start in serving:
+        sizes[start.listed.groups[start.uuid]] += 1
+
+    def preference(start: Start) -> tuple[int, bool, int, str, int, str]:
+        group = start.listed.groups[start.uuid]
+        size = sizes[group] if group is not None else 1
+        too_small = size < gpus
+        rank = -size if too_small else size
+        return (start.listed.floor, too_small, rank, group or "", start.slack, start.uuid)
+
+    return sorted(serving, key=preference)[:gpus]
+
+
+def _placement(at: int, chosen: Sequence[Start]) -> Placement:
+    return Placement(
+        Millis(at),
+        tuple((start.listed, start.uuid) for start in chosen),
+        max(start.listed.floor for start in chosen),
+    )
+
+
+def _over_hosts(
+    bid: OpenBid, entries: Iterable[Entry], calendar: Calendar, earliest: int, highest: int
+) -> Placement | None:
+    """Serve a gang: the fewest of the cheapest offers that can, then the fewest hosts of those."""
+    pool: list[Start] = []
+    sizes: list[tuple[int, int]] = []  # after each floor: floor, starts collected so far
+    for entry in entries:
+        if entry.floor > highest:
+            break
+        added = _starts(entry.listed, entry.uuids, bid, calendar, earliest)
+        if added and sizes and sizes[-1][0] == entry.floor:
+            sizes.pop()
+        pool.extend(added)
+        if added:
+            sizes.append((entry.floor, len(pool)))
+    enough = _first_level(pool, sizes, bid.gpus)
+    if enough is None:
+        return None
+    cheapest = pool[:enough]
+    at = _earliest_start(cheapest, bid.gpus)
+    assert at is not None
+    by_host: dict[HostId, list[Start]] = defaultdict(list)
+    for start in _serving(cheapest, at).values():
+        by_host[start.listed.terms.host_id].append(start)
+    chosen: list[Start] = []
+    hosts = sorted(by_host.values(), key=lambda starts: (-len(starts), starts[0].listed.rank))
+    while len(chosen) < bid.gpus:
+        missing = bid.gpus - len(chosen)
+        suffice = [starts for starts in hosts if len(starts) >= missing]
+        here = suffice[-1] if suffice else hosts[0]
+        chosen += _chosen(here, min(missing, len(here)))
+        hosts.remove(here)
+    return _placement(at, chosen)
+
+
+def _first_level(pool: Sequence[Start], sizes: Sequence[tuple[int, int]], gpus: int) -> int | None:
+    """Return how much of `pool` the lowest sufficient floor takes; more is never worse."""
+    low, high = 0, len(sizes)
+    while low < high:
+        middle = (low + high) // 2
+        count = sizes[middle][1]
+        if count >= gpus and _earliest_start(list(pool[:count]), gpus) is not None:
+            high = middle
+        else:
+            low = middle + 1
+    return sizes[low][1] if low < len(sizes) else None

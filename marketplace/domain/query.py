@@ -1,0 +1,188 @@
+"""The small language in which people say what a GPU must be.
+
+`gpu=H100,A100 memory>=40GiB region=eu nvlink label.team=x`: conditions separated by spaces, all
+of which must hold. One grammar for API, CLI and page; `CONDITIONS` is what the documentation is
+made from. A value with spaces goes into double quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ledger.domain.refusal import Invalid
+from marketplace.domain.events import GpuRequest
+
+QUERY_CHARS_MAX = 1_000
+ISOLATIONS = ("whole", "mig", "mps", "timeslice", "cooperative")
+"""From the strongest to the weakest."""
+
+_CONDITION = re.compile(r'([A-Za-z][A-Za-z0-9._/-]*)(?:(>=|<=|=|>|<)("[^"]*"|[^\s"]*))?')
+_MEMORY = re.compile(r"([0-9]{1,9})(MiB|GiB|TiB|MB|GB|TB)?", re.IGNORECASE)
+_MIB = {"mib": 1, "gib": 1024, "tib": 1024 * 1024, "mb": 1, "gb": 1024, "tb": 1024 * 1024}
+_CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
+
+
+class QueryTooLong(Invalid):
+    """A query has at most a thousand characters."""
+
+
+class ConditionUnreadable(Invalid):
+    """Here the query cannot be read: `column` counts characters from 1.
+
+    Write conditions such as gpu=H100 or memory>=40GiB, separated by spaces.
+    """
+
+
+class ConditionUnknown(Invalid):
+    """There is no such condition; `known` lists them."""
+
+
+class ConditionRepeated(Invalid):
+    """This condition is there twice; say it once."""
+
+
+class ComparisonUnfit(Invalid):
+    """This condition does not go with that sign: `expected` shows how it is written."""
+
+
+class ValueUnreadable(Invalid):
+    """This condition's value cannot be read: `expected` shows how it is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One word of the language."""
+
+    name: str
+    sign: str
+    example: str
+    meaning: str
+    apply: Callable[[GpuRequest, str], GpuRequest | None]
+
+
+def _models(request: GpuRequest, value: str) -> GpuRequest | None:
+    names = tuple(name.strip() for name in value.split(","))
+    return replace(request, models=names) if all(names) else None
+
+
+def _memory(request: GpuRequest, value: str) -> GpuRequest | None:
+    form = _MEMORY.fullmatch(value)
+    if form is None:
+        return None
+    mib = int(form[1]) * _MIB[(form[2] or "GiB").lower()]
+    return replace(request, memory_mib_min=mib) if 0 < mib <= 16 * 1024 * 1024 else None
+
+
+def _compute(request: GpuRequest, value: str) -> GpuRequest | None:
+    return replace(request, compute_capability_min=value) if _CAPABILITY.fullmatch(value) else None
+
+
+def _nvlink(request: GpuRequest, value: str) -> GpuRequest | None:
+    return replace(request, nvlink=value in ("", "yes")) if value in ("", "yes", "no") else None
+
+
+def _region(request: GpuRequest, value: str) -> GpuRequest | None:
+    return replace(request, region=value) if value else None
+
+
+def _isolation(request: GpuRequest, value: str) -> GpuRequest | None:
+    return replace(request, isolation=value) if value in ISOLATIONS else None
+
+
+CONDITIONS = {
+    each.name: each
+    for each in (
+        Condition("gpu", "=", "gpu=H100,A100", "one of these models, or a kind of it", _models),
+        Condition("memory", ">=", "memory>=40GiB", "memory of each GPU; GiB if no unit", _memory),
+        Condition("compute", ">=", "compute>=8.0", "CUDA compute capability", _compute),
+        Condition("nvlink", "", "nvlink", "the GPUs of a host are joined by NVLink", _nvlink),
+        Condition(
+            "region", "=", "region=eu", "the host's region, or a part of it (eu-west)", _region
+        ),
+        Condition(
+            "isolation", "=", "isolation=mig", "at least this level of isolation", _isolation
+        ),
+        Condition(
+            "label.NAME", "=", "label.team=x", "the offer carries this label", lambda r, _: r
+        ),
+    )
+}
+
+
+def read_query(text: str) -> GpuRequest:
+    """Read a query; an empty one asks for nothing.
+
+    Raises:
+        QueryTooLong, ConditionUnreadable, ConditionUnknown, ConditionRepeated, ComparisonUnfit,
+        ValueUnreadable: each with `column`, where in the text it is, and `given`.
+    """
+    if len(text) > QUERY_CHARS_MAX:
+        raise QueryTooLong(chars=len(text), chars_max=QUERY_CHARS_MAX)
+    request, seen, at = GpuRequest(), set[str](), 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        form = _CONDITION.match(text, at)
+        if form is None or (form.end() < len(text) and not text[form.end()].isspace()):
+            raise ConditionUnreadable(column=at + 1, given=text[at : at + 40])
+        name, sign = form[1], form[2] or ""
+        value = (form[3] or "").strip('"')
+        place = {"column": at + 1, "given": form[0][:80]}
+        if name.lower() in seen:
+            raise ConditionRepeated(**place)
+        seen.add(name.lower())
+        request = _add(request, name, sign, value, place)
+        at = form.end()
+    return request
+
+
+def _add(
+    request: GpuRequest, name: str, sign: str, value: str, place: dict[str, object]
+) -> GpuRequest:
+    if name.startswith("label."):
+        label = name.removeprefix("label.")
+        expected = CONDITIONS["label.NAME"].example
+        if sign != "=":
+            raise ComparisonUnfit(expected=expected, **place)
+        if not label or not value:
+            raise ValueUnreadable(expected=expected, **place)
+        return replace(request, labels=tuple(sorted((*request.labels, (label, value)))))
+    condition = CONDITIONS.get(name.lower())
+    if condition is None:
+        raise ConditionUnknown(known=sorted(CONDITIONS), **place)
+    fits = sign == condition.sign or (condition.name == "nvlink" and sign == "=")
+    if not fits:
+        raise ComparisonUnfit(expected=condition.example, **place)
+    if condition.name == "nvlink" and sign and not value:
+        raise ValueUnreadable(expected="nvlink=yes", **place)
+    narrowed = condition.apply(request, value)
+    if narrowed is None:
+        raise ValueUnreadable(expected=condition.example, **place)
+    return narrowed
+
+
+def write_query(request: GpuRequest) -> str:
+    """Write a request as the shortest query that reads back as it."""
+    parts = []
+    if request.models:
+        parts.append("gpu=" + _quoted(",".join(request.models)))
+    if request.memory_mib_min is not None:
+        gib, rest = divmod(request.memory_mib_min, 1024)
+        parts.append(f"memory>={request.memory_mib_min}MiB" if rest else f"memory>={gib}GiB")
+    if request.compute_capability_min is not None:
+        parts.append(f"compute>={request.compute_capability_min}")
+    if request.nvlink:
+        parts.append("nvlink")
+    if request.region is not None:
+        parts.append("region=" + _quoted(request.region))
+    if request.isolation is not None:
+        parts.append(f"isolation={request.isolation}")
+    parts += [f"label.{name}={_quoted(value)}" for name, value in request.labels]
+    return " ".join(parts)
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if re.search(r"\s", value) else value

@@ -1,0 +1,125 @@
+"""An offer as it stands in the book: its floor, its state, its windows, and what of it is free."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import NamedTuple
+
+from ledger.domain.ids import BidId, OfferId
+from listings.domain.events import OfferPublished
+from listings.domain.windows import windows_of
+from marketplace.domain.calendar import Calendar, Taken, gaps
+from marketplace.domain.moments import (
+    ONE_MILLI,
+    Millis,
+    from_above,
+    from_below,
+    moment,
+    whole_second,
+)
+
+KNOWN_AHEAD = timedelta(days=7)
+"""Weekly windows are worked out this much further than asked, so that it is seldom done."""
+
+Spans = tuple[tuple[Millis, Millis], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Listed:
+    """One offer. since: store position of its publication or last change of floor or state.
+
+    Whoever came to the book first, offer or bid, sets the price of a trade: `since` decides it.
+    """
+
+    terms: OfferPublished
+    since: int
+    floor: int
+    paused: bool = False
+    published: int = field(init=False)
+    """Store position of the publication."""
+    lease_min: int = field(init=False)
+    """In milliseconds."""
+    groups: dict[str, str | None] = field(init=False)
+    """The NVLink group of each GPU."""
+    fits: dict[Hashable, tuple[str, ...]] = field(default_factory=dict)
+    """Which GPUs fit each shape of bid that was asked about."""
+    _windows: Spans = ()
+    _known_from: int | None = None
+    _known_until: int = 0
+    _free: dict[str, tuple[tuple[Taken, ...], Spans, Spans]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.published = self.since
+        self.lease_min = self.terms.lease_min_seconds * 1000
+        self.groups = {gpu.uuid: gpu.nvlink_group for gpu in self.terms.gpus}
+
+    @property
+    def offer_id(self) -> OfferId:
+        """Return the offer's id."""
+        return self.terms.offer_id
+
+    @property
+    def rank(self) -> tuple[int, int, str]:
+        """Return the place among offers: cheapest, then oldest, then by id."""
+        return (self.floor, self.since, str(self.terms.offer_id))
+
+    def open_to(self, bid_id: BidId) -> bool:
+        """Tell if the offer is for everybody, or for this bid."""
+        return self.terms.reserved_for is None or self.terms.reserved_for == bid_id
+
+    def windows(self, since: int, until: int) -> Spans:
+        """Return the windows that may share time with [since, until), joined where they touch."""
+        if self._known_from is None or since < self._known_from or until > self._known_until:
+            self._work_out(since, until)
+        return self._windows
+
+    def _work_out(self, since: int, until: int) -> None:
+        start = since if self._known_from is None else min(since, self._known_from)
+        end = max(until, self._known_until)
+        joined: list[tuple[Millis, Millis]] = []
+        found = windows_of(self.terms, since=moment(start), until=moment(end) + KNOWN_AHEAD)
+        for window in found:
+            starts, ends = from_above(window.starts_at), from_below(window.ends_at)
+            if joined and starts <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(ends, joined[-1][1]))
+            else:
+                joined.append((starts, ends))
+        self._windows = tuple(joined)
+        self._known_from = start
+        self._known_until = end + KNOWN_AHEAD // ONE_MILLI
+
+    def free(self, uuid: str, calendar: Calendar, *, since: int, until: int) -> Spans:
+        """Return the free spans of one GPU within the windows, in order; some may lie outside.
+
+        Each starts on a whole second. Kept until windows or calendar change.
+        """
+        windows = self.windows(since, until)
+        taken = calendar.of(uuid)
+        known = self._free.get(uuid)
+        if known is not None and known[0] is taken and known[1] is windows:
+            return known[2]
+        spans = tuple(
+            (whole_second(starts), ends)
+            for starts, ends in gaps(windows, taken)
+            if whole_second(starts) < ends
+        )
+        self._free[uuid] = (taken, windows, spans)
+        return spans
+
+    def covers(self, starts: int, ends: int) -> bool:
+        """Tell if one window holds all of [starts, ends)."""
+        return any(
+            opens <= starts and ends <= closes for opens, closes in self.windows(starts, ends)
+        )
+
+
+class Entry(NamedTuple):
+    """The GPUs of one offer that fit one shape of bid. Sorts by the offer's rank."""
+
+    floor: int
+    since: int
+    offer: str
+    listed: Listed
+    uuids: tuple[str, ...]

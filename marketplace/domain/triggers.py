@@ -1,0 +1,33 @@
+"""What a new fact may have made possible: what the engine looks at next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledger.domain.ids import BidId, HostId, LeaseId
+from marketplace.domain.events import ExtensionRequested
+
+
+@dataclass(frozen=True, slots=True)
+class BidCame:
+    """An immediate bid is new, or queues anew."""
+
+    bid_id: BidId
+
+
+@dataclass(frozen=True, slots=True)
+class SupplyGrew:
+    """On these hosts something can be leased that could not be before."""
+
+    hosts: frozenset[HostId]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionAsked:
+    """A lease wants to go on until `ends_at`."""
+
+    lease_id: LeaseId
+    asked: ExtensionRequested
+
+
+Trigger = BidCame | SupplyGrew | ExtensionAsked

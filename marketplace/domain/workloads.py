@@ -1,0 +1,209 @@
+"""What runs on leased GPUs: each kind's envelope of memory, compute and time.
+
+The figures are lower bounds to start from, each with its source; a bid that says what it needs
+is never overruled by them. Memory of a language model is its parameters × bytes each, plus what
+serving or training keeps beside them:
+
+* Serving in 16 bits: 2 bytes a parameter, and about 0.3 of the memory again for the cache of keys
+  and values. Source: Kwon et al., "Efficient Memory Management for Large Language Model Serving
+  with PagedAttention", SOSP 2023, figure 1: a 13B model on a 40 GB card takes 26 GB for
+  weights and over 30 % of the card for the cache.
+* Training with Adam in mixed precision: 16 bytes a parameter before activations.
+  Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+  Models", SC 2020, section 3.1.
+* Fine-tuning with low-rank adapters on 4-bit weights: 65B on one 48 GB card.
+  Source: Dettmers et al., "QLoRA: Efficient Finetuning of Quantized LLMs", NeurIPS 2023, abstract.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ledger.domain.refusal import Invalid
+from marketplace.domain.events import GpuRequest
+
+MIB_PER_GIB = 1024
+
+
+class WorkloadUnknown(Invalid):
+    """There is no such kind of workload; `known` lists them.
+
+    Use `other` for anything else and say in the request what the GPUs must be.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What a kind of workload needs at least.
+
+    memory_mib: over all its GPUs together. compute_capability: of each GPU, or None.
+    hours_typical: what such work often takes, for a first estimate; None: as long as you like.
+    """
+
+    kind: str
+    family: str
+    title: str
+    memory_mib: int
+    compute_capability: str | None
+    hours_typical: int | None
+    because: str
+
+
+def _envelope(
+    kind: str, title: str, gib: int, capability: str | None, hours: int | None, because: str
+) -> Envelope:
+    family = kind.split("-")[0]
+    return Envelope(kind, family, title, gib * MIB_PER_GIB, capability, hours, because)
+
+
+ENVELOPES = {
+    each.kind: each
+    for each in (
+        _envelope(
+            "inference-7b",
+            "Serve a 7B model",
+            18,
+            "7.0",
+            None,
+            "7B × 2 bytes ÷ 0.7 (PagedAttention)",
+        ),
+        _envelope(
+            "inference-13b", "Serve a 13B model", 35, "7.0", None, "13B × 2 ÷ 0.7 (PagedAttention)"
+        ),
+        _envelope(
+            "inference-16b", "Serve a 16B model", 43, "7.0", None, "16B × 2 ÷ 0.7 (PagedAttention)"
+        ),
+        _envelope(
+            "inference-34b", "Serve a 34B model", 91, "8.0", None, "34B × 2 ÷ 0.7 (PagedAttention)"
+        ),
+        _envelope(
+            "inference-70b", "Serve a 70B model", 187, "8.0", None, "70B × 2 ÷ 0.7 (PagedAttention)"
+        ),
+        _envelope(
+            "finetune-7b",
+            "Fine-tune a 7B model with adapters",
+            16,
+            "8.0",
+            4,
+            "65B in 48 GB (QLoRA)",
+        ),
+        _envelope(
+            "finetune-13b",
+            "Fine-tune a 13B model with adapters",
+            20,
+            "8.0",
+            8,
+            "65B in 48 GB (QLoRA)",
+        ),
+        _envelope(
+            "finetune-70b",
+            "Fine-tune a 70B model with adapters",
+            52,
+            "8.0",
+            24,
+            "65B in 48 GB (QLoRA)",
+        ),
+        _envelope("training", "Train a model", 16, "7.0", 24, "16 bytes a parameter: 1B (ZeRO)"),
+        _envelope("training-7b", "Train a 7B model", 105, "8.0", 168, "7B × 16 bytes (ZeRO)"),
+        _envelope("training-13b", "Train a 13B model", 194, "8.0", 336, "13B × 16 bytes (ZeRO)"),
+        _envelope("render", "Render frames", 8, "5.0", 2, "Blender's requirements: 8 GB, Maxwell"),
+        _envelope(
+            "video", "Transcode or generate video", 8, "5.2", 2, "NVENC sessions at 4K and room"
+        ),
+        _envelope("interactive", "A notebook or a shell", 4, None, 4, "a small model and its data"),
+        _envelope("other", "Something else", 0, None, None, "nothing is assumed"),
+    )
+}
+
+
+def workload_named(kind: str) -> Envelope:
+    """Return the envelope of a kind.
+
+    Raises: WorkloadUnknown.
+    """
+    envelope = ENVELOPES.get(kind)
+    if envelope is None:
+        raise WorkloadUnknown(kind=kind[:64], known=sorted(ENVELOPES))
+    return envelope
+
+
+def complete(request: GpuRequest, kind: str, *, gpus: int) -> GpuRequest:
+    """Add what the kind needs to a request that says neither models nor memory.
+
+    The memory is shared evenly by the bid's GPUs, as tensor or data sharding does.
+    """
+    envelope = workload_named(kind)
+    if request.models or request.memory_mib_min is not None:
+        return request
+    memory = -(-envelope.memory_mib // gpus) or None
+    capability = request.compute_capability_min or envelope.compute_capability
+    return replace(request, memory_mib_min=memory, compute_capability_min=capability)
+
+
+def allowed_by(kinds: tuple[str, ...], kind: str) -> bool:
+    """Tell if an offer for `kinds` takes `kind`: by its own name, its family's, or as anything."""
+    return not kinds or kind in kinds or kind.split("-")[0] in kinds
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Slice:
+    """A part of a GPU that can be leased. share_ppm: of the GPU's compute."""
+
+    memory_mib: int
+    share_ppm: int
+    model: str
+    profile: str
+    isolation: Literal["whole", "mig"]
+
+
+def _slices(model: str, rows: tuple[tuple[str, int, int], ...]) -> tuple[Slice, ...]:
+    return tuple(
+        Slice(
+            gib * MIB_PER_GIB,
+            1_000_000 if profile == "whole" else sevenths * 1_000_000 // 7,
+            model,
+            profile,
+            "whole" if profile == "whole" else "mig",
+        )
+        for profile, gib, sevenths in rows
+    )
+
+
+SLICES = (
+    *_slices("T4", (("whole", 15, 7),)),
+    *_slices("L4", (("whole", 22, 7),)),
+    *_slices("A10", (("whole", 22, 7),)),
+    *_slices("L40S", (("whole", 44, 7),)),
+    *_slices(
+        "A100-40GB",
+        (
+            ("1g.5gb", 5, 1),
+            ("2g.10gb", 10, 2),
+            ("3g.20gb", 20, 3),
+            ("4g.20gb", 20, 4),
+            ("whole", 39, 7),
+        ),
+    ),
+    *_slices(
+        "H100-80GB",
+        (
+            ("1g.10gb", 9, 1),
+            ("1g.20gb", 19, 1),
+            ("2g.20gb", 19, 2),
+            ("3g.40gb", 39, 3),
+            ("4g.40gb", 39, 4),
+            ("whole", 79, 7),
+        ),
+    ),
+)
+"""Usable memory of whole cards and of MIG profiles.
+
+Source: NVIDIA Multi-Instance GPU User Guide, tables of supported profiles (A100 40 GB, H100 80 GB);
+memory is rounded down to what the driver leaves free."""
+
+
+def smallest_slices(kind: str, *, gpus: int = 1) -> tuple[Slice, ...]:
+    """Return the slices on which a kind fits when spread over `gpus` of them, smallest first."""
+    need = -(-workload_named(kind).memory_mib // gpus)
+    return tuple(sorted(each for each in SLICES if each.memory_mib >= need))

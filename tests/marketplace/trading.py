@@ -1,0 +1,312 @@
+"""A market to write tests about: facts put straight into a store, and an engine that reads them.
+
+Nothing here decides anything. `Market` names hosts, offers, bids and leases by short words, so
+that a test reads like what happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4, uuid5
+
+from ledger.domain.event import Event
+from ledger.domain.ids import (
+    AccountId,
+    BidId,
+    HoldId,
+    HostId,
+    LeaseId,
+    OfferId,
+    SubscriberId,
+    TenantId,
+)
+from ledger.domain.money import NANOS_PER_UNIT, Rate
+from ledger.domain.span import Window
+from ledger.eventstore.memory import MemoryStore
+from ledger.eventstore.port import EventStore, Expect, Meta, NewEvent, Position, Recorded
+from listings.domain.events import (
+    Gpu,
+    Isolation,
+    OfferPaused,
+    OfferPublished,
+    OfferRepriced,
+    OfferResumed,
+    OfferWithdrawn,
+    WeeklyRule,
+)
+from marketplace.domain.events import (
+    BidAmended,
+    BidCancelled,
+    BidPlaced,
+    ExtensionRequested,
+    GpuRequest,
+    LeaseClosed,
+    LeaseGranted,
+    Patience,
+    Placement,
+    ReclaimRequested,
+    ServiceClass,
+    Workload,
+)
+from marketplace.engine import Engine
+from tests.conftest import NOON, SOMEBODY
+
+NAMES = UUID(int=0x0FF9EA4)
+OWNER = TenantId(uuid5(NAMES, "owner"))
+MARKET = "main"
+MEMORY_MIB = {"H100-80GB": 81_559, "A100-80GB": 81_920, "T4": 15_360, "L4": 23_034}
+CAPABILITY = {"H100-80GB": "9.0", "A100-80GB": "8.0", "T4": "7.5", "L4": "8.9"}
+
+
+def named(word: str) -> UUID:
+    """Return the id that a test means by a word."""
+    return uuid5(NAMES, word)
+
+
+def rate(amount: float | str) -> Rate:
+    """Return a price per GPU-hour."""
+    return Rate(round(float(amount) * NANOS_PER_UNIT))
+
+
+def gpus_of(host: str, count: int, model: str, *, nvlink: int | None = None) -> tuple[Gpu, ...]:
+    """Return GPUs called `host:0`, `host:1`, …; nvlink: how many are joined in one group."""
+    return tuple(
+        Gpu(
+            uuid=f"{host}:{index}",
+            model=model,
+            memory_mib=MEMORY_MIB.get(model, 40_960),
+            compute_capability=CAPABILITY.get(model, "8.0"),
+            driver="570.86",
+            nvlink_group=None if nvlink is None else f"{host}/{index // nvlink}",
+        )
+        for index in range(count)
+    )
+
+
+class Market:
+    """Facts of one market in a store. now: when the next fact happens."""
+
+    def __init__(self, store: EventStore | None = None, *, now: datetime = NOON) -> None:
+        self.store: EventStore = MemoryStore() if store is None else store
+        self.now = now
+        self.engine = self.new_engine()
+
+    def new_engine(self, *, round_seconds: int = 60) -> Engine:
+        """Return another engine for the same market."""
+        return Engine(self.store, MARKET, round_seconds=round_seconds)
+
+    def run(self) -> int:
+        """Let the engine do one pass."""
+        return self.engine.run_once(now=self.now)
+
+    def wait(self, **length: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(**length)
+
+    def put(self, stream: str, event: Event) -> Position:
+        """Record a fact."""
+        fresh = [NewEvent(uuid4(), event)]
+        return self.store.append(stream, fresh, expected=Expect.ANY, by=SOMEBODY).position
+
+    def offer(
+        self,
+        word: str,
+        *,
+        host: str | None = None,
+        gpus: int = 1,
+        only: Sequence[int] | None = None,
+        model: str = "H100-80GB",
+        nvlink: int | None = None,
+        at: float | str = 1,
+        windows: Sequence[tuple[datetime, datetime]] = (),
+        weekly: WeeklyRule | None = None,
+        lease_min: timedelta = timedelta(minutes=1),
+        kinds: tuple[str, ...] = (),
+        region: str = "eu",
+        labels: tuple[tuple[str, str], ...] = (),
+        isolation: Isolation = "whole",
+        reserved_for: str | None = None,
+        owner: TenantId = OWNER,
+        currency: str = "USD",
+        notice: timedelta = timedelta(minutes=5),
+    ) -> OfferId:
+        """Publish GPUs of a host (all, or those `only`), by default for the coming week."""
+        offer_id = OfferId(named(f"offer {word}"))
+        host = host or word
+        listed = gpus_of(host, gpus, model, nvlink=nvlink)
+        if only is not None:
+            listed = tuple(listed[index] for index in only)
+        if not windows and weekly is None:
+            windows = [(self.now, self.now + timedelta(days=7))]
+        self.put(
+            f"offer-{offer_id}",
+            OfferPublished(
+                offer_id=offer_id,
+                tenant_id=owner,
+                host_id=HostId(named(f"host {host}")),
+                market=MARKET,
+                region=region,
+                labels=labels,
+                gpus=listed,
+                windows=tuple(Window(*window) for window in windows),
+                weekly=weekly,
+                floor=Rate(rate(at).nanos_per_gpu_hour, currency),
+                lease_min_seconds=lease_min // timedelta(seconds=1),
+                notice_seconds=notice // timedelta(seconds=1),
+                reclaim_fee_ppm=100_000,
+                workload_kinds=kinds,
+                isolation=isolation,
+                source="local",
+                reserved_for=None if reserved_for is None else BidId(named(f"bid {reserved_for}")),
+                at=self.now,
+            ),
+        )
+        return offer_id
+
+    def change_offer(self, word: str, what: str, at: float | str = 0) -> None:
+        """Reprice, pause, resume or withdraw an offer."""
+        offer_id = OfferId(named(f"offer {word}"))
+        event: Event
+        if what == "reprice":
+            event = OfferRepriced(offer_id=offer_id, floor=rate(at), at=self.now)
+        else:
+            kinds = {"pause": OfferPaused, "resume": OfferResumed, "withdraw": OfferWithdrawn}
+            event = kinds[what](offer_id=offer_id, at=self.now)
+        self.put(f"offer-{offer_id}", event)
+
+    def bid(
+        self,
+        word: str,
+        *,
+        gpus: int = 1,
+        hours: float = 1,
+        at: float | str = 2,
+        start: datetime | None = None,
+        deadline: datetime | None = None,
+        request: GpuRequest | None = None,
+        gang: bool = False,
+        patience: Patience = "immediate",
+        service_class: ServiceClass = "on-demand",
+        kind: str = "other",
+        currency: str = "USD",
+    ) -> BidId:
+        """Place a bid that needs no money behind it; by default it has a day to start."""
+        bid_id = BidId(named(f"bid {word}"))
+        start = start or self.now
+        length = timedelta(hours=hours)
+        placement: Placement = "any-hosts" if gang else "same-host"
+        tenant = TenantId(named(f"tenant {word}"))
+        self.put(
+            f"bid-{bid_id}",
+            BidPlaced(
+                bid_id=bid_id,
+                tenant_id=tenant,
+                subscriber_id=SubscriberId(tenant),
+                user_id=None,
+                account_id=AccountId(tenant),
+                hold_id=HoldId(bid_id),
+                market=MARKET,
+                request=request or GpuRequest(),
+                gpus=gpus,
+                placement=placement,
+                duration_seconds=length // timedelta(seconds=1),
+                earliest_start=start,
+                deadline=deadline or start + length + timedelta(days=1),
+                limit=Rate(rate(at).nanos_per_gpu_hour, currency),
+                service_class=service_class,
+                patience=patience,
+                workload=Workload(kind=kind),
+                cost_centre="",
+                burst_allowed=False,
+                at=self.now,
+            ),
+        )
+        return bid_id
+
+    def amend(self, word: str, *, at: float | str, deadline: datetime) -> None:
+        """Change a bid."""
+        bid_id = BidId(named(f"bid {word}"))
+        self.put(
+            f"bid-{bid_id}",
+            BidAmended(bid_id=bid_id, limit=rate(at), deadline=deadline, at=self.now),
+        )
+
+    def cancel(self, word: str) -> None:
+        """Withdraw a bid."""
+        bid_id = BidId(named(f"bid {word}"))
+        self.put(f"bid-{bid_id}", BidCancelled(bid_id=bid_id, at=self.now))
+
+    def close(self, word: str, *, reason: int = 100) -> None:
+        """Close the lease of a bid."""
+        lease_id = self.lease_id(word)
+        self.put(
+            f"lease-{lease_id}",
+            LeaseClosed(
+                lease_id=lease_id,
+                market=MARKET,
+                reason=reason,
+                failed=False,
+                compensation=None,
+                compensation_from=None,
+                at=self.now,
+            ),
+        )
+
+    def reclaim(self, word: str, *, owner: TenantId = OWNER) -> None:
+        """Let an owner take the capacity of a bid's lease back, in five minutes."""
+        lease_id = self.lease_id(word)
+        self.put(
+            f"lease-{lease_id}",
+            ReclaimRequested(
+                lease_id=lease_id,
+                owner_id=owner,
+                stop_at=self.now + timedelta(minutes=5),
+                at=self.now,
+            ),
+        )
+
+    def extend(self, word: str, until: datetime) -> None:
+        """Ask for a bid's lease to go on."""
+        lease_id = self.lease_id(word)
+        self.put(
+            f"lease-{lease_id}",
+            ExtensionRequested(lease_id=lease_id, market=MARKET, ends_at=until, at=self.now),
+        )
+
+    def decisions(self) -> list[Recorded]:
+        """Return everything the engine has decided."""
+        return list(self.store.read_stream(f"market-{MARKET}"))
+
+    def grants(self) -> dict[BidId, LeaseGranted]:
+        """Return each bid's grant."""
+        return {
+            recorded.event.bid_id: recorded.event
+            for recorded in self.decisions()
+            if isinstance(recorded.event, LeaseGranted)
+        }
+
+    def grant(self, word: str) -> LeaseGranted | None:
+        """Return the grant of one bid, or None."""
+        return self.grants().get(BidId(named(f"bid {word}")))
+
+    def lease_id(self, word: str) -> LeaseId:
+        """Return the lease of a bid that has one."""
+        granted = self.grant(word)
+        assert granted is not None, f"{word} has no lease"
+        return granted.lease_id
+
+    def events(self) -> Iterator[Recorded]:
+        """Yield everything that happened."""
+        after = Position(0)
+        while True:
+            page = self.store.read_all(after=after)
+            yield from page.events
+            after = page.next_position
+            if page.caught_up:
+                return
+
+
+def somebody(command_id: UUID | None = None) -> Meta:
+    """Return who asks in a test of commands."""
+    return Meta(actor="user:test", command_id=command_id)
