@@ -9,6 +9,7 @@ import structlog
 
 from bursting.clouds.port import CloudTrouble, CloudUnavailable
 from bursting.commands.instances import advance_instance
+from bursting.commands.records import instance_known
 from bursting.commands.returning import heed_warnings
 from bursting.commands.spilling import Overflow, spill_bid
 from bursting.domain.budget import BudgetExhausted
@@ -71,7 +72,7 @@ class Overflowing:
 
 
 def advance_instances(store: EventStore, *, overflow: Overflow, now: datetime) -> int:
-    """Take every instance that is not over as far as it goes; return how many were looked at.
+    """Take every instance that is not over as far as it goes; return how many moved.
 
     Decided on each instance's own stream: rows that lag can cause a look too many, nothing else.
     """
@@ -79,13 +80,18 @@ def advance_instances(store: EventStore, *, overflow: Overflow, now: datetime) -
     if not instance_ids:
         return 0
     _heed_warnings(store, overflow, instance_ids, now)
+    moved = 0
     for instance_id in instance_ids:
         try:
-            advance_instance(store, instance_id=instance_id, overflow=overflow, by=ADVANCE, now=now)
+            before = instance_known(store, instance_id).state
+            after = advance_instance(
+                store, instance_id=instance_id, overflow=overflow, by=ADVANCE, now=now
+            )
+            moved += after.state != before
         except (Refusal, CloudTrouble) as trouble:
             # One instance that cannot be moved must not hold up the others.
             log.warning("burst.stuck", instance=str(instance_id), error=repr(trouble))
-    return len(instance_ids)
+    return moved
 
 
 def _heed_warnings(

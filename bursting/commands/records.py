@@ -37,12 +37,20 @@ def claim_on(store: EventStore, instance: BurstInstance) -> Claim:
         return "bid-closed"
     if bid.state == "open":
         return "waiting"
-    lease = load(store, Lease, bid.lease_id) if bid.lease_id is not None else None
+    lease = lease_of(store, instance)
     if lease is None:
         return "bid-closed"
     if host_of(instance.intent.instance_id) not in lease.hosts:
         return "came-home"
     return "lease-closed" if lease.over else "leased"
+
+
+def lease_of(store: EventStore, instance: BurstInstance) -> Lease | None:
+    """Return the lease that the bid of an instance got, wherever it runs."""
+    bid = load(store, Bid, instance.intent.bid_id)
+    if bid is None or bid.lease_id is None:
+        return None
+    return load(store, Lease, bid.lease_id)
 
 
 def take_launched(

@@ -7,7 +7,14 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from bursting.clouds.port import CloudProvider, Instance, InstanceNotVisible
-from bursting.commands.records import claim_on, end_instance, instance_known, retire, take_gone
+from bursting.commands.records import (
+    claim_on,
+    end_instance,
+    instance_known,
+    lease_of,
+    retire,
+    take_gone,
+)
 from bursting.commands.renting import NOTICE_SECONDS, TIME_UP_BEFORE, is_gone, seen_of
 from bursting.commands.spilling import Overflow
 from bursting.domain.events import InstanceId
@@ -110,7 +117,17 @@ def _why_end(
         assert bid is not None
         idle_since = max(instance.listed_at, bid.terms.earliest_start)
         return "idle" if now >= idle_since + idle_max else None
+    if claim == "lease-closed" and now < _drained_at(store, instance, overflow):
+        return None
     return None if claim == "leased" else claim
+
+
+def _drained_at(store: EventStore, instance: BurstInstance, overflow: Overflow) -> datetime:
+    """Return until when the agent of an instance may still send what its lease used."""
+    lease = lease_of(store, instance)
+    assert lease is not None
+    drain = timedelta(seconds=overflow.rules.drain_seconds)
+    return (lease.ending_at or lease.ends_at) + drain
 
 
 def _warn(store: EventStore, instance: BurstInstance, *, by: Meta, now: datetime) -> None:
@@ -120,9 +137,8 @@ def _warn(store: EventStore, instance: BurstInstance, *, by: Meta, now: datetime
     if claim_on(store, instance) != "leased":
         end_instance(store, instance_id=instance_id, reason="interrupted", by=by, now=now)
         return
-    bid = load(store, Bid, instance.intent.bid_id)
-    assert bid is not None
-    assert bid.lease_id is not None
-    owner_id = instance.intent.owner_id
+    lease = lease_of(store, instance)
+    assert lease is not None
+    lease_id, owner_id = lease.terms.lease_id, instance.intent.owner_id
     with suppress(LeaseOver, LeaseEndsSooner, ReclaimUnderWay):
-        reclaim_lease(store, lease_id=bid.lease_id, owner_id=owner_id, by=by, now=now)
+        reclaim_lease(store, lease_id=lease_id, owner_id=owner_id, by=by, now=now)

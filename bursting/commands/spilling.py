@@ -28,7 +28,8 @@ class Overflow:
 
     clouds: by their name. owner_id: the platform's tenant, which lists what is rented and pays.
     budget: most that a calendar month may cost. environment_of: what an instance finds set when
-    it boots, such as where its agent reports; the same for one instance each time it is asked.
+    it boots, such as where its agent reports; the same for one instance each time it is asked, or
+    the cloud takes a repeated launch for another one.
     """
 
     clouds: Mapping[str, CloudProvider]

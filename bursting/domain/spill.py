@@ -80,6 +80,8 @@ class SpillRules:
     """How long before its last chance a bid spills without waiting any longer."""
     idle_seconds_max: int = 900
     """How long an instance may be listed without a lease."""
+    drain_seconds: int = 60
+    """How long after the end of a lease its agent may send its last measurements."""
     spare_seconds: int = 600
     """What the cloud's own timer grants beyond all that."""
     attempts_max: int = 4
@@ -91,7 +93,8 @@ class SpillRules:
     def __post_init__(self) -> None:
         assert self.attempts_max > 0
         assert min(self.wait_seconds, self.boot_seconds, self.risk_seconds) >= 0
-        assert min(self.idle_seconds_max, self.spare_seconds, self.backoff_seconds) >= 0
+        assert min(self.idle_seconds_max, self.drain_seconds, self.spare_seconds) >= 0
+        assert self.backoff_seconds >= 0
         assert self.margin_ppm >= 0
 
 
@@ -235,6 +238,7 @@ def choose(
         + -(-early // timedelta(seconds=1))
         + bid.duration_seconds
         + rules.idle_seconds_max
+        + rules.drain_seconds
         + rules.spare_seconds,
         token=token_of(bid.bid_id, attempt, offer),
     )

@@ -10,11 +10,12 @@ from bursting.domain.capacity import CloudOffer, GpuNeed, InstancePrice, Instanc
 from bursting.domain.spill import SpillRules, Waiting
 from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Rate
+from ledger.domain.parties import PLATFORM_ID
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
 RULES = SpillRules()
-PLATFORM = TenantId(UUID(int=3))
+PLATFORM = PLATFORM_ID
 
 BID = Waiting(
     bid_id=BidId(UUID(int=1)),

@@ -25,7 +25,7 @@ from bursting.domain.events import (
 from bursting.domain.instances import BurstInstance, host_of, offer_of
 from bursting.policies import settle_when_instance_over
 from bursting.reaper import Reconciled, reconcile
-from ledger.commands import open_tenant_accounts
+from ledger.commands import open_tenant_accounts, register_tenant
 from ledger.domain.accounts import Account, burst_account
 from ledger.domain.event import Event
 from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId, SubscriberId, TenantId
@@ -176,6 +176,9 @@ class Market:
         self.cloud = MortalCloud(catalogue=CATALOGUE, clock=lambda: self.now)
         self.cloud.fuse = self.fuse
         self.use(self.cloud)
+        register_tenant(
+            self.store, slug="platform", title="Platform", currency="USD", by=TESTER, now=NOON
+        )
         open_tenant_accounts(
             self.store,
             tenant_id=PLATFORM,

@@ -22,6 +22,7 @@ from tests.bursting.bids_and_offers import PLATFORM, RULES
 from tests.bursting.market import Market, bid_like
 
 HOUR_NANOS = 804_800_000
+COST = Rate(HOUR_NANOS).charge(3_600_000 + RULES.drain_seconds * 1_000)
 
 
 def test_a_rented_machine_is_an_ordinary_host_with_an_ordinary_offer_for_its_bid() -> None:
@@ -71,17 +72,20 @@ def test_when_the_lease_closes_the_machine_goes_and_its_cost_is_counted_once() -
 
     market.close(lease_id)
     market.tick()
+    assert market.instance(instance_id).state == "running", "its agent may still send its usage"
+    market.later(seconds=RULES.drain_seconds)
+    market.tick()
 
     instance = market.instance(instance_id)
     assert (instance.state, instance.reason) == ("terminated", "lease-closed")
-    assert instance.cost == Money(HOUR_NANOS)
-    assert market.cost() == HOUR_NANOS
+    assert instance.cost == COST
+    assert market.cost() == COST.nanos
     assert market.alive() == set()
     offer, host = market.offer(instance_id), market.host(instance_id)
     assert offer is not None and offer.state == "withdrawn"
     assert host is not None and host.is_retired
     assert market.month().set_aside == {}
-    assert market.month().spent == {instance_id: Money(HOUR_NANOS)}
+    assert market.month().spent == {instance_id: COST}
 
 
 def test_a_bid_that_gets_local_supply_meanwhile_comes_home() -> None:

@@ -13,10 +13,11 @@ import pytest
 from bursting.domain.events import BurstIntended, InstanceId
 from bursting.domain.instances import instance_of
 from bursting.domain.spill import BurstUnderWay
-from ledger.domain.money import Money
+from ledger.domain.money import Rate
+from tests.bursting.bids_and_offers import RULES
 from tests.bursting.market import BID, Fuse, Killed, Market
 
-HOUR_NANOS = 804_800_000
+COST = Rate(804_800_000).charge(3_600_000 + RULES.drain_seconds * 1_000)
 INSTANCE = instance_of(BID.bid_id, 1)
 
 
@@ -44,6 +45,8 @@ def play(market: Market) -> None:
     survive(market.tick)
     market.later(hours=1)
     market.close(lease_id)
+    survive(market.tick)
+    market.later(seconds=RULES.drain_seconds)
     survive(market.tick)
     survive(market.tick)
 
@@ -75,10 +78,10 @@ def test_killed_at(kill_at: int) -> None:
     assert market.alive() == set()
     instance = market.instance(INSTANCE)
     assert instance.state == "terminated"
-    assert instance.cost == Money(HOUR_NANOS)
-    assert market.cost() == HOUR_NANOS
+    assert instance.cost == COST
+    assert market.cost() == COST.nanos
     assert market.month().set_aside == {}
-    assert market.month().spent == {INSTANCE: Money(HOUR_NANOS)}
+    assert market.month().spent == {INSTANCE: COST}
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
