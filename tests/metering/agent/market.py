@@ -88,7 +88,8 @@ class Market:
         raise wire.WireError(f"no such call: {method} {path}")
 
     def _take(self, batch: wire.SampleBatch) -> wire.Acknowledged:
-        together = sorted([*batch.batch, *batch.health], key=lambda each: each.seq)
+        both: list[wire.Interval | wire.Health] = [*batch.batch, *batch.health]
+        together = sorted(both, key=lambda each: each.seq)
         if any(each.seq in self.poison for each in together):
             raise wire.WireError("poison")
         for each in together:

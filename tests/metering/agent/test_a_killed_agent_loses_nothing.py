@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
@@ -102,8 +103,8 @@ def test_a_kill_loses_nothing_and_doubles_nothing(hosts: list[Host]) -> None:
         host.launch("none:0")
 
     for host in hosts:
-        until(lambda host=host: "exited" in host.reports(), what=f"{host.doom} ends")
-        until(lambda host=host: waits_for_nothing(host), what=f"{host.doom} delivers")
+        until(partial(has_exited, host), what=f"{host.doom} ends")
+        until(partial(waits_for_nothing, host), what=f"{host.doom} delivers")
         host.process.send_signal(signal.SIGTERM)
         assert host.process.wait(DEADLINE_SECONDS) == 0, host.doom
 
@@ -117,6 +118,10 @@ def test_a_kill_loses_nothing_and_doubles_nothing(hosts: list[Host]) -> None:
         for boot in {boot for boot, _ in host.market.samples}:
             numbers = sorted(seq for each, seq in host.market.samples if each == boot)
             assert numbers == list(range(1, len(numbers) + 1)), host.doom
+
+
+def has_exited(host: Host) -> bool:
+    return "exited" in host.reports()
 
 
 def waits_for_nothing(host: Host) -> bool:

@@ -23,7 +23,7 @@ class Bench:
     """One implementation, and the means to make things happen on it."""
 
     gpus: Gpus
-    occupy: Callable[[str, int], None]
+    occupy: Callable[[str, int], object]
     lose: Callable[[str], None]
     heal: Callable[[str], None]
     break_driver: Callable[[], None]
@@ -37,9 +37,7 @@ def nvml_bench(script: Script) -> Bench:
     mismatch = "err fn=* gpu=-1 code=18"
     return Bench(
         gpus=NvmlGpus(pids_are_ours=True),
-        occupy=lambda uuid, pid: (
-            script.proc(Proc(index[uuid], pid, sm=60, start_ms=NOON_MS)) and None
-        ),
+        occupy=lambda uuid, pid: script.proc(Proc(index[uuid], pid, sm=60, start_ms=NOON_MS)),
         lose=lambda uuid: script.say(f"err fn=* gpu={index[uuid]} code=15"),
         heal=lambda uuid: script.unsay(f"err fn=* gpu={index[uuid]} code=15"),
         break_driver=lambda: script.say(mismatch),

@@ -114,7 +114,7 @@ def test_text_that_is_not_plain_json_is_refused(text: str) -> None:
 def test_an_assignment_must_make_sense() -> None:
     good = assignment("GPU-a", now_ms=NOON_MS).to_json()
 
-    for bad in (
+    bads: list[dict[str, Any]] = [
         {"ends_at": good["starts_at"]},
         {"gpu_uuids": []},
         {"gpu_uuids": ["GPU-a", "GPU-a"]},
@@ -125,7 +125,8 @@ def test_an_assignment_must_make_sense() -> None:
         {"phase": "pause"},
         {"runtime": "podman"},
         {"grace_seconds": -1},
-    ):
+    ]
+    for bad in bads:
         with pytest.raises(wire.WireError):
             wire.Assignment.from_json({**good, **bad})
 
