@@ -59,6 +59,12 @@ class Env:
     """`none`, `fake` (in memory, for the demo), or `ec2`."""
     burst_budget: str = "1000"
     """Most that all burst instances of a calendar month may cost, in units of `currency`."""
+    burst_idle_seconds: int = 900
+    """How long a rented instance may be listed without a lease before it is given back."""
+    ec2_image_id: str = "ami-00000000"
+    """The machine image that EC2 instances start from; it must hold the NVIDIA driver."""
+    ec2_boot_script: str = "exec offpeak-agent run --server $OFFPEAK_SERVER"
+    """Shell lines that start the agent on an EC2 instance; the token is in its environment."""
     ec2_endpoint_url: str = ""
     """Another address for EC2's API: a private cloud, or a test server."""
     ec2_region: str = "us-east-1"
@@ -80,6 +86,7 @@ class Env:
 DEMO_DEFAULTS: Mapping[str, object] = {
     "burst_cloud": "fake",
     "burst_wait_seconds": 15,
+    "burst_idle_seconds": 120,
     "round_seconds": 10,
     "usage_window_seconds": 60,
     "meter_grace_seconds": 120,

@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cache
+
+import bursting.policies
+import bursting.projections
+import ledger.projections
+import listings.loops
+import listings.policies
+import listings.projections
+import marketplace.loops
+import marketplace.policies
+import marketplace.projections
+import metering.loops
+import metering.policies
+import metering.projections
+from bursting import reaper
+from bursting.loops import Overflowing
 from config.env import Env
+from config.loops import Loop
+from config.overflow import ADMIT_AGENT, overflow_of
 from ledger.eventstore.port import EventStore
+from ledger.following import Policy, Projection, follow_policies, follow_projections
+from marketplace.engine import Engine
 
 
 def build_store(env: Env) -> EventStore:
@@ -26,3 +48,96 @@ def build_store(env: Env) -> EventStore:
     raise SystemExit(
         f"EVENTSTORE_URL must be postgres, memory or esdb://…, not {env.eventstore_url!r}"
     )
+
+
+def projections() -> tuple[Projection, ...]:
+    """Return every read model: what writes rows."""
+    return (
+        *ledger.projections.PROJECTIONS,
+        *listings.projections.PROJECTIONS,
+        *marketplace.projections.PROJECTIONS,
+        *metering.projections.PROJECTIONS,
+        *bursting.projections.PROJECTIONS,
+    )
+
+
+def projection_names() -> tuple[str, ...]:
+    """Return the name of every read model."""
+    return tuple(projection.name for projection in projections())
+
+
+def policies(env: Env) -> tuple[Policy, ...]:
+    """Return everything that is asked for because something happened."""
+    return (
+        *listings.policies.POLICIES,
+        *marketplace.policies.policies(fee_ppm=env.fee_ppm),
+        *metering.policies.POLICIES,
+        *bursting.policies.POLICIES,
+        ADMIT_AGENT,
+    )
+
+
+def loops(env: Env) -> tuple[Loop, ...]:
+    """Return everything that is done again and again, by events or by the clock."""
+    every_projection, every_policy = projections(), policies(env)
+    start_grace = timedelta(seconds=env.start_grace_seconds)
+    engines: dict[EventStore, Engine] = {}
+
+    def clear(store: EventStore) -> Engine:
+        if store not in engines:
+            engines[store] = Engine(store, env.market, round_seconds=env.round_seconds)
+        return engines[store]
+
+    overflow = cache(lambda: overflow_of(env))
+    overflowing = cache(lambda: Overflowing(overflow()))
+    always = (
+        Loop(
+            "projections",
+            1.0,
+            lambda store, now: follow_projections(store, every_projection),
+            on_events=True,
+        ),
+        Loop(
+            "policies",
+            1.0,
+            lambda store, now: follow_policies(store, every_policy),
+            on_events=True,
+        ),
+        Loop("clearing", 1.0, lambda store, now: clear(store).run_once(now=now), on_events=True),
+        Loop(
+            "lease-clock",
+            0.5,
+            lambda store, now: marketplace.loops.advance_leases(
+                store, now=now, start_grace=start_grace
+            ),
+        ),
+        Loop("offer-expiry", 5.0, lambda store, now: listings.loops.expire_offers(store, now=now)),
+        Loop(
+            "usage",
+            2.0,
+            lambda store, now: metering.loops.close_usage_windows(
+                store,
+                now=now,
+                window_seconds=env.usage_window_seconds,
+                grace=timedelta(seconds=env.meter_grace_seconds),
+            ),
+        ),
+    )
+    if env.burst_cloud == "none":
+        return always
+    return (
+        *always,
+        Loop("bursting", 1.0, lambda store, now: overflowing().run_once(store, now=now)),
+        Loop(
+            "reaper", 30.0, lambda store, now: reaper.run_once(store, overflow=overflow(), now=now)
+        ),
+    )
+
+
+LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "engine": ("clearing",),
+    "read-side": ("projections",),
+    "clockwork": ("policies", "lease-clock", "offer-expiry", "usage"),
+    "overflow": ("bursting", "reaper"),
+}
+"""How `manage.py up` spreads the loops over processes."""

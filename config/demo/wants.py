@@ -1,0 +1,119 @@
+"""What made-up people want, by seeded dice: the bids of the demo."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from config.demo.cast import EVERY_UNIT, PLAYERS, Organisation, Unit
+from ledger.domain import accounts
+from ledger.domain.ids import BidId
+from ledger.domain.money import Rate, nanos_of
+from ledger.eventstore.port import Meta
+from marketplace.domain.bids import BidTerms
+from marketplace.domain.events import Patience, ServiceClass, Workload
+from marketplace.domain.query import read_query
+
+
+@dataclass(frozen=True, slots=True)
+class Taste:
+    """One kind of demand. limit: lowest and highest price per GPU-hour that is bid."""
+
+    query: str
+    gpus: tuple[int, ...]
+    hours: tuple[float, float]
+    limit: tuple[float, float]
+    kind: str
+    weight: int
+
+
+TASTES = (
+    Taste("gpu=H100", (1, 2, 4), (1, 6), (1.5, 2.9), "training-7b", 5),
+    Taste("gpu=H100 nvlink", (8,), (2, 5), (1.7, 2.8), "training-13b", 1),
+    Taste("gpu=A100", (1, 1, 2, 4), (1, 8), (0.7, 1.7), "training", 6),
+    Taste("gpu=A100,H100 memory>=40GiB", (1, 2), (1, 4), (0.9, 2.2), "training", 3),
+    Taste("gpu=L40S", (1, 2, 4), (1, 5), (0.5, 1.2), "render", 6),
+    Taste("memory>=24GiB", (1,), (1, 3), (0.6, 1.3), "interactive", 3),
+)
+
+
+class Dice:
+    """Draws bids. The same seed draws the same bids."""
+
+    def __init__(self, seed: int, *, market: str, currency: str) -> None:
+        self.random = random.Random(seed)
+        self._market = market
+        self._currency = currency
+
+    def bid(self, *, now: datetime, hour_seconds: float = 3_600) -> tuple[BidTerms, Meta]:
+        """Draw a bid placed at `now` by somebody; an hour of want lasts `hour_seconds`."""
+        organisation, unit = self.random.choice(EVERY_UNIT)
+        taste = self.random.choices(TASTES, weights=[taste.weight for taste in TASTES])[0]
+        seconds = int(self.random.uniform(*taste.hours) * hour_seconds) // 60 * 60
+        service: ServiceClass = self.random.choice(("on-demand", "on-demand", "interruptible"))
+        patience: Patience = self.random.choice(("immediate", "immediate", "patient"))
+        return self.terms(
+            organisation,
+            unit,
+            query=taste.query,
+            gpus=self.random.choice(taste.gpus),
+            seconds=max(60, seconds),
+            limit=f"{self.random.uniform(*taste.limit):.2f}",
+            kind=taste.kind,
+            service_class=service,
+            patience=patience,
+            now=now,
+            patience_seconds=int(6 * hour_seconds),
+        )
+
+    def terms(
+        self,
+        organisation: Organisation,
+        unit: Unit,
+        *,
+        query: str,
+        gpus: int,
+        seconds: int,
+        limit: str,
+        kind: str,
+        now: datetime,
+        service_class: ServiceClass = "on-demand",
+        patience: Patience = "immediate",
+        patience_seconds: int = 900,
+        burst_allowed: bool = False,
+    ) -> tuple[BidTerms, Meta]:
+        """Return a bid of a unit, and who places it."""
+        bid_id = BidId(UUID(int=self.random.getrandbits(128), version=4))
+        [bidder, *_] = [
+            player.user_id
+            for owner, player in PLAYERS
+            if owner is organisation and "consumer" in player.roles
+        ]
+        terms = BidTerms(
+            bid_id=bid_id,
+            tenant_id=organisation.tenant_id,
+            subscriber_id=unit.subscriber_id,
+            user_id=bidder,
+            account_id=accounts.funds_account(unit.subscriber_id, self._currency),
+            market=self._market,
+            request=read_query(query),
+            gpus=gpus,
+            placement="same-host",
+            duration_seconds=seconds,
+            earliest_start=now,
+            deadline=now + timedelta(seconds=seconds + patience_seconds),
+            limit=Rate(nanos_of(limit), self._currency),
+            service_class=service_class,
+            patience=patience,
+            workload=Workload(kind=kind, command=("sleep", str(seconds * 2))),
+            cost_centre=unit.cost_centre,
+            burst_allowed=burst_allowed,
+        )
+        by = Meta(
+            actor=f"user:{bidder}",
+            tenant_id=organisation.tenant_id,
+            command_id=UUID(int=bid_id.int),
+        )
+        return terms, by
