@@ -1,0 +1,250 @@
+"""The single-writer loop of one market: read, decide, append everything decided at once.
+
+The engine goes through the log fact by fact, as if it had been there when each came: a new bid is
+matched with what is free, new supply with the bids that wait, an extension is decided. So its
+grants do not depend on how often it runs or how much it reads at once. Every `round_seconds` it
+clears the patient bids in one round. What one pass decides is ONE append to `market-<name>`, at
+the version the book rests on: a second engine, or one that slept, is refused by the version,
+throws its book away and folds the log again.
+
+It keeps nothing but the book. After a crash at any step another one folds the log: decisions are
+there or they are not, and what came after the last decision's `through` is gone through again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4, uuid5
+
+import structlog
+
+from ledger.domain.ids import BidId, HostId
+from ledger.domain.refusal import Refusal
+from ledger.eventstore.port import (
+    START,
+    EventStore,
+    Meta,
+    NewEvent,
+    OutcomeUnknown,
+    Position,
+    Recorded,
+    StoreError,
+    StreamMoved,
+)
+from marketplace.commands.bids import expire_bid
+from marketplace.domain.book import READS, Book
+from marketplace.domain.clearing import Lane, clear, decide_extension, decided
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.events import (
+    ExtensionDeclined,
+    ExtensionGranted,
+    MarketEvent,
+    RoundCleared,
+)
+from marketplace.domain.moments import EPOCH, Millis, from_above
+from marketplace.domain.triggers import BidCame, ExtensionAsked, SupplyGrew, Trigger
+
+PAGE = 1_000
+APPEND_MAX = 500
+"""Decisions after which a pass appends what it has and goes on: bounds the size of an append."""
+APPEND_ATTEMPTS_MAX = 5
+FORGET_EVERY = timedelta(hours=1)
+FORGET_AFTER = timedelta(days=1)
+
+log = structlog.get_logger()
+
+
+class Engine:
+    """One market's engine. Not for threads: one loop calls `run_once` again and again."""
+
+    def __init__(self, store: EventStore, market: str, *, round_seconds: int = 60) -> None:
+        self._store = store
+        self._market = market
+        self._stream = f"market-{market}"
+        self._round_every = timedelta(seconds=round_seconds)
+        self._by = Meta(actor=f"loop:engine-{market}")
+        self._book: Book | None = None
+        self._now = self._round_at = self._forgot_at = EPOCH
+        self._position = START
+        self._version = 0
+        self._waiting: list[Recorded] = []
+        self._decided: list[MarketEvent] = []
+        self._append_id = uuid4()
+
+    def run_once(self, *, now: datetime) -> int:
+        """Take in what is new, decide, append; return how many decisions and expiries that made.
+
+        Where another engine decided meanwhile, nothing of this pass stands: the next call folds
+        the log again.
+
+        Raises: StoreError; the next call starts from the log.
+        """
+        try:
+            return self._run(max(now, self._now))
+        except StreamMoved:
+            log.warning("engine.fenced", market=self._market)
+            self._book = None
+            return 0
+        except StoreError:
+            self._book = None
+            raise
+
+    def _run(self, now: datetime) -> int:
+        self._now = now
+        if self._book is None:
+            self._book = self._fold()
+        book, made = self._book, 0
+        waiting, self._waiting = self._waiting, []
+        made += self._go_through(book, waiting)
+        while True:
+            page = self._store.read_all(after=self._position, limit=PAGE, only=READS)
+            made += self._go_through(book, page.events)
+            self._position = page.next_position
+            if page.caught_up:
+                break
+        if now - self._round_at >= self._round_every:
+            self._round_at = now
+            self._clear(book, book.patient(), "round", tell=True)
+        made += self._append()
+        made += self._expire(book.dead(from_above(now)))
+        if now - self._forgot_at >= FORGET_EVERY:
+            self._forgot_at = now
+            book.forget_before(from_above(now - FORGET_AFTER))
+        return made
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def _fold(self) -> Book:
+        """Bring an empty book to where the last decision left it; later facts wait.
+
+        Facts go in at the place where the engine that decided had read them.
+        """
+        book = Book(self._market)
+        self._position, self._version, self._decided = START, 0, []
+        later: list[Recorded] = []
+        while True:
+            page = self._store.read_all(after=self._position, limit=PAGE, only=READS)
+            for recorded in page.events:
+                if recorded.stream != self._stream:
+                    later.append(recorded)
+                    continue
+                event = recorded.event
+                if isinstance(event, RoundCleared | ExtensionGranted | ExtensionDeclined):
+                    later = _take_in(book, later, event.through)
+                book.apply(event, recorded.position)
+                self._version = recorded.version
+            self._position = page.next_position
+            if page.caught_up:
+                break
+        self._waiting = later
+        self._round_at = book.round_at or EPOCH
+        return book
+
+    def _go_through(self, book: Book, facts: Iterable[Recorded]) -> int:
+        """Take in facts one by one, decide on each; return how much was appended."""
+        made = 0
+        for recorded in facts:
+            if recorded.stream == self._stream:
+                if recorded.version > self._version:
+                    raise StreamMoved(self._stream, self._version, recorded.version)
+                continue
+            trigger = book.apply(recorded.event, recorded.position)
+            book.read_to = recorded.position
+            if trigger is not None:
+                self._decide(book, trigger)
+            if len(self._decided) >= APPEND_MAX:
+                made += self._append()
+        return made
+
+    # --- deciding --------------------------------------------------------------------------
+
+    def _decide(self, book: Book, trigger: Trigger) -> None:
+        match trigger:
+            case BidCame(bid_id):
+                self._clear(book, [book.bids[bid_id]], "instant", tell=True)
+            case SupplyGrew(hosts):
+                self._clear(book, book.resting(hosts), "instant", tell=False, hosts=hosts)
+            case ExtensionAsked(asked=asked):
+                self._keep(book, [decide_extension(book, asked, now=self._millis)])
+
+    def _clear(
+        self,
+        book: Book,
+        bids: Iterable[OpenBid],
+        lane: Lane,
+        *,
+        tell: bool,
+        hosts: Collection[HostId] | None = None,
+    ) -> None:
+        round_id = self._next_id("round")
+        clearing = clear(book, bids, now=self._millis, lane=lane, round_id=round_id, hosts=hosts)
+        self._keep(
+            book,
+            decided(
+                book,
+                clearing,
+                now=self._millis,
+                lane=lane,
+                round_id=round_id,
+                tell=clearing.refused if tell else (),
+            ),
+        )
+
+    def _keep(self, book: Book, events: Sequence[MarketEvent]) -> None:
+        for event in events:
+            book.apply(event, book.read_to)
+        self._decided += events
+
+    @property
+    def _millis(self) -> Millis:
+        return from_above(self._now)
+
+    def _next_id(self, what: str) -> UUID:
+        return uuid5(self._append_id, f"{what}{len(self._decided)}")
+
+    # --- writing ---------------------------------------------------------------------------
+
+    def _append(self) -> int:
+        """Append what was decided, all of it or nothing, at the version the book rests on."""
+        if not self._decided:
+            return 0
+        fresh = [
+            NewEvent(uuid5(self._append_id, str(index)), event)
+            for index, event in enumerate(self._decided)
+        ]
+        for attempt in range(1, APPEND_ATTEMPTS_MAX + 1):
+            try:
+                appended = self._store.append(
+                    self._stream, fresh, expected=self._version, by=self._by
+                )
+                break
+            except OutcomeUnknown:
+                # Asked again with the same ids it is written once, whichever reply was lost.
+                if attempt == APPEND_ATTEMPTS_MAX:
+                    raise
+        self._version = appended.version
+        self._decided, self._append_id = [], uuid4()
+        return len(fresh)
+
+    def _expire(self, bid_ids: Iterable[BidId]) -> int:
+        """End bids that can no longer be met; their own streams decide."""
+        ended = 0
+        for bid_id in bid_ids:
+            try:
+                expire_bid(self._store, bid_id=bid_id, by=self._by, now=self._now)
+                ended += 1
+            except Refusal as refusal:
+                # One bid that cannot be ended must not hold up the market.
+                log.error("bid.stuck", bid=str(bid_id), code=refusal.code)
+        return ended
+
+
+def _take_in(book: Book, facts: Sequence[Recorded], through: int) -> list[Recorded]:
+    """Fold the facts up to a position; return the rest."""
+    for index, recorded in enumerate(facts):
+        if recorded.position > through:
+            return list(facts[index:])
+        book.apply(recorded.event, recorded.position)
+        book.read_to = Position(recorded.position)
+    return []
