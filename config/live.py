@@ -120,13 +120,19 @@ def _put(queue: asyncio.Queue[str], text: str) -> None:
 
 
 class Relay:
-    """Follows the store for every process at once, where REDIS_URL joins several."""
+    """Follows the store for every process at once, where REDIS_URL joins several.
 
-    def __init__(self) -> None:
+    shared: it does; otherwise each web process has its own tail and there is nothing to do.
+    """
+
+    def __init__(self, *, shared: bool) -> None:
+        self._shared = shared
         self._after: Position | None = None
 
     def run_once(self, store: EventStore, now: datetime) -> int:
         """Send what is new since the last pass; the first pass only takes its place."""
+        if not self._shared:
+            return 0
         if self._after is None:
             self._after = store.head()
             return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from urllib.parse import urlencode
-from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
@@ -13,14 +12,13 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 
 from config.wiring import projections
-from ledger.access import Actor, actors_of_person
+from ledger.access import TENANT_CHOSEN, Actor, actors_of_person
 from ledger.domain.ids import UserId
 from ledger.domain.refusal import Refusal, Unauthenticated
 from ledger.eventstore.port import Position
 from ledger.following import wait_until_read
 
 API = "/api/"
-TENANT = "tenant_id"
 ZONE_COOKIE = "zone"
 READ_OWN_WRITES_SECONDS = 3.0
 """How long a page that follows a form waits for the read models to show what the form did."""
@@ -64,16 +62,11 @@ def _actors(request: HttpRequest) -> list[Actor]:
 
 def _acting(request: HttpRequest, actors: list[Actor]) -> Actor | None:
     """Return the membership chosen in this session, or the person's first."""
-    chosen = request.session.get(TENANT)
+    chosen = request.session.get(TENANT_CHOSEN)
     for actor in actors:
         if str(actor.tenant_id) == chosen:
             return actor
     return actors[0] if actors else None
-
-
-def act_for(request: HttpRequest, tenant_id: UUID) -> None:
-    """Act for another of the visitor's organisations from now on."""
-    request.session[TENANT] = str(tenant_id)
 
 
 def zone_of(request: HttpRequest) -> ZoneInfo:

@@ -20,7 +20,9 @@ import metering.policies
 import metering.projections
 from bursting import reaper
 from bursting.loops import Overflowing
+from config import tape
 from config.env import Env
+from config.live import Relay
 from config.loops import Loop
 from config.overflow import ADMIT_AGENT, overflow_of
 from ledger.eventstore.port import EventStore
@@ -58,6 +60,7 @@ def projections() -> tuple[Projection, ...]:
         *marketplace.projections.PROJECTIONS,
         *metering.projections.PROJECTIONS,
         *bursting.projections.PROJECTIONS,
+        *tape.PROJECTIONS,
     )
 
 
@@ -111,6 +114,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
                 store, now=now, start_grace=start_grace
             ),
         ),
+        Loop("live", 1.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),
         Loop("offer-expiry", 5.0, lambda store, now: listings.loops.expire_offers(store, now=now)),
         Loop(
             "usage",
@@ -136,7 +140,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
 
 LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
     "engine": ("clearing",),
-    "read-side": ("projections",),
+    "read-side": ("projections", "live"),
     "clockwork": ("policies", "lease-clock", "offer-expiry", "usage"),
     "overflow": ("bursting", "reaper"),
 }

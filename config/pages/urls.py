@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from config.pages import leases, offers
+from config.pages import burst, finance, leases, offers, settings
+from ledger.signin import demo_sign_in, switch_tenant
 
 page_urls: list[URLPattern] = [
     path("offers", offers.index),
@@ -17,4 +18,12 @@ page_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>/end", leases.end),
     path("leases/<uuid:lease_id>/extend", leases.extend),
     path("leases/<uuid:lease_id>/reclaim", leases.reclaim),
+    path("finance", finance.index),
+    path("finance/accounts/<uuid:account_id>", finance.statement),
+    path("finance/export/<str:name>", finance.export),
+    path("ops/burst", burst.index),
+    path("settings", settings.index),
+    path("settings/organisation", switch_tenant),
+    path("settings/tokens/<uuid:token_id>/revoke", settings.revoke),
+    path("demo/sign-in", demo_sign_in),
 ]
