@@ -1,0 +1,12 @@
+"""Where the API of overflow is, below /api/v1/."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from bursting.api import BurstInstances, OneBurstInstance
+
+api_urls: list[URLPattern] = [
+    path("burst/instances", BurstInstances.as_view()),
+    path("burst/instances/<uuid:instance_id>", OneBurstInstance.as_view()),
+]
