@@ -42,6 +42,12 @@ def instances_not_over() -> list[InstanceId]:
     return [InstanceId(key) for key in rows.values_list("pk", flat=True)]
 
 
+def machines_up() -> list[BurstInstanceRow]:
+    """Return the instances that a cloud has launched and that nobody has given back yet."""
+    rows = BurstInstanceRow.objects.filter(state__in=("provisioning", "running"))
+    return list(rows.order_by("intended_at", "pk"))
+
+
 def bids_maybe_due(*, rules: SpillRules, now: datetime, limit: int) -> list[BidId]:
     """Return open bids that allow bursting and may spill by `now`, longest waiting first.
 

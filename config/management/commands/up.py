@@ -43,9 +43,10 @@ class Command(BaseCommand):
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: supervisor.stop.set())
             call_command("migrate", verbosity=0)
-            call_command("bootstrap", verbosity=0)
             if env.demo:
                 call_command("demo", "--seed", stdout=self.stdout)
+            else:
+                call_command("bootstrap", verbosity=0)
             connections.close_all()
             if not supervisor.stop.is_set():
                 self._serve(supervisor)

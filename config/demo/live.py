@@ -1,0 +1,97 @@
+"""What happens while you watch: bids every few seconds, now and then a reclaim or a burst."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+import structlog
+from marketplace.models.bids import BidRow
+
+from config.demo.cast import CIRRUS
+from config.demo.fleet import Fleet
+from config.demo.wants import Dice
+from ledger.domain.ids import LeaseId, TenantId
+from ledger.domain.refusal import Refusal
+from ledger.eventstore.port import EventStore, Meta
+from marketplace.commands import bids, leases
+from marketplace.models.leases import LeaseRow
+
+HOUR_SECONDS = 90
+"""What the demo calls an hour: six hours of work are over in nine minutes."""
+BID_EVERY = timedelta(seconds=5)
+RECLAIM_EVERY = timedelta(seconds=150)
+BURST_EVERY = timedelta(seconds=240)
+OPEN_BIDS_MAX = 40
+STEP_SECONDS = 0.5
+
+log = structlog.get_logger()
+
+
+class Live:
+    """The demo's activity, one small thing at a time."""
+
+    def __init__(
+        self, store: EventStore, fleet: Fleet, *, market: str, currency: str, now: datetime
+    ) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._dice = Dice(int(now.timestamp()), market=market, currency=currency)
+        self._due: list[tuple[Callable[[datetime], None], timedelta, datetime]] = [
+            (self._bid, BID_EVERY, now),
+            (self._burst, BURST_EVERY, now + timedelta(seconds=10)),
+            (self._reclaim, RECLAIM_EVERY, now + timedelta(seconds=60)),
+        ]
+        self._bursts = count()
+
+    def run(self, stop: threading.Event) -> None:
+        """Go on until `stop` is set."""
+        while not stop.is_set():
+            now = datetime.now(UTC)
+            self._fleet.follow_rented()
+            for index, (act, every, due) in enumerate(self._due):
+                if now >= due:
+                    self._due[index] = (act, every, now + every)
+                    try:
+                        act(now)
+                    except Refusal as refusal:
+                        log.info("demo.refused", what=act.__name__, code=refusal.code)
+            stop.wait(STEP_SECONDS)
+
+    def _bid(self, now: datetime) -> None:
+        if BidRow.objects.filter(state="open").count() >= OPEN_BIDS_MAX:
+            return
+        terms, by = self._dice.bid(now=now, hour_seconds=HOUR_SECONDS)
+        bids.place_bid(self._store, terms=terms, by=by, now=now)
+
+    def _burst(self, now: datetime) -> None:
+        """Ask for what nobody here owns, with leave to rent it."""
+        terms, by = self._dice.terms(
+            CIRRUS,
+            CIRRUS.units[0],
+            query="gpu=H200",
+            gpus=8,
+            seconds=180,
+            limit="12.00",
+            kind="training-13b",
+            patience_seconds=1_800,
+            burst_allowed=True,
+            now=now,
+        )
+        bids.place_bid(self._store, terms=terms, by=by, now=now)
+
+    def _reclaim(self, now: datetime) -> None:
+        """Let an owner take a GPU back from the lease that has longest to go."""
+        row = LeaseRow.objects.filter(state="active", burst=False).order_by("-ends_at").first()
+        if row is None:
+            return
+        owner_id = TenantId(row.owner_ids[0])
+        leases.reclaim_lease(
+            self._store,
+            lease_id=LeaseId(row.lease_id),
+            owner_id=owner_id,
+            by=Meta(actor="loop:demo", tenant_id=owner_id),
+            now=now,
+        )

@@ -1,0 +1,98 @@
+"""Fill an empty installation with the demo's cast and week, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+
+from django.db import transaction
+
+from config.demo.cast import AURORA, PLATFORM
+from config.demo.founding import found
+from config.demo.pump import Pump
+from config.demo.week import DAYS, Week
+from config.env import Env
+from ledger.commands import money, parties
+from ledger.domain.parties import Tenant
+from ledger.eventstore.memory import MemoryStore
+from ledger.eventstore.port import EventStore, Meta, NewEvent, Recorded, load
+from ledger.following import Policy, Projection, follow_projections
+from ledger.models import Checkpoint
+
+
+def seed(
+    store: EventStore,
+    *,
+    env: Env,
+    home: Path,
+    policies: Sequence[Policy],
+    projections: Sequence[Projection],
+    now: datetime,
+) -> int:
+    """Replay the week into `store` unless it is there; return how many events that were.
+
+    All of it or nothing where the store shares Django's transaction.
+    """
+    if load(store, Tenant, AURORA.tenant_id) is not None:
+        return 0
+    ends_at = now.replace(second=0, microsecond=0)
+    starts_at = ends_at - timedelta(days=DAYS, hours=1)
+    draft = MemoryStore()
+    _found_platform(draft, env, starts_at)
+    pump = Pump(draft, policies)
+    shared: AbstractContextManager[None] = (
+        transaction.atomic() if store.shares_django_transaction else nullcontext()
+    )
+    with shared:
+        found(draft, home=home, market=env.market, currency=env.currency, now=starts_at)
+        pump.run()
+        Week(draft, pump, market=env.market, currency=env.currency, ends_at=ends_at).run()
+        events = draft.read_all(limit=1_000_000).events
+        _write(store, events)
+        for policy in policies:
+            # The week's consequences are in it; the policies go on from here.
+            Checkpoint.objects.update_or_create(
+                name=policy.name, defaults={"position": store.head()}
+            )
+    while follow_projections(store, projections):
+        pass
+    return len(events)
+
+
+def _found_platform(store: EventStore, env: Env, now: datetime) -> None:
+    by = Meta(actor="loop:bootstrap")
+    parties.register_tenant(
+        store,
+        slug=PLATFORM.slug,
+        title=PLATFORM.title,
+        currency=env.currency,
+        by=by,
+        now=now,
+    )
+    money.open_tenant_accounts(
+        store,
+        tenant_id=PLATFORM.tenant_id,
+        title=PLATFORM.title,
+        currency=env.currency,
+        is_platform=True,
+        by=by,
+        now=now,
+    )
+
+
+def _write(store: EventStore, events: Iterable[Recorded]) -> None:
+    """Append the draft's events, in their order, a run of one stream and request at a time."""
+    versions: dict[str, int] = {}
+    for (stream, _), run in groupby(events, key=lambda one: (one.stream, one.meta_data)):
+        together = list(run)
+        expected = versions.get(stream, 0)
+        store.append(
+            stream,
+            [NewEvent(one.id, one.event) for one in together],
+            expected=expected,
+            by=together[0].meta,
+        )
+        versions[stream] = expected + len(together)

@@ -1,0 +1,119 @@
+"""What `doctor` looks at: first whether the installation works, then whether the market is right.
+
+The invariants are numbered as in the design: each is asked of the live rows in one query.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+
+from config.health import Finding, findings
+from ledger.eventstore import codec, default_store
+from ledger.eventstore.port import StoreError
+from ledger.queries.money import disagreements
+from marketplace.domain.close_reasons import REASONS
+from metering.queries.agents import silent_agents
+
+CLOCK_SKEW_MAX = timedelta(seconds=2)
+DISK_FREE_BYTES_MIN = 1 << 30
+
+_DOUBLE_LEASED = """
+SELECT a.lease_id, b.lease_id
+FROM marketplace_leaserow a
+JOIN marketplace_leaserow b
+  ON a.lease_id < b.lease_id AND a.gpu_uuids && b.gpu_uuids
+WHERE tstzrange(a.starts_at, greatest(a.starts_at, least(a.ends_at, a.closed_at)))
+   && tstzrange(b.starts_at, greatest(b.starts_at, least(b.ends_at, b.closed_at)))
+LIMIT 5
+"""
+_WITHOUT_REASON = """
+SELECT lease_id FROM marketplace_leaserow
+WHERE state IN ('closed', 'failed')
+  AND (close_reason IS NULL OR NOT close_reason = ANY (%s)) LIMIT 5
+"""
+_OVERDUE = """
+SELECT lease_id FROM marketplace_leaserow
+WHERE state NOT IN ('closed', 'failed') AND least(ends_at, stop_at) < %s LIMIT 5
+"""
+OVERDUE_AFTER = timedelta(minutes=2)
+
+
+def examine(*, whole: bool) -> Iterator[Finding]:
+    """Look at everything; `whole` also reads every event to check the hash chain."""
+    failed = False
+    for finding in findings():
+        failed |= not finding.ok
+        yield finding
+    try:
+        yield from _installation()
+        if not failed:
+            yield from _invariants()
+        if whole:
+            yield _chain()
+    except (DatabaseError, StoreError) as lost:
+        yield Finding("examination", False, f"could not be finished: {str(lost).strip()}")
+
+
+def _installation() -> Iterator[Finding]:
+    missing = codec.missing_upcasters()
+    yield Finding("old events readable", not missing, ", ".join(missing))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp(), current_setting('fsync')")
+        row = cursor.fetchone()
+    assert row is not None
+    skew = abs(datetime.now(UTC) - row[0])
+    yield Finding(
+        "clocks agree",
+        skew <= CLOCK_SKEW_MAX,
+        "" if skew <= CLOCK_SKEW_MAX else f"database and server are {skew} apart: run NTP on both",
+    )
+    yield Finding(
+        "commits are durable",
+        row[1] == "on",
+        "" if row[1] == "on" else "PostgreSQL runs with fsync off: set fsync = on",
+    )
+    free = shutil.disk_usage(settings.HOME).free
+    yield Finding(
+        "disk space",
+        free >= DISK_FREE_BYTES_MIN,
+        f"{free >> 20} MiB free under {settings.HOME}" if free < DISK_FREE_BYTES_MIN else "",
+    )
+    silent = silent_agents(now=datetime.now(UTC))
+    yield Finding(
+        "agents answer",
+        not silent,
+        f"silent: {', '.join(silent)}; look at the agent's log on these hosts" if silent else "",
+    )
+
+
+def _invariants() -> Iterator[Finding]:
+    yield _none_found("I1 no GPU is leased twice", _DOUBLE_LEASED, [])
+    wrong = disagreements()
+    yield Finding("I2 I3 the books balance", not wrong, "; ".join(wrong[:5]))
+    yield _none_found("I6 every lease closed with a reason", _WITHOUT_REASON, [sorted(REASONS)])
+    late = datetime.now(UTC) - OVERDUE_AFTER
+    yield _none_found("I7 no deadline was missed (is `run lease-clock` up?)", _OVERDUE, [late])
+
+
+def _none_found(name: str, query: str, parameters: list[object]) -> Finding:
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        found = cursor.fetchall()
+    return Finding(name, not found, "; ".join(" and ".join(map(str, row)) for row in found))
+
+
+def _chain() -> Finding:
+    report = default_store().verify()
+    detail = (
+        f"{report.checked} events"
+        if report.ok
+        else (
+            f"position {report.broken_at}: {report.detail}. Restore the store from a backup and compare"
+        )
+    )
+    return Finding("the record is unchanged", report.ok, detail)
