@@ -35,6 +35,12 @@ class Caller:
         client = Client(raise_request_exception=False)
         return client.post(path, text, content_type=kind, headers=self._headers(headers))
 
+    def ask(self, method: str, path: str, body: Any) -> Any:
+        client = Client(raise_request_exception=False)
+        text = json.dumps(body)
+        headers = self._headers({})
+        return client.generic(method, path, text, content_type="application/json", headers=headers)
+
     def delete(self, path: str, **headers: str) -> Any:
         client = Client(raise_request_exception=False)
         return client.delete(path, headers=self._headers(headers))

@@ -1,0 +1,282 @@
+"""Nobody sees or changes anything of another organisation: every route, by id and by list.
+
+The routes are read from the URL conf, so a new one is asked at once. What it needs to be asked
+properly is declared below: a name of an id that no route had before in `world.py`, the body of a
+write in `BODIES`. The test fails with what to declare.
+
+Each attack has its control: the organisation that owns the thing asks the same, and is not told
+that there is no such thing. So a route that refuses everybody does not pass for a safe one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from config.live import render_fragment
+from config.sockets import socket_urls
+from ledger.eventstore import default_store
+from ledger.eventstore.port import Position
+from ledger.models import Person
+from tests.access.routes import Route, all_routes
+from tests.access.world import MARK, Party, follow, found
+
+API = "api/v1/"
+
+UNPROVED = {"api/v1/openapi.json", "api/v1/schema"}
+"""Answers the same to everybody, without any row: the description of the API itself."""
+
+PUBLIC_READS: Mapping[str, frozenset[str]] = {
+    "api/v1/listings": frozenset({"offer_id"}),
+}
+"""What the market shows to everybody, and which ids of others are in it by design."""
+
+PLATFORM_ONLY = {"POST tenants"}
+"""Writes that no organisation but the platform's own may do, so their control is refused too."""
+
+CHOSEN_IDS = {"PUT hosts/<uuid:host_id>"}
+"""Writes that make a thing under an id of the caller's choice: one in use answers 409."""
+
+WORDS: Mapping[str, str] = {"name": "focus", "market": "main"}
+"""Parameters of routes that are no ids of anybody's."""
+
+SITE_ONLY = ("accounts/", "static/", "docs", "api/docs", "healthz", "readyz", "metrics", "demo/")
+"""Addresses without rows of any organisation: log-in pages, documents, health."""
+
+
+def _moment(**ahead: float) -> str:
+    moment = (timezone.now() + timedelta(**ahead)).replace(microsecond=0)
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+Body = Callable[[Party, Party], dict[str, Any]]
+
+BODIES: Mapping[str, Body] = {
+    "POST tenants": lambda its, own: {"slug": its.slug, "title": "Mine", "currency": "USD"},
+    "POST subscribers": lambda its, own: {"title": "Research", "cost_centre": "R1"},
+    "POST members": lambda its, own: {
+        "email": "eve@elsewhere.example",
+        "roles": ["consumer"],
+        "subscriber_id": str(its.ids["subscriber_id"]),
+    },
+    "POST tokens": lambda its, own: {"title": "mine", "scopes": ["market:read"]},
+    "POST hosts": lambda its, own: {"title": "rack", "region": "eu"},
+    "PUT hosts/<uuid:host_id>": lambda its, own: {"title": "rack", "region": "eu"},
+    "POST hosts/<uuid:host_id>/tokens": lambda its, own: {"title": "agent"},
+    "POST offers": lambda its, own: {
+        "host_id": str(its.ids["host_id"]),
+        "gpu_uuids": [f"GPU-{its.slug}-3"],
+        "windows": [{"starts_at": _moment(hours=1), "ends_at": _moment(hours=9)}],
+        "floor": "1.00",
+    },
+    "POST offers/preview": lambda its, own: {
+        "gpu_uuids": [f"GPU-{its.slug}-3"],
+        "windows": [{"starts_at": _moment(hours=1), "ends_at": _moment(hours=9)}],
+        "floor": "1.00",
+    },
+    "PATCH offers/<uuid:offer_id>": lambda its, own: {"floor": "1.50", "currency": "USD"},
+    "POST leases/<uuid:lease_id>/extend": lambda its, own: {"ends_at": _moment(hours=4)},
+}
+"""What a write is sent, by method and route: `its` is whose things are asked for."""
+
+
+@dataclass
+class Scene:
+    """victim: has something of every kind. attacker: the same, elsewhere."""
+
+    victim: Party
+    attacker: Party
+
+
+@pytest.fixture
+def scene(db: None) -> Scene:
+    scene = Scene(found("victim"), found("attacker"))
+    follow()
+    return scene
+
+
+def ids_in(route: Route) -> list[str]:
+    return [name for name in route.parameters if name not in WORDS]
+
+
+ROUTES = all_routes()
+
+
+def _methods(route: Route) -> list[str]:
+    return sorted(route.endpoint.scopes) if route.endpoint else []
+
+
+API_ROUTES = [route for route in ROUTES if route.is_api and route.text not in UNPROVED]
+READS = [route for route in API_ROUTES if "GET" in _methods(route)]
+WRITES = [
+    pytest.param(method, route, id=f"{method} {route.text}")
+    for route in API_ROUTES
+    for method in _methods(route)
+    if method != "GET"
+]
+PAGES = [route for route in ROUTES if not route.is_api and not route.text.startswith(SITE_ONLY)]
+
+
+def text_of(route: Route) -> str:
+    return route.text
+
+
+def speaker(route: Route, party: Party) -> Any:
+    """Return who asks: the agent where only agents may, the person otherwise."""
+    assert route.endpoint is not None
+    only_agents = set(route.endpoint.scopes.values()) == {"agent"}
+    return party.agent if only_agents else party.caller
+
+
+def path_of(route: Route, party: Party) -> str:
+    known = {**WORDS, **party.ids}
+    unknown = [name for name in route.parameters if name not in known]
+    assert not unknown, f"say in tests/access/world.py which thing {unknown} of {route.text} is"
+    return route.path(known)
+
+
+def test_the_walk_meets_the_whole_api() -> None:
+    """If the URL conf were empty, everything below would pass."""
+    texts = {route.text for route in API_ROUTES}
+
+    assert {f"{API}tenants/<uuid:tenant_id>", f"{API}offers", f"{API}tokens"} <= texts
+    assert len(texts) >= 20
+
+
+def test_every_route_of_the_api_is_an_endpoint() -> None:
+    """What is none proves nobody and may show anything."""
+    others = [route.text for route in API_ROUTES if route.endpoint is None]
+
+    assert not others, "derive it from ledger.rest.Endpoint"
+
+
+@pytest.mark.parametrize("route", READS, ids=text_of)
+def test_a_read_shows_nothing_of_another(route: Route, scene: Scene) -> None:
+    victim, attacker = scene.victim, scene.attacker
+    path = path_of(route, victim)
+
+    seen = speaker(route, attacker).get(path)
+    own = speaker(route, victim).get(path)
+
+    assert own.status_code == 200, (own.status_code, own.content)
+    if ids_in(route):
+        assert seen.status_code == 404, (seen.status_code, seen.content)
+    else:
+        assert seen.status_code == 200, (seen.status_code, seen.content)
+    shared = {str(victim.ids[name]) for name in PUBLIC_READS.get(route.text, ())}
+    asked = {str(victim.ids[name]) for name in ids_in(route)}
+    private = [text for text in victim.private if text not in shared | asked]
+    assert leaks(private, seen.content) == []
+
+
+@pytest.mark.parametrize("route", READS, ids=text_of)
+def test_a_read_needs_a_proof(route: Route, scene: Scene) -> None:
+    response = Client().get(path_of(route, scene.victim))
+
+    assert response.status_code == 401
+    assert leaks([MARK], response.content) == []
+
+
+@pytest.mark.parametrize(("method", "route"), WRITES)
+def test_a_write_touches_nothing_of_another(method: str, route: Route, scene: Scene) -> None:
+    victim, attacker = scene.victim, scene.attacker
+    path, body = path_of(route, victim), body_of(method, route, scene)
+    before = default_store().head()
+
+    refused = speaker(route, attacker).ask(method, path, body)
+    recorded = recorded_after(before)
+    own = speaker(route, victim).ask(method, path, body)
+
+    wrong = refused.status_code == 422 and refused.json()["code"] == "body-invalid"
+    assert not wrong, f"declare its body in BODIES: {refused.content.decode()}"
+    assert refused.status_code < 500, refused.content
+    name = f"{method} {route.text.removeprefix(API)}"
+    if ids_in(route):
+        expected = {403, 404, 409} if name in CHOSEN_IDS else {403, 404}
+        assert refused.status_code in expected, (refused.status_code, refused.content)
+        assert recorded == ""
+    if name not in PLATFORM_ONLY:
+        assert own.status_code not in (401, 403, 404, 405, 500), (own.status_code, own.content)
+    assert leaks(victim.marks, refused.content) == []
+    assert leaks([str(each) for each in victim.ids.values()], recorded.encode()) == []
+
+
+@pytest.mark.parametrize(("method", "route"), WRITES)
+def test_a_write_needs_a_proof(method: str, route: Route, scene: Scene) -> None:
+    before = default_store().head()
+
+    path, body = path_of(route, scene.victim), body_of(method, route, scene)
+    response = Client().generic(method, path, json.dumps(body), content_type="application/json")
+
+    assert response.status_code == 401
+    assert default_store().head() == before
+
+
+@pytest.mark.parametrize("route", PAGES, ids=text_of)
+def test_a_page_shows_nothing_of_another(route: Route, scene: Scene) -> None:
+    path = path_of(route, scene.victim)
+    client = signed_in(scene.attacker)
+
+    response = client.get(path, follow=True)
+
+    assert response.status_code < 500
+    if ids_in(route):
+        assert response.status_code in (403, 404, 405), path
+    assert leaks(scene.victim.marks, response.content) == []
+
+
+@pytest.mark.parametrize("route", [each for each in PAGES if ids_in(each)], ids=text_of)
+def test_a_form_sent_to_another_s_page_records_nothing(route: Route, scene: Scene) -> None:
+    path = path_of(route, scene.victim)
+    before = default_store().head()
+
+    response = signed_in(scene.attacker).post(path, {"ends_at": _moment(hours=4), "floor": "1"})
+
+    assert response.status_code in (403, 404, 405), (response.status_code, path)
+    assert recorded_after(before) == ""
+
+
+def signed_in(party: Party) -> Client:
+    client = Client(raise_request_exception=False)
+    client.force_login(Person.objects.get(id=party.caller.user_id))
+    return client
+
+
+def body_of(method: str, route: Route, scene: Scene) -> dict[str, Any]:
+    make = BODIES.get(f"{method} {route.text.removeprefix(API)}")
+    return make(scene.victim, scene.attacker) if make else {}
+
+
+def recorded_after(position: Position) -> str:
+    """Return all that was recorded since, as one text."""
+    page = default_store().read_all(after=position)
+    return "\n".join(f"{each.stream} {each.data.decode()}" for each in page.events)
+
+
+def leaks(private: list[str], content: bytes) -> list[str]:
+    text = content.decode()
+    return [each for each in private if each in text]
+
+
+SOCKETS = {"ws/market"}
+"""Sockets whose every message is made by `render_fragment`, for everybody alike."""
+
+
+def test_every_socket_is_declared() -> None:
+    assert {str(each.pattern) for each in socket_urls} == SOCKETS
+
+
+def test_what_a_socket_sends_names_nobody(scene: Scene) -> None:
+    events = default_store().read_all().events
+
+    told = render_fragment(events)
+
+    assert "Leased 1" in told
+    assert leaks([*scene.victim.private, *scene.attacker.private], told.encode()) == []

@@ -1,0 +1,357 @@
+"""Two organisations: one has something of every kind, the other has nothing but curiosity.
+
+Everything is recorded as events, the contract between the parts, and read through the very
+projections of the site. `ids` holds the first one's things by the name that routes give them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.utils import timezone
+
+from bursting.domain.events import BurstIntended, InstanceId
+from config.wiring import projections
+from ledger import commands
+from ledger.domain import accounts, tokens
+from ledger.domain.event import Event
+from ledger.domain.events import AccountOpened, FundsAdded, HoldPlaced, Posting
+from ledger.domain.ids import (
+    AccountId,
+    BidId,
+    EntryId,
+    HoldId,
+    HostId,
+    LeaseId,
+    OfferId,
+    SubscriberId,
+    TenantId,
+    TokenId,
+    UserId,
+)
+from ledger.domain.money import Money, Rate
+from ledger.domain.parties import PLATFORM_ID, ROLES, tenant_id_of
+from ledger.domain.span import Window
+from ledger.domain.tokens import SCOPES
+from ledger.eventstore import default_store
+from ledger.eventstore.port import Expect, Meta, NewEvent
+from ledger.following import follow_projections
+from ledger.models import Checkpoint, Person
+from listings.domain.events import (
+    Gpu,
+    GpusListed,
+    HostRegistered,
+    InventoryReported,
+    OfferPublished,
+)
+from marketplace.domain.events import (
+    BidFilled,
+    BidPlaced,
+    GpuRequest,
+    LeaseActivated,
+    LeaseGranted,
+    LeaseScheduled,
+    LeaseStarting,
+    Share,
+    Workload,
+)
+from tests.access.conftest import Caller
+
+UNITS = 1_000_000_000
+MARK = "Victimised"
+"""Is in every title of the first organisation; the second must never read it."""
+
+H100 = "NVIDIA H100 80GB HBM3"
+ASKED_SCOPES = [scope for scope in SCOPES if scope != "agent"]
+
+
+@dataclass
+class Party:
+    """An organisation with one member in every role, a host and its agent."""
+
+    slug: str
+    caller: Caller
+    agent: Caller
+    ids: dict[str, UUID] = field(default_factory=dict)
+
+    @property
+    def private(self) -> list[str]:
+        """Return what nobody else may read: ids, titles, beginnings of tokens."""
+        return [*(str(each) for each in self.ids.values()), *self.marks]
+
+    @property
+    def marks(self) -> list[str]:
+        """Return texts that only its own people may read."""
+        return [f"{MARK} {self.slug}", f"someone@{self.slug}.example", self.caller.token[:16]]
+
+
+def append(stream: str, *events: Event, by: Meta) -> None:
+    """Record facts as if a command had decided them."""
+    fresh = [NewEvent(uuid4(), event) for event in events]
+    default_store().append(stream, fresh, expected=Expect.ANY, by=by)
+
+
+def follow() -> None:
+    """Bring every read model up to date; none may have stopped."""
+    while follow_projections(default_store(), projections()):
+        pass
+    stopped = Checkpoint.objects.exclude(error="").values_list("name", "error")
+    assert not list(stopped), list(stopped)
+
+
+def found(slug: str) -> Party:
+    """Set up an organisation with a host, an offer, an account, a bid, a lease."""
+    now, store = timezone.now(), default_store()
+    tenant_id = tenant_id_of(slug)
+    by = Meta(actor="user:founder", tenant_id=tenant_id)
+    title = f"{MARK} {slug}"
+    user_id = UserId(Person.objects.create_user(f"someone@{slug}.example", title=title).id)
+    unit = SubscriberId(uuid4())
+    commands.register_tenant(store, slug=slug, title=title, currency="USD", by=by, now=now)
+    commands.add_subscriber(
+        store,
+        tenant_id=tenant_id,
+        subscriber_id=unit,
+        title=title,
+        cost_centre=title,
+        by=by,
+        now=now,
+    )
+    # A second operator, so that the member may be removed.
+    for each in (user_id, UserId(Person.objects.create_user(f"other@{slug}.example").id)):
+        commands.admit_member(
+            store,
+            tenant_id=tenant_id,
+            user_id=each,
+            roles=ROLES,
+            subscriber_id=unit,
+            by=by,
+            now=now,
+        )
+    host_id = HostId(uuid4())
+    caller = _token(tenant_id, user_id, None, by, now)
+    agent = _token(tenant_id, None, host_id, by, now)
+    party = Party(slug, caller, agent)
+    party.ids |= {
+        "tenant_id": tenant_id,
+        "subscriber_id": unit,
+        "user_id": user_id,
+        "token_id": caller.token_id,
+        "host_id": host_id,
+        "account_id": _account(tenant_id, unit, title, by, now),
+    }
+    _trade(party, title, by, now)
+    _burst(party, title, by, now)
+    return party
+
+
+def _token(
+    tenant_id: TenantId, user_id: UserId | None, host_id: HostId | None, by: Meta, now: datetime
+) -> Caller:
+    token_id = TokenId(uuid4())
+    text = tokens.write("user" if user_id else "host", os.urandom(32))
+    terms: dict[str, Any] = {
+        "token_id": token_id,
+        "tenant_id": tenant_id,
+        "written": tokens.read(text),
+        "title": MARK,
+        "expires_at": None,
+        "by": by,
+        "now": now,
+    }
+    if user_id:
+        commands.issue_token(default_store(), user_id=user_id, scopes=ASKED_SCOPES, **terms)
+    else:
+        commands.issue_host_token(default_store(), host_id=host_id, **terms)
+    return Caller(tenant_id, user_id or UUID(int=0), token_id, text)
+
+
+def _account(
+    tenant_id: TenantId, unit: SubscriberId, title: str, by: Meta, now: datetime
+) -> AccountId:
+    account_id = accounts.funds_account(unit, "USD")
+    money = Money(1_000 * UNITS)
+    cash = accounts.cash_account(PLATFORM_ID, "USD")
+    append(
+        f"account-{account_id}",
+        AccountOpened(
+            account_id=account_id,
+            tenant_id=tenant_id,
+            subscriber_id=unit,
+            kind="prepaid",
+            title=title,
+            currency="USD",
+            overdraft_nanos=0,
+            at=now,
+        ),
+        FundsAdded(
+            account_id=account_id,
+            entry_id=EntryId(uuid4()),
+            money=money,
+            reference=title,
+            postings=(Posting(account_id, money.nanos), Posting(cash, -money.nanos)),
+            at=now,
+        ),
+        by=by,
+    )
+    return account_id
+
+
+def _trade(party: Party, title: str, by: Meta, now: datetime) -> None:
+    """List the host's GPUs, bid for one and lease it."""
+    ids = party.ids
+    offer = _list_host(party, title, by, now)
+    lease_id, host_id = LeaseId(uuid4()), HostId(ids["host_id"])
+    window = Window(now - timedelta(minutes=5), now + timedelta(hours=2))
+    share = Share(
+        offer_id=offer.offer_id,
+        host_id=host_id,
+        owner_id=offer.tenant_id,
+        gpu_uuids=(f"GPU-{party.slug}-1",),
+        notice_seconds=offer.notice_seconds,
+        reclaim_fee_ppm=0,
+        source="local",
+    )
+    leased, waiting = _bid(party, title, window, now), _bid(party, title, window, now)
+    ids |= {"bid_id": waiting.bid_id, "lease_id": lease_id, "offer_id": offer.offer_id}
+    for bid in (leased, waiting):
+        money = Money(10 * UNITS)
+        held = HoldPlaced(
+            account_id=bid.account_id, hold_id=bid.hold_id, money=money, purpose="bid", at=now
+        )
+        append(f"account-{bid.account_id}", held, by=by)
+        append(f"bid-{bid.bid_id}", bid, by=by)
+    granted = LeaseGranted(
+        lease_id=lease_id,
+        bid_id=leased.bid_id,
+        market="main",
+        round_id=uuid4(),
+        shares=(share,),
+        gpu_model=H100,
+        window=window,
+        price=leased.limit,
+        at=now,
+    )
+    append("market-main", granted, by=by)
+    append(
+        f"bid-{leased.bid_id}", BidFilled(bid_id=leased.bid_id, lease_id=lease_id, at=now), by=by
+    )
+    scheduled = LeaseScheduled(
+        lease_id=lease_id,
+        bid_id=leased.bid_id,
+        tenant_id=leased.tenant_id,
+        subscriber_id=leased.subscriber_id,
+        user_id=leased.user_id,
+        account_id=leased.account_id,
+        hold_id=leased.hold_id,
+        market="main",
+        shares=(share,),
+        gpu_model=H100,
+        window=window,
+        price=leased.limit,
+        fee_ppm=50_000,
+        service_class="on-demand",
+        workload=leased.workload,
+        cost_centre=title,
+        at=now,
+    )
+    begun = (LeaseStarting(lease_id=lease_id, at=now), LeaseActivated(lease_id=lease_id, at=now))
+    append(f"lease-{lease_id}", scheduled, *begun, by=by)
+
+
+def _burst(party: Party, title: str, by: Meta, now: datetime) -> None:
+    """Rent an instance for the waiting bid."""
+    instance_id = InstanceId(uuid4())
+    party.ids["instance_id"] = instance_id
+    intended = BurstIntended(
+        instance_id=instance_id,
+        bid_id=BidId(party.ids["bid_id"]),
+        tenant_id=TenantId(party.ids["tenant_id"]),
+        owner_id=PLATFORM_ID,
+        market="main",
+        cloud=title,
+        instance_type="p5.48xlarge",
+        zone="a",
+        spot=False,
+        region="us-east-1",
+        token=str(instance_id),
+        gpu_model=H100,
+        gpus=8,
+        price=Rate(3 * UNITS),
+        floor=Rate(3 * UNITS),
+        ttl_seconds=7_200,
+        worst=Money(48 * UNITS),
+        attempt=1,
+        at=now,
+    )
+    append(f"burst-{instance_id}", intended, by=by)
+
+
+def _list_host(party: Party, title: str, by: Meta, now: datetime) -> OfferPublished:
+    host_id, tenant_id = HostId(party.ids["host_id"]), TenantId(party.ids["tenant_id"])
+    gpus = tuple(Gpu(f"GPU-{party.slug}-{n}", H100, 81_559, "9.0", "580.65.06") for n in (1, 2, 3))
+    offer = OfferPublished(
+        offer_id=OfferId(uuid4()),
+        tenant_id=tenant_id,
+        host_id=host_id,
+        market="main",
+        region="eu",
+        labels=(),
+        gpus=gpus[:2],
+        windows=(Window(now - timedelta(hours=1), now + timedelta(hours=8)),),
+        weekly=None,
+        floor=Rate(UNITS),
+        lease_min_seconds=900,
+        notice_seconds=60,
+        reclaim_fee_ppm=0,
+        workload_kinds=(),
+        isolation="whole",
+        source="local",
+        reserved_for=None,
+        at=now,
+    )
+    registered = HostRegistered(
+        host_id=host_id,
+        tenant_id=tenant_id,
+        title=title,
+        market="main",
+        region="eu",
+        labels=(),
+        source="local",
+        at=now,
+    )
+    listed = GpusListed(host_id=host_id, offer=offer, at=now)
+    reported = InventoryReported(host_id=host_id, gpus=gpus, at=now)
+    append(f"host-{host_id}", registered, reported, listed, by=by)
+    append(f"offer-{offer.offer_id}", offer, by=by)
+    return offer
+
+
+def _bid(party: Party, title: str, window: Window, now: datetime) -> BidPlaced:
+    bid_id = BidId(uuid4())
+    return BidPlaced(
+        bid_id=bid_id,
+        tenant_id=TenantId(party.ids["tenant_id"]),
+        subscriber_id=SubscriberId(party.ids["subscriber_id"]),
+        user_id=UserId(party.ids["user_id"]),
+        account_id=AccountId(party.ids["account_id"]),
+        hold_id=HoldId(bid_id),
+        market="main",
+        request=GpuRequest(models=(H100,)),
+        gpus=1,
+        placement="same-host",
+        duration_seconds=3_600,
+        earliest_start=window.starts_at,
+        deadline=window.ends_at,
+        limit=Rate(2 * UNITS),
+        service_class="on-demand",
+        patience="patient",
+        workload=Workload(kind="batch", command=("echo", title)),
+        cost_centre=title,
+        burst_allowed=False,
+        at=now,
+    )
