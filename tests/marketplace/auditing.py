@@ -1,0 +1,124 @@
+"""What must hold of a market's log, worked out from the facts alone, not by the engine's code."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from ledger.domain.ids import BidId, LeaseId, OfferId
+from ledger.eventstore.port import Recorded
+from listings.domain.events import OfferPublished, OfferRepriced
+from listings.domain.windows import windows_of
+from marketplace.domain.events import (
+    BidAmended,
+    BidPlaced,
+    ExtensionGranted,
+    LeaseClosed,
+    LeaseGranted,
+)
+
+Span = tuple[datetime, datetime]
+
+
+def audit(log: Iterable[Recorded]) -> None:
+    """Check every grant of a log: no GPU twice, terms kept, prices fair to both sides."""
+    offers: dict[OfferId, OfferPublished] = {}
+    floors: dict[OfferId, list[tuple[int, int]]] = defaultdict(list)
+    bids: dict[BidId, BidPlaced] = {}
+    limits: dict[BidId, list[tuple[int, int, datetime]]] = defaultdict(list)
+    grants: dict[LeaseId, LeaseGranted] = {}
+    ends: dict[LeaseId, datetime] = {}
+    closed: dict[LeaseId, datetime] = {}
+    for recorded in log:
+        match recorded.event:
+            case OfferPublished() as offer:
+                offers[offer.offer_id] = offer
+                floors[offer.offer_id].append((recorded.position, offer.floor.nanos_per_gpu_hour))
+            case OfferRepriced() as repriced:
+                floors[repriced.offer_id].append(
+                    (recorded.position, repriced.floor.nanos_per_gpu_hour)
+                )
+            case BidPlaced() as bid:
+                bids[bid.bid_id] = bid
+                limits[bid.bid_id].append(
+                    (recorded.position, bid.limit.nanos_per_gpu_hour, bid.deadline)
+                )
+            case BidAmended() as amended:
+                limits[amended.bid_id].append(
+                    (recorded.position, amended.limit.nanos_per_gpu_hour, amended.deadline)
+                )
+            case LeaseGranted() as granted:
+                assert granted.lease_id not in grants
+                assert granted.bid_id not in {each.bid_id for each in grants.values()}
+                grants[granted.lease_id] = granted
+                ends[granted.lease_id] = granted.window.ends_at
+                _check_terms(granted, bids[granted.bid_id], limits[granted.bid_id], offers, floors)
+            case ExtensionGranted() as extension:
+                ends[extension.lease_id] = extension.ends_at
+                for share in grants[extension.lease_id].shares:
+                    _check_window(
+                        offers[share.offer_id],
+                        grants[extension.lease_id].window.starts_at,
+                        extension.ends_at,
+                    )
+            case LeaseClosed() as close:
+                closed.setdefault(close.lease_id, close.at)
+    _check_calendar(grants, ends, closed)
+
+
+def _check_terms(
+    granted: LeaseGranted,
+    bid: BidPlaced,
+    limits: list[tuple[int, int, datetime]],
+    offers: dict[OfferId, OfferPublished],
+    floors: dict[OfferId, list[tuple[int, int]]],
+) -> None:
+    uuids = [uuid for share in granted.shares for uuid in share.gpu_uuids]
+    assert len(uuids) == len(set(uuids)) == bid.gpus
+    window = granted.window
+    assert window.length == timedelta(seconds=bid.duration_seconds)
+    assert bid.earliest_start <= window.starts_at
+    assert window.starts_at >= granted.at
+    price = granted.price.nanos_per_gpu_hour
+    assert any(price <= limit and window.ends_at <= end for _, limit, end in limits)
+    if bid.placement == "same-host":
+        assert len({share.host_id for share in granted.shares}) == 1
+    for share in granted.shares:
+        offer = offers[share.offer_id]
+        _check_window(offer, window.starts_at, window.ends_at)
+        assert set(share.gpu_uuids) <= {gpu.uuid for gpu in offer.gpus}
+        assert offer.lease_min_seconds <= bid.duration_seconds
+        assert offer.reserved_for in (None, bid.bid_id)
+        assert any(floor <= price for _, floor in floors[share.offer_id])
+        if bid.request.memory_mib_min is not None:
+            memory = {gpu.uuid: gpu.memory_mib for gpu in offer.gpus}
+            assert all(memory[uuid] >= bid.request.memory_mib_min for uuid in share.gpu_uuids)
+
+
+def _check_window(offer: OfferPublished, starts_at: datetime, ends_at: datetime) -> None:
+    at = starts_at
+    for window in windows_of(offer, since=starts_at, until=ends_at):
+        assert window.starts_at <= at, "a grant lies in a window, or in windows that touch"
+        at = max(at, window.ends_at)
+    assert ends_at <= at
+
+
+def _check_calendar(
+    grants: dict[LeaseId, LeaseGranted],
+    ends: dict[LeaseId, datetime],
+    closed: dict[LeaseId, datetime],
+) -> None:
+    spans: dict[str, list[Span]] = defaultdict(list)
+    for lease_id, granted in grants.items():
+        starts_at = granted.window.starts_at
+        ends_at = min(ends[lease_id], closed.get(lease_id, ends[lease_id]))
+        if starts_at < ends_at:
+            for share in granted.shares:
+                for uuid in share.gpu_uuids:
+                    spans[uuid].append((starts_at, ends_at))
+    for uuid, held in spans.items():
+        held.sort()
+        for (_, ends_at), (starts_at, _) in itertools.pairwise(held):
+            assert ends_at <= starts_at, f"{uuid} is leased twice"
