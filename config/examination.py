@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.db import DatabaseError, connection
+from metering.queries.agents import silent_agents
 
 from config.health import Finding, findings
 from ledger.eventstore import codec, default_store
 from ledger.eventstore.port import StoreError
 from ledger.queries.money import disagreements
 from marketplace.domain.close_reasons import REASONS
-from metering.queries.agents import silent_agents
 
 CLOCK_SKEW_MAX = timedelta(seconds=2)
 DISK_FREE_BYTES_MIN = 1 << 30
@@ -113,7 +113,7 @@ def _chain() -> Finding:
         f"{report.checked} events"
         if report.ok
         else (
-            f"position {report.broken_at}: {report.detail}. Restore the store from a backup and compare"
+            f"position {report.broken_at}: {report.detail}. Compare with a backup of the store"
         )
     )
     return Finding("the record is unchanged", report.ok, detail)

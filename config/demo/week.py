@@ -35,7 +35,7 @@ from metering.domain.events import GpuUse
 
 DAYS = 7
 SEED = 20_261_128
-BIDS_A_DAY = 26
+BIDS_A_DAY = 48
 PASS_EVERY = timedelta(minutes=30)
 REPORT = timedelta(seconds=3)
 """How long after a decision the host's agent says that it is done."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from functools import cached_property
+from itertools import count
 from typing import Any, ClassVar, NewType, Protocol, Self, TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from ledger.domain.event import Event
-from ledger.eventstore import codec
+from ledger.eventstore import codec, folds
 
 Position = NewType("Position", int)
 """A place in the whole store. Rises; opaque: compare and store it, never count with it."""
@@ -257,9 +258,7 @@ def stream_name(kind: type[Aggregate], key: object) -> str:
 
 def load(store: EventStore, kind: type[StateT], key: object) -> StateT | None:
     """Return an aggregate as it stands, or None where nothing has happened yet."""
-    state: StateT | None = None
-    for recorded in store.read_stream(stream_name(kind, key)):
-        state = kind.evolve(state, recorded.event)
+    state: StateT | None = folds.fold(store, kind, stream_name(kind, key)).state
     return state
 
 
@@ -285,27 +284,30 @@ def record(
     # Without a command id a lost reply must still not write twice within this call.
     command_id = by.command_id or uuid4()
     for _attempt in range(DECIDE_ATTEMPTS_MAX):
-        state: StateT | None = None
-        version, position = 0, START
-        mine, answered = 0, None
-        next_id = uuid5(command_id, f"{stream}#0")
-        for recorded in store.read_stream(stream):
-            if recorded.id == next_id:
-                mine, answered = mine + 1, recorded.position
-                next_id = uuid5(command_id, f"{stream}#{mine}")
-            state = kind.evolve(state, recorded.event)
-            version, position = recorded.version, recorded.position
+        folded = folds.fold(store, kind, stream)
+        answered = _recorded_before(folded, command_id, stream)
         if answered is not None:
             return answered
-        events = decide(state)
+        events = decide(folded.state)
         if not events:
-            return position
+            return Position(folded.positions[folded.last]) if folded.last else START
         fresh = [
             NewEvent(uuid5(command_id, f"{stream}#{index}"), event)
             for index, event in enumerate(events)
         ]
         try:
-            return store.append(stream, fresh, expected=version, by=by).position
+            return store.append(stream, fresh, expected=folded.version, by=by).position
         except (StreamMoved, OutcomeUnknown):
             continue
     raise StreamMoved(stream)
+
+
+def _recorded_before(folded: folds.Fold, command_id: UUID, stream: str) -> Position | None:
+    """Return where the last event of this very command stands, if it was recorded before."""
+    answered: int | None = None
+    for index in count():
+        position = folded.positions.get(uuid5(command_id, f"{stream}#{index}"))
+        if position is None:
+            break
+        answered = position
+    return None if answered is None else Position(answered)

@@ -1,0 +1,88 @@
+"""Remember how far a long stream was folded, so that the next decision reads only what is new.
+
+A remembered fold is never trusted blindly: the last event it rests on is read again and must still
+be the one it was. A transaction that was rolled back took its events with it; then another event,
+or none, stands at that version, and the stream is folded from its start.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from ledger.eventstore.port import Aggregate, EventStore, Recorded
+
+REMEMBERED_FROM = 24
+"""Events from which on a stream is worth remembering; most streams never get so long."""
+REMEMBERED_MAX = 512
+"""Streams remembered per store; the least recently used is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A stream up to `version`: its state, and at which position each of its events stands."""
+
+    state: Any = None
+    version: int = 0
+    last: UUID | None = None
+    positions: Mapping[UUID, int] = field(default_factory=dict)
+
+    def after(self, kind: type[Aggregate], events: Iterable[Recorded]) -> Fold:
+        """Return the fold with `events` added."""
+        state, version, last, positions = self.state, self.version, self.last, None
+        for recorded in events:
+            if positions is None:
+                positions = dict(self.positions)
+            state = kind.evolve(state, recorded.event)
+            version, last = recorded.version, recorded.id
+            positions[recorded.id] = recorded.position
+        if positions is None:
+            return self
+        return Fold(state, version, last, positions)
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self._folds: OrderedDict[tuple[type, str], Fold] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def recall(self, key: tuple[type, str]) -> Fold | None:
+        with self._lock:
+            fold = self._folds.get(key)
+            if fold is not None:
+                self._folds.move_to_end(key)
+            return fold
+
+    def keep(self, key: tuple[type, str], fold: Fold) -> None:
+        with self._lock:
+            self._folds[key] = fold
+            self._folds.move_to_end(key)
+            if len(self._folds) > REMEMBERED_MAX:
+                self._folds.popitem(last=False)
+
+
+_memories: WeakKeyDictionary[Any, _Memory] = WeakKeyDictionary()
+_guard = threading.Lock()
+
+
+def fold(store: EventStore, kind: type[Aggregate], stream: str) -> Fold:
+    """Return a stream folded to its present end."""
+    with _guard:
+        memory = _memories.setdefault(store, _Memory())
+    key = (kind, stream)
+    known = memory.recall(key)
+    if known is not None:
+        tail = iter(store.read_stream(stream, after_version=known.version - 1))
+        first = next(tail, None)
+        known = known.after(kind, tail) if first and first.id == known.last else None
+    if known is None:
+        known = Fold().after(kind, store.read_stream(stream))
+    if known.version >= REMEMBERED_FROM:
+        memory.keep(key, known)
+    return known
