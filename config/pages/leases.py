@@ -24,6 +24,8 @@ from ledger.eventstore import default_store
 from marketplace.commands.leases import close_lease, reclaim_lease, request_extension
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
+from metering.domain.meters import MeterUnknown
+from metering.queries.usage import UseSoFar, use_so_far
 
 LIST_MAX = 200
 MILLI = timedelta(milliseconds=1)
@@ -176,6 +178,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
     return {
         "row": row,
         "cost": cost_of(row, now),
+        "use": _use(actor, lease_id),
         "steps": list(reversed(steps_of(queries.timeline(default_store(), lease_id)))),
         "over": row.state not in OPEN,
         "mine": _is_mine(actor, row),
@@ -190,3 +193,11 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
 
 def _is_mine(actor: Actor, row: LeaseRow) -> bool:
     return row.tenant_id == actor.tenant_id
+
+
+def _use(actor: Actor, lease_id: UUID) -> UseSoFar | None:
+    """Return what agents measured, or None before the first of it."""
+    try:
+        return use_so_far(actor, lease_id)
+    except MeterUnknown:
+        return None

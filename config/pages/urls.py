@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from config.pages import burst, finance, leases, offers, settings
+from config.pages import burst, finance, leases, offers, owner, settings
 from ledger.signin import demo_sign_in, switch_tenant
 
 page_urls: list[URLPattern] = [
@@ -18,6 +18,8 @@ page_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>/end", leases.end),
     path("leases/<uuid:lease_id>/extend", leases.extend),
     path("leases/<uuid:lease_id>/reclaim", leases.reclaim),
+    path("owner", owner.index),
+    path("owner/hosts/<uuid:host_id>/reclaim", owner.reclaim),
     path("finance", finance.index),
     path("finance/accounts/<uuid:account_id>", finance.statement),
     path("finance/export/<str:name>", finance.export),

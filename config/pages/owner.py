@@ -1,0 +1,169 @@
+"""An owner's own view: how the GPUs are used, what they earn, how agents are, and taking back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from config.pages.answers import done, meta_of, page
+from ledger.access import Actor
+from ledger.access.visits import actor_of
+from ledger.domain.ids import LeaseId, OfferId
+from ledger.domain.money import Money, Rate
+from ledger.domain.refusal import Refusal
+from ledger.eventstore import default_store
+from ledger.eventstore.port import START
+from ledger.queries import money
+from listings import queries as listings
+from listings.commands import pause_offer
+from listings.models import HostRow
+from marketplace.commands.leases import reclaim_lease
+from marketplace.domain.leases import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
+from marketplace.models.leases import LeaseRow
+from marketplace.queries.leases import leases
+from metering.queries import usage
+
+HOURS = 24
+HOUR_MS = 3_600_000
+HEAT_DAYS = 7
+HOSTS_MAX = 200
+HOLDING = ("scheduled", "starting", "active", "reclaiming", "ending")
+MILLI = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a reclaim of one host would do to one lease."""
+
+    row: LeaseRow
+    back_at: datetime
+    fee: Money
+    ends_sooner: bool
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Utilisation, earnings, hosts and leases of the visitor's organisation."""
+    return _show(request)
+
+
+@require_POST
+def reclaim(request: HttpRequest, host_id: UUID) -> HttpResponse:
+    """Take a whole host back: no new leases on it, and an end to those that run there."""
+    actor = actor_of(request)
+    actor.need("owner", "operator")
+    host = listings.host(actor, host_id)
+    store, by, now = default_store(), meta_of(actor), timezone.now()
+    position = START
+    for row in listings.offers(actor, states=("listed",), host_id=host_id):
+        offer = OfferId(row.offer_id)
+        position = max(position, pause_offer(store, offer_id=offer, by=by, now=now))
+    told = 0
+    for lease in leases(actor, states=HOLDING, host_id=host_id):
+        lease_id = LeaseId(lease.lease_id)
+        try:
+            at = reclaim_lease(store, lease_id=lease_id, owner_id=actor.tenant_id, by=by, now=now)
+        except (LeaseEndsSooner, LeaseOver, ReclaimUnderWay):
+            continue  # that lease gives its GPUs back by itself, at least as soon
+        except Refusal as refusal:
+            return _show(request, refusal=refusal)
+        position, told = max(position, at), told + 1
+    said = f"{host.title}: offers paused, {told} lease{'' if told == 1 else 's'} reclaimed."
+    return done(request, "/owner", position, said)
+
+
+def _show(request: HttpRequest, *, refusal: Refusal | None = None) -> HttpResponse:
+    actor = actor_of(request)
+    actor.need("owner", "operator", "auditor")
+    now = timezone.now()
+    hosts = list(listings.hosts(actor).exclude(state="retired")[:HOSTS_MAX])
+    running = list(leases(actor, states=HOLDING).filter(owner_ids__contains=[actor.tenant_id]))
+    seen = {
+        agent.host_id: agent
+        for agent in usage.agents(actor, now=now, poll_seconds=settings.ENV.agent_poll_seconds)
+    }
+    gpus = sum(host.gpu_count for host in hosts)
+    leased = {uuid for row in running if row.starts_at <= now for uuid in row.gpu_uuids}
+    listed = {span.gpu_uuid for span in listings.grid(actor, since=now, until=now + MILLI)}
+    what = "busy" if request.GET.get("show") == "busy" else "leased"
+    heat, share_ppm = _heat(actor, hosts, now, what)
+    context = {
+        "gpus": gpus,
+        "listed": len(listed - leased),
+        "leased": len(leased),
+        "earnings": money.accounts(actor).filter(kind="earnings", tenant_id=actor.tenant_id),
+        "heat": heat,
+        "share_ppm": share_ppm,
+        "what": what,
+        "running": running,
+        "hosts": [
+            {
+                "row": host,
+                "agent": seen.get(host.host_id),
+                "taken": _taken(host, running, actor, now),
+            }
+            for host in hosts
+        ],
+        "now": now,
+    }
+    return page(request, "pages/owner.html", context, refusal=refusal)
+
+
+def _taken(host: HostRow, running: list[LeaseRow], actor: Actor, now: datetime) -> dict[str, Any]:
+    """Return what a reclaim of the host would do, worst case first told to its owner."""
+    found = []
+    for row in running:
+        if host.host_id not in row.host_ids:
+            continue
+        back_at = row.stop_at or now + timedelta(seconds=row.notice_seconds)
+        rate = Rate(row.price_nanos_per_gpu_hour, row.currency)
+        sooner = row.stop_at is not None or back_at >= row.ends_at
+        lost = max(0, (row.ends_at - max(back_at, row.starts_at)) // MILLI) * row.gpus
+        fee = Money(0, row.currency) if sooner else rate.charge(lost).share(row.reclaim_fee_ppm)
+        found.append(Taken(row, min(back_at, row.ends_at), fee, sooner))
+    currency = found[0].fee.currency if found else settings.ENV.currency
+    return {
+        "leases": found,
+        "back_at": max((each.back_at for each in found), default=now),
+        "fee": Money(sum(each.fee.nanos for each in found), currency),
+    }
+
+
+def _heat(
+    actor: Actor, hosts: list[HostRow], now: datetime, what: str
+) -> tuple[dict[str, Any], int]:
+    """Return the heat map of the last seven days, by local day and hour, and the whole share."""
+    today = timezone.localtime(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    days = [today - timedelta(days=back) for back in range(HEAT_DAYS - 1, -1, -1)]
+    part: dict[tuple[Any, int], int] = defaultdict(int)
+    whole: dict[tuple[Any, int], int] = defaultdict(int)
+    gpus = sum(host.gpu_count for host in hosts)
+    for row in usage.heat(actor, since=days[0], until=now):
+        local = timezone.localtime(row.hour)
+        key = (local.date(), local.hour)
+        part[key] += row.busy_ms if what == "busy" else row.granted_ms
+        whole[key] += row.busy_of_ms
+    rows = []
+    total = possible = 0
+    for day in days:
+        percents: list[int | None] = []
+        for hour in range(HOURS):
+            key = (day.date(), hour)
+            over = day + timedelta(hours=hour) > timezone.localtime(now)
+            of = whole[key] if what == "busy" else gpus * HOUR_MS
+            if over or not of:
+                percents.append(None)
+                continue
+            total, possible = total + part[key], possible + of
+            percents.append(min(100, part[key] * 100 // of))
+        rows.append({"label": f"{day:%a %-d}", "percents": percents})
+    columns = [f"{hour:02d}" for hour in range(HOURS)]
+    return {"columns": columns, "rows": rows}, total * 1_000_000 // possible if possible else 0
