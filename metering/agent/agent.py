@@ -96,7 +96,12 @@ class Agent:
         self._inventory_ms: int | None = None
         self._cut_ms = clock.now_ms()
         self.courier = Courier(
-            uplink, self.state, keep=self._memory.keep, lock=self._lock, clock=self._clock
+            uplink,
+            self.state,
+            keep=self._memory.keep,
+            lock=self._lock,
+            clock=self._clock,
+            refused=config.state_dir / "refused.jsonl",
         )
         for lease_id, lease in self.state.leases.items():
             if lease.ends is not None:
@@ -136,7 +141,7 @@ class Agent:
             for _ in range(ROUNDS_PER_TICK_MAX):
                 actions = reconcile(self._held(works), now_ms=self._clock.now_ms())
                 for action in actions:
-                    self._do(action)
+                    self._try(action)
                 works = self._works()
                 self._take_up(works)
                 if not any(isinstance(action, Terminate | Kill) for action in actions):
@@ -258,6 +263,13 @@ class Agent:
                 )
             )
         return held
+
+    def _try(self, action: Action) -> None:
+        """Do it; what the host refuses (a full disk) is asked for again, the rest goes on."""
+        try:
+            self._do(action)
+        except OSError as error:
+            log.error("lease %s: %s: %s", action.lease_id, type(action).__name__, error)
 
     def _do(self, action: Action) -> None:
         lease_id, name = action.lease_id, str(action.lease_id)

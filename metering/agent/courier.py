@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from uuid import UUID
 
 from .backoff import Backoff
@@ -19,6 +21,7 @@ log = logging.getLogger(__name__)
 
 MESSAGES_PER_EXCHANGE_MAX = 20
 CLOCK_OFFSET_MS_MAX = 2_000
+SET_ASIDE_PAUSE_MS = 60_000
 SAMPLE_SECONDS = 10
 POLL_SECONDS = 5
 
@@ -29,7 +32,8 @@ class Courier:
     """Registers the host, fetches assignments, delivers reports and samples.
 
     keep: writes records to the spool and the state. lock: guards both; never held while a request
-    is under way, so a slow server does not hold up the end of a lease.
+    is under way, so a slow server does not hold up the end of a lease. refused: file for what the
+    server refuses for good.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class Courier:
         keep: Keep,
         lock: AbstractContextManager[object],
         clock: Clock,
+        refused: Path,
     ) -> None:
         self._uplink = uplink
         self._state = state
@@ -49,6 +54,8 @@ class Courier:
         self._registered: Registration | None = None
         self._polled_ms: int | None = None
         self._batch_max = BATCH_MAX
+        self._patience = Backoff(first_ms=SET_ASIDE_PAUSE_MS, most_ms=10 * SET_ASIDE_PAUSE_MS)
+        self._refused = refused
         self.registration: Registration | None = None
         self.desired: dict[UUID, Assignment] | None = None
         self.host_id: UUID | None = None
@@ -61,21 +68,21 @@ class Courier:
         """Do all that is due with the server. Never raises; `trouble` says what is wrong."""
         if not self.backoff.is_due(self._clock.now_ms()):
             return
-        try:
-            self._register()
-            self._poll()
-            self._send_reports()
-            self._send_samples()
-        except (Unreachable, Refused) as error:
+        trouble = ""
+        for step in (self._register, self._poll, self._send_reports, self._send_samples):
+            try:
+                step()
+            except (Unreachable, Refused) as error:
+                trouble = trouble or str(error)
+                if isinstance(error, Unreachable) or error.is_about_us:
+                    break  # the other steps would fare alike
+        if trouble:
             self.backoff.failed(self._clock.now_ms())
-            if str(error) != self.trouble:
-                log.warning("the server: %s", error)
-            self.trouble = str(error)
         else:
-            if self.trouble:
-                log.info("the server answers again")
             self.backoff.succeeded()
-            self.trouble = ""
+        if trouble != self.trouble:
+            log.warning("the server: %s", trouble or "answers again")
+        self.trouble = trouble
 
     def _register(self) -> None:
         registration = self.registration
@@ -112,7 +119,8 @@ class Courier:
             except Refused as refusal:
                 if not self._narrow(refusal, len(bodies), bodies):
                     continue
-            self._batch_max = BATCH_MAX
+            else:
+                self._widen()
             with self._lock:
                 self._keep([{"t": "reported", "ids": ids}])
 
@@ -124,30 +132,45 @@ class Courier:
                 return
             boot_id, message, last = found
             count = len(message["batch"]) + len(message["health"])
+            first = min(each["seq"] for each in [*message["batch"], *message["health"]])
             try:
                 seq = self._uplink.send(message).acknowledged_seq
             except Refused as refusal:
                 if not self._narrow(refusal, count, message):
                     continue
                 seq = last
-            first = min(each["seq"] for each in [*message["batch"], *message["health"]])
+            else:
+                self._widen()
             if seq < first:
                 raise Unreachable(f"the server acknowledged {seq}, although {first} was sent")
-            self._batch_max = BATCH_MAX
             with self._lock:
                 # More than was sent cannot have arrived.
                 self._keep([{"t": "acked", "boot": str(boot_id), "seq": min(seq, last)}])
 
-    def _narrow(self, refusal: Refused, count: int, what: object) -> bool:
-        """Look for the one message that is refused; return whether it is found and given up.
+    def _widen(self) -> None:
+        self._patience.succeeded()
+        self._batch_max = min(BATCH_MAX, self._batch_max * 2)
 
-        One bad line must not hold up all later ones. It is logged in full, and the server sees
-        the missing number as a gap.
+    def _narrow(self, refusal: Refused, count: int, what: object) -> bool:
+        """Look for the one message that is refused; return whether it is found and set aside.
+
+        One bad line must not hold up all later ones: it goes to a file, and the server sees the
+        missing number as a gap. When nothing is accepted in between, it is rather the server
+        that is wrong, and the spool is not emptied into that file: the pauses grow.
         """
         if refusal.is_about_us:
             raise refusal
         if count > 1:
             self._batch_max = max(1, count // 2)
             return False
-        log.error("the server refuses this for good (%s), given up: %s", refusal, what)
+        now_ms = self._clock.now_ms()
+        if not self._patience.is_due(now_ms):
+            raise refusal
+        self._patience.failed(now_ms)
+        log.error("the server refuses this for good (%s), set aside: %s", refusal, what)
+        try:
+            with self._refused.open("a") as file:
+                file.write(json.dumps({"refusal": str(refusal), "message": what}) + "\n")
+        except OSError as error:
+            log.error("%s: %s", self._refused, error)
         return True

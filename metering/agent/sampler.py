@@ -149,7 +149,9 @@ class Sampler:
             leased.setdefault(uuid, {})[lease_id] = meter
             if lease_id not in frozen:
                 _account(meter, now_ms)
-        for uuid in [*leased, *(each for each in idle if each not in leased)]:
+        # A faulty GPU is not in the driver's list any more, but is watched until it comes back.
+        faulty = [uuid for uuid, watch in self._watches.items() if watch.fault is not None]
+        for uuid in dict.fromkeys([*leased, *idle, *faulty]):
             watch = self._watches.setdefault(uuid, Watch())
             quiet = uuid not in leased and watch.fault is None
             if quiet and watch.looked_ms is not None and now_ms - watch.looked_ms < WATCH_MS:

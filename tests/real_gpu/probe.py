@@ -254,7 +254,8 @@ def probe(seconds: float) -> dict[str, Any]:
         uplink=uplink.HttpUplink(f"http://127.0.0.1:{server.server_address[1]}", TOKEN),
         clock=clock,
     )
-    watcher, raw, stop = nvml.NvmlGpus(), [], threading.Event()
+    watcher, stop = nvml.NvmlGpus(), threading.Event()
+    raw: list[list[int]] = []
     inventory = [gpu.to_json() for gpu in watcher.inventory()]
     uuids = [gpu["uuid"] for gpu in inventory][:GPUS_MAX]
     leases = [assign(told, uuid, seconds) for uuid in uuids]

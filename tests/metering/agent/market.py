@@ -23,7 +23,7 @@ class Market:
     """What the server was told, each thing once, and what it answers.
 
     away: answers 503. lose_replies: that many requests are taken in, but not answered.
-    refuse: status with which samples whose interval is in `poison` are refused.
+    poison: numbers of samples that are refused for good.
     """
 
     url: str = ""
@@ -39,6 +39,7 @@ class Market:
     away: bool = False
     lose_replies: int = 0
     token: str = TOKEN
+    refuse_registration: bool = False
     poison: set[int] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -66,6 +67,8 @@ class Market:
     def answer(self, method: str, path: str, body: bytes) -> Message:
         match method, path:
             case "PUT", wire.HOST_PATH:
+                if self.refuse_registration:
+                    raise wire.WireError("this host is not wanted")
                 self.registrations.append(wire.Registration.from_json(wire.parse(body)))
                 return wire.Registered(
                     host_id=self.host_id,

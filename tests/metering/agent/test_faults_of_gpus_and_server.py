@@ -164,6 +164,45 @@ def test_one_message_refused_for_good_does_not_hold_up_the_rest(rig: Rig) -> Non
     assert [report.what for report in rig.market.told(lease)] == ["started", "exited"]
 
 
+def test_a_server_that_refuses_everything_does_not_empty_the_spool(rig: Rig) -> None:
+    lease = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "300")))
+    rig.steps(5)
+    rig.market.poison = set(range(1, 1000))
+    rig.steps(400)
+    aside = (rig.state_dir / "refused.jsonl").read_text().splitlines()
+    rig.market.poison = set()
+
+    sent(rig, 300)
+
+    # At first, and after about one, two and four minutes; not all thirty intervals.
+    assert 0 < len(aside) < 6
+    assert len(rig.market.intervals(lease)) + len(aside) >= 30
+    assert rig.market.told(lease)[-1].what == "exited"
+
+
+def test_a_refused_registration_does_not_keep_the_agent_from_its_leases(rig: Rig) -> None:
+    rig.market.refuse_registration = True
+    lease = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "30")))
+
+    rig.steps(200)
+
+    assert granted(rig.market.intervals(lease)) == 30 * SECOND
+    assert "400" in rig.agent.courier.trouble
+
+
+def test_a_gpu_lost_for_hours_is_told_when_it_is_back(rig: Rig) -> None:
+    assert rig.script is not None
+    rig.step()
+    rig.script.say("err fn=* gpu=1 code=15")
+    rig.steps(100, 20_000)
+    rig.script.unsay("err fn=* gpu=1 code=15")
+
+    rig.steps(10, 20_000)
+
+    assert [h.kind for h in rig.market.health()] == ["gpu-lost", "recovered"]
+    assert [len(each.gpus) for each in rig.market.registrations] == [2, 1, 2]
+
+
 def test_a_wrong_token_keeps_everything_until_it_is_right(rig: Rig) -> None:
     lease = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "60")))
     rig.steps(15)
