@@ -72,7 +72,7 @@ _FOR_GOOD = (
 
 
 class EsdbStore:
-    """Safe for threads and for processes that fork after making it.
+    """Safe for threads, and for processes that fork after making it and before using it.
 
     Connections are made when first needed, one for each thread: when a call meets a lost
     connection the client replaces it, and a page that another thread was reading on the old
@@ -184,8 +184,13 @@ class EsdbStore:
         return self._here().tails
 
     def _here(self) -> _Process:
-        """Return what belongs to this process: nothing of it survives a fork."""
+        """Return what belongs to this process.
+
+        Raises: StoreError, in the child of a process that had used the store: gRPC would hang.
+        """
         if self._process.pid != os.getpid():
+            if self._process.used:
+                raise StoreError("forked after its parent used EventStoreDB; fork first, or spawn")
             self._process = _Process(self._uri)
         return self._process
 
@@ -296,6 +301,7 @@ class _Process:
 
     def __init__(self, uri: str) -> None:
         self.pid = os.getpid()
+        self.used = False
         self.tails = Tails()
         self.bell = Bell(lambda: EventStoreDBClient(uri))
         self._uri = uri
@@ -306,6 +312,7 @@ class _Process:
         try:
             made: EventStoreDBClient = self._thread.client
         except AttributeError:
+            self.used = True
             with _reading():
                 made = self._thread.client = EventStoreDBClient(self._uri)
         return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from ledger.eventstore.port import (
 )
 
 BY = Meta(actor="user:contract", tenant_id=UUID(int=7), command_id=UUID(int=8))
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 15.0
 
 
 class Noted(Event, name="contract.noted"):
@@ -134,24 +135,27 @@ class Follower:
         finally:
             connection.close()
 
-    def next(self) -> Recorded | CaughtUp:
-        """Return the next thing heard."""
-        heard = self._heard.get(timeout=PATIENCE_SECONDS)
+    def next(self, deadline: float | None = None) -> Recorded | CaughtUp:
+        """Return the next thing heard, before `deadline` on the monotonic clock."""
+        left = PATIENCE_SECONDS if deadline is None else deadline - time.monotonic()
+        heard = self._heard.get(timeout=max(0.0, left))
         if isinstance(heard, Exception):
             raise heard
         return heard
 
     def next_event(self) -> Recorded:
         """Return the next event heard."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            heard = self.next()
+            heard = self.next(deadline)
             if isinstance(heard, Recorded):
                 return heard
 
     def rest(self, at: Position = START) -> None:
         """Wait until it has caught up, with what was at position `at` if given."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            heard = self.next()
+            heard = self.next(deadline)
             if isinstance(heard, CaughtUp) and heard.position >= at:
                 return
 
