@@ -1,0 +1,1 @@
+"""The API of use: what agents call, and what consumers and owners read."""

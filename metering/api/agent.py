@@ -1,0 +1,176 @@
+"""What the agent of a host calls. Messages are `metering.agent.wire`'s, on both sides.
+
+A message that is wrong is refused with 409 or 422, for good; 401, 403 and 404 are about the token
+or the host as a whole; what may succeed later (425, 429, 503) the agent sends again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+from django.conf import settings
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ledger.domain.ids import HostId
+from ledger.domain.refusal import Invalid, Refusal
+from ledger.rest import Endpoint
+from ledger.rest.problems import answer_problem
+from marketplace.queries.leases import assignments_for
+from metering.agent import wire
+from metering.agent.strict import Message
+from metering.ingest.contacts import note_seen, raise_alarm, register_agent
+from metering.ingest.grants import Grants
+from metering.ingest.reports import ReportConflict, take_reports
+from metering.ingest.samples import SampleConflict, take_samples
+
+M = TypeVar("M", bound=Message)
+GRANTS = Grants()
+
+
+class MessageUnreadable(Invalid):
+    """The message is not what agent and server agreed on: `place` says where, `reason` why.
+
+    Bring the agent to the server's version.
+    """
+
+
+class AgentEndpoint(Endpoint):
+    """A handler that only the agent of a host may call."""
+
+    scopes: ClassVar = {}
+
+    @property
+    def host_id(self) -> HostId:
+        """Return the host whose agent asks; its token is good for no other."""
+        host_id = self.actor.host_id
+        assert host_id is not None, "the scope `agent` is for the tokens of hosts alone"
+        return host_id
+
+    def message(self, kind: type[M]) -> M:
+        """Read the request's body.
+
+        Raises: MessageUnreadable.
+        """
+        try:
+            return kind.from_json(self.request.data)
+        except wire.WireError as error:
+            raise MessageUnreadable(place=error.place, reason=error.reason) from error
+
+    def note_seen(self) -> None:
+        """Note that the agent was heard."""
+        note_seen(host_id=self.host_id, tenant_id=self.actor.tenant_id, now=timezone.now())
+
+    def alarmed(self, refusal: Refusal) -> Response:
+        """Answer a refusal that people must hear of.
+
+        Answered, not raised: raising would undo the alarm together with the request.
+        """
+        now = timezone.now()
+        raise_alarm(refusal, host_id=self.host_id, tenant_id=self.actor.tenant_id, now=now)
+        return answer_problem(refusal, instance=self.request.path, request_id=str(self.request_id))
+
+
+class AgentHost(AgentEndpoint):
+    """What a host has."""
+
+    scopes: ClassVar = {"PUT": "agent"}
+
+    @extend_schema(request=dict[str, Any], responses=dict[str, Any], tags=["agent"])
+    def put(self, request: Request) -> Response:
+        """Say what this host has; sent when the agent starts and when something changed."""
+        registration, now = self.message(wire.Registration), timezone.now()
+        register_agent(
+            self.store(),
+            registration,
+            host_id=self.host_id,
+            tenant_id=self.actor.tenant_id,
+            by=self.meta(),
+            now=now,
+        )
+        answer = wire.Registered(
+            host_id=self.host_id,
+            sample_seconds=settings.ENV.agent_sample_seconds,
+            poll_seconds=settings.ENV.agent_poll_seconds,
+            server_time=now,
+        )
+        return Response(answer.to_json())
+
+
+class AgentAssignments(AgentEndpoint):
+    """What should run on a host."""
+
+    scopes: ClassVar = {"GET": "agent"}
+
+    @extend_schema(responses=dict[str, Any], tags=["agent"])
+    def get(self, request: Request) -> Response:
+        """Tell the desired state; a lease that is not in it is to be stopped."""
+        self.note_seen()
+        assignments = tuple(
+            wire.Assignment.from_json(
+                {
+                    "lease_id": each.lease_id,
+                    "gpu_uuids": each.gpu_uuids,
+                    "starts_at": each.starts_at,
+                    "ends_at": each.ends_at,
+                    "phase": each.phase,
+                    "stop_at": each.stop_at,
+                    "grace_seconds": each.grace_seconds,
+                    "runtime": each.runtime,
+                    "command": each.command,
+                    "environment": each.environment,
+                    "workload_kind": each.workload_kind,
+                }
+            )
+            for each in assignments_for(self.host_id)
+        )
+        answer = wire.Assignments(server_time=timezone.now(), assignments=assignments)
+        return Response(answer.to_json())
+
+
+class AgentReports(AgentEndpoint):
+    """What became of leased work."""
+
+    scopes: ClassVar = {"POST": "agent"}
+
+    @extend_schema(request=dict[str, Any], responses=dict[str, Any], tags=["agent"])
+    def post(self, request: Request) -> Response:
+        """Take reports; one that was sent before counts once."""
+        self.note_seen()
+        try:
+            accepted = take_reports(
+                self.store(),
+                GRANTS,
+                self.message(wire.ReportBatch),
+                host_id=self.host_id,
+                by=self.meta(),
+                now=timezone.now(),
+            )
+        except ReportConflict as conflict:
+            return self.alarmed(conflict)
+        return Response(wire.ReportsAccepted(accepted=accepted).to_json())
+
+
+class AgentSamples(AgentEndpoint):
+    """What the GPUs did."""
+
+    scopes: ClassVar = {"POST": "agent"}
+
+    @extend_schema(request=dict[str, Any], responses=dict[str, Any], tags=["agent"])
+    def post(self, request: Request) -> Response:
+        """Take samples; (boot_id, seq) is unique for ever, so a resend is harmless."""
+        self.note_seen()
+        try:
+            acknowledged = take_samples(
+                self.store(),
+                GRANTS,
+                self.message(wire.SampleBatch),
+                host_id=self.host_id,
+                tenant_id=self.actor.tenant_id,
+                now=timezone.now(),
+            )
+        except SampleConflict as conflict:
+            return self.alarmed(conflict)
+        return Response(wire.Acknowledged(acknowledged_seq=acknowledged).to_json())

@@ -1,0 +1,113 @@
+"""What can be asked of a lease's meter, and to have its use charged. Free of Django."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from ledger.commands.money import capture_usage
+from ledger.domain.events import UsageItem
+from ledger.domain.ids import LeaseId, TenantId
+from ledger.domain.parties import PLATFORM_ID
+from ledger.domain.span import Window
+from ledger.eventstore.port import EventStore, Meta, Position, record
+from marketplace.domain.events import LeaseScheduled
+from metering.domain.events import GpuUse, MeterEvent, MeterOpened, UsageWindowClosed
+from metering.domain.meters import Gap, Meter, MeterUnknown
+
+
+def open_meter(
+    store: EventStore, *, lease_id: LeaseId, window: Window, gpus: int, by: Meta, now: datetime
+) -> Position:
+    """Measure a lease from here on.
+
+    Raises: MeterOpenedOtherwise.
+    """
+    wanted = MeterOpened(lease_id=lease_id, window=window, gpus=gpus, at=now)
+
+    def decide(meter: Meter | None) -> Sequence[MeterEvent]:
+        return [wanted] if meter is None else meter.repeat(wanted)
+
+    return record(store, Meter, lease_id, decide, by=by)
+
+
+def close_usage_window(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    window: Window,
+    gpus: Sequence[GpuUse],
+    gaps: Sequence[Gap],
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Say what is rated of a usage window, once.
+
+    Raises: MeterUnknown, WindowOutOfOrder, MeterIsClosed.
+    """
+    return _decide(
+        store, lease_id, lambda meter: meter.close_window(window, gpus, gaps, now=now), by
+    )
+
+
+def close_meter(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> Position:
+    """Say that all use of a lease is rated.
+
+    Raises: MeterUnknown.
+    """
+    return _decide(store, lease_id, lambda meter: meter.close(now=now), by)
+
+
+def charge_window(store: EventStore, closed: UsageWindowClosed, *, by: Meta, now: datetime) -> None:
+    """Charge a usage window to the lease's hold, once.
+
+    Raises: what `capture_usage` raises.
+    """
+    granted: Counter[TenantId] = Counter()
+    for gpu in closed.gpus:
+        granted[gpu.owner_id] += gpu.granted_ms
+    gpu_millis = granted.total()
+    if not gpu_millis:
+        return
+    terms = terms_of_lease(store, closed.lease_id)
+    assert terms is not None, "only a lease has a meter"
+    capture_usage(
+        store,
+        account_id=terms.account_id,
+        hold_id=terms.hold_id,
+        lease_id=closed.lease_id,
+        window=closed.window,
+        gpu_millis=gpu_millis,
+        price=terms.price,
+        fee_ppm=terms.fee_ppm,
+        owner_millis=sorted(granted.items()),
+        platform_id=PLATFORM_ID,
+        cost_centre=terms.cost_centre,
+        by=by,
+        now=now,
+        item=UsageItem(sku=terms.gpu_model, service_class=terms.service_class),
+    )
+
+
+def terms_of_lease(store: EventStore, lease_id: LeaseId) -> LeaseScheduled | None:
+    """Return the terms a lease was scheduled with; None where there is no such lease."""
+    for recorded in store.read_stream(f"lease-{lease_id}"):
+        event = recorded.event
+        assert isinstance(event, LeaseScheduled), "a lease stream starts with its terms"
+        return event
+    return None
+
+
+def _decide(
+    store: EventStore,
+    lease_id: LeaseId,
+    rule: Callable[[Meter], Sequence[MeterEvent]],
+    by: Meta,
+) -> Position:
+    def decide(meter: Meter | None) -> Sequence[MeterEvent]:
+        if meter is None:
+            raise MeterUnknown(lease_id=lease_id)
+        return rule(meter)
+
+    return record(store, Meter, lease_id, decide, by=by)

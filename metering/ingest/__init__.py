@@ -1,0 +1,1 @@
+"""What agents send, taken in: samples exactly once, reports, and signs of life."""

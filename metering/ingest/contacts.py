@@ -1,0 +1,84 @@
+"""Signs of life of agents, and alarms about what they sent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import structlog
+from django.db import connection
+
+from ledger.domain.ids import HostId, TenantId
+from ledger.domain.refusal import Refusal
+from ledger.eventstore.port import EventStore, Meta, Position
+from ledger.rest.problems import plain
+from listings.commands import report_inventory
+from listings.domain.events import Gpu
+from metering.agent.wire import Registration
+from metering.models import IngestAlarm
+
+log = structlog.get_logger()
+
+_SEEN = """
+INSERT INTO metering_agentcontact AS known
+    (host_id, tenant_id, agent_version, hostname, boot_id, registered_at, last_seen_at)
+VALUES (%s, %s, '', '', NULL, NULL, %s)
+ON CONFLICT (host_id) DO UPDATE
+    SET last_seen_at = greatest(known.last_seen_at, EXCLUDED.last_seen_at)
+"""
+_REGISTERED = """
+INSERT INTO metering_agentcontact AS known
+    (host_id, tenant_id, agent_version, hostname, boot_id, registered_at, last_seen_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (host_id) DO UPDATE SET tenant_id = EXCLUDED.tenant_id,
+    agent_version = EXCLUDED.agent_version, hostname = EXCLUDED.hostname,
+    boot_id = EXCLUDED.boot_id, registered_at = EXCLUDED.registered_at,
+    last_seen_at = greatest(known.last_seen_at, EXCLUDED.last_seen_at)
+"""
+
+
+def note_seen(*, host_id: HostId, tenant_id: TenantId, now: datetime) -> None:
+    """Note that a host's agent was heard, on the server's clock."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SEEN, [host_id, tenant_id, now])
+
+
+def register_agent(
+    store: EventStore,
+    registration: Registration,
+    *,
+    host_id: HostId,
+    tenant_id: TenantId,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Take in what an agent says of itself and its host's GPUs.
+
+    Raises: HostUnknown, HostIsRetired, GpuUnreadable.
+    """
+    gpus = [
+        Gpu(
+            uuid=gpu.uuid,
+            model=gpu.model,
+            memory_mib=gpu.memory_mib,
+            compute_capability=gpu.compute_capability,
+            driver=gpu.driver,
+            nvlink_group=gpu.nvlink_group,
+            mig_enabled=gpu.mig_enabled,
+            mig_profiles=gpu.mig_profiles,
+        )
+        for gpu in registration.gpus
+    ]
+    position = report_inventory(store, host_id=host_id, gpus=gpus, by=by, now=now)
+    said = (registration.agent_version, registration.hostname, registration.boot_id)
+    with connection.cursor() as cursor:
+        cursor.execute(_REGISTERED, (host_id, tenant_id, *said, now, now))
+    return position
+
+
+def raise_alarm(refusal: Refusal, *, host_id: HostId, tenant_id: TenantId, now: datetime) -> None:
+    """Keep and log that an agent sent what should never be."""
+    details = {name: plain(value) for name, value in refusal.details.items()}
+    log.error("ingest.alarm", host=str(host_id), code=refusal.code, **details)
+    IngestAlarm.objects.create(
+        host_id=host_id, tenant_id=tenant_id, code=refusal.code, details=details, at=now
+    )

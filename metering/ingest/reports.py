@@ -1,0 +1,86 @@
+"""What agents report of leased work: kept once, and passed on to the lease."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import assert_never
+
+from django.db import connection
+
+from ledger.domain.ids import HostId, LeaseId
+from ledger.domain.refusal import Refusal
+from ledger.eventstore.port import EventStore, Meta
+from marketplace.commands import leases
+from metering.agent.wire import Report, ReportBatch
+from metering.ingest.grants import Grants, LeaseNotHere
+from metering.models import WorkReport
+
+_PUT = """
+INSERT INTO metering_workreport
+    (host_id, report_id, lease_id, what, at, exit_code, detail, received_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
+"""
+
+
+class ReportConflict(Refusal):
+    """A report with this id is known with another content."""
+
+
+def take_reports(
+    store: EventStore,
+    grants: Grants,
+    batch: ReportBatch,
+    *,
+    host_id: HostId,
+    by: Meta,
+    now: datetime,
+) -> int:
+    """Keep the reports of one host and tell the leases; return how many are now known.
+
+    The lease is told also where the report was known already: that the row is there does not
+    prove that the lease heard of it, and hearing it twice does no harm.
+
+    Raises: LeaseNotHere, ReportConflict.
+    """
+    for report in batch.reports:
+        lease_id = LeaseId(report.lease_id)
+        if not grants.of(store, lease_id).on(host_id):
+            raise LeaseNotHere(lease_id=lease_id, report_id=report.report_id)
+        _keep(report, host_id=host_id, now=now)
+        step = by.step(str(report.report_id))
+        _tell(store, report, host_id=host_id, by=step, now=now)
+    return len(batch.reports)
+
+
+def _keep(report: Report, *, host_id: HostId, now: datetime) -> None:
+    sent = (report.lease_id, report.what, report.at, report.exit_code, report.detail)
+    with connection.cursor() as cursor:
+        cursor.execute(_PUT, [host_id, report.report_id, *sent, now])
+        if cursor.rowcount:
+            return
+    known = WorkReport.objects.get(host_id=host_id, report_id=report.report_id)
+    if (known.lease_id, known.what, known.at, known.exit_code, known.detail) != sent:
+        raise ReportConflict(report_id=report.report_id)
+
+
+def _tell(store: EventStore, report: Report, *, host_id: HostId, by: Meta, now: datetime) -> None:
+    lease_id = LeaseId(report.lease_id)
+    match report.what:
+        case "started":
+            leases.lease_started(store, lease_id=lease_id, host_id=host_id, by=by, now=now)
+        case "exited" | "stopped":
+            leases.lease_stopped(
+                store,
+                lease_id=lease_id,
+                host_id=host_id,
+                exit_code=report.exit_code if report.what == "exited" else None,
+                detail=report.detail,
+                by=by,
+                now=now,
+            )
+        case "failed":
+            leases.lease_failed(
+                store, lease_id=lease_id, host_id=host_id, detail=report.detail, by=by, now=now
+            )
+        case _:
+            assert_never(report.what)

@@ -1,0 +1,183 @@
+"""What metering does by the clock. Each is one pass, called again and again by a runner."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import structlog
+from django.db import connection
+
+from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.refusal import Refusal
+from ledger.domain.span import Window
+from ledger.eventstore.port import EventStore, Meta
+from metering.commands import charge_window, close_meter, close_usage_window
+from metering.domain.closing import FOR_EVER, LeaseSpan, known_until, next_window
+from metering.domain.events import GpuUse, UsageWindowClosed
+from metering.domain.instants import MILLI, instant_of, millis_down
+from metering.domain.meters import Gap
+from metering.domain.rollup import Sampled, Span, roll_up
+from metering.models import Interval, MeterRow, UsageRow
+from metering.queries.progress import LeaseGpu, progress_of, span_of
+
+METERS_MAX = 1_000
+WINDOWS_PER_PASS_MAX = 200
+CHARGES_MAX = 200
+CHARGED_WITHIN = timedelta(minutes=1)
+CLOCK = Meta(actor="loop:close-usage-windows")
+
+_MOVE_CUTOFF = """
+INSERT INTO metering_cutoff AS known (lease_id, through_ms) VALUES (%s, %s)
+ON CONFLICT (lease_id)
+    DO UPDATE SET through_ms = EXCLUDED.through_ms WHERE known.through_ms < EXCLUDED.through_ms
+"""
+
+log = structlog.get_logger()
+
+
+def close_usage_windows(
+    store: EventStore, *, now: datetime, window_seconds: int, grace: timedelta
+) -> int:
+    """Close every usage window that is known in full or waited for long enough, and every meter
+    whose lease is over and rated; return how many windows and meters were closed.
+
+    The meter's own stream decides; a row that lags delays a window, nothing else.
+
+    window_seconds: divides an hour. grace: how long after a window's end its last samples are
+        waited for; what comes later is kept, marked late, and not charged.
+    """
+    assert 3_600 % window_seconds == 0
+    closed = 0
+    for row in _due(now=now, window_ms=window_seconds * 1000):
+        try:
+            closed += _close_of(
+                store, row, now=now, window_ms=window_seconds * 1000, grace_ms=grace // MILLI
+            )
+        except Refusal as refusal:
+            # One meter that cannot be closed must not hold up the others.
+            log.error("meter.stuck", lease=str(row.lease_id), code=refusal.code)
+    return closed
+
+
+def charge_what_is_left(store: EventStore, *, now: datetime) -> int:
+    """Ask again for charges that were refused; return how many were made."""
+    rows = UsageRow.objects.filter(is_captured=False, ends_at__lt=now - CHARGED_WITHIN)
+    left = list(dict.fromkeys(rows.order_by("ends_at").values_list("lease_id", flat=True)))
+    charged = 0
+    for lease_id in left[:CHARGES_MAX]:
+        for recorded in store.read_stream(f"meter-{lease_id}"):
+            if not isinstance(recorded.event, UsageWindowClosed):
+                continue
+            try:
+                by = Meta.because(recorded, policy="charge-what-is-left")
+                charge_window(store, recorded.event, by=by, now=now)
+                charged += 1
+            except Refusal as refusal:
+                log.error("usage.not-charged", lease=str(lease_id), code=refusal.code)
+                break
+    return charged
+
+
+def _due(*, now: datetime, window_ms: int) -> Iterable[MeterRow]:
+    """Return open meters on which the clock may have something to say."""
+    border_ms = millis_down(now) // window_ms * window_ms
+    open_meters = MeterRow.objects.filter(state="open")
+    due = open_meters.filter(over_ms__isnull=False) | open_meters.filter(
+        closed_through_ms__lt=border_ms
+    )
+    return due.order_by("closed_through_ms", "lease_id")[:METERS_MAX]
+
+
+def _close_of(
+    store: EventStore, row: MeterRow, *, now: datetime, window_ms: int, grace_ms: int
+) -> int:
+    lease, gpus = span_of(row), progress_of(row, now=now)
+    known_ms = known_until((gpu.progress for gpu in gpus), lease)
+    closed, from_ms = 0, row.closed_through_ms
+    if known_ms >= FOR_EVER and not any(gpu.progress.ever_ran for gpu in gpus):
+        from_ms = lease.until_ms
+    for _ in range(WINDOWS_PER_PASS_MAX):
+        window = next_window(
+            lease,
+            from_ms=from_ms,
+            known_ms=known_ms,
+            window_ms=window_ms,
+            now_ms=millis_down(now),
+            grace_ms=grace_ms,
+        )
+        if window is None:
+            break
+        closed += _close_window(store, LeaseId(row.lease_id), lease, gpus, window, now=now)
+        from_ms = window[1]
+    if lease.is_over and from_ms >= lease.until_ms:
+        _move_cutoff(row.lease_id, FOR_EVER)
+        close_meter(store, lease_id=LeaseId(row.lease_id), by=CLOCK, now=now)
+        closed += 1
+    return closed
+
+
+def _close_window(
+    store: EventStore,
+    lease_id: LeaseId,
+    lease: LeaseSpan,
+    gpus: list[LeaseGpu],
+    window: Span,
+    *,
+    now: datetime,
+) -> int:
+    """Rate one window; a window in which nothing was to be measured is passed over."""
+    # First the cut, then the sum: what comes after the cut is marked late by the insert itself,
+    # so a repeat after a crash in between adds up the very same intervals.
+    _move_cutoff(lease_id, window[1])
+    samples = _samples(lease_id, window)
+    uses, gaps = [], []
+    for gpu in gpus:
+        rolled = roll_up(
+            samples[gpu.host_id, gpu.gpu_uuid],
+            window=window,
+            expected=gpu.progress.expected(lease),
+        )
+        gaps += [Gap(gpu.gpu_uuid, span) for span in rolled.gaps]
+        uses.append(
+            GpuUse(
+                gpu_uuid=gpu.gpu_uuid,
+                host_id=HostId(gpu.host_id),
+                owner_id=TenantId(gpu.owner_id),
+                granted_ms=rolled.granted_ms,
+                occupied_ms=rolled.occupied_ms,
+                busy_ms=rolled.busy_ms,
+                gap_ms=rolled.gap_ms,
+            )
+        )
+    if not any(use.granted_ms or use.gap_ms for use in uses):
+        return 0
+    close_usage_window(
+        store,
+        lease_id=lease_id,
+        window=Window(instant_of(window[0]), instant_of(window[1])),
+        gpus=uses,
+        gaps=gaps,
+        by=CLOCK,
+        now=now,
+    )
+    return 1
+
+
+def _samples(lease_id: LeaseId, window: Span) -> dict[tuple[UUID, str], list[Sampled]]:
+    found: dict[tuple[UUID, str], list[Sampled]] = defaultdict(list)
+    rows = Interval.objects.filter(
+        lease_id=lease_id, end_ms__gt=window[0], start_ms__lt=window[1]
+    ).values_list("host_id", "gpu_uuid", "start_ms", "end_ms", "late_ms", "occupied_ms", "busy_ms")
+    for row in rows.iterator():
+        host_id, gpu_uuid, start_ms, end_ms, late_ms, occupied_ms, busy_ms = row
+        sampled = Sampled(start_ms, end_ms, late_ms, occupied_ms, busy_ms)
+        found[host_id, gpu_uuid].append(sampled)
+    return found
+
+
+def _move_cutoff(lease_id: UUID, through_ms: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_MOVE_CUTOFF, [lease_id, through_ms])

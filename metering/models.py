@@ -1,0 +1,245 @@
+"""Tables of use: what agents sent, exactly once, and the read models made of its events.
+
+`Interval`, `HealthEvent`, `WorkReport`, `AgentContact`, `Watermark`, `Cutoff` and `IngestAlarm`
+hold what arrives in volume; `metering.ingest` and the closing loop write them. The rest are read
+models that `projections` alone writes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+
+class Interval(models.Model):
+    """What one GPU did for one lease in [start_ms, end_ms), as an agent sent it. Append-only.
+
+    late_ms: how much of its beginning lay in a usage window that was closed when it came.
+    """
+
+    pk = models.CompositePrimaryKey("host_id", "boot_id", "seq")
+    host_id = models.UUIDField()
+    boot_id = models.UUIDField()
+    seq = models.BigIntegerField()
+    lease_id = models.UUIDField()
+    gpu_uuid = models.CharField(max_length=200)
+    start_ms = models.BigIntegerField()
+    end_ms = models.BigIntegerField()
+    occupied_ms = models.BigIntegerField(null=True)
+    busy_ms = models.BigIntegerField(null=True)
+    memory_used_mib = models.BigIntegerField(null=True)
+    late_ms = models.BigIntegerField()
+    received_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["lease_id", "end_ms"], name="interval_by_lease")]
+
+    def __str__(self) -> str:
+        return f"{self.gpu_uuid} [{self.start_ms}, {self.end_ms})"
+
+
+class HealthEvent(models.Model):
+    """What an agent said of a GPU, or of the driver where no GPU is named."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    pk = models.CompositePrimaryKey("host_id", "boot_id", "seq")
+    host_id = models.UUIDField()
+    boot_id = models.UUIDField()
+    seq = models.BigIntegerField()
+    tenant_id = models.UUIDField()
+    gpu_uuid = models.CharField(max_length=200, null=True)  # noqa: DJ001  # the driver has none
+    kind = models.CharField(max_length=20)
+    at = models.DateTimeField()
+    detail = models.CharField(max_length=2000)
+    received_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["host_id", "-received_at"], name="health_by_host")]
+
+    def __str__(self) -> str:
+        return f"{self.host_id} {self.kind}"
+
+
+class WorkReport(models.Model):
+    """What an agent said became of a lease's work. Two hosts of a lease may use one report id."""
+
+    pk = models.CompositePrimaryKey("host_id", "report_id")
+    host_id = models.UUIDField()
+    report_id = models.UUIDField()
+    lease_id = models.UUIDField(db_index=True)
+    what = models.CharField(max_length=8)
+    at = models.DateTimeField()
+    exit_code = models.SmallIntegerField(null=True)
+    detail = models.CharField(max_length=2000)
+    received_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.lease_id} {self.what}"
+
+
+class AgentContact(models.Model):
+    """When a host's agent was last heard, on the server's clock, and what it said of itself."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    host_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField(db_index=True)
+    agent_version = models.CharField(max_length=200)
+    hostname = models.CharField(max_length=200)
+    boot_id = models.UUIDField(null=True)
+    registered_at = models.DateTimeField(null=True)
+    last_seen_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.hostname} {self.last_seen_at}"
+
+
+class Watermark(models.Model):
+    """End of the latest interval of one GPU of one lease."""
+
+    pk = models.CompositePrimaryKey("lease_id", "host_id", "gpu_uuid")
+    lease_id = models.UUIDField()
+    host_id = models.UUIDField()
+    gpu_uuid = models.CharField(max_length=200)
+    seen_ms = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.lease_id} {self.gpu_uuid} {self.seen_ms}"
+
+
+class Cutoff(models.Model):
+    """Up to when a lease's usage windows are closed: what comes for before that is late.
+
+    Taken `FOR SHARE` while intervals are put in and moved on before a window is added up, so that
+    an interval is either among those that are added up or marked late, and never neither.
+    """
+
+    lease_id = models.UUIDField(primary_key=True)
+    through_ms = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.lease_id} {self.through_ms}"
+
+
+class IngestAlarm(models.Model):
+    """Something an agent sent that should never be: looked at by people."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    host_id = models.UUIDField()
+    tenant_id = models.UUIDField(db_index=True)
+    code = models.CharField(max_length=64)
+    details = models.JSONField()
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.host_id} {self.code}"
+
+
+class MeterRow(models.Model):
+    """The meter of one lease."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id", "owner_ids__contains")
+
+    lease_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField(db_index=True)
+    owner_ids = ArrayField(models.UUIDField())
+    shares = models.JSONField()
+    """[{host_id, owner_id, gpu_uuids}], one for each host and owner."""
+    gpus = models.PositiveIntegerField()
+    price_nanos_per_gpu_hour = models.BigIntegerField()
+    currency = models.CharField(max_length=3)
+    starts_ms = models.BigIntegerField()
+    ends_ms = models.BigIntegerField()
+    over_ms = models.BigIntegerField(null=True)
+    """When the lease was over; null: it is not."""
+    ever_starting = models.BooleanField()
+    closed_through_ms = models.BigIntegerField()
+    """End of the last closed window; the lease's start before there is one."""
+    granted_ms = models.BigIntegerField()
+    captured_nanos = models.BigIntegerField()
+    state = models.CharField(max_length=8)
+    """`due` before the meter is opened, `open`, `closed`."""
+
+    class Meta:
+        indexes = [models.Index(fields=["state", "closed_through_ms"], name="meter_by_state")]
+
+    def __str__(self) -> str:
+        return f"{self.lease_id} {self.state}"
+
+
+class UsageRow(models.Model):
+    """One closed usage window of a lease: the part of one owner."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id", "owner_id")
+
+    key = models.CharField(max_length=110, primary_key=True)
+    lease_id = models.UUIDField()
+    tenant_id = models.UUIDField()
+    owner_id = models.UUIDField()
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    gpus = models.JSONField()
+    """[{gpu_uuid, host_id, granted_ms, occupied_ms, busy_ms, gap_ms}]"""
+    granted_ms = models.BigIntegerField()
+    occupied_ms = models.BigIntegerField(null=True)
+    busy_ms = models.BigIntegerField(null=True)
+    gap_ms = models.BigIntegerField()
+    is_captured = models.BooleanField()
+    """Whether the ledger has charged the window."""
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["lease_id", "starts_at"], name="usage_by_lease"),
+            models.Index(fields=["is_captured", "ends_at"], name="usage_by_captured"),
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class GapRow(models.Model):
+    """A span of a lease without proof of use on one GPU."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id", "owner_id")
+
+    key = models.CharField(max_length=260, primary_key=True)
+    lease_id = models.UUIDField(db_index=True)
+    tenant_id = models.UUIDField()
+    owner_id = models.UUIDField()
+    gpu_uuid = models.CharField(max_length=200)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class HeatRow(models.Model):
+    """What the leased GPUs of a host did in one UTC hour.
+
+    occupied_ms and busy_ms add up what is known; occupied_of_ms and busy_of_ms are the granted
+    time of which it is known, so that a share never counts the unknown as idle.
+    """
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("owner_id",)
+
+    key = models.CharField(max_length=80, primary_key=True)
+    host_id = models.UUIDField(db_index=True)
+    owner_id = models.UUIDField()
+    hour = models.DateTimeField()
+    granted_ms = models.BigIntegerField()
+    occupied_ms = models.BigIntegerField()
+    occupied_of_ms = models.BigIntegerField()
+    busy_ms = models.BigIntegerField()
+    busy_of_ms = models.BigIntegerField()
+    gap_ms = models.BigIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["owner_id", "hour"], name="heat_by_owner")]
+
+    def __str__(self) -> str:
+        return self.key

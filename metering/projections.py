@@ -1,0 +1,223 @@
+"""How the facts of use become rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from ledger.domain.events import UsageCaptured
+from ledger.domain.ids import HostId, TenantId
+from ledger.eventstore.port import Recorded
+from ledger.following import Projection, names_of
+from ledger.rows import Rows
+from marketplace.domain.events import LeaseClosed, LeaseExtended, LeaseScheduled, LeaseStarting
+from metering.domain.events import (
+    GpuUse,
+    MeterClosed,
+    MeterGapFound,
+    MeterOpened,
+    UsageWindowClosed,
+)
+from metering.domain.instants import millis_down, millis_up
+from metering.models import GapRow, HeatRow, MeterRow, UsageRow
+
+
+def project_meters(recorded: Recorded, rows: Rows) -> None:
+    """Keep MeterRow, UsageRow and GapRow equal to the lease, meter and account streams."""
+    match recorded.event:
+        case LeaseScheduled() as lease:
+            rows.add(_meter_of(lease))
+        case LeaseStarting() as starting:
+            rows.change(MeterRow, starting.lease_id, ever_starting=True)
+        case LeaseExtended() as extended:
+            rows.change(MeterRow, extended.lease_id, ends_ms=millis_down(extended.ends_at))
+        case LeaseClosed() as over:
+            rows.change(MeterRow, over.lease_id, over_ms=millis_down(over.at))
+        case MeterOpened() as opened:
+            rows.change(MeterRow, opened.lease_id, state="open")
+        case UsageWindowClosed() as closed:
+            _add_usage(closed, rows)
+        case MeterGapFound() as gap:
+            _add_gap(gap, rows)
+        case MeterClosed() as done:
+            rows.change(MeterRow, done.lease_id, state="closed")
+        case UsageCaptured() as captured:
+            _note_capture(captured, rows)
+
+
+def _meter_of(lease: LeaseScheduled) -> MeterRow:
+    starts_ms = millis_up(lease.window.starts_at)
+    return MeterRow(
+        lease_id=lease.lease_id,
+        tenant_id=lease.tenant_id,
+        owner_ids=sorted({share.owner_id for share in lease.shares}),
+        shares=[
+            {
+                "host_id": str(share.host_id),
+                "owner_id": str(share.owner_id),
+                "gpu_uuids": list(share.gpu_uuids),
+            }
+            for share in lease.shares
+        ],
+        gpus=sum(len(share.gpu_uuids) for share in lease.shares),
+        price_nanos_per_gpu_hour=lease.price.nanos_per_gpu_hour,
+        currency=lease.price.currency,
+        starts_ms=starts_ms,
+        ends_ms=millis_down(lease.window.ends_at),
+        over_ms=None,
+        ever_starting=False,
+        closed_through_ms=starts_ms,
+        granted_ms=0,
+        captured_nanos=0,
+        state="due",
+    )
+
+
+def _add_usage(closed: UsageWindowClosed, rows: Rows) -> None:
+    meter = rows.get(MeterRow, closed.lease_id)
+    rows.change(
+        MeterRow,
+        closed.lease_id,
+        closed_through_ms=millis_down(closed.window.ends_at),
+        granted_ms=meter.granted_ms + sum(gpu.granted_ms for gpu in closed.gpus),
+    )
+    for owner_id in sorted({gpu.owner_id for gpu in closed.gpus}):
+        mine = [gpu for gpu in closed.gpus if gpu.owner_id == owner_id]
+        rows.add(
+            UsageRow(
+                key=_usage_key(closed.lease_id, closed.window.starts_at, owner_id),
+                lease_id=closed.lease_id,
+                tenant_id=meter.tenant_id,
+                owner_id=owner_id,
+                starts_at=closed.window.starts_at,
+                ends_at=closed.window.ends_at,
+                gpus=[_as_json(gpu) for gpu in mine],
+                granted_ms=sum(gpu.granted_ms for gpu in mine),
+                occupied_ms=_sum_known(gpu.occupied_ms for gpu in mine),
+                busy_ms=_sum_known(gpu.busy_ms for gpu in mine),
+                gap_ms=sum(gpu.gap_ms for gpu in mine),
+                # Nothing is charged for a window without use, so nothing is left to charge.
+                is_captured=not any(gpu.granted_ms for gpu in closed.gpus),
+            )
+        )
+
+
+def _add_gap(gap: MeterGapFound, rows: Rows) -> None:
+    meter = rows.get(MeterRow, gap.lease_id)
+    owners = [each["owner_id"] for each in meter.shares if gap.gpu_uuid in each["gpu_uuids"]]
+    rows.add(
+        GapRow(
+            key=f"{gap.lease_id}/{gap.gpu_uuid}/{millis_down(gap.window.starts_at)}",
+            lease_id=gap.lease_id,
+            tenant_id=meter.tenant_id,
+            owner_id=owners[0],
+            gpu_uuid=gap.gpu_uuid,
+            starts_at=gap.window.starts_at,
+            ends_at=gap.window.ends_at,
+        )
+    )
+
+
+def _note_capture(captured: UsageCaptured, rows: Rows) -> None:
+    meter = rows.find(MeterRow, captured.lease_id)
+    if meter is None:
+        return  # charged for something that no meter measured
+    total = meter.captured_nanos + captured.charged.nanos
+    rows.change(MeterRow, captured.lease_id, captured_nanos=total)
+    for owner_id in meter.owner_ids:
+        key = _usage_key(captured.lease_id, captured.window.starts_at, owner_id)
+        if rows.find(UsageRow, key) is not None:
+            rows.change(UsageRow, key, is_captured=True)
+
+
+def project_heat(recorded: Recorded, rows: Rows) -> None:
+    """Keep HeatRow equal to the usage windows, by host and UTC hour."""
+    closed = recorded.event
+    if not isinstance(closed, UsageWindowClosed):
+        return
+    hour = closed.window.starts_at.replace(minute=0, second=0, microsecond=0)
+    for host_id, owner_id in sorted({(gpu.host_id, gpu.owner_id) for gpu in closed.gpus}):
+        row = _heat_row(rows, host_id, owner_id, hour)
+        for gpu in closed.gpus:
+            if gpu.host_id != host_id:
+                continue
+            row.granted_ms += gpu.granted_ms
+            row.gap_ms += gpu.gap_ms
+            if gpu.occupied_ms is not None:
+                row.occupied_ms += gpu.occupied_ms
+                row.occupied_of_ms += gpu.granted_ms
+            if gpu.busy_ms is not None:
+                row.busy_ms += gpu.busy_ms
+                row.busy_of_ms += gpu.granted_ms
+
+
+def _heat_row(rows: Rows, host_id: HostId, owner_id: TenantId, hour: datetime) -> HeatRow:
+    key = f"{host_id}/{millis_down(hour)}"
+    if rows.find(HeatRow, key) is None:
+        rows.add(
+            HeatRow(
+                key=key,
+                host_id=host_id,
+                owner_id=owner_id,
+                hour=hour,
+                granted_ms=0,
+                occupied_ms=0,
+                occupied_of_ms=0,
+                busy_ms=0,
+                busy_of_ms=0,
+                gap_ms=0,
+            )
+        )
+    return rows.change(HeatRow, key)
+
+
+def _usage_key(lease_id: object, starts_at: datetime, owner_id: object) -> str:
+    return f"{lease_id}/{millis_down(starts_at)}/{owner_id}"
+
+
+def _as_json(gpu: GpuUse) -> dict[str, Any]:
+    return {
+        "gpu_uuid": gpu.gpu_uuid,
+        "host_id": str(gpu.host_id),
+        "granted_ms": gpu.granted_ms,
+        "occupied_ms": gpu.occupied_ms,
+        "busy_ms": gpu.busy_ms,
+        "gap_ms": gpu.gap_ms,
+    }
+
+
+def _sum_known(values: Iterable[int | None]) -> int | None:
+    """Add up; unknown as soon as a part is."""
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+PROJECTIONS: tuple[Projection, ...] = (
+    Projection(
+        name="metering.meters",
+        project=project_meters,
+        tables=(MeterRow, UsageRow, GapRow),
+        on=names_of(
+            LeaseScheduled,
+            LeaseStarting,
+            LeaseExtended,
+            LeaseClosed,
+            MeterOpened,
+            UsageWindowClosed,
+            MeterGapFound,
+            MeterClosed,
+            UsageCaptured,
+        ),
+    ),
+    Projection(
+        name="metering.heat",
+        project=project_heat,
+        tables=(HeatRow,),
+        on=names_of(UsageWindowClosed),
+    ),
+)

@@ -1,0 +1,199 @@
+"""What can be asked about use: of a lease, of an owner's hosts, of agents."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from ledger.access import Actor, visible
+from ledger.domain.money import Money, Rate
+from listings import queries as listings
+from metering.domain.health import GpuCondition, HealthSaid, Standing, conditions, standing_of
+from metering.domain.instants import instant_of
+from metering.domain.meters import MeterUnknown
+from metering.domain.rollup import Rolled, Sampled, roll_up
+from metering.models import (
+    AgentContact,
+    GapRow,
+    HealthEvent,
+    HeatRow,
+    IngestAlarm,
+    Interval,
+    MeterRow,
+    UsageRow,
+)
+
+HEALTH_MAX = 500
+LIVE_MAX = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class UseSoFar:
+    """What a lease has used up to now, of GPUs that the asker consumes or owns.
+
+    rated_ms: granted GPU-time of closed windows, up to `rated_through`. live_ms: granted since,
+    as far as samples have come. occupied_ms, busy_ms: of both; None as soon as a part is unknown.
+    cost: of rated and live time at the lease's price. charged: taken from the hold so far, for
+    the whole lease.
+    """
+
+    rated_ms: int
+    live_ms: int
+    occupied_ms: int | None
+    busy_ms: int | None
+    gap_ms: int
+    rated_through: datetime
+    cost: Money
+    charged: Money
+    is_final: bool
+
+    @property
+    def granted_ms(self) -> int:
+        """Return all granted time so far."""
+        return self.rated_ms + self.live_ms
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSeen:
+    """An agent as its owner sees it; silent_seconds: since the server last heard it."""
+
+    host_id: UUID
+    title: str
+    hostname: str
+    agent_version: str
+    last_seen_at: datetime
+    silent_seconds: int
+    standing: Standing
+    gpus: dict[str, GpuCondition]
+
+
+def usage_windows(actor: Actor, lease_id: UUID) -> QuerySet[UsageRow]:
+    """Return the closed usage windows of a lease that `actor` may see, in order of time.
+
+    Raises: MeterUnknown.
+    """
+    meter(actor, lease_id)
+    return visible(actor, UsageRow).filter(lease_id=lease_id).order_by("starts_at", "key")
+
+
+def gaps(actor: Actor, lease_id: UUID) -> QuerySet[GapRow]:
+    """Return the spans of a lease without proof of use, in order of time.
+
+    Raises: MeterUnknown.
+    """
+    meter(actor, lease_id)
+    return visible(actor, GapRow).filter(lease_id=lease_id).order_by("starts_at", "key")
+
+
+def meter(actor: Actor, lease_id: UUID) -> MeterRow:
+    """Return the meter of a lease that `actor` may see.
+
+    Raises: MeterUnknown.
+    """
+    row = visible(actor, MeterRow).filter(lease_id=lease_id).first()
+    if row is None:
+        raise MeterUnknown(lease_id=lease_id)
+    return row
+
+
+def use_so_far(actor: Actor, lease_id: UUID) -> UseSoFar:
+    """Return what a lease has used and cost up to now, rated or not.
+
+    Raises: MeterUnknown.
+    """
+    row = meter(actor, lease_id)
+    rated = [
+        Rolled(each.granted_ms, each.occupied_ms, each.busy_ms, ((0, each.gap_ms),))
+        for each in usage_windows(actor, lease_id)
+    ]
+    everything = actor.sees_all or actor.tenant_id == row.tenant_id
+    hosts = [
+        share["host_id"]
+        for share in row.shares
+        if everything or share["owner_id"] == str(actor.tenant_id)
+    ]
+    live = _live(row, hosts)
+    rated_ms, live_ms = (sum(each.granted_ms for each in part) for part in (rated, live))
+    price = Rate(row.price_nanos_per_gpu_hour, row.currency)
+    return UseSoFar(
+        rated_ms=rated_ms,
+        live_ms=live_ms,
+        occupied_ms=_sum_known(each.occupied_ms for each in [*rated, *live]),
+        busy_ms=_sum_known(each.busy_ms for each in [*rated, *live]),
+        gap_ms=sum(each.gap_ms for each in rated),
+        rated_through=instant_of(row.closed_through_ms),
+        cost=price.charge(rated_ms + live_ms),
+        charged=Money(row.captured_nanos, row.currency),
+        is_final=row.state == "closed",
+    )
+
+
+def heat(actor: Actor, *, since: datetime, until: datetime) -> QuerySet[HeatRow]:
+    """Return what the actor's hosts did in each hour of [since, until), by host and hour."""
+    rows = visible(actor, HeatRow).filter(hour__gte=since, hour__lt=until)
+    return rows.order_by("host_id", "hour")
+
+
+def agents(actor: Actor, *, now: datetime, poll_seconds: int) -> list[AgentSeen]:
+    """Return the agents of the actor's hosts, the longest silent first."""
+    hosts = {row.host_id: row for row in listings.hosts(actor)}
+    said: dict[UUID, list[HealthSaid]] = defaultdict(list)
+    recent = visible(actor, HealthEvent).order_by("-received_at", "-seq")[:HEALTH_MAX]
+    for event in reversed(recent):
+        said[event.host_id].append(HealthSaid(event.gpu_uuid, event.kind, event.at))
+    found = []
+    for contact in visible(actor, AgentContact).order_by("last_seen_at", "host_id"):
+        host = hosts.get(contact.host_id)
+        uuids = [gpu.uuid for gpu in listings.gpus_of_row(host)] if host else []
+        found.append(
+            AgentSeen(
+                host_id=contact.host_id,
+                title=host.title if host else contact.hostname,
+                hostname=contact.hostname,
+                agent_version=contact.agent_version,
+                last_seen_at=contact.last_seen_at,
+                silent_seconds=max(0, int((now - contact.last_seen_at).total_seconds())),
+                standing=standing_of(contact.last_seen_at, now=now, poll_seconds=poll_seconds),
+                gpus=conditions(uuids, said[contact.host_id]),
+            )
+        )
+    return found
+
+
+def health_events(actor: Actor, host_id: UUID) -> QuerySet[HealthEvent]:
+    """Return what an agent said of its GPUs, newest first."""
+    return visible(actor, HealthEvent).filter(host_id=host_id).order_by("-received_at", "-seq")
+
+
+def alarms(actor: Actor) -> QuerySet[IngestAlarm]:
+    """Return what agents sent that should never be, newest first."""
+    return visible(actor, IngestAlarm).order_by("-at", "-id")
+
+
+def _live(row: MeterRow, hosts: list[str]) -> list[Rolled]:
+    """Add up what came after the last closed window, one result for each GPU."""
+    samples: dict[tuple[UUID, str], list[Sampled]] = defaultdict(list)
+    rows = Interval.objects.filter(
+        Q(host_id__in=hosts), lease_id=row.lease_id, end_ms__gt=row.closed_through_ms
+    ).order_by("end_ms")
+    for each in rows[:LIVE_MAX]:
+        samples[each.host_id, each.gpu_uuid].append(
+            Sampled(each.start_ms, each.end_ms, each.late_ms, each.occupied_ms, each.busy_ms)
+        )
+    until_ms = row.ends_ms if row.over_ms is None else min(row.ends_ms, row.over_ms)
+    window = (row.closed_through_ms, max(until_ms, row.closed_through_ms))
+    return [roll_up(each, window=window) for each in samples.values()]
+
+
+def _sum_known(values: Iterable[int | None]) -> int | None:
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total

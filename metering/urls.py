@@ -1,0 +1,20 @@
+"""Where the API of use is, below /api/v1/."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from metering.api.agent import AgentAssignments, AgentHost, AgentReports, AgentSamples
+from metering.api.usage import Agents, Heat, LeaseGaps, LeaseUsage, LeaseUsageWindows
+
+api_urls: list[URLPattern] = [
+    path("agent/host", AgentHost.as_view()),
+    path("agent/assignments", AgentAssignments.as_view()),
+    path("agent/reports", AgentReports.as_view()),
+    path("agent/samples", AgentSamples.as_view()),
+    path("agents", Agents.as_view()),
+    path("heat", Heat.as_view()),
+    path("leases/<uuid:lease_id>/usage", LeaseUsage.as_view()),
+    path("leases/<uuid:lease_id>/usage/windows", LeaseUsageWindows.as_view()),
+    path("leases/<uuid:lease_id>/usage/gaps", LeaseGaps.as_view()),
+]
