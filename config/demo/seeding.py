@@ -41,7 +41,7 @@ def seed(
     ends_at = now.replace(second=0, microsecond=0)
     starts_at = ends_at - timedelta(days=DAYS, hours=1)
     draft = MemoryStore()
-    _found_platform(draft, env, starts_at)
+    found_platform(draft, env, starts_at)
     pump = Pump(draft, policies)
     shared: AbstractContextManager[None] = (
         transaction.atomic() if store.shares_django_transaction else nullcontext()
@@ -62,7 +62,8 @@ def seed(
     return len(events)
 
 
-def _found_platform(store: EventStore, env: Env, now: datetime) -> None:
+def found_platform(store: EventStore, env: Env, now: datetime) -> None:
+    """Register the platform of the demo and open its accounts."""
     by = Meta(actor="loop:bootstrap")
     parties.register_tenant(
         store,

@@ -1,0 +1,115 @@
+"""The demo's week goes through the real commands and engine, so the market's invariants hold."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from pytest_django.plugin import DjangoDbBlocker
+
+import listings.policies
+import marketplace.policies
+import metering.policies
+from config.demo.founding import found
+from config.demo.pump import Pump
+from config.demo.seeding import found_platform
+from config.demo.week import Week
+from config.env import Env
+from ledger.domain.events import HoldPlaced, HoldReleased, UsageCaptured
+from ledger.domain.ids import LeaseId
+from ledger.eventstore.memory import MemoryStore
+from ledger.eventstore.port import Recorded
+from marketplace.domain.close_reasons import REASONS
+from marketplace.domain.events import LeaseClosed, LeaseGranted, LeaseScheduled
+from metering.domain.events import UsageWindowClosed
+from tests.conftest import NOON
+
+pytestmark = pytest.mark.django_db  # the cast's people are rows
+
+
+@pytest.fixture(scope="module")
+def week(
+    django_db_setup: None,
+    django_db_blocker: DjangoDbBlocker,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> list[Recorded]:
+    store = MemoryStore()
+    pump = Pump(
+        store,
+        (
+            *listings.policies.POLICIES,
+            *marketplace.policies.policies(fee_ppm=50_000),
+            *metering.policies.POLICIES,
+        ),
+    )
+    before = NOON - timedelta(days=7, hours=1)
+    found_platform(store, Env(), before)
+    with django_db_blocker.unblock():
+        home = tmp_path_factory.mktemp("home")
+        found(store, home=home, market="main", currency="USD", now=before)
+    pump.run()
+    Week(store, pump, market="main", currency="USD", ends_at=NOON).run()
+    return list(store.read_all(limit=1_000_000).events)
+
+
+def test_it_is_a_busy_week(week: list[Recorded]) -> None:
+    counted = Counter(recorded.type for recorded in week)
+    for name, least in {
+        "marketplace.lease-closed": 150,
+        "ledger.usage-captured": 500,
+        "marketplace.bid-expired": 5,
+        "marketplace.reclaim-requested": 3,
+        "ledger.compensation-paid": 1,
+    }.items():
+        assert counted[name] >= least, name
+
+
+def test_no_gpu_is_leased_twice_at_one_instant(week: list[Recorded]) -> None:
+    ends: dict[LeaseId, datetime] = {
+        recorded.event.lease_id: recorded.event.at
+        for recorded in week
+        if isinstance(recorded.event, LeaseClosed)
+    }
+    spans: dict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
+    for recorded in week:
+        if isinstance(recorded.event, LeaseScheduled):
+            lease = recorded.event
+            end = min(lease.window.ends_at, ends.get(lease.lease_id, lease.window.ends_at))
+            for share in lease.shares:
+                for uuid in share.gpu_uuids:
+                    spans[uuid].append((lease.window.starts_at, end))
+    for uuid, taken in spans.items():
+        taken.sort()
+        for (_, end), (start, _) in pairwise(taken):
+            assert end <= start, uuid
+
+
+def test_every_entry_sums_to_zero_and_every_charge_is_price_times_use(week: list[Recorded]) -> None:
+    charged: Counter[LeaseId] = Counter()
+    used: Counter[LeaseId] = Counter()
+    prices = {}
+    for recorded in week:
+        event = recorded.event
+        postings = getattr(event, "postings", ())
+        assert sum(posting.nanos for posting in postings) == 0
+        if isinstance(event, UsageCaptured):
+            charged[event.lease_id] += event.charged.nanos
+            prices[event.lease_id] = event.price
+        if isinstance(event, UsageWindowClosed):
+            used[event.lease_id] += sum(gpu.granted_ms for gpu in event.gpus)
+    assert charged
+    for lease_id, nanos in charged.items():
+        assert nanos == prices[lease_id].charge(used[lease_id]).nanos
+
+
+def test_every_lease_that_ended_has_a_reason_and_gave_its_hold_back(week: list[Recorded]) -> None:
+    closed = {e.lease_id: e for r in week if isinstance(e := r.event, LeaseClosed)}
+    bids = {e.lease_id: e.bid_id for r in week if isinstance(e := r.event, LeaseGranted)}
+    placed = {e.hold_id for r in week if isinstance(e := r.event, HoldPlaced)}
+    released = {e.hold_id for r in week if isinstance(e := r.event, HoldReleased)}
+    for lease_id, closing in closed.items():
+        assert closing.reason in REASONS
+        assert bids[lease_id] in placed
+        assert bids[lease_id] in released
