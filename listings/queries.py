@@ -200,6 +200,23 @@ def supply(*, now: datetime, market: str | None = None) -> list[Supply]:
     ]
 
 
+def listed_gpus(
+    *, since: datetime, until: datetime, market: str | None = None, model: str | None = None
+) -> list[tuple[str, Window]]:
+    """Return every GPU on the market with each of its windows in [since, until), by its UUID.
+
+    For counting only: UUIDs are not for everybody's eyes.
+    """
+    return [
+        (gpu.uuid, window)
+        for row in _on_market(since, until, market=market)
+        if model is None or model in row.gpu_models
+        for window in windows_of_row(row, since=since, until=until)
+        for gpu in gpus_of_row(row)
+        if model is None or gpu.model == model
+    ]
+
+
 def recent_fill(*, now: datetime) -> Fill:
     """Return which share of listed time was sold on the last whole UTC days.
 

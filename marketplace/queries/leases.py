@@ -13,11 +13,13 @@ from django.db.models import QuerySet
 from ledger.access import Actor, visible
 from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.refusal import Forbidden, Invalid
+from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Recorded, stream_name
 from marketplace.domain.leases import STOP_GRACE, Lease, LeaseUnknown, State
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
 FINAL = ("closed", "failed")
+LEASED_MAX = 5_000
 
 
 class NotTheConsumer(Forbidden):
@@ -123,6 +125,23 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             workload_kind=row.workload["kind"],
         )
         for row in rows.order_by("lease_id")
+    ]
+
+
+def leased_gpus(
+    *, since: datetime, until: datetime, model: str | None = None
+) -> list[tuple[str, Window]]:
+    """Return every leased GPU with the span it is taken for in [since, until), by its UUID.
+
+    For counting only: UUIDs are not for everybody's eyes.
+    """
+    rows = LeaseRow.objects.exclude(state__in=FINAL).filter(starts_at__lt=until, ends_at__gt=since)
+    if model is not None:
+        rows = rows.filter(gpu_model=model)
+    return [
+        (uuid, Window(row.starts_at, row.ends_at))
+        for row in rows.order_by("lease_id")[:LEASED_MAX]
+        for uuid in row.gpu_uuids
     ]
 
 
