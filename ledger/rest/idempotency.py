@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID, uuid5
 
 from django.db import connection, transaction
@@ -28,11 +29,25 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.models import RequestKey
+from ledger.rest.parsing import BodyUnreadable
 from ledger.rest.problems import RETRY_AFTER_SECONDS
 
 KEPT_FOR = timedelta(days=7)
 KEY_LENGTH_MAX = 200
 HEADERS_KEPT = ("ETag", "Location")
+
+_KEEP = """
+INSERT INTO ledger_requestkey
+    (tenant_id, route, key, body_sha256, status, answer, headers, kept_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s::jsonb, %s)
+ON CONFLICT (tenant_id, route, key) DO UPDATE SET
+    status = EXCLUDED.status, answer = EXCLUDED.answer, headers = EXCLUDED.headers,
+    kept_at = EXCLUDED.kept_at
+"""
+_FIND = """
+SELECT body_sha256, status, answer, headers::text FROM ledger_requestkey
+ WHERE tenant_id = %s AND route = %s AND key = %s
+"""
 
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -74,6 +89,15 @@ class Asked:
         return uuid5(self.tenant_id, f"{self.route} {self.key}")
 
 
+class _Kept(NamedTuple):
+    """What is kept of a request. status: 0 where its answer is not."""
+
+    body_sha256: str
+    status: int
+    answer: str
+    headers: str
+
+
 def asked(
     *, tenant_id: UUID, route: str, key: str, path: str, body: bytes, secret_fields: frozenset[str]
 ) -> Asked:
@@ -106,6 +130,8 @@ def once(
         try:
             with transaction.atomic():
                 return _keep(request, handle(), now)
+        except BodyUnreadable:
+            raise
         except Refusal:
             _claim(request, now)
             raise
@@ -115,8 +141,8 @@ def _claimed_first(request: Asked, handle: Callable[[], Response], now: datetime
     _claim(request, now)
     try:
         return _keep(request, handle(), now)
-    except APIException:
-        # The body was not even read to its end, so no command ran: the key is free again.
+    except (APIException, BodyUnreadable):
+        # The body was refused before any command ran: the key is free again.
         RequestKey.objects.filter(
             tenant_id=request.tenant_id, route=request.route, key=request.key, status=0
         ).delete()
@@ -142,10 +168,11 @@ def _alone(request: Asked) -> Iterator[None]:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [lock])
 
 
-def _find(request: Asked) -> RequestKey | None:
-    return RequestKey.objects.filter(
-        tenant_id=request.tenant_id, route=request.route, key=request.key
-    ).first()
+def _find(request: Asked) -> _Kept | None:
+    with connection.cursor() as cursor:
+        cursor.execute(_FIND, [request.tenant_id, request.route, request.key])
+        row = cursor.fetchone()
+    return None if row is None else _Kept(*row)
 
 
 def _claim(request: Asked, now: datetime) -> None:
@@ -161,27 +188,24 @@ def _keep(request: Asked, response: Response, now: datetime) -> Response:
     answer = response.data
     if isinstance(answer, dict):
         answer = {k: v for k, v in answer.items() if k not in request.secret_fields}
-    row = RequestKey(
-        tenant_id=request.tenant_id,
-        route=request.route,
-        key=request.key,
-        body_sha256=request.body_sha256,
-        status=response.status_code,
-        answer=json.dumps(answer, cls=JSONEncoder),
-        headers={name: response[name] for name in HEADERS_KEPT if name in response},
-        kept_at=now,
+    headers = {name: response[name] for name in HEADERS_KEPT if name in response}
+    values = (
+        request.tenant_id,
+        request.route,
+        request.key,
+        request.body_sha256,
+        response.status_code,
+        json.dumps(answer, cls=JSONEncoder),
+        json.dumps(headers),
+        now,
     )
-    RequestKey.objects.bulk_create(
-        [row],
-        update_conflicts=True,
-        unique_fields=["tenant_id", "route", "key"],
-        update_fields=["status", "answer", "headers", "kept_at"],
-    )
+    with connection.cursor() as cursor:
+        cursor.execute(_KEEP, values)
     return response
 
 
-def _replayed(kept: RequestKey) -> Response:
-    headers = {**kept.headers, "Idempotent-Replayed": "true"}
+def _replayed(kept: _Kept) -> Response:
+    headers = {**json.loads(kept.headers), "Idempotent-Replayed": "true"}
     return Response(json.loads(kept.answer), status=kept.status, headers=headers)
 
 

@@ -12,6 +12,7 @@ import pytest
 from django.utils import timezone
 
 from ledger import commands
+from ledger.access import proofs
 from ledger.domain import tokens
 from ledger.domain.events import Role
 from ledger.domain.ids import HostId, TokenId, UserId
@@ -215,6 +216,7 @@ def test_use_is_written_once_a_minute(boss: Caller) -> None:
     boss.get("/api/v1/me")
     second = TokenUse.objects.get(token_id=boss.token_id).used_at
     TokenUse.objects.update(used_at=first - timedelta(minutes=1))
+    proofs._noted.clear()  # as in another process, or a minute later
     boss.get("/api/v1/me")
 
     assert first == second
