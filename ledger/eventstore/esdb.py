@@ -228,7 +228,8 @@ class EsdbStore:
             self._tails.forget(stream)
             raise
         if batch.sent == 1 and position > end.position:
-            return self._tails.appended(stream, end, links, Position(position))
+            written = [(link.proposed.id, link.hash) for link in links]
+            return self._tails.appended(stream, end, written, Position(position))
         # Sent more than once, or known to the server: the position of its answer may be none.
         self._look_at(stream)
         again = self._tails.again(stream, [link.proposed.id for link in links])

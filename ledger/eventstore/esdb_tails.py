@@ -11,14 +11,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from ledger.eventstore import chain
 from ledger.eventstore.port import START, Appended, EventIdConflict, Position, Recorded
-
-if TYPE_CHECKING:
-    from ledger.eventstore.esdb_records import Chained
 
 IDS_KEPT = 1_000  # of one stream
 STREAMS_KEPT = 1_000
@@ -97,15 +94,15 @@ class Tails:
             return tail.end
 
     def appended(
-        self, stream: str, before: End, links: Sequence[Chained], position: Position
+        self, stream: str, before: End, links: Sequence[tuple[UUID, bytes]], position: Position
     ) -> Appended:
-        """Remember our own append; `position` is that of its last event."""
-        last = End(before.version + len(links), position, links[-1].hash)
+        """Remember our own append, given as ids and hashes; `position` is its last event's."""
+        last = End(before.version + len(links), position, links[-1][1])
         with self._lock:
             tail = self._tails.get(stream)
             if tail is not None and tail.end == before:
-                for version, link in enumerate(links, start=before.version + 1):
-                    tail.add(link.proposed.id, End(version, position, link.hash))
+                for version, (event_id, digest) in enumerate(links, start=before.version + 1):
+                    tail.add(event_id, End(version, position, digest))
                 self._keep(stream, tail)
         return Appended(last.version, last.position)
 
