@@ -1,0 +1,56 @@
+"""Read models of bids. Only `projections.bids` writes them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+
+
+class BidRow(models.Model):
+    """One bid as its bidder sees it."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    bid_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField(db_index=True)
+    subscriber_id = models.UUIDField()
+    user_id = models.UUIDField(null=True)
+    account_id = models.UUIDField()
+    market = models.CharField(max_length=64)
+    state = models.CharField(max_length=12, db_index=True)
+    """`open`, `filled`, `cancelled` or `expired`."""
+    reason = models.CharField(max_length=32)
+    """Why an open bid is not matched, by the name of the first constraint that leaves too few
+    GPUs (`eligibility.REASONS`); empty as long as nothing has been tried."""
+    query = models.TextField()
+    """What the GPUs must be, in the query language."""
+    gpus = models.PositiveIntegerField()
+    placement = models.CharField(max_length=16)
+    duration_seconds = models.PositiveIntegerField()
+    earliest_start = models.DateTimeField()
+    deadline = models.DateTimeField()
+    limit_nanos_per_gpu_hour = models.BigIntegerField()
+    currency = models.CharField(max_length=3)
+    service_class = models.CharField(max_length=16)
+    patience = models.CharField(max_length=12)
+    workload_kind = models.CharField(max_length=64)
+    command = models.JSONField()
+    environment = models.JSONField()
+    cost_centre = models.CharField(max_length=64)
+    burst_allowed = models.BooleanField()
+    lease_id = models.UUIDField(null=True)
+    placed_at = models.DateTimeField()
+    queued_at = models.DateTimeField()
+    """When it took its place in the queue: placed or last amended."""
+    ended_at = models.DateTimeField(null=True)
+    version = models.PositiveIntegerField()
+
+    class Meta:
+        app_label = "marketplace"
+        indexes = [
+            models.Index(fields=["tenant_id", "-placed_at"], name="bid_by_tenant"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.bid_id} {self.state}"

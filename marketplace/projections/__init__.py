@@ -1,0 +1,12 @@
+"""Every read model of the market."""
+
+from __future__ import annotations
+
+from ledger.following import Projection
+from marketplace.projections import bids, leases, rounds
+
+PROJECTIONS: tuple[Projection, ...] = (
+    *bids.PROJECTIONS,
+    *leases.PROJECTIONS,
+    *rounds.PROJECTIONS,
+)

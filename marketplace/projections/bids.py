@@ -1,0 +1,93 @@
+"""How the facts of bids become rows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ledger.domain.ids import BidId
+from ledger.eventstore.port import Recorded
+from ledger.following import Projection, names_of
+from ledger.rows import Rows
+from marketplace.domain.events import (
+    BidAmended,
+    BidCancelled,
+    BidExpired,
+    BidFilled,
+    BidPlaced,
+    RoundCleared,
+)
+from marketplace.domain.query import write_query
+from marketplace.models.bids import BidRow
+
+
+def project_bids(recorded: Recorded, rows: Rows) -> None:
+    """Keep BidRow equal to the bid streams, with the reason the engine last gave."""
+    match recorded.event:
+        case BidPlaced() as placed:
+            rows.add(_row(placed))
+        case BidAmended() as amended:
+            rows.change(
+                BidRow,
+                amended.bid_id,
+                limit_nanos_per_gpu_hour=amended.limit.nanos_per_gpu_hour,
+                deadline=amended.deadline,
+                queued_at=amended.at,
+                version=recorded.version,
+            )
+        case BidCancelled() as cancelled:
+            _end(cancelled.bid_id, "cancelled", cancelled.at, recorded, rows)
+        case BidExpired() as expired:
+            _end(expired.bid_id, "expired", expired.at, recorded, rows)
+        case BidFilled() as filled:
+            _end(filled.bid_id, "filled", filled.at, recorded, rows)
+            rows.change(BidRow, filled.bid_id, lease_id=filled.lease_id, reason="")
+        case RoundCleared() as cleared:
+            for unmatched in cleared.unmatched:
+                # The engine may speak of a bid that was withdrawn since it looked.
+                if rows.get(BidRow, unmatched.bid_id).state == "open":
+                    rows.change(BidRow, unmatched.bid_id, reason=unmatched.reason)
+
+
+def _row(placed: BidPlaced) -> BidRow:
+    return BidRow(
+        bid_id=placed.bid_id,
+        tenant_id=placed.tenant_id,
+        subscriber_id=placed.subscriber_id,
+        user_id=placed.user_id,
+        account_id=placed.account_id,
+        market=placed.market,
+        state="open",
+        reason="",
+        query=write_query(placed.request),
+        gpus=placed.gpus,
+        placement=placed.placement,
+        duration_seconds=placed.duration_seconds,
+        earliest_start=placed.earliest_start,
+        deadline=placed.deadline,
+        limit_nanos_per_gpu_hour=placed.limit.nanos_per_gpu_hour,
+        currency=placed.limit.currency,
+        service_class=placed.service_class,
+        patience=placed.patience,
+        workload_kind=placed.workload.kind,
+        command=list(placed.workload.command),
+        environment=dict(placed.workload.environment),
+        cost_centre=placed.cost_centre,
+        burst_allowed=placed.burst_allowed,
+        placed_at=placed.at,
+        queued_at=placed.at,
+        version=1,
+    )
+
+
+def _end(bid_id: BidId, state: str, at: datetime, recorded: Recorded, rows: Rows) -> None:
+    rows.change(BidRow, bid_id, state=state, ended_at=at, version=recorded.version)
+
+
+PROJECTIONS = (
+    Projection(
+        name="marketplace.bids",
+        project=project_bids,
+        tables=(BidRow,),
+        on=names_of(BidPlaced, BidAmended, BidCancelled, BidExpired, BidFilled, RoundCleared),
+    ),
+)
