@@ -1,8 +1,8 @@
-"""What overflow does by the clock. Each is one pass, called again and again by a runner."""
+"""What overflow does by the clock: passes, called again and again by a runner."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import structlog
@@ -21,84 +21,105 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
 
 BATCH = 100
-LOOK_AGAIN_AFTER = timedelta(minutes=1)
-"""How long a bid rests that no cloud serves now: asking clouds costs requests of a small quota."""
-RESTING_MAX = 10_000
+BID_RESTS = timedelta(minutes=1)
+"""How long a bid rests that no cloud serves now: asking clouds uses up a small quota."""
+LOOK_AGAIN = timedelta(seconds=5)
+"""How long an instance rests that did not move."""
+LOOK_AGAIN_MAX = timedelta(minutes=1)
+"""How long at most one rests whose cloud fails; each failure doubles the rest."""
 SPILL = Meta(actor="loop:burst-spill")
 ADVANCE = Meta(actor="loop:burst-instances")
 
 log = structlog.get_logger()
 
 
-class Overflowing:
-    """The loop of overflow: spill what is due, advance what is rented.
+@dataclass(slots=True)
+class Resting:
+    """An instance that is left alone until `until`."""
 
-    Holds nothing that matters: which bids rest for a minute is forgotten at a restart.
+    until: datetime
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class Overflowing:
+    """The loop of overflow: spill what is due, advance what is rented, heed warnings.
+
+    Holds nothing that matters: what rests, and until when, is forgotten at a restart.
     """
 
-    def __init__(self, overflow: Overflow) -> None:
-        self._overflow = overflow
-        self._resting: dict[BidId, datetime] = {}
+    overflow: Overflow
+    _bids: dict[BidId, datetime] = field(default_factory=dict)
+    _instances: dict[InstanceId, Resting] = field(default_factory=dict)
+    _warnings_at: datetime | None = None
 
     def run_once(self, store: EventStore, *, now: datetime) -> int:
         """Make one pass; return how many bids spilled and instances moved."""
-        spilled = self._spill(store, now)
-        return spilled + advance_instances(store, overflow=self._overflow, now=now)
+        return self._spill(store, now) + self._advance(store, now)
 
     def _spill(self, store: EventStore, now: datetime) -> int:
-        self._resting = {key: until for key, until in self._resting.items() if until > now}
+        self._bids = {key: until for key, until in self._bids.items() if until > now}
         spilled = 0
-        limit = BATCH + len(self._resting)
-        for bid_id in bids_maybe_due(rules=self._overflow.rules, now=now, limit=limit):
-            if bid_id in self._resting or spilled == BATCH:
+        limit = BATCH + len(self._bids)
+        for bid_id in bids_maybe_due(rules=self.overflow.rules, now=now, limit=limit):
+            if bid_id in self._bids:
                 continue
             try:
-                spill_bid(store, bid_id=bid_id, overflow=self._overflow, by=SPILL, now=now)
+                spill_bid(store, bid_id=bid_id, overflow=self.overflow, by=SPILL, now=now)
             except (NoCloudOffer, CloudTooDear, BudgetExhausted, AttemptsExhausted) as refusal:
                 log.info("burst.not-possible", bid=str(bid_id), code=refusal.code)
-                self._rest(bid_id, now)
+                self._bids[bid_id] = now + BID_RESTS
             except CloudUnavailable as trouble:
                 log.warning("burst.no-cloud-answers", bid=str(bid_id), error=str(trouble))
-                self._rest(bid_id, now)
+                self._bids[bid_id] = now + BID_RESTS
             except Refusal as refusal:
                 log.debug("burst.not-now", bid=str(bid_id), code=refusal.code)
             else:
                 spilled += 1
         return spilled
 
-    def _rest(self, bid_id: BidId, now: datetime) -> None:
-        if len(self._resting) < RESTING_MAX:
-            self._resting[bid_id] = now + LOOK_AGAIN_AFTER
+    def _advance(self, store: EventStore, now: datetime) -> int:
+        """Take every instance that is not over as far as it goes; return how many moved.
 
+        Decided on each instance's own stream: rows that lag can cause a look too many or too
+        late, nothing else.
+        """
+        instance_ids = instances_not_over()
+        known = set(instance_ids)
+        self._instances = {key: rest for key, rest in self._instances.items() if key in known}
+        self._heed_warnings(store, instance_ids, now)
+        return sum(self._advance_one(store, key, now) for key in instance_ids)
 
-def advance_instances(store: EventStore, *, overflow: Overflow, now: datetime) -> int:
-    """Take every instance that is not over as far as it goes; return how many moved.
-
-    Decided on each instance's own stream: rows that lag can cause a look too many, nothing else.
-    """
-    instance_ids = instances_not_over()
-    if not instance_ids:
-        return 0
-    _heed_warnings(store, overflow, instance_ids, now)
-    moved = 0
-    for instance_id in instance_ids:
+    def _advance_one(self, store: EventStore, instance_id: InstanceId, now: datetime) -> bool:
+        rest = self._instances.get(instance_id)
+        if rest is not None and now < rest.until:
+            return False
         try:
             before = instance_known(store, instance_id).state
             after = advance_instance(
-                store, instance_id=instance_id, overflow=overflow, by=ADVANCE, now=now
+                store, instance_id=instance_id, overflow=self.overflow, by=ADVANCE, now=now
             )
-            moved += after.state != before
         except (Refusal, CloudTrouble) as trouble:
             # One instance that cannot be moved must not hold up the others.
             log.warning("burst.stuck", instance=str(instance_id), error=repr(trouble))
-    return moved
+            failures = rest.failures + 1 if rest is not None else 1
+            pause = min(LOOK_AGAIN * 2 ** min(failures, 10), LOOK_AGAIN_MAX)
+            self._instances[instance_id] = Resting(now + pause, failures)
+            return False
+        if after.state == before:
+            self._instances[instance_id] = Resting(now + LOOK_AGAIN)
+            return False
+        self._instances.pop(instance_id, None)
+        return True
 
-
-def _heed_warnings(
-    store: EventStore, overflow: Overflow, instance_ids: Sequence[InstanceId], now: datetime
-) -> None:
-    for cloud in overflow.clouds.values():
-        try:
-            heed_warnings(store, cloud, instance_ids=instance_ids, by=ADVANCE, now=now)
-        except CloudTrouble as trouble:
-            log.warning("burst.no-warnings", cloud=cloud.name, error=str(trouble))
+    def _heed_warnings(
+        self, store: EventStore, instance_ids: list[InstanceId], now: datetime
+    ) -> None:
+        if not instance_ids or (self._warnings_at is not None and now < self._warnings_at):
+            return
+        self._warnings_at = now + LOOK_AGAIN
+        for cloud in self.overflow.clouds.values():
+            try:
+                heed_warnings(store, cloud, instance_ids=instance_ids, by=ADVANCE, now=now)
+            except CloudTrouble as trouble:
+                log.warning("burst.no-warnings", cloud=cloud.name, error=str(trouble))

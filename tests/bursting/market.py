@@ -78,7 +78,7 @@ BID = BidPlaced(
     limit=Rate(2_000_000_000),
     service_class="on-demand",
     patience="immediate",
-    workload=Workload(kind="fine-tune"),
+    workload=Workload(kind="finetune-7b"),
     cost_centre="cc-1",
     burst_allowed=True,
     at=NOON,

@@ -18,6 +18,8 @@ from bursting.projections import PROJECTIONS
 from bursting.queries import bids_maybe_due, instances_not_over
 from ledger.domain.ids import BidId, TenantId
 from ledger.eventstore.port import START, record
+from ledger.following import Projection
+from ledger.rebuilding import fingerprint, rebuild
 from ledger.rows import Rows
 from marketplace.domain.bids import Bid
 from marketplace.domain.events import BidAmended
@@ -82,6 +84,20 @@ def test_a_refused_and_a_lost_instance_say_why() -> None:
     assert (row_of(lost).state, row_of(lost).reason) == ("lost", "lost")
 
 
+@pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda each: each.name)
+def test_the_rows_equal_their_rebuild_byte_for_byte(projection: Projection) -> None:
+    market = Market()
+    market.listed()
+    market.place(replace(BID, bid_id=BidId(UUID(int=8))))
+    read(market)
+    live = fingerprint(projection.tables)
+
+    rebuild(market.store, projection)
+
+    assert fingerprint(projection.tables) == live
+    assert projection.tables[0]._base_manager.count() >= 1
+
+
 def due(at: Any) -> list[BidId]:
     return bids_maybe_due(rules=RULES, now=at, limit=10)
 
@@ -132,6 +148,7 @@ def test_the_loop_takes_a_bid_from_waiting_to_the_end_of_its_machine() -> None:
 
     def passes() -> int:
         read(market)
+        market.later(seconds=5)
         return loop.run_once(market.store, now=market.now)
 
     assert passes() == 1
@@ -174,10 +191,26 @@ def test_one_instance_that_is_stuck_does_not_hold_up_another() -> None:
     read(market)
 
     loop.run_once(market.store, now=market.now)
+    market.later(minutes=1)
+    loop.run_once(market.store, now=market.now)
 
     states = [market.instance(instance_id).state for instance_id in market.intended()]
     assert states == ["provisioning", "provisioning"]
     assert stuck in market.intended()
+
+
+def test_an_instance_whose_cloud_fails_is_asked_about_less_and_less_often() -> None:
+    market = Market()
+    market.spill()
+    market.cloud.faults.fail("launch", times=1_000)
+    loop = Overflowing(market.overflow)
+    read(market)
+
+    for _second in range(300):
+        loop.run_once(market.store, now=market.now)
+        market.later(seconds=1)
+
+    assert 5 <= market.cloud.faults.calls["launch"] <= 9
 
 
 def test_the_reapers_pass_over_every_cloud_survives_one_that_does_not_answer() -> None:
