@@ -11,13 +11,15 @@ from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.db import DatabaseError, connection
-from metering.queries.agents import silent_agents
 
 from config.health import Finding, findings
+from ledger.access import Actor
+from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore import codec, default_store
 from ledger.eventstore.port import StoreError
 from ledger.queries.money import disagreements
 from marketplace.domain.close_reasons import REASONS
+from metering.queries.usage import agents
 
 CLOCK_SKEW_MAX = timedelta(seconds=2)
 DISK_FREE_BYTES_MIN = 1 << 30
@@ -83,7 +85,10 @@ def _installation() -> Iterator[Finding]:
         free >= DISK_FREE_BYTES_MIN,
         f"{free >> 20} MiB free under {settings.HOME}" if free < DISK_FREE_BYTES_MIN else "",
     )
-    silent = silent_agents(now=datetime.now(UTC))
+    everything = Actor(tenant_id=PLATFORM_ID, roles=frozenset({"operator"}), is_platform=True)
+    poll_seconds = settings.ENV.agent_poll_seconds
+    seen = agents(everything, now=datetime.now(UTC), poll_seconds=poll_seconds)
+    silent = [agent.title for agent in seen if agent.standing == "silent"]
     yield Finding(
         "agents answer",
         not silent,
@@ -112,8 +117,6 @@ def _chain() -> Finding:
     detail = (
         f"{report.checked} events"
         if report.ok
-        else (
-            f"position {report.broken_at}: {report.detail}. Compare with a backup of the store"
-        )
+        else (f"position {report.broken_at}: {report.detail}. Compare with a backup of the store")
     )
     return Finding("the record is unchanged", report.ok, detail)

@@ -1,5 +1,32 @@
+"""Every address of the site."""
+
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.conf import settings
+from django.urls import URLPattern, URLResolver, include, path
+from drf_spectacular.views import SpectacularJSONAPIView
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from bursting.urls import api_urls as bursting_api
+from config import health, manual
+from config.gallery import gallery
+from config.pages.urls import page_urls
+from ledger.urls import api_urls as ledger_api
+from listings.urls import api_urls as listings_api
+from marketplace.urls import api_urls as marketplace_api
+from metering.urls import api_urls as metering_api
+
+api_urls = [*ledger_api, *listings_api, *marketplace_api, *metering_api, *bursting_api]
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    *page_urls,
+    path("docs/", manual.contents),
+    path("docs/<slug:slug>/", manual.chapter),
+    path("accounts/", include("allauth.urls")),
+    path("api/v1/", include(api_urls)),
+    path("api/openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
+    path("healthz", health.healthz),
+    path("readyz", health.readyz),
+    path("metrics", health.metrics),
+]
+if settings.ENV.demo or settings.DEBUG:
+    urlpatterns.append(path("gallery/", gallery))

@@ -117,6 +117,11 @@ def loops(env: Env) -> tuple[Loop, ...]:
         Loop("live", 1.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),
         Loop("offer-expiry", 5.0, lambda store, now: listings.loops.expire_offers(store, now=now)),
         Loop(
+            "charges",
+            60.0,
+            lambda store, now: metering.loops.charge_what_is_left(store, now=now),
+        ),
+        Loop(
             "usage",
             2.0,
             lambda store, now: metering.loops.close_usage_windows(
@@ -141,7 +146,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
 LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
     "engine": ("clearing",),
     "read-side": ("projections", "live"),
-    "clockwork": ("policies", "lease-clock", "offer-expiry", "usage"),
+    "clockwork": ("policies", "lease-clock", "offer-expiry", "usage", "charges"),
     "overflow": ("bursting", "reaper"),
 }
 """How `manage.py up` spreads the loops over processes."""

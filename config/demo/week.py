@@ -60,6 +60,7 @@ class Week:
         self._number = count()
         self._seen = START
         self._leases = 0
+        self._running: list[LeaseId] = []
 
     def run(self) -> None:
         """Live through the week."""
@@ -80,6 +81,9 @@ class Week:
             self._engine.run_once(now=now)
             self._pump.run()
             self._meet_new_leases()
+        for lease_id in self._running:
+            self._leave(lease_id, self._ends_at)
+        self._pump.run()
 
     def _at(self, moment: datetime, act: Callable[[datetime], None]) -> None:
         heapq.heappush(self._agenda, (moment, next(self._number), act))
@@ -151,6 +155,7 @@ class Week:
             assert isinstance(scheduled, LeaseScheduled)
             self._leases += 1
             lease_id = scheduled.lease_id
+            self._running.append(lease_id)
             self._at(scheduled.window.starts_at, lambda now, key=lease_id: self._start(key, now))  # type: ignore[misc]  # a default binds the loop's value
             self._at(scheduled.window.ends_at, lambda now, key=lease_id: self._end(key, now))  # type: ignore[misc]
             if self._leases % EVERY_RECLAIM == 0:
@@ -181,6 +186,19 @@ class Week:
                     now=now + REPORT,
                 )
             self._meter(lease, now)
+
+    def _leave(self, lease_id: LeaseId, now: datetime) -> None:
+        """Let the consumer go: who is still there when the replay ends has no work anywhere."""
+        lease = load(self._store, Lease, lease_id)
+        assert lease is not None
+        if not lease.over:
+            who = Meta(actor="loop:demo", tenant_id=lease.terms.tenant_id)
+            leases.close_lease(self._store, lease_id=lease_id, by=who, now=now)
+            self._pump.run()
+            if lease.started:
+                self._end(lease_id, now)
+            else:
+                metering.close_meter(self._store, lease_id=lease_id, by=who, now=now)
 
     def _reclaim(self, lease_id: LeaseId, now: datetime) -> None:
         lease = load(self._store, Lease, lease_id)

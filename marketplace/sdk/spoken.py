@@ -1,0 +1,50 @@
+"""Times and lengths as people type them: 30m, 6h, +2h, 22:00, or RFC 3339."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+_LENGTH = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+
+
+class NotUnderstood(ValueError):
+    """The text names no time or length."""
+
+
+def length_of(text: str) -> int:
+    """Read `90m`, `6h`, `1d12h` or `45s` as whole seconds.
+
+    Raises: NotUnderstood.
+    """
+    match = _LENGTH.fullmatch(text.strip().lower())
+    if not text.strip() or match is None or not any(match.groups()):
+        raise NotUnderstood(f"{text!r} is no length of time: write 30m, 6h, 1d12h or 45s")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def moment_of(text: str, *, now: datetime) -> datetime:
+    """Read `now`, `+2h`, `22:00` (the next one, in the zone of `now`) or an RFC 3339 time.
+
+    Raises: NotUnderstood; a time without an offset is not guessed at.
+    """
+    text = text.strip()
+    if text.lower() == "now":
+        return now
+    if text.startswith("+"):
+        return now + timedelta(seconds=length_of(text[1:]))
+    clock = _CLOCK.fullmatch(text)
+    if clock:
+        today = now.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
+        return today if today > now else today + timedelta(days=1)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise NotUnderstood(
+            f"{text!r} is no time: write now, +2h, 22:00 or 2026-01-05T22:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        raise NotUnderstood(f"{text!r} has no offset from UTC: add Z, or +01:00")
+    return moment
