@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
 
 from metering.agent.agent import AlreadyRunning
+from metering.agent.spool import Spool
 from metering.agent.wire import Assignment
 from tests.metering.agent.conftest import NOON_MS, Rig
 from tests.metering.agent.market import assignment
@@ -181,6 +183,34 @@ def test_a_restarted_agent_without_a_server_still_ends_a_lease_on_time(
     assert sum(each.granted_ms for each in intervals) == 298_000
     assert len({boot for boot, _ in rig.market.samples}) == 2
     assert told(rig, lease) == [("started", None), ("stopped", -15)]
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_many_restarts_leave_no_gap_and_no_overlap(
+    simulated_rig: Rig, uuids: list[str], away: bool
+) -> None:
+    rig = simulated_rig
+    rig.spool = lambda: Spool(rig.state_dir / "spool", segment_bytes=1_500)
+    rig.restart()
+    lease = rig.market.assign(assignment(uuids[0], now_ms=NOON_MS, command=("sleep", "400")))
+    rig.agent.run_once()
+    rig.steps(5)
+    rig.market.away = away
+    for _ in range(12):
+        rig.steps(23)
+        rig.restart()
+    rig.market.away = False
+
+    rig.steps(250)
+
+    intervals = rig.market.intervals(lease)
+    assert intervals[0].start_ms == NOON_MS
+    assert sum(each.granted_ms for each in intervals) == 400_000
+    for earlier, later in pairwise(intervals):
+        assert earlier.end_ms == later.start_ms
+    assert told(rig, lease) == [("started", None), ("exited", 0)]
+    assert len({boot for boot, _ in rig.market.samples}) == 13
+    assert len(list((rig.state_dir / "spool").iterdir())) == 1
 
 
 def test_two_agents_cannot_share_a_state_directory(simulated_rig: Rig) -> None:
