@@ -15,18 +15,9 @@ class TapeRow(models.Model):
     """Empty where the line is not about one model."""
     price_nanos_per_gpu_hour = models.BigIntegerField(null=True)
     currency = models.CharField(max_length=3)
-    is_trade = models.BooleanField()
-    """The price is one at which GPUs were leased, not one that was asked or bid."""
 
     class Meta:
         app_label = "site"
-        indexes = [
-            models.Index(
-                fields=["gpu_model", "at"],
-                name="tape_trades_by_model",
-                condition=models.Q(is_trade=True),
-            )
-        ]
 
     def __str__(self) -> str:
         return self.text

@@ -107,7 +107,6 @@ def project_tape(recorded: Recorded, rows: Rows) -> None:
                 gpu_model=line.gpu_model,
                 price_nanos_per_gpu_hour=line.price.nanos_per_gpu_hour if line.price else None,
                 currency=line.price.currency if line.price else "",
-                is_trade=line.is_trade,
             )
         )
 
@@ -115,12 +114,6 @@ def project_tape(recorded: Recorded, rows: Rows) -> None:
 def latest(count: int = 40) -> list[TapeRow]:
     """Return the newest lines, newest first."""
     return list(TapeRow.objects.order_by("-position")[:count])
-
-
-def trades(gpu_model: str, *, since: datetime) -> list[TapeRow]:
-    """Return the trades in one model since a moment, oldest first."""
-    rows = TapeRow.objects.filter(is_trade=True, gpu_model=gpu_model, at__gte=since)
-    return list(rows.order_by("at", "position"))
 
 
 PROJECTIONS = (

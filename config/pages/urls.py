@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from config.pages import burst, finance, leases, offers, owner, settings
+from config.pages import bids, burst, finance, leases, market, offers, ops, owner, settings
 from ledger.signin import demo_sign_in, switch_tenant
 
 page_urls: list[URLPattern] = [
+    path("", market.index),
+    path("market/figures", market.figures),
     path("offers", offers.index),
     path("offers/new", offers.new),
     path("offers/preview", offers.preview),
     path("offers/<uuid:offer_id>", offers.page_of_offer),
+    path("bids", bids.index),
+    path("bids/new", bids.new),
+    path("bids/estimate", bids.estimate),
+    path("bids/<uuid:bid_id>", bids.one),
+    path("bids/<uuid:bid_id>/state", bids.state),
+    path("bids/<uuid:bid_id>/cancel", bids.cancel),
     path("leases", leases.index),
     path("leases/<uuid:lease_id>", leases.one),
     path("leases/<uuid:lease_id>/state", leases.state),
@@ -23,6 +31,7 @@ page_urls: list[URLPattern] = [
     path("finance", finance.index),
     path("finance/accounts/<uuid:account_id>", finance.statement),
     path("finance/export/<str:name>", finance.export),
+    path("ops", ops.index),
     path("ops/burst", burst.index),
     path("settings", settings.index),
     path("settings/organisation", switch_tenant),

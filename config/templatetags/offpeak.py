@@ -71,6 +71,12 @@ def percent_ppm(ppm: int) -> str:
 
 
 @register.filter
+def size(value: int) -> int:
+    """A number without its sign."""
+    return abs(value)
+
+
+@register.filter
 def rfc3339(moment: datetime) -> str:
     """UTC to the second with Z, as the API writes it."""
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

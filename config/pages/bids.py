@@ -1,0 +1,256 @@
+"""A consumer's bids: say what to run, see what that would cost, and why it is (not) matched."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from config.pages.answers import done, meta_of, page
+from config.pages.bid_form import BidForm, bid_terms
+from config.pages.fields import MomentField, RateField, TokenField
+from ledger.access import Actor
+from ledger.access.visits import actor_of
+from ledger.domain.ids import BidId
+from ledger.domain.money import Rate
+from ledger.domain.refusal import Refusal
+from ledger.eventstore import default_store
+from ledger.queries.parties import subscribers
+from marketplace.commands.bids import amend_bid, cancel_bid, place_bid
+from marketplace.domain.bids import cost_at_most
+from marketplace.domain.eligibility import REASONS, Explanation
+from marketplace.models.bids import BidRow
+from marketplace.queries import bids as queries
+from marketplace.queries.books import explain_bid, preview
+from marketplace.queries.market import market_now
+
+LIST_MAX = 200
+CONSTRAINTS = {
+    "listed": "GPUs on the market",
+    "gpu-model": "of the models asked for",
+    "memory": "with enough memory",
+    "compute-capability": "with that compute capability",
+    "nvlink": "joined by NVLink",
+    "region": "in that region",
+    "labels": "with those labels",
+    "isolation": "isolated enough",
+    "workload-kind": "whose owners allow this workload",
+    "currency": "in your currency",
+    "paused": "not paused",
+    "reserved": "not kept for another bid",
+    "lease-minimum": "leased for as short as this",
+    "windows": "with a window that is long enough",
+    "taken": "not held by others then",
+    "limit": "within your limit",
+    "together": "free together at one time",
+}
+
+
+class AmendForm(forms.Form):
+    """A new limit and deadline; the bid queues anew."""
+
+    token = TokenField()
+    deadline = MomentField(label="Done by")
+
+    def __init__(self, *args: Any, currency: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["limit"] = RateField(label="Most you pay", currency=currency)
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Every bid of the visitor's organisation."""
+    actor = actor_of(request)
+    only = request.GET.get("show", "open")
+    rows = queries.bids(actor, states=("open",) if only == "open" else ())[:LIST_MAX]
+    context = {
+        "bids": [
+            {"row": row, "reason": REASONS.get(row.reason, ""), "length": _length(row)}
+            for row in rows
+        ],
+        "only": only,
+        "list_max": LIST_MAX,
+    }
+    return page(request, "pages/bids.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def new(request: HttpRequest) -> HttpResponse:
+    """Place a bid."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    now = timezone.now()
+    form = _form(request, actor, now)
+    refusal: Refusal | None = None
+    if request.method == "POST" and form.is_valid():
+        try:
+            terms = bid_terms(
+                form, actor, market=settings.ENV.market, currency=settings.ENV.currency
+            )
+            by = meta_of(actor, form.cleaned_data["token"])
+            position = place_bid(default_store(), terms=terms, by=by, now=now)
+            return done(request, f"/bids/{terms.bid_id}", position, "Your bid is on the market.")
+        except Refusal as refused:
+            refusal = refused
+    context = {"form": form, "has_unit": "unit" in form.fields}
+    invalid = bool(form.errors)
+    return page(request, "pages/bid_new.html", context, refusal=refusal, invalid=invalid)
+
+
+@require_POST
+def estimate(request: HttpRequest) -> HttpResponse:
+    """What the bid in the form would get now: a part of its page, refreshed as it is filled in."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    now = timezone.now()
+    form = _form(request, actor, now)
+    context: dict[str, Any] = {}
+    if form.is_valid():
+        try:
+            terms = bid_terms(
+                form, actor, market=settings.ENV.market, currency=settings.ENV.currency
+            )
+            quote = preview(default_store(), terms=terms, now=now)
+            context |= {"quote": quote, "burst": terms.burst_allowed}
+            context |= _explained(quote.explanation, terms.gpus)
+        except Refusal as refusal:
+            context["refusal"] = refusal
+    else:
+        wrong = [e for errors in form.errors.as_data().values() for e in errors]
+        context["errors"] = [m for e in wrong if e.code != "required" for m in e.messages]
+    return render(request, "pages/bid_estimate.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def one(request: HttpRequest, bid_id: UUID) -> HttpResponse:
+    """One bid. A form sent here amends it."""
+    if request.method != "POST":
+        return _show(request, bid_id)
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    row = queries.own_bid(actor, bid_id)
+    form = AmendForm(request.POST, currency=row.currency)
+    if not form.is_valid():
+        return _show(request, bid_id, form=form)
+    try:
+        position = amend_bid(
+            default_store(),
+            bid_id=BidId(bid_id),
+            limit=form.cleaned_data["limit"],
+            deadline=form.cleaned_data["deadline"],
+            by=meta_of(actor, form.cleaned_data["token"]),
+            now=timezone.now(),
+        )
+    except Refusal as refusal:
+        return _show(request, bid_id, refusal=refusal, form=form)
+    return done(request, f"/bids/{bid_id}", position, "Changed. The bid queues anew.")
+
+
+@require_safe
+def state(request: HttpRequest, bid_id: UUID) -> HttpResponse:
+    """The part of a bid's page that changes while it waits."""
+    return page(request, "pages/bid_state.html", _context(actor_of(request), bid_id))
+
+
+@require_POST
+def cancel(request: HttpRequest, bid_id: UUID) -> HttpResponse:
+    """Withdraw a bid."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    queries.own_bid(actor, bid_id)
+    try:
+        position = cancel_bid(
+            default_store(), bid_id=BidId(bid_id), by=meta_of(actor), now=timezone.now()
+        )
+    except Refusal as refusal:
+        return _show(request, bid_id, refusal=refusal)
+    return done(request, f"/bids/{bid_id}", position, "Withdrawn; its money is available again.")
+
+
+def _form(request: HttpRequest, actor: Actor, now: datetime) -> BidForm:
+    market = market_now(default_store(), market=settings.ENV.market, now=now)
+    goods = {each.gpu_model: each for each in market}
+    units: list[tuple[str, str]] = []
+    if actor.subscriber_id is None:
+        units = [(str(row.subscriber_id), row.title) for row in subscribers(actor)[:LIST_MAX]]
+    made = {"models": sorted(goods), "units": units, "currency": settings.ENV.currency, "now": now}
+    if request.method == "POST":
+        return BidForm(request.POST, **made)
+    initial: dict[str, Any] = {}
+    wanted = goods.get(request.GET.get("gpu", ""))
+    if wanted is not None:
+        price = wanted.last_nanos or wanted.floor_nanos
+        initial = {"gpu": wanted.gpu_model, "kind": "other"}
+        if price is not None:
+            initial["limit"] = Rate(price, wanted.currency)
+    return BidForm(initial=initial, **made)
+
+
+def _show(
+    request: HttpRequest,
+    bid_id: UUID,
+    *,
+    refusal: Refusal | None = None,
+    form: AmendForm | None = None,
+) -> HttpResponse:
+    context = _context(actor_of(request), bid_id)
+    row: BidRow = context["row"]
+    initial = {"limit": context["limit"], "deadline": row.deadline}
+    invalid = form is not None and bool(form.errors)
+    context["form"] = form or AmendForm(initial=initial, currency=row.currency)
+    return page(request, "pages/bid.html", context, refusal=refusal, invalid=invalid)
+
+
+def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
+    row = queries.bid(actor, bid_id)
+    limit = Rate(row.limit_nanos_per_gpu_hour, row.currency)
+    context: dict[str, Any] = {
+        "row": row,
+        "limit": limit,
+        "length": _length(row),
+        "most": cost_at_most(limit, row.gpus, row.duration_seconds),
+        "mine": row.tenant_id == actor.tenant_id,
+        "open": row.state == "open",
+    }
+    if row.state == "open":
+        told = explain_bid(
+            default_store(), market=row.market, bid_id=row.bid_id, now=timezone.now()
+        )
+        if told is not None:
+            context |= _explained(told, row.gpus)
+    return context
+
+
+def _explained(told: Explanation, gpus: int) -> dict[str, Any]:
+    """Return the funnel without the steps that took nothing away, and what to do."""
+    whole = told.funnel[0].left
+    steps, left = [], None
+    for stage in told.funnel:
+        if stage.left != left:
+            steps.append(
+                {
+                    "text": CONSTRAINTS.get(stage.constraint, stage.constraint),
+                    "left": stage.left,
+                    "stop": stage.left < gpus,
+                }
+            )
+        left = stage.left
+    return {
+        "funnel": steps,
+        "whole": whole,
+        "wanted": gpus,
+        "reason": REASONS.get(told.reason or "", ""),
+        "fits": told.reason is None,
+        "price_needed": told.price_needed,
+    }
+
+
+def _length(row: BidRow) -> timedelta:
+    return timedelta(seconds=row.duration_seconds)

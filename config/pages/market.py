@@ -1,0 +1,149 @@
+"""The market at a glance: what GPUs cost, how deep the book is, what is free and when, and news."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from config import tape
+from config.charts import Level, Slot
+from config.pages.answers import page
+from config.visitors import zone_of
+from ledger.access.visits import actor_of
+from ledger.domain.money import Rate, decimal_of
+from ledger.domain.span import Window
+from ledger.eventstore import default_store
+from listings import queries as listings
+from marketplace.queries.leases import leased_gpus
+from marketplace.queries.market import Goods24h, PriceOfHour, depth, market_now, prices, trades
+
+DAY = timedelta(days=1)
+SLOT = timedelta(minutes=30)
+SLOTS = 48
+KINDS_MAX = 8
+POINTS_MAX = 600
+TAPE_LINES = 30
+NIGHT_FROM, NIGHT_UNTIL = 20, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One GPU model on the market. values: hourly mean prices of the last day, oldest first."""
+
+    goods: Goods24h
+    last: Rate | None
+    floor: Rate | None
+    change_ppm: int | None
+    values: list[float]
+
+    @property
+    def model(self) -> str:
+        """Return its name."""
+        return self.goods.gpu_model
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Show the market of one GPU model: the one asked for, or the one with most supply."""
+    actor_of(request)
+    return page(request, "pages/market.html", _context(request))
+
+
+@require_safe
+def figures(request: HttpRequest) -> HttpResponse:
+    """The part of the page that changes with every trade."""
+    actor_of(request)
+    return page(request, "pages/market_figures.html", _context(request))
+
+
+def _context(request: HttpRequest) -> dict[str, Any]:
+    now = timezone.now()
+    kinds = _kinds(now)
+    chosen = next((kind for kind in kinds if kind.model == request.GET.get("gpu")), None)
+    if chosen is None and kinds:
+        chosen = kinds[0]
+    context: dict[str, Any] = {
+        "kinds": kinds[:KINDS_MAX],
+        "chosen": chosen,
+        "lines": [_line(row) for row in tape.latest(TAPE_LINES)],
+        "zone": str(zone_of(request)),
+    }
+    return context if chosen is None else context | _book_of(chosen, now)
+
+
+def _kinds(now: datetime) -> list[Kind]:
+    """Return every model on the market, the most listed first."""
+    market = settings.ENV.market
+    hourly: dict[tuple[str, str], list[PriceOfHour]] = defaultdict(list)
+    for price in prices(market=market, gpu_model=None, since=now - DAY, until=now):
+        hourly[price.gpu_model, price.currency].append(price)
+    found = []
+    for goods in market_now(default_store(), market=market, now=now):
+        hours = hourly[goods.gpu_model, goods.currency]
+        first, last = (hours[0].mean_nanos, goods.last_nanos) if hours else (0, goods.last_nanos)
+        found.append(
+            Kind(
+                goods=goods,
+                last=None if last is None else Rate(last, goods.currency),
+                floor=None
+                if goods.floor_nanos is None
+                else Rate(goods.floor_nanos, goods.currency),
+                change_ppm=(last - first) * 1_000_000 // first if first and last else None,
+                values=[float(decimal_of(hour.mean_nanos)) for hour in hours],
+            )
+        )
+    return sorted(found, key=lambda kind: (-kind.goods.listed, kind.model))
+
+
+def _book_of(kind: Kind, now: datetime) -> dict[str, Any]:
+    market, goods = settings.ENV.market, kind.goods
+    depths = depth(default_store(), market=market, gpu_model=kind.model, now=now)
+    book = next((each for each in depths if each.currency == goods.currency), None)
+    recent = trades(market).filter(gpu_model=kind.model, at__gte=now - DAY)[:POINTS_MAX]
+    points = [
+        [int(row.at.timestamp()), float(decimal_of(row.price_nanos_per_gpu_hour))]
+        for row in reversed(recent)
+    ]
+    return {
+        "points": json.dumps(points),
+        "asks": [Level(each.price_nanos, each.gpus) for each in book.asks] if book else [],
+        "bids": [Level(each.price_nanos, each.gpus) for each in book.bids] if book else [],
+        "slots": _slots(kind.model, now),
+        "day_millis": goods.free_day_gpu_millis,
+        "week_millis": goods.free_week_gpu_millis,
+    }
+
+
+def _line(row: tape.TapeRow) -> dict[str, Any]:
+    nanos = row.price_nanos_per_gpu_hour
+    return {
+        "at": row.at,
+        "text": row.text,
+        "price": None if nanos is None else Rate(nanos, row.currency),
+    }
+
+
+def _slots(model: str, now: datetime) -> list[Slot]:
+    """Count free and leased GPUs in each half hour of the next day."""
+    since = now.astimezone(UTC).replace(minute=30 * (now.minute // 30), second=0, microsecond=0)
+    until = since + SLOT * SLOTS
+    listed = listings.listed_gpus(since=since, until=until, model=model)
+    leased = leased_gpus(since=since, until=until, model=model)
+    slots = []
+    for number in range(SLOTS):
+        starts = since + SLOT * number
+        here = Window(starts, starts + SLOT)
+        taken = {uuid for uuid, window in leased if window.overlaps(here)}
+        free = {uuid for uuid, window in listed if window.overlaps(here)} - taken
+        local = timezone.localtime(starts)
+        night = local.hour >= NIGHT_FROM or local.hour < NIGHT_UNTIL
+        slots.append(Slot(f"{local:%H:%M}", len(free), len(taken), night))
+    return slots

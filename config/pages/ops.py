@@ -1,0 +1,56 @@
+"""How the platform runs: clearing rounds, followers and their lag, agents, the event store."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from config.health import findings
+from config.pages.answers import page
+from ledger.access.visits import actor_of
+from ledger.eventstore import default_store
+from ledger.following import lag
+from ledger.models import Checkpoint
+from marketplace.domain.eligibility import REASONS
+from marketplace.queries.market import rounds
+from metering.queries import usage
+
+ROUNDS_MAX = 40
+ALARMS_MAX = 20
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Show it all on one page."""
+    actor = actor_of(request)
+    actor.need("operator", "auditor")
+    now = timezone.now()
+    store = default_store()
+    moved = dict(Checkpoint.objects.values_list("name", "moved_at"))
+    recent = list(rounds(settings.ENV.market)[:ROUNDS_MAX])
+    context = {
+        "head": store.head(),
+        "store": type(store).__name__,
+        "followers": [
+            {"name": name, "behind": behind, "error": error, "moved_at": moved.get(name)}
+            for name, behind, error in lag(store)
+        ],
+        "findings": [finding for finding in findings() if not finding.ok],
+        "rounds": [
+            {
+                "row": row,
+                "unmatched": [
+                    (REASONS.get(name, name), count) for name, count in row.unmatched.items()
+                ],
+            }
+            for row in recent
+        ],
+        "bids": sum(row.bids for row in recent),
+        "grants": sum(row.grants for row in recent),
+        "currency": settings.ENV.currency,
+        "agents": usage.agents(actor, now=now, poll_seconds=settings.ENV.agent_poll_seconds),
+        "alarms": usage.alarms(actor)[:ALARMS_MAX],
+    }
+    return page(request, "pages/ops.html", context)
