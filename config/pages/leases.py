@@ -102,7 +102,7 @@ def end(request: HttpRequest, lease_id: UUID) -> HttpResponse:
     """End a lease now."""
     actor = actor_of(request)
     actor.need("consumer", "operator")
-    queries.lease(actor, lease_id)
+    queries.consumed_lease(actor, lease_id)
     try:
         position = close_lease(
             default_store(), lease_id=LeaseId(lease_id), by=meta_of(actor), now=timezone.now()
@@ -117,7 +117,7 @@ def extend(request: HttpRequest, lease_id: UUID) -> HttpResponse:
     """Ask to go on until later."""
     actor = actor_of(request)
     actor.need("consumer", "operator")
-    queries.lease(actor, lease_id)
+    queries.consumed_lease(actor, lease_id)
     form = ExtendForm(request.POST)
     if not form.is_valid():
         return _show(request, lease_id, form=form)

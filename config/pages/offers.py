@@ -65,7 +65,7 @@ def new(request: HttpRequest) -> HttpResponse:
     """Put GPUs on the market."""
     actor = actor_of(request)
     actor.need("owner", "operator")
-    hosts = [row for row in queries.hosts(actor)[:LIST_MAX] if row.gpu_count]
+    hosts = _own_hosts(actor)
     host = _chosen(hosts, request.POST.get("host") or request.GET.get("host"))
     if host is None:
         return page(request, "pages/offer_new.html", {"hosts": [], "host": None})
@@ -105,7 +105,7 @@ def preview(request: HttpRequest) -> HttpResponse:
     """What the offer in the form may earn: a part of its page, refreshed as it is filled in."""
     actor = actor_of(request)
     actor.need("owner", "operator")
-    host = _chosen(list(queries.hosts(actor)[:LIST_MAX]), request.POST.get("host"))
+    host = _chosen(_own_hosts(actor), request.POST.get("host"))
     context: dict[str, Any] = {"earnings": None}
     if host is not None:
         form = OfferForm(request.POST, host=host, currency=settings.ENV.currency)
@@ -181,6 +181,12 @@ def _show(
     }
     invalid = form is not None and bool(form.errors)
     return page(request, "pages/offer.html", context, refusal=refusal, invalid=invalid)
+
+
+def _own_hosts(actor: Actor) -> list[HostRow]:
+    """Return the hosts of the visitor's own organisation that have GPUs to list."""
+    rows = queries.hosts(actor).filter(tenant_id=actor.tenant_id, gpu_count__gt=0)
+    return list(rows.exclude(state="retired")[:LIST_MAX])
 
 
 def _chosen(hosts: list[HostRow], wanted: str | None) -> HostRow | None:

@@ -84,7 +84,8 @@ def _show(request: HttpRequest, *, refusal: Refusal | None = None) -> HttpRespon
     actor = actor_of(request)
     actor.need("owner", "operator", "auditor")
     now = timezone.now()
-    hosts = list(listings.hosts(actor).exclude(state="retired")[:HOSTS_MAX])
+    mine = listings.hosts(actor).filter(tenant_id=actor.tenant_id)
+    hosts = list(mine.exclude(state="retired")[:HOSTS_MAX])
     running = list(leases(actor, states=HOLDING).filter(owner_ids__contains=[actor.tenant_id]))
     seen = {
         agent.host_id: agent
@@ -146,7 +147,7 @@ def _heat(
     part: dict[tuple[Any, int], int] = defaultdict(int)
     whole: dict[tuple[Any, int], int] = defaultdict(int)
     gpus = sum(host.gpu_count for host in hosts)
-    for row in usage.heat(actor, since=days[0], until=now):
+    for row in usage.heat(actor, since=days[0], until=now).filter(owner_id=actor.tenant_id):
         local = timezone.localtime(row.hour)
         key = (local.date(), local.hour)
         part[key] += row.busy_ms if what == "busy" else row.granted_ms

@@ -23,6 +23,7 @@ from ledger.domain.ids import HostId, TokenId, UserId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
+from listings.models import HostRow
 from listings.queries import hosts
 
 DAYS = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "a year"))
@@ -56,7 +57,7 @@ class HostTokenForm(forms.Form):
         super().__init__(*args, **kwargs)
         host = self.fields["host"]
         assert isinstance(host, forms.ChoiceField)
-        host.choices = [(str(row.host_id), row.title) for row in hosts(actor)[:SHOWN_MAX]]
+        host.choices = [(str(row.host_id), row.title) for row in _own_hosts(actor)]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -160,6 +161,11 @@ def _context(
         "roles": sorted(actor.roles),
         "base_url": settings.ENV.base_url or f"http://{request.get_host()}",
     }
+
+
+def _own_hosts(actor: Actor) -> list[HostRow]:
+    """Return the hosts of the visitor's own organisation: the platform sees others' as well."""
+    return list(hosts(actor).filter(tenant_id=actor.tenant_id)[:SHOWN_MAX])
 
 
 def _state(revoked_at: Any, expires_at: Any, now: Any) -> str:

@@ -1,0 +1,220 @@
+"""A consumer asks, sees what that would get, and follows what becomes of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from marketplace.models import BidRow, LeaseRow
+from tests.pages.world import CONSUMER, OWNER, World, id_in
+
+pytestmark = pytest.mark.django_db
+
+
+def form(**changed: Any) -> dict[str, Any]:
+    """Return a bid for one of the world's GPUs as the browser sends it."""
+    now = timezone.now()
+    return {
+        "token": str(uuid4()),
+        "kind": "other",
+        "gpu": "H100-80GB",
+        "query": "",
+        "gpus": "2",
+        "placement": "same-host",
+        "hours": "2",
+        "limit": "2.50",
+        "earliest_start": f"{now:%Y-%m-%dT%H:%M}",
+        "deadline": f"{now + timedelta(hours=8):%Y-%m-%dT%H:%M}",
+        "service_class": "on-demand",
+        "patience": "immediate",
+        "command": "python train.py",
+        "cost_centre": "",
+        **changed,
+    }
+
+
+@pytest.fixture
+def consumer(world: World) -> Client:
+    return world.member(CONSUMER, "consumer")
+
+
+def test_the_form_knows_what_the_market_has(world: World, consumer: Client) -> None:
+    world.list_gpus(0, 1)
+
+    page = consumer.get("/bids/new?gpu=H100-80GB").content.decode()
+
+    assert '<option value="H100-80GB" selected>' in page
+    assert 'value="2.00"' in page, "the lowest floor is what the form starts from"
+
+
+def test_the_estimate_is_what_the_engine_would_do(world: World, consumer: Client) -> None:
+    world.list_gpus(0, 1)
+
+    told = consumer.post("/bids/estimate", form()).content.decode()
+
+    assert "You would get it now" in told
+    assert "$8.00" in told, "2 GPUs for 2 hours at the floor of 2.00"
+    assert "$10.00" in told, "the most it can cost is set aside"
+    assert not BidRow.objects.exists()
+
+
+def test_the_estimate_of_too_low_a_bid_says_what_would_do(world: World, consumer: Client) -> None:
+    world.list_gpus(0, 1)
+
+    told = consumer.post("/bids/estimate", form(limit="1.50")).content.decode()
+
+    assert "It would wait" in told
+    assert "Their floor is above the limit price" in told
+    assert "At $2.00 per GPU-hour it would fit now" in told
+
+
+def test_a_bid_becomes_a_lease_and_its_page_says_so(world: World, consumer: Client) -> None:
+    world.list_gpus(0, 1)
+
+    answer = consumer.post("/bids/new", form())
+    world.settle()
+    page = consumer.get(answer["Location"]).content.decode()
+
+    assert answer.status_code == 302
+    assert "Matched" in page
+    lease = LeaseRow.objects.get()
+    assert f"/leases/{lease.lease_id}" in page
+    assert (lease.gpus, lease.price_nanos_per_gpu_hour) == (2, 2_000_000_000)
+
+
+def test_the_same_form_sent_twice_is_one_bid(world: World, consumer: Client) -> None:
+    sent = form()
+
+    first = consumer.post("/bids/new", sent)
+    again = consumer.post("/bids/new", sent)
+    world.settle()
+
+    assert id_in(first["Location"]) == id_in(again["Location"])
+    assert BidRow.objects.count() == 1
+
+
+def test_a_waiting_bid_shows_where_it_fails(world: World, consumer: Client) -> None:
+    world.list_gpus(0, 1)
+    answer = consumer.post("/bids/new", form(gpus="3"))
+    world.settle()
+
+    page = consumer.get(answer["Location"]).content.decode()
+
+    assert "Why it is not matched" in page
+    assert "fewer than the 3 asked for" in page
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"limit": "NaN"}, "An amount is a plain decimal number such as 2.15."),
+        ({"limit": "1.0000000001"}, "An amount has at most nine decimal places"),
+        ({"limit": "0"}, "A limit price lies above 0"),
+        ({"hours": "0.001"}, "between one minute and 28 days"),
+        ({"hours": "nan"}, "Enter a number."),
+        ({"gpus": "-1"}, "greater than or equal to 1"),
+        ({"gpus": "9" * 30}, "less than or equal to 1024"),
+        ({"query": "memory=ten"}, "This condition does not go with that sign"),
+        ({"query": "colour=red"}, "There is no such condition"),
+        ({"query": "gpu=A100"}, "The GPU is chosen above."),
+        ({"command": 'echo "open'}, "A quotation mark is not closed."),
+        ({"kind": "mining"}, "Select a valid choice."),
+        (
+            {"deadline": "2020-01-01T00:00"},
+            "The time asked for no longer fits between now and the deadline.",
+        ),
+        ({"earliest_start": "2020-01-01T00:00"}, "The earliest start lies in the past."),
+        (
+            {"gpus": "500", "hours": "100", "limit": "900"},
+            "The account does not have that much available.",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_place(
+    world: World, consumer: Client, changed: dict[str, str], says: str
+) -> None:
+    late = {"deadline": f"{timezone.now() + timedelta(days=20):%Y-%m-%dT%H:%M}"}
+    if "gpus" in changed and "hours" in changed:
+        changed = {**late, **changed}
+
+    answer = consumer.post("/bids/new", form(**changed))
+    world.settle()
+
+    assert answer.status_code == 422
+    assert says in answer.content.decode()
+    assert not BidRow.objects.exists()
+
+
+def test_a_bid_can_be_changed_and_withdrawn(world: World, consumer: Client) -> None:
+    world.list_gpus(0, 1)
+    place = consumer.post("/bids/new", form(limit="1.00"))["Location"].split("?")[0]
+    world.settle()
+    deadline = f"{timezone.now() + timedelta(hours=6):%Y-%m-%dT%H:%M}"
+
+    changed = consumer.post(place, {"token": str(uuid4()), "limit": "1.10", "deadline": deadline})
+    world.settle()
+    withdrawn = consumer.post(f"{place}/cancel")
+    world.settle()
+
+    assert (changed.status_code, withdrawn.status_code) == (302, 302)
+    row = BidRow.objects.get()
+    assert (row.state, row.limit_nanos_per_gpu_hour) == ("cancelled", 1_100_000_000)
+    again = consumer.post(place, {"token": str(uuid4()), "limit": "1.20", "deadline": deadline})
+    assert again.status_code == 422
+    assert b"That bid is no longer open" in again.content
+
+
+def test_another_organisation_does_not_see_the_bid(world: World, consumer: Client) -> None:
+    place = consumer.post("/bids/new", form(limit="1.00"))["Location"].split("?")[0]
+    world.settle()
+    stranger = world.member(OWNER, "consumer", "owner")
+
+    assert stranger.get(place).status_code == 404
+    assert stranger.get(f"{place}/state").status_code == 404
+    assert stranger.post(f"{place}/cancel").status_code == 404
+    assert BidRow.objects.get().state == "open"
+
+
+def test_a_lease_shows_its_steps_and_can_be_ended(world: World, consumer: Client) -> None:
+    world.list_gpus(0, 1)
+    consumer.post("/bids/new", form())
+    world.settle()
+    lease_id = LeaseRow.objects.get().lease_id
+
+    page = consumer.get(f"/leases/{lease_id}").content.decode()
+    ended = consumer.post(f"/leases/{lease_id}/end")
+    world.settle()
+
+    assert "Granted at $2.00 per GPU-hour" in page
+    assert "$8.00 held for all of it." in page
+    assert ended.status_code == 302
+    assert LeaseRow.objects.get().state == "closed"
+    after = consumer.get(ended["Location"]).content.decode()
+    assert "The consumer ended the lease." in after
+    again = consumer.post(f"/leases/{lease_id}/end")
+    assert (again.status_code, b"That lease is over." in again.content) == (422, True)
+
+
+def test_an_extension_must_end_later(world: World, consumer: Client) -> None:
+    world.list_gpus(0, 1)
+    consumer.post("/bids/new", form())
+    world.settle()
+    lease = LeaseRow.objects.get()
+    path = f"/leases/{lease.lease_id}/extend"
+
+    def asked(hours: int) -> Any:
+        until = lease.ends_at + timedelta(hours=hours)
+        return consumer.post(path, {"token": str(uuid4()), "ends_at": f"{until:%Y-%m-%dT%H:%M}"})
+
+    sooner, later = asked(-1), asked(2)
+    world.settle()
+
+    assert sooner.status_code == 422
+    assert b"An extension must end later than the lease does now." in sooner.content
+    assert later.status_code == 302
+    assert LeaseRow.objects.get().ends_at > lease.ends_at

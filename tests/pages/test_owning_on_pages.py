@@ -1,0 +1,221 @@
+"""An owner lists GPUs, sees what that may earn, changes it, and takes the GPUs back."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from listings.models import OfferRow
+from marketplace.models import LeaseRow
+from tests.pages.test_bidding_on_pages import form as bid_form
+from tests.pages.world import CONSUMER, OWNER, World, id_in
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def owner(world: World) -> Client:
+    return world.member(OWNER, "owner")
+
+
+def wall(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M}"
+
+
+def form(world: World, **changed: Any) -> dict[str, Any]:
+    """Return an offer of two GPUs for eight hours to come, as the browser sends it."""
+    starts = timezone.now().replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    return {
+        "token": str(uuid4()),
+        "host": str(world.host_id),
+        "gpu": ["GPU-0", "GPU-1"],
+        "starts_at": wall(starts),
+        "ends_at": wall(starts + timedelta(hours=8)),
+        "repeat": "",
+        "floor": "1.95",
+        "lease_min": "15",
+        "notice": "10",
+        "reclaim_fee": "10",
+        "isolation": "whole",
+        "workload_kinds": "",
+        **changed,
+    }
+
+
+def test_an_owner_lists_a_night(world: World, owner: Client) -> None:
+    answer = owner.post("/offers/new", form(world))
+    world.settle()
+
+    assert answer.status_code == 302
+    page = owner.get(answer["Location"]).content.decode()
+    assert "$1.95 per GPU-h" in page
+    row = OfferRow.objects.get()
+    assert (row.gpu_uuids, row.notice_seconds) == (["GPU-0", "GPU-1"], 600)
+    assert row.offer_id == id_in(answer["Location"])
+
+
+def test_the_grid_shows_what_is_listed(world: World, owner: Client) -> None:
+    owner.post("/offers/new", form(world))
+    world.settle()
+
+    page = owner.get("/offers/new").content.decode()
+
+    assert page.count('class="block offered"') == 2
+    assert page.count("Listed $1.95") >= 2
+
+
+def test_a_repeated_window_keeps_the_wall_time_of_the_owners_zone(
+    world: World, owner: Client
+) -> None:
+    owner.cookies["zone"] = "America/New_York"
+    starts = timezone.now() + timedelta(days=2)
+    sent = form(
+        world,
+        starts_at=f"{starts:%Y-%m-%d}T22:00",
+        ends_at=f"{starts + timedelta(days=1):%Y-%m-%d}T06:00",
+        repeat="daily",
+    )
+
+    owner.post("/offers/new", sent)
+    world.settle()
+
+    weekly = OfferRow.objects.get().weekly
+    assert weekly["zone"] == "America/New_York"
+    assert (weekly["since"], weekly["until"]) == ("22:00:00", "06:00:00")
+    assert weekly["days"] == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_wall_time_that_does_not_exist_is_refused(world: World, owner: Client) -> None:
+    owner.cookies["zone"] = "Europe/London"
+
+    answer = owner.post("/offers/new", form(world, starts_at="2027-03-28T01:30"))
+
+    assert answer.status_code == 422
+    assert "may be ambiguous or it may not exist" in answer.content.decode()
+    assert not OfferRow.objects.exists()
+
+
+def test_the_preview_tells_a_range_after_the_fee(world: World, owner: Client) -> None:
+    told = owner.post("/offers/preview", form(world)).content.decode()
+
+    assert "16.00 GPU-h" in told
+    assert "$29.64" in told, "16 GPU-hours at 1.95, less five per cent"
+    assert not OfferRow.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"floor": "1e3"}, "An amount is a plain decimal number"),
+        ({"floor": "-1"}, "An amount must lie between zero"),
+        ({"floor": "20000"}, "A floor price lies between 0 and 10,000"),
+        ({"ends_at": "2020-01-01T00:00"}, "The window must end after it starts."),
+        ({"gpu": []}, "This field is required."),
+        ({"gpu": ["GPU-9"]}, "GPU-9 is not one of the available choices"),
+        ({"reclaim_fee": "101"}, "less than or equal to 100"),
+        ({"lease_min": "100000"}, "The minimum lease lies between"),
+        ({"workload_kinds": "Mining!"}, "A workload kind is a short lower-case name"),
+    ],
+)
+def test_terms_out_of_bounds_are_refused_in_place(
+    world: World, owner: Client, changed: dict[str, Any], says: str
+) -> None:
+    answer = owner.post("/offers/new", form(world, **changed))
+    world.settle()
+
+    assert answer.status_code == 422
+    assert says in answer.content.decode()
+    assert not OfferRow.objects.exists()
+
+
+def test_a_gpu_is_not_listed_twice_at_one_time(world: World, owner: Client) -> None:
+    owner.post("/offers/new", form(world))
+    world.settle()
+
+    answer = owner.post("/offers/new", form(world, gpu=["GPU-1"]))
+    world.settle()
+
+    assert answer.status_code == 422
+    assert b"That GPU is offered already during one of these windows." in answer.content
+    assert b"Withdraw the other offer" in answer.content
+    assert OfferRow.objects.count() == 1
+
+
+def test_an_offer_is_paused_repriced_resumed_and_withdrawn(world: World, owner: Client) -> None:
+    place = owner.post("/offers/new", form(world))["Location"].split("?")[0]
+    world.settle()
+    states = []
+
+    for asked in (
+        {"do": "pause"},
+        {"do": "reprice", "floor": "2.10"},
+        {"do": "resume"},
+        {"do": "withdraw"},
+    ):
+        assert owner.post(place, asked).status_code == 302
+        world.settle()
+        row = OfferRow.objects.get()
+        states.append((row.state, row.floor_nanos_per_gpu_hour))
+
+    assert states == [
+        ("paused", 1_950_000_000),
+        ("paused", 2_100_000_000),
+        ("listed", 2_100_000_000),
+        ("withdrawn", 2_100_000_000),
+    ]
+    again = owner.post(place, {"do": "resume"})
+    assert again.status_code == 422
+    assert b"The offer is withdrawn" in again.content
+
+
+def test_a_host_is_reclaimed_with_its_effect_shown_before(world: World, owner: Client) -> None:
+    world.list_gpus(0, 1)
+    consumer = world.member(CONSUMER, "consumer")
+    consumer.post("/bids/new", bid_form())
+    world.settle()
+
+    before = owner.get("/owner").content.decode()
+    answer = owner.post(f"/owner/hosts/{world.host_id}/reclaim")
+    world.settle()
+
+    assert "Reclaim aurora-1?" in before
+    assert "You pay the consumers" in before
+    assert answer.status_code == 302
+    lease = LeaseRow.objects.get()
+    assert lease.stop_at is not None
+    assert OfferRow.objects.get().state == "paused"
+    told = consumer.get(f"/leases/{lease.lease_id}").content.decode()
+    assert "Owner takes the GPUs back" in told
+
+
+def test_only_an_owner_reclaims(world: World, owner: Client) -> None:
+    world.list_gpus(0, 1)
+    consumer = world.member(CONSUMER, "consumer")
+    consumer.post("/bids/new", bid_form())
+    world.settle()
+    lease_id = LeaseRow.objects.get().lease_id
+
+    assert consumer.post(f"/leases/{lease_id}/reclaim").status_code == 403
+    assert consumer.post(f"/owner/hosts/{world.host_id}/reclaim").status_code == 403
+    stranger = world.member(CONSUMER, "owner")
+    assert stranger.post(f"/owner/hosts/{world.host_id}/reclaim").status_code == 404
+    assert LeaseRow.objects.get().stop_at is None
+
+
+def test_an_owner_cannot_end_a_lease_of_the_consumers(world: World) -> None:
+    world.list_gpus(0, 1)
+    world.member(CONSUMER, "consumer").post("/bids/new", bid_form())
+    world.settle()
+    lease_id = LeaseRow.objects.get().lease_id
+    owner = world.member(OWNER, "owner", "consumer")
+
+    answer = owner.post(f"/leases/{lease_id}/end")
+    world.settle()
+
+    assert answer.status_code == 403
+    assert LeaseRow.objects.get().state != "closed"
