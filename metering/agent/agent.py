@@ -187,7 +187,7 @@ class Agent:
         ends = dict.fromkeys(lease.terms.gpu_uuids, work.started_ms)
         records = [
             {"t": "open", "lease": str(work.lease_id), "ends": ends},
-            report(work.lease_id, "started", work.started_ms),
+            report(lease.terms, "started", work.started_ms),
         ]
         if self._memory.keep(records, sync=True):
             self._sampler.open(work.lease_id, ends, ends_ms=lease.terms.ends_ms, fresh=fresh)
@@ -228,7 +228,7 @@ class Agent:
         code = None if work is None else work.exit_code
         records = [
             *self._memory.samples(cuts, self._findings),
-            report(lease_id, what, at_ms, exit_code=code, detail=detail),
+            report(lease.terms, what, at_ms, exit_code=code, detail=detail),
             {"t": "closed", "lease": str(lease_id)},
         ]
         if self._memory.keep(records, sync=True):
@@ -323,7 +323,8 @@ class Agent:
 
     def _close_unstarted(self, lease_id: UUID, what: ReportKind, at_ms: int, reason: str) -> None:
         log.warning("lease %s: %s: %s", lease_id, what, reason)
-        ended = report(lease_id, what, at_ms, detail=reason)
+        terms = self.state.leases[lease_id].terms
+        ended = report(terms, what, at_ms, detail=reason)
         self._memory.keep([ended, {"t": "closed", "lease": str(lease_id)}], sync=True)
 
     def _take_inventory(self, now_ms: int) -> None:

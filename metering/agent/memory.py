@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from uuid import UUID, uuid4, uuid5
+from uuid import uuid4, uuid5
 
+from .reconcile import Terms
 from .sampler import Cut, Finding
 from .spool import Record, Spool, SpoolFull
 from .state import AgentState, iso
@@ -77,10 +78,16 @@ class Memory:
 
 
 def report(
-    lease_id: UUID, what: ReportKind, at_ms: int, *, exit_code: int | None = None, detail: str = ""
+    terms: Terms, what: ReportKind, at_ms: int, *, exit_code: int | None = None, detail: str = ""
 ) -> Record:
-    """Return the record of a report; its id follows from the lease, so a fact has one id only."""
-    report_id = uuid5(lease_id, "started" if what == "started" else "ended")
+    """Return the record of a report.
+
+    Its id follows from the lease and its GPUs here, so that a fact has one id only, and the hosts
+    of a lease on several hosts have different ones.
+    """
+    lease_id = terms.lease_id
+    half = "started" if what == "started" else "ended"
+    report_id = uuid5(lease_id, " ".join([half, *sorted(terms.gpu_uuids)]))
     body = {
         "report_id": str(report_id),
         "lease_id": str(lease_id),

@@ -7,13 +7,16 @@ stopped. Time is that of the clock it is given, so a demo can run faster than li
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from ..clock import Clock
-from .keeper import stat_of
+from .keeper import stat_of, write_json
 from .port import StartFailed, Work, WorkSpec
 
 FIRST_PID = 5_000_000
@@ -22,16 +25,23 @@ _pids = itertools.count(FIRST_PID)
 
 
 class SimulatedRuntime:
-    """Pretends to run work. `stubborn` leases ignore the request to end."""
+    """Pretends to run work. `stubborn` leases ignore the request to end.
 
-    def __init__(self, *, clock: Clock) -> None:
+    kept_in: file in which the pretended work outlives this process, as real work outlives its
+    agent; without it a restarted agent reports its work as gone.
+    """
+
+    def __init__(self, *, clock: Clock, kept_in: Path | None = None) -> None:
         self._clock = clock
+        self._kept_in = kept_in
         self._works: dict[UUID, Work] = {}
         self._pids: dict[int, UUID] = {}
         self._until_ms: dict[UUID, tuple[int, int]] = {}
         self._lock = threading.RLock()
         self.notices: dict[UUID, int] = {}
         self.stubborn: set[UUID] = set()
+        if kept_in is not None and kept_in.exists():
+            self._recall(json.loads(kept_in.read_text()))
 
     def start(self, spec: WorkSpec) -> Work:
         with self._lock:
@@ -52,6 +62,7 @@ class SimulatedRuntime:
                     self._until_ms[spec.lease_id] = now_ms + int(float(seconds) * 1000), 0
                 case ("true",) | ("false",):
                     self._until_ms[spec.lease_id] = now_ms, int(spec.command[0] == "false")
+            self._save()
             return self._look(spec.lease_id)
 
     def works(self) -> Sequence[Work]:
@@ -74,6 +85,8 @@ class SimulatedRuntime:
             if lease_id in self._works and self._look(lease_id).state == "ended":
                 del self._works[lease_id]
                 self._pids = {p: lease for p, lease in self._pids.items() if lease != lease_id}
+                self._until_ms.pop(lease_id, None)
+                self._save()
 
     def lease_of(self, pid: int) -> UUID | None:
         lease_id = self._pids.get(pid)
@@ -106,4 +119,33 @@ class SimulatedRuntime:
         with self._lock:
             if lease_id in self._works and self._look(lease_id).state == "running":
                 self._until_ms[lease_id] = self._clock.now_ms(), code
+                self._save()
                 self._look(lease_id)
+
+    def _save(self) -> None:
+        if self._kept_in is None:
+            return
+        works = [
+            {
+                "lease_id": str(work.lease_id),
+                "gpu_uuids": list(work.gpu_uuids),
+                "started_ms": work.started_ms,
+                "until": self._until_ms.get(work.lease_id),
+            }
+            for work in self._works.values()
+        ]
+        write_json(self._kept_in, {"works": works})
+
+    def _recall(self, kept: dict[str, Any]) -> None:
+        for each in kept["works"]:
+            lease_id = UUID(each["lease_id"])
+            self._works[lease_id] = Work(
+                lease_id=lease_id,
+                gpu_uuids=tuple(each["gpu_uuids"]),
+                state="running",
+                started_ms=each["started_ms"],
+            )
+            self._pids[next(_pids)] = lease_id
+            if each["until"] is not None:
+                until_ms, code = each["until"]
+                self._until_ms[lease_id] = until_ms, code

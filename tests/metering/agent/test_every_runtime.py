@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from metering.agent.clock import SystemClock
+from metering.agent.clock import ManualClock, SystemClock
 from metering.agent.runtimes import keeper
 from metering.agent.runtimes.port import Runtime, StartFailed, Work, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
@@ -153,6 +153,24 @@ def test_only_ended_work_is_forgotten(runtime: Runtime) -> None:
     runtime.forget(wanted.lease_id)
 
     assert list(runtime.works()) == []
+
+
+def test_pretended_work_can_outlive_its_agent_as_real_work_does(tmp_path: Path) -> None:
+    clock, kept_in = ManualClock(1_767_614_400_000), tmp_path / "works.json"
+    runtime = SimulatedRuntime(clock=clock, kept_in=kept_in)
+    runs, ends, stopped, gone = spec("serve"), spec("sleep", "5"), spec("serve"), spec("true")
+    for wanted in (runs, ends, stopped, gone):
+        runtime.start(wanted)
+    runtime.terminate(stopped.lease_id)
+    runtime.forget(gone.lease_id)
+    clock.advance(60_000)
+
+    again = {work.lease_id: work for work in SimulatedRuntime(clock=clock, kept_in=kept_in).works()}
+
+    assert again == {work.lease_id: work for work in runtime.works()}
+    assert {again[runs.lease_id].state, again[ends.lease_id].state} == {"running", "ended"}
+    assert again[ends.lease_id].ended_ms == 1_767_614_405_000
+    assert again[stopped.lease_id].exit_code == -signal.SIGTERM
 
 
 # --- only with real processes ----------------------------------------------------------------

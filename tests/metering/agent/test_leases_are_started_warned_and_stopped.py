@@ -10,8 +10,10 @@ from uuid import UUID
 import pytest
 
 from metering.agent.agent import AlreadyRunning
+from metering.agent.memory import report
+from metering.agent.reconcile import Terms
 from metering.agent.spool import Spool
-from metering.agent.wire import Assignment
+from metering.agent.wire import Assignment, ReportKind
 from tests.metering.agent.conftest import NOON_MS, Rig
 from tests.metering.agent.market import assignment
 
@@ -211,6 +213,21 @@ def test_many_restarts_leave_no_gap_and_no_overlap(
     assert told(rig, lease) == [("started", None), ("exited", 0)]
     assert len({boot for boot, _ in rig.market.samples}) == 13
     assert len(list((rig.state_dir / "spool").iterdir())) == 1
+
+
+def test_the_hosts_of_one_lease_report_under_different_ids() -> None:
+    lease = assignment("GPU-a", "GPU-b", now_ms=NOON_MS)
+    here, there = (Terms.of(replace(lease, gpu_uuids=(gpu,))) for gpu in lease.gpu_uuids)
+
+    kinds: tuple[ReportKind, ...] = ("started", "stopped", "failed")
+    ids = [
+        report(terms, what, NOON_MS)["body"]["report_id"]
+        for terms in (here, there)
+        for what in kinds
+    ]
+
+    # The two ends of a lease on one host exclude each other, so they share an id.
+    assert len(set(ids)) == 4 and ids[1] == ids[2] and ids[4] == ids[5]
 
 
 def test_two_agents_cannot_share_a_state_directory(simulated_rig: Rig) -> None:
