@@ -48,6 +48,9 @@ clean: down ## Remove the environment and the data directory
 
 .venv/installed: .venv/python requirements.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@printf '#!/bin/sh\nPYTHONPATH="%s" exec "%s" -m marketplace.sdk "$$@"\n' '$(CURDIR)' '$(CURDIR)/$(PYTHON)' > .venv/bin/offpeak
+	@printf '#!/bin/sh\nPYTHONPATH="%s" exec "%s" -m metering.agent "$$@"\n' '$(CURDIR)' '$(CURDIR)/$(PYTHON)' > .venv/bin/offpeak-agent
+	@chmod +x .venv/bin/offpeak .venv/bin/offpeak-agent
 	@touch $@
 
 .venv/tested: .venv/installed tests/requirements.txt tests/install-browser.sh

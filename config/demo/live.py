@@ -19,9 +19,9 @@ from ledger.eventstore.port import EventStore, Meta
 from marketplace.commands import bids, leases
 from marketplace.models.leases import LeaseRow
 
-HOUR_SECONDS = 90
-"""What the demo calls an hour: six hours of work are over in nine minutes."""
-BID_EVERY = timedelta(seconds=5)
+HOUR_SECONDS = 45
+"""What the demo calls an hour: six hours of work are over in five minutes."""
+BID_EVERY = timedelta(seconds=9)
 RECLAIM_EVERY = timedelta(seconds=150)
 BURST_EVERY = timedelta(seconds=240)
 OPEN_BIDS_MAX = 40
@@ -71,11 +71,11 @@ class Live:
         terms, by = self._dice.terms(
             CIRRUS,
             CIRRUS.units[0],
-            query="gpu=H200",
-            gpus=8,
+            query="gpu=L4",
+            gpus=1,
             seconds=180,
-            limit="12.00",
-            kind="training-13b",
+            limit="1.60",
+            kind="interactive",
             patience_seconds=1_800,
             burst_allowed=True,
             now=now,

@@ -19,6 +19,8 @@ from marketplace.domain.leases import STOP_GRACE, Lease, LeaseUnknown, State
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
 FINAL = ("closed", "failed")
+HOLD = ("tail", "-f", "/dev/null")
+"""What runs for a lease without a command: nothing, until its end. The GPUs are held for it."""
 LEASED_MAX = 5_000
 
 
@@ -120,7 +122,7 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             stop_at=row.stop_at,
             grace_seconds=int(STOP_GRACE.total_seconds()) // 2,
             runtime=row.workload["runtime"],
-            command=tuple(row.workload["command"]),
+            command=tuple(row.workload["command"]) or HOLD,
             environment=dict(row.workload["environment"]),
             workload_kind=row.workload["kind"],
         )

@@ -11,6 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+WIDTH = 240
+"""Wide enough that no cell is cut: a terminal wraps long lines, a pipe keeps them whole."""
+
 Column = tuple[str, str]
 """A field of an entry and its heading."""
 
@@ -22,7 +25,7 @@ class Printer:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self.out = Console(file=sys.stdout, soft_wrap=True, highlight=False)
+        self.out = Console(file=sys.stdout, width=WIDTH, highlight=False)
         self.err = Console(file=sys.stderr, soft_wrap=True, highlight=False)
 
     def table(
@@ -39,7 +42,7 @@ class Printer:
         table = Table(box=None, header_style="bold", pad_edge=False)
         for field, heading in columns:
             right = field.rpartition(".")[2] in NUMBERS
-            table.add_column(heading, justify="right" if right else "left", no_wrap=field == "id")
+            table.add_column(heading, justify="right" if right else "left", no_wrap=True)
         for entry in entries:
             table.add_row(*(shown(_field(entry, field)) for field, _ in columns))
         self.out.print(table)
@@ -80,5 +83,5 @@ def shown(value: Any) -> str:
         return ", ".join(shown(each) for each in value) or "-"
     if isinstance(value, str) and len(value) >= 20 and value.endswith("Z") and value[10] == "T":
         moment = datetime.fromisoformat(value).astimezone(UTC).astimezone()
-        return moment.strftime("%a %d %b %H:%M %Z")
+        return moment.strftime("%d %b %H:%M %Z")
     return str(value)

@@ -29,7 +29,9 @@ class Problem(Exception):
             f"{error.get('pointer', '').lstrip('#/')}: {error.get('detail', '')}"
             for error in self.body.get("errors") or ()
         ]
-        return " ".join(part for part in (str(self), *fields, self.advice) if part)
+        figures = ", ".join(f"{name}: {value}" for name, value in self.details.items())
+        told = " ".join(part for part in (str(self), *fields, self.advice) if part)
+        return f"{told} ({figures})" if figures else told
 
 
 class Unreachable(Exception):

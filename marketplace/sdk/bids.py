@@ -1,0 +1,236 @@
+"""`offpeak bids`: ask for GPUs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from .session import Session, session_of
+from .spoken import length_of, moment_of
+
+app = typer.Typer(help="Bids: what you ask for, and what you pay at most.", no_args_is_help=True)
+
+COLUMNS = (
+    ("id", "bid"),
+    ("state", "state"),
+    ("query", "GPUs"),
+    ("gpus", "count"),
+    ("limit", "limit"),
+    ("deadline", "deadline"),
+    ("lease_id", "lease"),
+    ("reason.text", "why not yet"),
+)
+ONE = (
+    *COLUMNS,
+    ("earliest_start", "not before"),
+    ("service_class", "class"),
+    ("cost_centre", "cost centre"),
+)
+QUOTE = (
+    ("matched", "would be matched"),
+    ("price", "price per GPU-hour"),
+    ("starts_at", "starts"),
+    ("ends_at", "ends"),
+    ("cost", "costs"),
+    ("hold", "set aside"),
+    ("explanation.reason.text", "why not"),
+)
+
+Query = Annotated[
+    str,
+    typer.Argument(help="what the GPUs must be: 'gpu=H100,A100 memory>=40GiB region=eu nvlink'"),
+]
+Gpus = Annotated[int, typer.Option("--gpus", min=1, help="how many together")]
+For = Annotated[str, typer.Option("--for", help="how long: 30m, 6h, 1d12h")]
+Max = Annotated[str, typer.Option("--max", help="most you pay per GPU-hour, such as 2.15")]
+Start = Annotated[str | None, typer.Option("--start", help="not before: now, +2h, 22:00, RFC 3339")]
+By = Annotated[str | None, typer.Option("--by", help="deadline for the end: +8h, 06:00, RFC 3339")]
+Service = Annotated[str, typer.Option("--class", help="on-demand, reserved or interruptible")]
+Patient = Annotated[bool, typer.Option("--patient", help="clear in rounds instead of at once")]
+Gang = Annotated[bool, typer.Option("--any-hosts", help="GPUs may be on several hosts")]
+Burst = Annotated[bool, typer.Option("--burst", help="may be rented in a cloud")]
+Kind = Annotated[str, typer.Option("--kind", help="workload kind, such as training-7b or render")]
+Unit = Annotated[str | None, typer.Option("--unit", help="business unit that pays, by id")]
+Centre = Annotated[str, typer.Option("--cost-centre", help="instead of the unit's own")]
+Command = Annotated[list[str] | None, typer.Argument(help="what runs: -- python train.py")]
+
+
+def _asked(
+    query: str, gpus: int, length: str, limit: str, start: str | None, by: str | None,
+    service: str, patient: bool, gang: bool, burst: bool, kind: str, unit: str | None,
+    centre: str, command: list[str] | None,
+) -> dict[str, Any]:  # fmt: skip
+    now = datetime.now().astimezone()
+    asked: dict[str, Any] = {
+        "query": query,
+        "gpus": gpus,
+        "duration_seconds": length_of(length),
+        "limit": limit,
+        "service_class": service,
+        "patience": "patient" if patient else "immediate",
+        "placement": "any-hosts" if gang else "same-host",
+        "burst_allowed": burst,
+        "workload": {"kind": kind, "command": command or []},
+        "cost_centre": centre,
+    }
+    if start is not None:
+        asked["earliest_start"] = moment_of(start, now=now).isoformat()
+    if by is not None:
+        asked["deadline"] = moment_of(by, now=now).isoformat()
+    if unit is not None:
+        asked["subscriber_id"] = unit
+    return asked
+
+
+@app.command()
+def preview(
+    context: typer.Context, query: Query, length: For, limit: Max, command: Command = None,
+    gpus: Gpus = 1, start: Start = None, by: By = None, service: Service = "on-demand",
+    patient: Patient = False, gang: Gang = False, burst: Burst = False, kind: Kind = "other",
+    unit: Unit = None, centre: Centre = "",
+) -> None:  # fmt: skip
+    """Say what a bid would get right now. Nothing is placed."""
+    session = session_of(context)
+    asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
+                   unit, centre, command)  # fmt: skip
+    session.printer.facts(session.client.post("bids/preview", asked), QUOTE)
+
+
+@app.command()
+def create(
+    context: typer.Context, query: Query, length: For, limit: Max, command: Command = None,
+    gpus: Gpus = 1, start: Start = None, by: By = None, service: Service = "on-demand",
+    patient: Patient = False, gang: Gang = False, burst: Burst = False, kind: Kind = "other",
+    unit: Unit = None, centre: Centre = "",
+    wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
+    timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
+) -> None:  # fmt: skip
+    """Place a bid; the most it can cost is set aside."""
+    session = session_of(context)
+    asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
+                   unit, centre, command)  # fmt: skip
+    seconds = length_of(timeout)
+    placed = session.client.post("bids", asked)
+    bid = session.client.get(f"bids/{placed['id']}", after=placed["position"])
+    if wait:
+        lease = wait_for_lease(session, bid["id"], seconds=seconds)
+        session.printer.facts(lease, LEASE)
+        return
+    session.printer.facts(bid, ONE)
+    session.printer.say(f"Next: offpeak bids explain {bid['id']}, or offpeak leases list")
+
+
+LEASE = (
+    ("id", "lease"),
+    ("state", "state"),
+    ("gpu_model", "GPU"),
+    ("gpus", "count"),
+    ("starts_at", "starts"),
+    ("ends_at", "ends"),
+    ("price", "price per GPU-hour"),
+    ("burst", "in a cloud"),
+)
+
+
+def wait_for_lease(session: Session, bid_id: str, *, seconds: float) -> dict[str, Any]:
+    """Wait until a bid is a lease that runs, and tell how it goes.
+
+    Raises: TimeoutError; Problem where the bid ended without a lease.
+    """
+    told = ""
+
+    def tell(state: dict[str, Any]) -> None:
+        nonlocal told
+        reason = (state.get("reason") or {}).get("text")
+        now = f"{state['state']}: {reason}" if reason else str(state["state"])
+        if now != told:
+            session.printer.say(now)
+            told = now
+
+    with session.printer.err.status("waiting for a match") as status:
+        bid = session.client.wait(
+            f"bids/{bid_id}", lambda bid: bid["state"] != "open", seconds=seconds, seen=tell
+        )
+        if bid["lease_id"] is None:
+            raise TimeoutError(bid_id)
+        status.update("waiting for the host to start the work")
+        lease: dict[str, Any] = session.client.wait(
+            f"leases/{bid['lease_id']}",
+            lambda lease: lease["state"] not in ("scheduled", "starting"),
+            seconds=seconds,
+            seen=tell,
+        )
+    return lease
+
+
+@app.command("list")
+def list_bids(
+    context: typer.Context,
+    state: Annotated[str | None, typer.Option(help="open, filled, cancelled or expired")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="how many at most")] = 50,
+) -> None:
+    """List bids, newest first."""
+    session = session_of(context)
+    session.printer.table(
+        session.client.all("bids", limit=limit, state=state),
+        COLUMNS,
+        empty="No bids. Try: offpeak bids preview 'gpu=H100' --for 1h --max 3.00",
+    )
+
+
+@app.command()
+def show(context: typer.Context, bid: UUID) -> None:
+    """Show one bid."""
+    session = session_of(context)
+    session.printer.facts(session.client.get(f"bids/{bid}"), ONE)
+
+
+@app.command()
+def explain(context: typer.Context, bid: UUID) -> None:
+    """Say which constraint leaves how many GPUs, and what price would do."""
+    session = session_of(context)
+    answer = session.client.get(f"bids/{bid}/explain")
+    if session.printer.as_json:
+        session.printer.json(answer)
+        return
+    session.printer.table(
+        answer["funnel"], (("constraint", "after"), ("gpus", "GPUs left")), empty=""
+    )
+    session.printer.facts(
+        answer,
+        (
+            ("state", "state"),
+            ("can_be_placed", "can be placed now"),
+            ("price_needed", "price needed"),
+            ("reason.text", "what stands in the way"),
+        ),
+    )
+
+
+@app.command()
+def amend(
+    context: typer.Context,
+    bid: UUID,
+    limit: Annotated[str | None, typer.Option("--max", help="new most per GPU-hour")] = None,
+    by: By = None,
+) -> None:
+    """Change the limit or the deadline; the bid queues anew."""
+    session = session_of(context)
+    change: dict[str, str] = {}
+    if limit is not None:
+        change["limit"] = limit
+    if by is not None:
+        change["deadline"] = moment_of(by, now=datetime.now().astimezone()).isoformat()
+    done = session.client.patch(f"bids/{bid}", change)
+    session.printer.facts(session.client.get(f"bids/{bid}", after=done["position"]), ONE)
+
+
+@app.command()
+def cancel(context: typer.Context, bid: UUID) -> None:
+    """Withdraw a bid that is not filled yet; what was set aside is free again."""
+    session = session_of(context)
+    done = session.client.delete(f"bids/{bid}")
+    session.printer.facts(session.client.get(f"bids/{bid}", after=done["position"]), ONE)

@@ -1,0 +1,102 @@
+"""`offpeak leases` and `offpeak usage`: what you have, how it goes, what it costs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from .bids import LEASE
+from .session import session_of
+from .spoken import moment_of
+
+app = typer.Typer(help="Leases: what runs, until when, at what price.", no_args_is_help=True)
+
+COLUMNS = (
+    ("id", "lease"),
+    ("state", "state"),
+    ("gpu_model", "GPU"),
+    ("gpus", "count"),
+    ("starts_at", "starts"),
+    ("ends_at", "ends"),
+    ("price", "price"),
+    ("close_reason.text", "how it ended"),
+)
+ONE = (
+    *LEASE,
+    ("stop_at", "reclaimed for"),
+    ("gpu_uuids", "GPUs"),
+    ("cost_centre", "cost centre"),
+    ("close_reason.text", "how it ended"),
+)
+USAGE = (
+    ("granted_ms", "granted, GPU-ms"),
+    ("occupied_ms", "occupied"),
+    ("busy_ms", "busy"),
+    ("gap_ms", "not proved"),
+    ("cost", "cost so far"),
+    ("charged", "charged"),
+    ("currency", "currency"),
+    ("rated_through", "rated through"),
+    ("is_final", "final"),
+)
+
+
+@app.command("list")
+def list_leases(
+    context: typer.Context,
+    state: Annotated[str | None, typer.Option(help="active, scheduled, closed, …")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="how many at most")] = 50,
+) -> None:
+    """List leases, newest first."""
+    session = session_of(context)
+    session.printer.table(
+        session.client.all("leases", limit=limit, state=state),
+        COLUMNS,
+        empty="No leases. A bid that is matched becomes one: offpeak bids create --help",
+    )
+
+
+@app.command()
+def show(context: typer.Context, lease: UUID) -> None:
+    """Show one lease."""
+    session = session_of(context)
+    session.printer.facts(session.client.get(f"leases/{lease}"), ONE)
+
+
+@app.command()
+def end(context: typer.Context, lease: UUID) -> None:
+    """End a lease now; the work is stopped and the rest is not charged."""
+    session = session_of(context)
+    done = session.client.delete(f"leases/{lease}")
+    session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), ONE)
+
+
+@app.command()
+def extend(
+    context: typer.Context,
+    lease: UUID,
+    until: Annotated[str, typer.Option(help="+2h from now, 06:00, or RFC 3339")],
+) -> None:
+    """Ask to go on in place at the same price; the engine answers in a moment."""
+    session = session_of(context)
+    ends_at = moment_of(until, now=datetime.now().astimezone())
+    done = session.client.post(f"leases/{lease}/extension", {"ends_at": ends_at.isoformat()})
+    session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), ONE)
+    session.printer.say(f"Asked. offpeak leases show {lease} tells when it is granted.")
+
+
+@app.command()
+def reclaim(context: typer.Context, lease: UUID) -> None:
+    """As an owner, take your capacity back after the agreed notice."""
+    session = session_of(context)
+    done = session.client.post(f"leases/{lease}/reclaim")
+    session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), ONE)
+
+
+def usage(context: typer.Context, lease: UUID) -> None:
+    """Show a lease's GPU-time and what it costs so far."""
+    session = session_of(context)
+    session.printer.facts(session.client.get(f"leases/{lease}/usage"), USAGE)

@@ -1,0 +1,102 @@
+"""`offpeak offers`: put idle GPUs on the market."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from .session import session_of
+from .spoken import length_of, moment_of
+
+app = typer.Typer(help="Offers: idle windows of your GPUs.", no_args_is_help=True)
+
+COLUMNS = (
+    ("id", "offer"),
+    ("state", "state"),
+    ("host_id", "host"),
+    ("floor", "floor"),
+    ("currency", "per GPU-hour"),
+    ("starts_at", "from"),
+    ("ends_at", "to"),
+)
+ONE = (*COLUMNS, ("notice_seconds", "notice, s"), ("reclaim_fee_ppm", "reclaim fee, ppm"))
+HOSTS = (("id", "host"), ("title", "name"), ("state", "state"), ("region", "region"))
+
+
+@app.command()
+def hosts(context: typer.Context) -> None:
+    """List your hosts."""
+    session = session_of(context)
+    session.printer.table(
+        session.client.all("hosts"), HOSTS, empty="No hosts. Register one on the owner page."
+    )
+
+
+@app.command("list")
+def list_offers(
+    context: typer.Context,
+    state: Annotated[str | None, typer.Option(help="listed, paused, withdrawn or expired")] = None,
+) -> None:
+    """List your offers, newest first."""
+    session = session_of(context)
+    session.printer.table(
+        session.client.all("offers", state=state),
+        COLUMNS,
+        empty="No offers. Try: offpeak offers publish HOST --from 20:00 --for 10h --floor 1.50",
+    )
+
+
+@app.command()
+def publish(
+    context: typer.Context,
+    host: UUID,
+    start: Annotated[str, typer.Option("--from", help="now, +2h, 20:00, RFC 3339")],
+    length: Annotated[str, typer.Option("--for", help="how long: 10h")],
+    floor: Annotated[str, typer.Option(help="least per GPU-hour, such as 1.50")],
+    gpus: Annotated[list[str] | None, typer.Option("--gpu", help="UUID; else all")] = None,
+    notice: Annotated[str, typer.Option(help="between a reclaim and the loss: 5m")] = "5m",
+    fee: Annotated[int, typer.Option(help="share of the lost value that a reclaim pays, ppm")] = 0,
+) -> None:  # fmt: skip
+    """List an idle window."""
+    session = session_of(context)
+    starts_at = moment_of(start, now=datetime.now().astimezone())
+    seconds = length_of(length)
+    uuids = gpus or [gpu["uuid"] for gpu in session.client.get(f"hosts/{host}")["gpus"]]
+    ends_at = datetime.fromtimestamp(starts_at.timestamp() + seconds).astimezone()
+    asked: dict[str, Any] = {
+        "host_id": str(host),
+        "gpu_uuids": uuids,
+        "windows": [{"starts_at": starts_at.isoformat(), "ends_at": ends_at.isoformat()}],
+        "floor": floor,
+        "notice_seconds": length_of(notice),
+        "reclaim_fee_ppm": fee,
+    }
+    done = session.client.post("offers", asked)
+    session.printer.facts(session.client.get(f"offers/{done['id']}", after=done["position"]), ONE)
+
+
+@app.command()
+def pause(context: typer.Context, offer: UUID) -> None:
+    """Give no new leases for now."""
+    _ask(context, offer, "pause")
+
+
+@app.command()
+def resume(context: typer.Context, offer: UUID) -> None:
+    """Give new leases again."""
+    _ask(context, offer, "resume")
+
+
+@app.command()
+def withdraw(context: typer.Context, offer: UUID) -> None:
+    """Take an offer off the market; leases run on to their end."""
+    _ask(context, offer, "withdraw")
+
+
+def _ask(context: typer.Context, offer: UUID, verb: str) -> None:
+    session = session_of(context)
+    done = session.client.post(f"offers/{offer}/{verb}")
+    session.printer.facts(session.client.get(f"offers/{offer}", after=done["position"]), ONE)
