@@ -18,7 +18,7 @@ DOCS = Path(__file__).parent / "docs"
 REFERENCE: dict[str, Callable[[], str]] = {
     "settings": reference.settings_page,
     "events": reference.events_page,
-    "refusals": reference.refusals_page,
+    "problems": reference.refusals_page,
 }
 
 

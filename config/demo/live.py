@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import structlog
-from marketplace.models.bids import BidRow
 
 from config.demo.cast import CIRRUS
 from config.demo.fleet import Fleet
@@ -17,6 +16,7 @@ from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
 from marketplace.commands import bids, leases
+from marketplace.models.bids import BidRow
 from marketplace.models.leases import LeaseRow
 
 HOUR_SECONDS = 45

@@ -165,7 +165,8 @@ def _plain(query: dict[str, object]) -> dict[str, str]:
 def _pause(attempt: int, retry_after: str | None) -> float:
     if retry_after is not None and retry_after.isdigit():
         return min(PAUSE_SECONDS_MAX, float(retry_after))
-    return min(PAUSE_SECONDS_MAX, 0.2 * 2**attempt) * (0.5 + random.random() / 2)
+    longest: float = min(PAUSE_SECONDS_MAX, 0.2 * 2**attempt)
+    return longest * (0.5 + random.random() / 2)
 
 
 __all__ = ["Client", "Problem", "Unreachable"]
