@@ -115,7 +115,7 @@ class Book:
         }
         for listed in self.offers.values():
             listed.fits = {
-                shape: uuids for shape, uuids in listed.fits.items() if shape in self._entries
+                shape: fit for shape, fit in listed.fits.items() if shape in self._entries
             }
 
     def patient(self) -> list[OpenBid]:
@@ -353,10 +353,10 @@ class Book:
 
 
 def _entry(listed: Listed, shape: Shape) -> Entry | None:
-    uuids = listed.fits.get(shape)
-    if uuids is None:
-        uuids = listed.fits[shape] = fitting(shape, listed.terms)
-    return Entry(*listed.rank, listed, uuids) if uuids else None
+    fit = listed.fits.get(shape)
+    if fit is None:
+        fit = listed.fits[shape] = fitting(shape, listed.terms)
+    return Entry(*listed.rank, listed, *fit) if fit[0] else None
 
 
 def _uuids(granted: LeaseGranted) -> Iterator[str]:

@@ -110,11 +110,10 @@ REASONS: dict[str, str] = {
 """Every reason an unmatched bid can have, in order, and how it reads."""
 
 
-def fitting(shape: Shape, offer: OfferPublished) -> tuple[str, ...]:
-    """Return the UUIDs of the offer's GPUs that fit a shape, in their order."""
-    return tuple(
-        gpu.uuid for gpu in offer.gpus if all(fits(shape, gpu, offer) for _, fits in CONSTRAINTS)
-    )
+def fitting(shape: Shape, offer: OfferPublished) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the UUIDs of the offer's GPUs that fit a shape, in their order, and their models."""
+    fit = [gpu for gpu in offer.gpus if all(fits(shape, gpu, offer) for _, fits in CONSTRAINTS)]
+    return tuple(gpu.uuid for gpu in fit), frozenset(gpu.model for gpu in fit)
 
 
 class Stage(NamedTuple):

@@ -43,8 +43,8 @@ class Listed:
     """In milliseconds."""
     groups: dict[str, str | None] = field(init=False)
     """The NVLink group of each GPU."""
-    fits: dict[Hashable, tuple[str, ...]] = field(default_factory=dict)
-    """Which GPUs fit each shape of bid that was asked about."""
+    fits: dict[Hashable, tuple[tuple[str, ...], frozenset[str]]] = field(default_factory=dict)
+    """Which GPUs, of which models, fit each shape of bid that was asked about."""
     _windows: Spans = ()
     _known_from: int | None = None
     _known_until: int = 0
@@ -123,3 +123,4 @@ class Entry(NamedTuple):
     offer: str
     listed: Listed
     uuids: tuple[str, ...]
+    models: frozenset[str]

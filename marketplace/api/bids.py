@@ -1,0 +1,152 @@
+"""JSON over HTTP for bids: preview, place, look, amend, cancel, explain."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+from uuid import UUID, uuid5
+
+from django.conf import settings
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ledger.domain.ids import BidId
+from ledger.domain.money import Rate
+from ledger.eventstore.port import stream_name
+from ledger.rest import Body, Endpoint, etag_of
+from marketplace.api.shapes import (
+    AmendBid,
+    AskBid,
+    BidShape,
+    ExplanationShape,
+    QuoteShape,
+    explanation_json,
+    quote_json,
+    terms_of,
+)
+from marketplace.commands import bids as commands
+from marketplace.domain.bids import Bid, BidTerms
+from marketplace.queries import bids as queries
+from marketplace.queries import books
+
+NEWEST_FIRST = ("-placed_at", "bid_id")
+
+
+class BidWritten(serializers.Serializer[object]):
+    """Which bid was written, and the position to read it at."""
+
+    id = serializers.UUIDField()
+    service_class = serializers.CharField(required=False)
+    position = serializers.IntegerField()
+
+
+class Asking(Endpoint):
+    """Whatever is sent a bid."""
+
+    scopes: ClassVar = {}
+
+    def terms(self, shape: type[Body]) -> BidTerms:
+        """Return the terms that the body asks for, on behalf of the actor's business unit."""
+        asked = self.body(shape)
+        return terms_of(
+            asked,
+            bid_id=asked.get("bid_id") or uuid5(self.command_id, "bid"),
+            tenant_id=self.actor.tenant_id,
+            user_id=self.actor.user_id,
+            unit=queries.unit_of(self.actor, asked.get("subscriber_id")),
+            market=settings.ENV.market,
+            currency=settings.ENV.currency,
+        )
+
+
+class Bids(Asking):
+    """The bids of an organisation."""
+
+    scopes: ClassVar = {"GET": "bids:read", "POST": "bids:write"}
+    reads: ClassVar = ("marketplace.bids",)
+
+    @extend_schema(responses=BidShape(many=True), parameters=[OpenApiParameter("state")])
+    def get(self, request: Request) -> Response:
+        """List bids, newest first; `state=open,filled` narrows the list."""
+        states = [state for state in request.query_params.get("state", "").split(",") if state]
+        return self.page(queries.bids(self.actor, states=states), BidShape, NEWEST_FIRST)
+
+    @extend_schema(request=AskBid, responses={201: BidWritten})
+    def post(self, request: Request) -> Response:
+        """Place a bid and set aside the most it can cost."""
+        terms = self.terms(AskBid)
+        position = commands.place_bid(self.store(), terms=terms, by=self.meta(), now=timezone.now())
+        return Response(
+            {"id": terms.bid_id, "service_class": terms.service_class, "position": position},
+            status=201,
+        )
+
+
+class PreviewBids(Asking):
+    """What a bid would get."""
+
+    scopes: ClassVar = {"POST": "bids:read"}
+
+    @extend_schema(request=AskBid, responses=QuoteShape)
+    def post(self, request: Request) -> Response:
+        """Clear the market with this bid in it and write nothing."""
+        quote = books.preview(self.store(), terms=self.terms(AskBid), now=timezone.now())
+        return Response(quote_json(quote))
+
+
+class OneBid(Endpoint):
+    """One bid."""
+
+    scopes: ClassVar = {"GET": "bids:read", "PATCH": "bids:write", "DELETE": "bids:write"}
+    reads: ClassVar = ("marketplace.bids",)
+
+    @extend_schema(responses=BidShape)
+    def get(self, request: Request, bid_id: UUID) -> Response:
+        """Show it; the ETag is its version."""
+        row = queries.bid(self.actor, bid_id)
+        return Response(BidShape(row).data, headers={"ETag": etag_of(row.version)})
+
+    @extend_schema(request=AmendBid, responses=BidWritten)
+    def patch(self, request: Request, bid_id: UUID) -> Response:
+        """Change limit or deadline; it queues anew."""
+        asked = self.body(AmendBid)
+        row = queries.own_bid(self.actor, bid_id)
+        position = commands.amend_bid(
+            self.store(stream_name(Bid, bid_id)),
+            bid_id=BidId(bid_id),
+            limit=Rate(asked["limit"], row.currency) if "limit" in asked else None,
+            deadline=asked.get("deadline"),
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"id": bid_id, "position": position})
+
+    @extend_schema(responses=BidWritten)
+    def delete(self, request: Request, bid_id: UUID) -> Response:
+        """Withdraw it and give its money back."""
+        queries.own_bid(self.actor, bid_id)
+        position = commands.cancel_bid(
+            self.store(stream_name(Bid, bid_id)),
+            bid_id=BidId(bid_id),
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"id": bid_id, "position": position})
+
+
+class ExplainBid(Endpoint):
+    """Why a bid is where it is."""
+
+    scopes: ClassVar = {"GET": "bids:read"}
+    reads: ClassVar = ("marketplace.bids",)
+
+    @extend_schema(responses=ExplanationShape)
+    def get(self, request: Request, bid_id: UUID) -> Response:
+        """Walk the funnel as the market is now."""
+        row = queries.bid(self.actor, bid_id)
+        explanation = books.explain_bid(
+            self.store(), market=row.market, bid_id=bid_id, now=timezone.now()
+        )
+        return Response(explanation_json(explanation, state=row.state, currency=row.currency))

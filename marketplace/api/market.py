@@ -1,0 +1,265 @@
+"""JSON over HTTP for the market itself: prices, depth, supply, tape, rounds, workloads.
+
+Nothing here says who offers, bids or leases.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ledger.domain.refusal import Invalid
+from ledger.rest import AmountField, Endpoint, MomentField
+from marketplace.domain.eligibility import REASONS
+from marketplace.domain.query import CONDITIONS
+from marketplace.domain.workloads import ENVELOPES
+from marketplace.queries import market as queries
+
+MARKET = OpenApiParameter(
+    "market", description="name of the market; the installation's own if left out"
+)
+MODEL = OpenApiParameter("gpu_model", description="one GPU model as the market names it, H100-80GB")
+SECONDS_PER_HOUR = 3_600
+HOURS_DEFAULT = 24
+
+
+class HoursOutOfRange(Invalid):
+    """Prices are kept by the hour; ask for the last 1 to 744 hours."""
+
+
+class GoodsShape(serializers.Serializer[Any]):
+    """One GPU model: supply, demand, and the prices of the last 24 hours."""
+
+    gpu_model = serializers.CharField()
+    currency = serializers.CharField()
+    listed = serializers.IntegerField()
+    free = serializers.IntegerField()
+    free_day_gpu_seconds = serializers.SerializerMethodField()
+    free_week_gpu_seconds = serializers.SerializerMethodField()
+    lowest_floor = AmountField(source="floor_nanos", allow_null=True)
+    highest_limit = AmountField(source="limit_nanos", allow_null=True)
+    wanted = serializers.IntegerField()
+    last_price = AmountField(source="last_nanos", allow_null=True)
+    mean_price = AmountField(source="mean_nanos", allow_null=True)
+    low_price = AmountField(source="low_nanos", allow_null=True)
+    high_price = AmountField(source="high_nanos", allow_null=True)
+    trades = serializers.IntegerField()
+
+    def get_free_day_gpu_seconds(self, goods: queries.Goods24h) -> int:
+        """Return the free GPU-time of the next day."""
+        return goods.free_day_gpu_millis // 1000
+
+    def get_free_week_gpu_seconds(self, goods: queries.Goods24h) -> int:
+        """Return the free GPU-time of the next week."""
+        return goods.free_week_gpu_millis // 1000
+
+
+class LevelShape(serializers.Serializer[Any]):
+    """GPUs at one price."""
+
+    price = AmountField(source="price_nanos")
+    gpus = serializers.IntegerField()
+
+
+class DepthShape(serializers.Serializer[Any]):
+    """Supply and demand of one model, by price."""
+
+    gpu_model = serializers.CharField()
+    currency = serializers.CharField()
+    asks = LevelShape(many=True)
+    bids = LevelShape(many=True)
+
+
+class PriceShape(serializers.Serializer[Any]):
+    """What a model traded at in one hour."""
+
+    gpu_model = serializers.CharField()
+    currency = serializers.CharField()
+    hour = MomentField()
+    mean_price = AmountField(source="mean_nanos")
+    low_price = AmountField(source="low_nanos")
+    high_price = AmountField(source="high_nanos")
+    last_price = AmountField(source="last_nanos")
+    trades = serializers.IntegerField()
+    gpu_seconds = serializers.SerializerMethodField()
+
+    def get_gpu_seconds(self, price: queries.PriceOfHour) -> int:
+        """Return the GPU-time that was leased."""
+        return price.gpu_millis // 1000
+
+
+class TradeShape(serializers.Serializer[Any]):
+    """One grant on the tape."""
+
+    position = serializers.IntegerField()
+    lane = serializers.CharField()
+    gpu_model = serializers.CharField()
+    gpus = serializers.IntegerField()
+    price = AmountField(source="price_nanos_per_gpu_hour")
+    currency = serializers.CharField()
+    starts_at = MomentField()
+    ends_at = MomentField()
+    source = serializers.CharField()  # type: ignore[assignment]  # a field of that name
+    at = MomentField()
+
+
+class RoundShape(serializers.Serializer[Any]):
+    """One round. unmatched: how many bids were given each reason anew."""
+
+    id = serializers.UUIDField(source="round_id")
+    position = serializers.IntegerField()
+    lane = serializers.CharField()
+    rule = serializers.CharField()
+    through = serializers.IntegerField()
+    bids = serializers.IntegerField()
+    offers = serializers.IntegerField()
+    grants = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    price_low = AmountField(source="price_low_nanos")
+    price_high = AmountField(source="price_high_nanos")
+    unmatched = serializers.DictField(child=serializers.IntegerField())
+    at = MomentField()
+
+
+class WorkloadKindShape(serializers.Serializer[Any]):
+    """A kind of workload and what it needs at least, over all its GPUs."""
+
+    kind = serializers.CharField()
+    family = serializers.CharField()
+    title = serializers.CharField()
+    memory_mib = serializers.IntegerField()
+    compute_capability = serializers.CharField(allow_null=True)
+    hours_typical = serializers.IntegerField(allow_null=True)
+    because = serializers.CharField()
+
+
+def _market(request: Request) -> str:
+    return request.query_params.get("market") or settings.ENV.market
+
+
+class MarketNow(Endpoint):
+    """The market at a glance."""
+
+    scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ("marketplace.rounds",)
+
+    @extend_schema(responses=GoodsShape(many=True), parameters=[MARKET])
+    def get(self, request: Request) -> Response:
+        """Show supply, demand and prices by GPU model."""
+        goods = queries.market_now(self.store(), market=_market(request), now=timezone.now())
+        return Response({"data": GoodsShape(goods, many=True).data, "next": None})
+
+
+class MarketDepth(Endpoint):
+    """Supply and demand by price."""
+
+    scopes: ClassVar = {"GET": "market:read"}
+
+    @extend_schema(responses=DepthShape(many=True), parameters=[MARKET, MODEL])
+    def get(self, request: Request) -> Response:
+        """Show GPUs free now by floor and GPUs wanted by limit."""
+        found = queries.depth(
+            self.store(),
+            market=_market(request),
+            gpu_model=request.query_params.get("gpu_model"),
+            now=timezone.now(),
+        )
+        return Response({"data": DepthShape(found, many=True).data, "next": None})
+
+
+class MarketPrices(Endpoint):
+    """Prices by the hour."""
+
+    scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ("marketplace.rounds",)
+
+    @extend_schema(
+        responses=PriceShape(many=True), parameters=[MARKET, MODEL, OpenApiParameter("hours", int)]
+    )
+    def get(self, request: Request) -> Response:
+        """Show what each model traded at, hour by hour, oldest first."""
+        now = timezone.now()
+        found = queries.prices(
+            market=_market(request),
+            gpu_model=request.query_params.get("gpu_model"),
+            since=now - timedelta(hours=_hours(request)),
+            until=now + timedelta(hours=1),
+        )
+        return Response({"data": PriceShape(found, many=True).data, "next": None})
+
+
+def _hours(request: Request) -> int:
+    text = request.query_params.get("hours", str(HOURS_DEFAULT))
+    if (
+        not text.isascii()
+        or not text.isdigit()
+        or not 1 <= int(text[:9]) <= queries.PRICE_HOURS_MAX
+    ):
+        raise HoursOutOfRange(hours_max=queries.PRICE_HOURS_MAX)
+    return int(text)
+
+
+class MarketTape(Endpoint):
+    """Every trade."""
+
+    scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ("marketplace.rounds",)
+
+    @extend_schema(responses=TradeShape(many=True), parameters=[MARKET])
+    def get(self, request: Request) -> Response:
+        """List trades, newest first."""
+        return self.page(queries.trades(_market(request)), TradeShape, ("-position",))
+
+
+class Rounds(Endpoint):
+    """Rounds of the engine."""
+
+    scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ("marketplace.rounds",)
+
+    @extend_schema(responses=RoundShape(many=True), parameters=[MARKET, OpenApiParameter("lane")])
+    def get(self, request: Request) -> Response:
+        """List rounds that decided something, newest first; `lane=` narrows the list."""
+        rows = queries.rounds(_market(request), lane=request.query_params.get("lane"))
+        return self.page(rows, RoundShape, ("-position",))
+
+
+class OneRound(Endpoint):
+    """One round of the engine."""
+
+    scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ("marketplace.rounds",)
+
+    @extend_schema(responses=RoundShape)
+    def get(self, request: Request, round_id: UUID) -> Response:
+        """Show a round."""
+        return Response(RoundShape(queries.round_of(round_id)).data)
+
+
+class Workloads(Endpoint):
+    """What can be said in a bid."""
+
+    scopes: ClassVar = {"GET": "market:read"}
+
+    @extend_schema(responses=WorkloadKindShape(many=True))
+    def get(self, request: Request) -> Response:
+        """List the kinds of workload, the conditions of a query, and the reasons of a refusal."""
+        return Response(
+            {
+                "data": WorkloadKindShape(list(ENVELOPES.values()), many=True).data,
+                "conditions": [
+                    {"name": each.name, "example": each.example, "meaning": each.meaning}
+                    for each in CONDITIONS.values()
+                ],
+                "reasons": REASONS,
+                "next": None,
+            }
+        )

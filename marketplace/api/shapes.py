@@ -1,0 +1,263 @@
+"""What the API of bids and of the market is sent and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, cast, get_args
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from ledger.domain.accounts import funds_account
+from ledger.domain.ids import BidId, TenantId, UserId
+from ledger.domain.money import Rate
+from ledger.rest import AmountField, Body, CountField, DurationField, MomentField, TextField
+from marketplace.domain.bids import GPUS_MAX, BidTerms
+from marketplace.domain.eligibility import REASONS, Explanation
+from marketplace.domain.events import Patience, Placement, ServiceClass, Workload
+from marketplace.domain.query import read_query, write_query
+from marketplace.models.bids import BidRow
+from marketplace.queries.bids import Unit
+from marketplace.queries.books import Quote
+
+SECOND = timedelta(seconds=1)
+
+
+class WorkloadBody(Body):
+    """What will run. kind: one of GET /workloads. command: the words of a command line."""
+
+    kind = TextField()
+    command = serializers.ListField(
+        child=TextField(trim_whitespace=False, allow_blank=True), default=list
+    )
+    environment = serializers.DictField(
+        child=TextField(trim_whitespace=False, allow_blank=True), default=dict
+    )
+
+
+class AskBid(Body):
+    """A bid. query: what the GPUs must be, such as `gpu=H100 memory>=40GiB region=eu`.
+
+    service_class must be said. earliest_start: at once, if left out; deadline: a day after the
+    earliest end. limit: most per GPU-hour. cost_centre: the business unit's own, if left out.
+    """
+
+    bid_id = serializers.UUIDField(required=False)
+    subscriber_id = serializers.UUIDField(required=False)
+    market = TextField(required=False)
+    query = TextField(default="", allow_blank=True)
+    gpus = CountField(value_min=1, value_max=GPUS_MAX)
+    duration_seconds = DurationField(seconds_min=1)
+    earliest_start = MomentField(required=False)
+    deadline = MomentField(required=False)
+    limit = AmountField()
+    currency = TextField(required=False)
+    placement = serializers.ChoiceField(choices=get_args(Placement), default="same-host")
+    service_class = serializers.ChoiceField(choices=get_args(ServiceClass))
+    patience = serializers.ChoiceField(choices=get_args(Patience), default="immediate")
+    workload = WorkloadBody()
+    cost_centre = TextField(default="", allow_blank=True)
+    burst_allowed = serializers.BooleanField(default=False)
+
+
+class AmendBid(Body):
+    """A new limit, a new deadline, or both."""
+
+    limit = AmountField(required=False)
+    deadline = MomentField(required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a change of nothing."""
+        if not attrs:
+            raise serializers.ValidationError("Say a limit, a deadline or both.", "nothing-to-do")
+        return attrs
+
+
+def terms_of(
+    asked: Mapping[str, Any],
+    *,
+    bid_id: UUID,
+    tenant_id: TenantId,
+    user_id: UserId | None,
+    unit: Unit,
+    market: str,
+    currency: str,
+) -> BidTerms:
+    """Return the terms that a checked body asks for; market, currency: where it says none."""
+    currency = asked.get("currency", currency)
+    return BidTerms(
+        bid_id=BidId(bid_id),
+        tenant_id=tenant_id,
+        subscriber_id=unit.subscriber_id,
+        user_id=user_id,
+        account_id=funds_account(unit.subscriber_id, currency),
+        market=asked.get("market", market),
+        request=read_query(asked["query"]),
+        gpus=asked["gpus"],
+        placement=cast(Placement, asked["placement"]),
+        duration_seconds=asked["duration_seconds"] // SECOND,
+        earliest_start=asked.get("earliest_start"),
+        deadline=asked.get("deadline"),
+        limit=Rate(asked["limit"], currency),
+        service_class=cast(ServiceClass, asked["service_class"]),
+        patience=cast(Patience, asked["patience"]),
+        workload=Workload(
+            kind=asked["workload"]["kind"],
+            command=tuple(asked["workload"]["command"]),
+            environment=tuple(sorted(asked["workload"]["environment"].items())),
+        ),
+        cost_centre=asked["cost_centre"] or unit.cost_centre,
+        burst_allowed=asked["burst_allowed"],
+    )
+
+
+class ReasonShape(serializers.Serializer[Any]):
+    """The first constraint that leaves too few GPUs, and how it reads."""
+
+    constraint = serializers.CharField()
+    text = serializers.CharField()
+
+
+def reason_json(reason: str | None) -> dict[str, str] | None:
+    """Return a reason as the API shows it."""
+    return {"constraint": reason, "text": REASONS[reason]} if reason else None
+
+
+class WorkloadShape(serializers.Serializer[Any]):
+    """What will run."""
+
+    kind = serializers.CharField(source="workload_kind")
+    command = serializers.ListField(child=serializers.CharField())
+    environment = serializers.DictField(child=serializers.CharField())
+
+
+class BidShape(serializers.Serializer[BidRow]):
+    """A bid. reason: why an open one is not matched yet."""
+
+    id = serializers.UUIDField(source="bid_id")
+    tenant_id = serializers.UUIDField()
+    subscriber_id = serializers.UUIDField()
+    user_id = serializers.UUIDField(allow_null=True)
+    market = serializers.CharField()
+    state = serializers.CharField()
+    reason = serializers.SerializerMethodField()
+    query = serializers.CharField()
+    gpus = serializers.IntegerField()
+    placement = serializers.CharField()
+    duration_seconds = serializers.IntegerField()
+    earliest_start = MomentField()
+    deadline = MomentField()
+    limit = AmountField(source="limit_nanos_per_gpu_hour")
+    currency = serializers.CharField()
+    service_class = serializers.CharField()
+    patience = serializers.CharField()
+    workload = WorkloadShape(source="*")
+    cost_centre = serializers.CharField()
+    burst_allowed = serializers.BooleanField()
+    lease_id = serializers.UUIDField(allow_null=True)
+    placed_at = MomentField()
+    queued_at = MomentField()
+    ended_at = MomentField(allow_null=True)
+    version = serializers.IntegerField()
+
+    @extend_schema_field(ReasonShape(allow_null=True))
+    def get_reason(self, row: BidRow) -> dict[str, str] | None:
+        """Return why an open bid is not matched."""
+        return reason_json(row.reason if row.state == "open" else None)
+
+
+class StageShape(serializers.Serializer[Any]):
+    """GPUs left once one more constraint is applied."""
+
+    constraint = serializers.CharField()
+    gpus = serializers.IntegerField()
+
+
+class ExplanationShape(serializers.Serializer[Any]):
+    """The funnel from all GPUs of the market to those that can serve the bid, and what is lacking.
+
+    price_needed: the lowest limit at which it could be placed now, all else equal.
+    """
+
+    state = serializers.CharField()
+    funnel = StageShape(many=True)
+    reason = ReasonShape(allow_null=True)
+    can_be_placed = serializers.BooleanField()
+    price_needed = AmountField(allow_null=True)
+    currency = serializers.CharField()
+
+
+class QuoteShape(serializers.Serializer[Any]):
+    """What a bid would get now. Not binding: nothing is kept for it."""
+
+    matched = serializers.BooleanField()
+    lane = serializers.CharField()
+    price = AmountField(allow_null=True)
+    currency = serializers.CharField()
+    starts_at = MomentField(allow_null=True)
+    ends_at = MomentField(allow_null=True)
+    gpu_model = serializers.CharField()
+    hosts = serializers.IntegerField()
+    cost = AmountField(allow_null=True)
+    hold = AmountField()
+    query = serializers.CharField()
+    deadline = MomentField()
+    service_class = serializers.CharField()
+    explanation = ExplanationShape()
+    expires_at = MomentField()
+
+
+def explanation_json(
+    explanation: Explanation | None, *, state: str, currency: str
+) -> dict[str, Any]:
+    """Return an explanation as the API shows it; None: the bid does not wait any more."""
+    if explanation is None:
+        return {
+            "state": state,
+            "funnel": [],
+            "reason": None,
+            "can_be_placed": False,
+            "price_needed": None,
+            "currency": currency,
+        }
+    needed = explanation.price_needed
+    return {
+        "state": state,
+        "funnel": [
+            {"constraint": stage.constraint, "gpus": stage.left} for stage in explanation.funnel
+        ],
+        "reason": reason_json(explanation.reason),
+        "can_be_placed": explanation.placement is not None,
+        "price_needed": None if needed is None else _amount(needed.nanos_per_gpu_hour),
+        "currency": currency,
+    }
+
+
+def quote_json(quote: Quote) -> dict[str, Any]:
+    """Return a quote as the API shows it."""
+    window, placed = quote.window, quote.placed
+    return {
+        "matched": quote.price is not None,
+        "lane": quote.lane,
+        "price": None if quote.price is None else _amount(quote.price.nanos_per_gpu_hour),
+        "currency": placed.limit.currency,
+        "starts_at": None if window is None else _moment(window.starts_at),
+        "ends_at": None if window is None else _moment(window.ends_at),
+        "gpu_model": quote.gpu_model,
+        "hosts": quote.hosts,
+        "cost": None if quote.cost is None else _amount(quote.cost.nanos),
+        "hold": _amount(quote.hold.nanos),
+        "query": write_query(placed.request),
+        "deadline": _moment(placed.deadline),
+        "service_class": placed.service_class,
+        "explanation": explanation_json(
+            quote.explanation, state="preview", currency=placed.limit.currency
+        ),
+        "expires_at": _moment(quote.expires_at),
+    }
+
+
+_amount = AmountField().to_representation
+_moment = MomentField().to_representation

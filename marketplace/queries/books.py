@@ -1,0 +1,141 @@
+"""The order book as this process knows it, read from the log whenever somebody asks.
+
+It is the engine's own `Book`, folded by the same rules, so a quote or an explanation comes from
+the very code that clears. It decides nothing: what it says may be out of date a moment later.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID, uuid5
+from weakref import WeakKeyDictionary
+
+from ledger.domain.ids import BidId
+from ledger.domain.money import Money, Rate
+from ledger.domain.span import Window
+from ledger.eventstore.port import START, EventStore
+from marketplace.domain.bids import BidTerms, cost_at_most, place
+from marketplace.domain.book import READS, Book
+from marketplace.domain.calendar import Calendar
+from marketplace.domain.clearing import Clearing, Fill, Lane, clear, model_of
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.eligibility import Explanation
+from marketplace.domain.events import BidPlaced
+from marketplace.domain.moments import from_above
+
+PAGE = 1_000
+QUOTE_LIFE = timedelta(seconds=30)
+"""How long a quote is shown as current; nothing is kept free for it."""
+QUOTES = UUID("b1d5c0de-0000-4000-8000-0ffea4000001")
+
+
+class _Reader:
+    """One market's book and how far it has read."""
+
+    def __init__(self, market: str) -> None:
+        self.lock = threading.RLock()
+        self.book = Book(market)
+        self.position = START
+
+    def catch_up(self, store: EventStore) -> None:
+        while True:
+            page = store.read_all(after=self.position, limit=PAGE, only=READS)
+            for recorded in page.events:
+                self.book.apply(recorded.event, recorded.position)
+                self.book.read_to = recorded.position
+            self.position = page.next_position
+            if page.caught_up:
+                return
+
+
+_readers: WeakKeyDictionary[EventStore, dict[str, _Reader]] = WeakKeyDictionary()
+_readers_lock = threading.Lock()
+
+
+@contextmanager
+def book_of(store: EventStore, market: str) -> Iterator[Book]:
+    """Lend a market's book as of now. Read it inside the block only, and do not change it."""
+    with _readers_lock:
+        reader = _readers.setdefault(store, {}).setdefault(market, _Reader(market))
+    with reader.lock:
+        try:
+            reader.catch_up(store)
+        except Exception:
+            # Half a page may have been taken in: the next one starts afresh.
+            with _readers_lock:
+                _readers[store].pop(market, None)
+            raise
+        yield reader.book
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What a bid would get if it were placed now. Not binding; nothing is kept for it.
+
+    cost: at the quoted price; None where nothing would be matched. hold: what would be set aside.
+    """
+
+    placed: BidPlaced
+    lane: Lane
+    price: Rate | None
+    window: Window | None
+    gpu_model: str
+    hosts: int
+    cost: Money | None
+    hold: Money
+    explanation: Explanation
+    expires_at: datetime
+
+
+def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
+    """Clear the market as it is with one more bid in it, and write nothing.
+
+    Raises: what `bids.place` refuses.
+    """
+    placed = place(terms, now=now)
+    lane: Lane = "instant" if placed.patience == "immediate" else "round"
+    with book_of(store, placed.market) as book:
+        bid = OpenBid.of(placed, since=book.read_to + 1)
+        millis = from_above(now)
+        others = book.patient() if lane == "round" else []
+        queue = sorted([*others, bid], key=lambda each: each.round_order)
+        clearing = clear(
+            book, queue, now=millis, lane=lane, round_id=uuid5(QUOTES, str(bid.bid_id))
+        )
+        fill = next((fill for fill in clearing.fills if fill.bid is bid), None)
+        calendar = clearing.calendar if fill is None else _without(clearing, fill)
+        explanation = book.explain(bid, now=millis, calendar=calendar)
+    price = None if fill is None else Rate(fill.price, bid.shape.currency)
+    hosts = () if fill is None else {listed.terms.host_id for listed, _ in fill.placement.gpus}
+    return Quote(
+        placed=placed,
+        lane=lane,
+        price=price,
+        window=None if fill is None else fill.window,
+        gpu_model="" if fill is None else model_of(fill.placement),
+        hosts=len(hosts),
+        cost=None if price is None else cost_at_most(price, bid.gpus, placed.duration_seconds),
+        hold=cost_at_most(placed.limit, bid.gpus, placed.duration_seconds),
+        explanation=explanation,
+        expires_at=now + QUOTE_LIFE,
+    )
+
+
+def _without(clearing: Clearing, fill: Fill) -> Calendar:
+    calendar = clearing.calendar.fork()
+    for _, uuid in fill.placement.gpus:
+        calendar.drop(uuid, fill.lease_id)
+    return calendar
+
+
+def explain_bid(
+    store: EventStore, *, market: str, bid_id: UUID, now: datetime
+) -> Explanation | None:
+    """Walk the funnel of a bid that waits; None for one that does not wait any more."""
+    with book_of(store, market) as book:
+        bid = book.bids.get(BidId(bid_id))
+        return None if bid is None else book.explain(bid, now=from_above(now))

@@ -1,0 +1,36 @@
+"""Where the API of the market is, below /api/v1/."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from marketplace.api.bids import Bids, ExplainBid, OneBid, PreviewBids
+from marketplace.api.leases import LeaseEvents, LeaseExtension, LeaseReclaim, Leases, OneLease
+from marketplace.api.market import (
+    MarketDepth,
+    MarketNow,
+    MarketPrices,
+    MarketTape,
+    OneRound,
+    Rounds,
+    Workloads,
+)
+
+api_urls: list[URLPattern] = [
+    path("bids", Bids.as_view()),
+    path("bids/preview", PreviewBids.as_view()),
+    path("bids/<uuid:bid_id>", OneBid.as_view()),
+    path("bids/<uuid:bid_id>/explain", ExplainBid.as_view()),
+    path("leases", Leases.as_view()),
+    path("leases/<uuid:lease_id>", OneLease.as_view()),
+    path("leases/<uuid:lease_id>/events", LeaseEvents.as_view()),
+    path("leases/<uuid:lease_id>/reclaim", LeaseReclaim.as_view()),
+    path("leases/<uuid:lease_id>/extension", LeaseExtension.as_view()),
+    path("market", MarketNow.as_view()),
+    path("market/depth", MarketDepth.as_view()),
+    path("market/prices", MarketPrices.as_view()),
+    path("market/tape", MarketTape.as_view()),
+    path("rounds", Rounds.as_view()),
+    path("rounds/<uuid:round_id>", OneRound.as_view()),
+    path("workloads", Workloads.as_view()),
+]
