@@ -85,16 +85,17 @@ def next_window(
 ) -> Span | None:
     """Return the next usage window that may be closed, None where that has to wait or none is left.
 
-    Windows start where the last one ended and are cut at whole multiples of `window_ms`. One that
-    is cut short by the lease's end waits until the lease is over, because it may be extended. One
-    that is not known in full is closed `grace_ms` after its end: what comes later does not count.
+    Windows start where the last one ended, are cut at whole multiples of `window_ms`, and are
+    closed when they are over. One that is cut short by the lease's end waits until the lease is
+    over, because it may be extended. One that is not known in full is closed `grace_ms` after its
+    end: what comes later does not count.
     """
     end_ms = (from_ms // window_ms + 1) * window_ms
     if end_ms > lease.until_ms:
         if not lease.is_over:
             return None
         end_ms = lease.until_ms
-    if end_ms <= from_ms:
+    if end_ms <= from_ms or now_ms < end_ms:
         return None
     if known_ms >= end_ms or now_ms >= end_ms + grace_ms:
         return from_ms, end_ms

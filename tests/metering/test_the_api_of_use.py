@@ -1,0 +1,314 @@
+"""What agents call and what people read, over HTTP, on the PostgreSQL store and real tables."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from ledger.domain import tokens
+from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.eventstore.port import load
+from ledger.eventstore.postgres import PostgresStore
+from ledger.following import follow_projections
+from ledger.models import TokenRow
+from listings.commands import register_host
+from listings.domain.hosts import Host
+from listings.projections import PROJECTIONS as LISTINGS
+from marketplace.projections.leases import PROJECTIONS as LEASES
+from metering.agent import wire
+from metering.domain.instants import millis_down
+from metering.models import AgentContact, IngestAlarm, Interval
+from tests.access.conftest import Caller, admit
+from tests.conftest import SOMEBODY
+from tests.metering.world import World, share
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.metering.routes")]
+
+
+def host_token(host_id: UUID, tenant_id: UUID) -> str:
+    """Write the read model of a host's token, as its projection would."""
+    text = tokens.write("host", os.urandom(32))
+    written, now = tokens.read(text), timezone.now()
+    TokenRow.objects.create(
+        token_id=uuid4(),
+        tenant_id=tenant_id,
+        host_id=host_id,
+        title="agent",
+        prefix=written.prefix,
+        sha256=written.sha256,
+        scopes=["agent"],
+        expires_at=now + timedelta(days=1),
+        issued_at=now,
+    )
+    return text
+
+
+class HostAgent:
+    """The agent of a registered host, as far as HTTP is concerned."""
+
+    def __init__(self, owner: Caller) -> None:
+        self.host_id = HostId(uuid4())
+        self.boot_id, self.lease_id = uuid4(), LeaseId(uuid4())
+        self.tenant_id = TenantId(owner.tenant_id)
+        self.token = host_token(self.host_id, owner.tenant_id)
+        register_host(
+            PostgresStore(),
+            host_id=self.host_id,
+            tenant_id=self.tenant_id,
+            title="rack 2",
+            market="main",
+            region="eu-west",
+            by=SOMEBODY,
+            now=timezone.now(),
+        )
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        return Client(raise_request_exception=False).generic(
+            method,
+            path,
+            "" if body is None else json.dumps(body),
+            content_type="application/json",
+            headers={"Authorization": f"Bearer {self.token}"},
+        )
+
+    def register(self, **fields: Any) -> Any:
+        card = wire.Gpu(
+            uuid="GPU-a",
+            model="NVIDIA H100 80GB HBM3",
+            memory_mib=81_559,
+            compute_capability="9.0",
+            driver="580.65",
+            nvlink_group=None,
+            mig_enabled=False,
+            mig_profiles=(),
+        )
+        known = wire.Registration(
+            agent_version="1.0", boot_id=self.boot_id, hostname="n1", gpus=(card,)
+        )
+        return self.call("PUT", wire.HOST_PATH, known.to_json() | fields)
+
+    def send(self, seq: Any, start: datetime, end: datetime, **fields: Any) -> Any:
+        start_ms, end_ms = millis_down(start), millis_down(end)
+        known: dict[str, Any] = {
+            "seq": seq,
+            "lease_id": str(self.lease_id),
+            "gpu_uuid": "GPU-a",
+            "start_ms": start_ms,
+            "end_ms": end_ms,
+            "granted_ms": end_ms - start_ms,
+            "occupied_ms": None,
+            "busy_ms": 0,
+            "memory_used_mib": None,
+        }
+        batch = [known | fields]
+        body = {"boot_id": str(self.boot_id), "batch": batch, "health": []}
+        return self.call("POST", wire.SAMPLES_PATH, body)
+
+    def report(self, what: str, **fields: Any) -> Any:
+        known = {
+            "report_id": str(UUID(int=5)),
+            "lease_id": str(self.lease_id),
+            "what": what,
+            "at": timezone.now().isoformat(),
+            "exit_code": None,
+            "detail": "",
+        }
+        body = {"boot_id": str(self.boot_id), "reports": [known | fields]}
+        return self.call("POST", wire.REPORTS_PATH, body)
+
+
+@pytest.fixture
+def owner(db: None) -> Caller:
+    return admit("ada-labs", "owner")
+
+
+@pytest.fixture
+def agent(owner: Caller) -> HostAgent:
+    return HostAgent(owner)
+
+
+@pytest.fixture
+def since(agent: HostAgent) -> datetime:
+    """An hour ago, when the agent's GPU was leased for two hours."""
+    starts_at = timezone.now().replace(microsecond=0) - timedelta(hours=1)
+    world = World(PostgresStore())
+    world.schedule(
+        share(agent.host_id, agent.tenant_id, "GPU-a"),
+        lease_id=agent.lease_id,
+        starts_at=starts_at,
+        minutes=120,
+    )
+    while follow_projections(PostgresStore(), (*LISTINGS, *LEASES)):
+        pass
+    return starts_at
+
+
+def test_an_agent_registers_its_gpus_and_learns_how_often_to_call(agent: HostAgent) -> None:
+    answer = agent.register()
+
+    registered = wire.Registered.from_json(answer.json())
+    assert registered.host_id == agent.host_id
+    host = load(PostgresStore(), Host, agent.host_id)
+    assert host is not None
+    assert host.gpus["GPU-a"].model == "H100-80GB"
+    assert AgentContact.objects.get().agent_version == "1.0"
+
+
+def test_an_agent_is_told_what_to_run(agent: HostAgent, since: datetime) -> None:
+    answer = agent.call("GET", wire.ASSIGNMENTS_PATH)
+
+    (assignment,) = wire.Assignments.from_json(answer.json()).assignments
+    assert (assignment.lease_id, assignment.phase) == (agent.lease_id, "run")
+    assert assignment.command == ("true",)
+    assert AgentContact.objects.get().host_id == agent.host_id
+
+
+def test_samples_are_stored_once_and_acknowledged(agent: HostAgent, since: datetime) -> None:
+    answers = [agent.send(7, since, since + timedelta(minutes=1)) for _ in range(2)]
+
+    assert [wire.Acknowledged.from_json(a.json()).acknowledged_seq for a in answers] == [7, 7]
+    assert Interval.objects.count() == 1
+
+
+def test_another_content_under_the_same_number_raises_an_alarm(
+    agent: HostAgent, since: datetime
+) -> None:
+    agent.send(7, since, since + timedelta(minutes=1))
+
+    answer = agent.send(7, since, since + timedelta(minutes=2))
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "sample-conflict")
+    alarm = IngestAlarm.objects.get()
+    assert (alarm.host_id, alarm.code, alarm.details["seq"]) == (
+        agent.host_id,
+        "sample-conflict",
+        7,
+    )
+    assert Interval.objects.get().end_ms == millis_down(since + timedelta(minutes=1))
+
+
+def test_another_hosts_agent_is_refused_for_good_and_not_as_a_host(
+    owner: Caller, agent: HostAgent, since: datetime
+) -> None:
+    """An agent gives a wrong line up; 401, 403 and 404 would stop all it has to send."""
+    other = HostAgent(owner)
+
+    answers = [
+        other.send(1, since, since + timedelta(minutes=1), lease_id=str(agent.lease_id)),
+        other.report("started", lease_id=str(agent.lease_id)),
+        agent.send(1, since, since + timedelta(minutes=1), lease_id=str(uuid4())),
+        agent.report("started", lease_id=str(uuid4())),
+    ]
+
+    assert [(a.status_code, a.json()["code"]) for a in answers] == [(409, "lease-not-here")] * 4
+    assert Interval.objects.count() == 0
+
+
+def test_samples_of_the_future_are_to_be_sent_again(agent: HostAgent, since: datetime) -> None:
+    answer = agent.send(1, since, timezone.now() + timedelta(hours=1))
+
+    assert (answer.status_code, answer.json()["code"]) == (425, "sample-too-early")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"granted_ms": 1},
+        {"busy_ms": -1},
+        {"busy_ms": 10**12},
+        {"start_ms": 0},
+        {"seq": 0},
+        {"seq": 1.5},
+        {"colour": "red"},
+        {"lease_id": "x"},
+        {"gpu_uuid": "\x00"},
+    ],
+)
+def test_what_the_wire_does_not_allow_is_refused_with_its_place(
+    agent: HostAgent, since: datetime, wrong: dict[str, Any]
+) -> None:
+    answer = agent.send(wrong.pop("seq", 1), since, since + timedelta(minutes=1), **wrong)
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "message-unreadable")
+    assert answer.json()["details"]["place"].startswith("batch[0]")
+    assert Interval.objects.count() == 0
+
+
+def test_a_report_reaches_the_lease_once(agent: HostAgent, since: datetime) -> None:
+    at = timezone.now().isoformat()
+
+    answers = [agent.report("started", at=at) for _ in range(2)]
+
+    assert [a.json() for a in answers] == [{"accepted": 1}] * 2
+    heard = [each.type for each in PostgresStore().read_stream(f"lease-{agent.lease_id}")]
+    assert heard[2:] == ["marketplace.work-started", "marketplace.lease-activated"]
+
+
+def test_only_an_agents_token_opens_the_agents_routes(owner: Caller, agent: HostAgent) -> None:
+    for method, path in (
+        ("PUT", wire.HOST_PATH),
+        ("GET", wire.ASSIGNMENTS_PATH),
+        ("POST", wire.REPORTS_PATH),
+        ("POST", wire.SAMPLES_PATH),
+    ):
+        for token in (owner.token, None):
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            answer = Client().generic(
+                method, path, "{}", content_type="application/json", headers=headers
+            )
+            assert answer.status_code == (403 if token else 401), path
+
+
+def test_an_agents_token_opens_nothing_else(agent: HostAgent) -> None:
+    for path in ("agents", "heat", f"leases/{agent.lease_id}/usage"):
+        assert agent.call("GET", f"/api/v1/{path}").status_code == 403
+
+
+def test_an_owner_reads_use_gaps_heat_and_agents(
+    owner: Caller, agent: HostAgent, since: datetime
+) -> None:
+    agent.register()
+    agent.report("started", at=since.isoformat())
+    agent.send(1, since, since + timedelta(minutes=20))
+    agent.send(2, since + timedelta(minutes=30), since + timedelta(minutes=59))
+    world = World(PostgresStore())
+    world.close(timezone.now(), grace=timedelta(minutes=30))
+    while follow_projections(PostgresStore(), LISTINGS):
+        pass
+
+    so_far = owner.get(f"/api/v1/leases/{agent.lease_id}/usage").json()
+    windows = owner.get(f"/api/v1/leases/{agent.lease_id}/usage/windows").json()["data"]
+    gaps = owner.get(f"/api/v1/leases/{agent.lease_id}/usage/gaps").json()["data"]
+    heat = owner.get("/api/v1/heat").json()["data"]
+    (seen,) = owner.get("/api/v1/agents").json()["data"]
+
+    assert so_far["granted_ms"] == 49 * 60_000
+    assert (so_far["occupied_ms"], so_far["busy_ms"]) == (None, 0)
+    assert so_far["cost"] == "1.412833334"
+    assert sum(each["gap_ms"] for each in windows) == 10 * 60_000
+    assert sum(millis(each) for each in gaps) == 10 * 60_000
+    assert sum(each["granted_ms"] for each in heat) == so_far["rated_ms"]
+    assert (seen["standing"], seen["gpus"]) == ("healthy", {"GPU-a": "healthy"})
+
+
+def millis(gap: dict[str, str]) -> int:
+    ends_at, starts_at = (datetime.fromisoformat(gap[key]) for key in ("ends_at", "starts_at"))
+    return millis_down(ends_at) - millis_down(starts_at)
+
+
+def test_another_tenant_reads_nothing(owner: Caller, agent: HostAgent, since: datetime) -> None:
+    agent.register()
+    stranger = admit("eve-works", "owner", "consumer")
+
+    for path in ("usage", "usage/windows", "usage/gaps"):
+        answer = stranger.get(f"/api/v1/leases/{agent.lease_id}/{path}")
+        assert (answer.status_code, answer.json()["code"]) == (404, "meter-unknown")
+    for path in ("agents", "heat"):
+        assert stranger.get(f"/api/v1/{path}").json()["data"] == []
