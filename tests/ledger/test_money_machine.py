@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid5
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from ledger.domain import accounts
-from ledger.domain.ids import AccountId, HoldId, TenantId
+from ledger.domain.ids import AccountId, HoldId, SubscriberId, TenantId
 from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.memory import MemoryStore
@@ -59,7 +60,7 @@ class MoneyMachine(RuleBasedStateMachine):
         self.ids: dict[str, AccountId] = {}
         book.open_everybody(self.store)
         for name, (kind, overdraft) in UNITS.items():
-            unit = book.SubscriberId(book.uuid5(book.WORLD, name))
+            unit = SubscriberId(uuid5(book.WORLD, name))
             self.ids[name] = book.open_funds(
                 self.store,
                 unit=unit,
