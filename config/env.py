@@ -29,6 +29,7 @@ class Env:
     secret_key: str = ""
     """Signs sessions; empty: made once and kept in `home`."""
     debug: bool = False
+    """Shows errors with their inside, and logs more. Never where others can reach it."""
     demo: bool = False
     """Shows one-click log-ins and the gallery. Refused on a public address."""
     base_url: str = ""
@@ -76,7 +77,9 @@ class Env:
     oidc_issuer_url: str = ""
     """OpenID Connect issuer for single sign-on; empty: none."""
     oidc_client_id: str = ""
+    """What the issuer knows this installation as."""
     oidc_client_secret: str = ""
+    """What this installation proves itself to the issuer with."""
     throttle_per_minute: int = 1_200
     """API requests a token may make in a minute."""
     request_bytes_max: int = 2_097_152

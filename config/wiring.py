@@ -91,8 +91,6 @@ def loops(env: Env) -> tuple[Loop, ...]:
             engines[store] = Engine(store, env.market, round_seconds=env.round_seconds)
         return engines[store]
 
-    overflow = cache(lambda: overflow_of(env))
-    overflowing = cache(lambda: Overflowing(overflow()))
     always = (
         Loop(
             "projections",
@@ -132,13 +130,18 @@ def loops(env: Env) -> tuple[Loop, ...]:
             ),
         ),
     )
-    if env.burst_cloud == "none":
-        return always
+    return always if env.burst_cloud == "none" else (*always, *_overflow_loops(env))
+
+
+def _overflow_loops(env: Env) -> tuple[Loop, ...]:
+    overflow = cache(lambda: overflow_of(env))
+    overflowing = cache(lambda: Overflowing(overflow()))
     return (
-        *always,
         Loop("bursting", 1.0, lambda store, now: overflowing().run_once(store, now=now)),
         Loop(
-            "reaper", 30.0, lambda store, now: reaper.run_once(store, overflow=overflow(), now=now)
+            "reaper",
+            30.0,
+            lambda store, now: reaper.run_once(store, overflow=overflow(), now=now),
         ),
     )
 

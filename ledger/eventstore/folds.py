@@ -9,19 +9,33 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import UUID
 from weakref import WeakKeyDictionary
-
-if TYPE_CHECKING:
-    from ledger.eventstore.port import Aggregate, EventStore, Recorded
 
 REMEMBERED_FROM = 24
 """Events from which on a stream is worth remembering; most streams never get so long."""
 REMEMBERED_MAX = 512
 """Streams remembered per store; the least recently used is forgotten."""
+
+
+class Streams(Protocol):
+    """The part of a store that a fold reads: `port.EventStore.read_stream`."""
+
+    def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Any]:
+        """Yield a stream's records in version order."""
+        ...
+
+
+class Foldable(Protocol):
+    """What a stream is folded to: `port.Aggregate`."""
+
+    @classmethod
+    def evolve(cls, state: Any, event: Any, /) -> Any:
+        """Return the state after `event`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +47,7 @@ class Fold:
     last: UUID | None = None
     positions: Mapping[UUID, int] = field(default_factory=dict)
 
-    def after(self, kind: type[Aggregate], events: Iterable[Recorded]) -> Fold:
+    def after(self, kind: type[Foldable], events: Iterable[Any]) -> Fold:
         """Return the fold with `events` added."""
         state, version, last, positions = self.state, self.version, self.last, None
         for recorded in events:
@@ -71,7 +85,7 @@ _memories: WeakKeyDictionary[Any, _Memory] = WeakKeyDictionary()
 _guard = threading.Lock()
 
 
-def fold(store: EventStore, kind: type[Aggregate], stream: str) -> Fold:
+def fold(store: Streams, kind: type[Foldable], stream: str) -> Fold:
     """Return a stream folded to its present end."""
     with _guard:
         memory = _memories.setdefault(store, _Memory())

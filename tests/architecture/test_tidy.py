@@ -22,7 +22,11 @@ MODULES = [
     for path in sorted((ROOT / app).rglob("*.py"))
     if not {"migrations", "build"} & set(path.parts)
 ]
-RULES = [path for path in MODULES if {"commands", "domain"} & {path.stem, *path.parts}]
+RULES = [
+    path
+    for path in MODULES
+    if {"commands", "domain"} & {path.stem, *path.parts} and "management" not in path.parts
+]
 
 
 def name_of(path: Path) -> str:

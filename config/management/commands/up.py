@@ -20,7 +20,7 @@ from django.db import connections
 from config import logs
 from config.database.embedded import stop as stop_database
 from config.supervisor import Supervisor
-from config.wiring import LOOP_GROUPS
+from config.wiring import LOOP_GROUPS, loops
 
 READY_SECONDS_MAX = 120
 
@@ -57,8 +57,10 @@ class Command(BaseCommand):
     def _serve(self, supervisor: Supervisor) -> None:
         env = settings.ENV
         supervisor.add("web", "web")
-        for name, loops in LOOP_GROUPS.items():
-            supervisor.add(name, "run", *loops)
+        known = {loop.name for loop in loops(env)}
+        for name, group in LOOP_GROUPS.items():
+            if wanted := [each for each in group if each in known]:
+                supervisor.add(name, "run", *wanted)
         if env.demo:
             supervisor.add("demo", "demo", "--live")
         announce = threading.Thread(target=self._announce, args=(supervisor,), daemon=True)
