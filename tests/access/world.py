@@ -56,7 +56,9 @@ from marketplace.domain.events import (
     LeaseGranted,
     LeaseScheduled,
     LeaseStarting,
+    RoundCleared,
     Share,
+    Unmatched,
     Workload,
 )
 from tests.access.conftest import Caller
@@ -77,6 +79,8 @@ class Party:
     caller: Caller
     agent: Caller
     ids: dict[str, UUID] = field(default_factory=dict)
+    round_id: UUID = field(default_factory=uuid4)
+    """Of the engine, so it is everybody's."""
 
     @property
     def private(self) -> list[str]:
@@ -229,14 +233,29 @@ def _trade(party: Party, title: str, by: Meta, now: datetime) -> None:
         lease_id=lease_id,
         bid_id=leased.bid_id,
         market="main",
-        round_id=uuid4(),
+        round_id=party.round_id,
         shares=(share,),
         gpu_model=H100,
         window=window,
         price=leased.limit,
         at=now,
     )
-    append("market-main", granted, by=by)
+    cleared = RoundCleared(
+        market="main",
+        round_id=granted.round_id,
+        lane="round",
+        through=int(default_store().head()),
+        bids=2,
+        offers=1,
+        grants=1,
+        gpus=1,
+        unmatched=(Unmatched(bid_id=waiting.bid_id, reason="limit"),),
+        price_low=granted.price.nanos_per_gpu_hour,
+        price_high=granted.price.nanos_per_gpu_hour,
+        rule="test",
+        at=now,
+    )
+    append("market-main", cleared, granted, by=by)
     append(
         f"bid-{leased.bid_id}", BidFilled(bid_id=leased.bid_id, lease_id=lease_id, at=now), by=by
     )
