@@ -59,9 +59,12 @@ class Fleet:
 
     def _run(self, name: str, token: str, models: Sequence[str], stop: threading.Event) -> None:
         clock = SystemClock()
-        runtime = SimulatedRuntime(clock=clock)
+        folder = self._home / "demo" / "agents" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        # Kept, so that pretended work goes on when the demo is started again.
+        runtime = SimulatedRuntime(clock=clock, kept_in=folder / "works.json")
         agent = Agent(
-            AgentConfig(state_dir=self._home / "demo" / "agents" / name, hostname=name),
+            AgentConfig(state_dir=folder, hostname=name),
             gpus=SimulatedGpus(models, clock=clock, holders=runtime.holders, seed=name),
             runtime=runtime,
             uplink=HttpUplink(self._address, token),
