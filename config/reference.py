@@ -78,7 +78,8 @@ def _all_refusals(kind: type[Refusal]) -> Iterator[type[Refusal]]:
 
 def _fields_of(kind: type[Event]) -> str:
     return ", ".join(
-        f"`{field.name}`: {field.type}" for field in fields(kind)  # type: ignore[arg-type]  # made one
+        f"`{field.name}`: {field.type}"
+        for field in fields(kind)  # type: ignore[arg-type]  # made one
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ledger.commands.money import pay_compensation, resize_hold
-
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
 from ledger.following import Policy, names_of
 from marketplace.commands.bids import fill_bid

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from ledger.commands.money import resize_hold
-
 from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from marketplace.domain.events import (

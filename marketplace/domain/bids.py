@@ -110,6 +110,13 @@ class CommandTooLong(Invalid):
     """A command has at most 256 words and 8,192 characters, without zero bytes."""
 
 
+class CommandWithoutProgram(Invalid):
+    """The first word of a command names the program to run; it cannot be empty.
+
+    Leave the command out altogether to hold the GPUs without running anything.
+    """
+
+
 class EnvironmentUnreadable(Invalid):
     """An environment has at most 64 variables with plain names and 8,192 characters in all."""
 
@@ -344,13 +351,15 @@ def check_money(limit: Rate) -> None:
 def check_workload(workload: Workload) -> None:
     """Refuse a workload that cannot be handed to a host.
 
-    Raises: WorkloadUnknown, CommandTooLong, EnvironmentUnreadable.
+    Raises: WorkloadUnknown, CommandTooLong, CommandWithoutProgram, EnvironmentUnreadable.
     """
     workload_named(workload.kind)
     words = workload.command
     chars = sum(map(len, words))
     if len(words) > COMMAND_WORDS_MAX or chars > COMMAND_CHARS_MAX or "\0" in "".join(words):
         raise CommandTooLong(words=len(words), chars=chars)
+    if words and not words[0]:
+        raise CommandWithoutProgram()
     names = [name for name, _ in workload.environment]
     chars = sum(len(name) + len(value) for name, value in workload.environment)
     if (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, TypeVar
 
+import structlog
 from django.conf import settings
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -18,7 +19,7 @@ from ledger.domain.ids import HostId
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.rest import Endpoint
 from ledger.rest.problems import answer_problem
-from marketplace.queries.leases import assignments_for
+from marketplace.queries.leases import Assignment, assignments_for
 from metering.agent import wire
 from metering.agent.strict import Message
 from metering.ingest.contacts import note_seen, raise_alarm, register_agent
@@ -28,6 +29,8 @@ from metering.ingest.samples import SampleConflict, take_samples
 
 M = TypeVar("M", bound=Message)
 GRANTS = Grants()
+
+log = structlog.get_logger()
 
 
 class MessageUnreadable(Invalid):
@@ -108,26 +111,37 @@ class AgentAssignments(AgentEndpoint):
     def get(self, request: Request) -> Response:
         """Tell the desired state; a lease that is not in it is to be stopped."""
         self.note_seen()
-        assignments = tuple(
-            wire.Assignment.from_json(
-                {
-                    "lease_id": each.lease_id,
-                    "gpu_uuids": each.gpu_uuids,
-                    "starts_at": each.starts_at,
-                    "ends_at": each.ends_at,
-                    "phase": each.phase,
-                    "stop_at": each.stop_at,
-                    "grace_seconds": each.grace_seconds,
-                    "runtime": each.runtime,
-                    "command": each.command,
-                    "environment": each.environment,
-                    "workload_kind": each.workload_kind,
-                }
-            )
-            for each in assignments_for(self.host_id)
-        )
+        spoken = (_spoken(each) for each in assignments_for(self.host_id))
+        assignments = tuple(each for each in spoken if each is not None)
         answer = wire.Assignments(server_time=timezone.now(), assignments=assignments)
         return Response(answer.to_json())
+
+
+def _spoken(wanted: Assignment) -> wire.Assignment | None:
+    """Put one assignment into the agent's words.
+
+    One that cannot be put so is left out and logged: that lease fails for want of a start, and
+    the host's other leases go on.
+    """
+    try:
+        return wire.Assignment.from_json(
+            {
+                "lease_id": wanted.lease_id,
+                "gpu_uuids": wanted.gpu_uuids,
+                "starts_at": wanted.starts_at,
+                "ends_at": wanted.ends_at,
+                "phase": wanted.phase,
+                "stop_at": wanted.stop_at,
+                "grace_seconds": wanted.grace_seconds,
+                "runtime": wanted.runtime,
+                "command": wanted.command,
+                "environment": wanted.environment,
+                "workload_kind": wanted.workload_kind,
+            }
+        )
+    except wire.WireError as unfit:
+        log.error("assignment.unfit", lease=str(wanted.lease_id), reason=str(unfit))
+        return None
 
 
 class AgentReports(AgentEndpoint):

@@ -1,0 +1,65 @@
+"""What a bid may say, an agent can be told; and one lease that cannot be told holds up no other."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.domain.ids import LeaseId
+from ledger.domain.refusal import Refusal
+from marketplace.domain.bids import CommandWithoutProgram, check_workload
+from marketplace.domain.events import Workload
+from marketplace.queries.leases import HOLD, Assignment
+from metering.api.agent import _spoken
+from tests.conftest import NOON
+
+WORDS = st.lists(st.text(max_size=20), max_size=5).map(tuple)
+VARIABLES = st.lists(
+    st.tuples(st.text(max_size=8), st.text(max_size=20)), max_size=4, unique_by=lambda pair: pair[0]
+).map(tuple)
+
+
+def assignment(workload: Workload) -> Assignment:
+    return Assignment(
+        lease_id=LeaseId(UUID(int=1)),
+        gpu_uuids=("GPU-1",),
+        starts_at=NOON,
+        ends_at=NOON.replace(hour=14),
+        phase="run",
+        stop_at=None,
+        grace_seconds=15,
+        runtime=workload.runtime,
+        command=workload.command or HOLD,
+        environment=dict(workload.environment),
+        workload_kind=workload.kind,
+    )
+
+
+@given(command=WORDS, environment=VARIABLES)
+def test_every_workload_that_a_bid_may_have_can_be_told_to_an_agent(
+    command: tuple[str, ...], environment: tuple[tuple[str, str], ...]
+) -> None:
+    workload = Workload(kind="other", command=command, environment=environment)
+    try:
+        check_workload(workload)
+    except Refusal:
+        return
+    assert _spoken(assignment(workload)) is not None
+
+
+def test_a_command_without_a_program_is_refused() -> None:
+    with pytest.raises(CommandWithoutProgram):
+        check_workload(Workload(kind="other", command=("", "x")))
+
+
+def test_no_command_at_all_holds_the_gpus() -> None:
+    told = _spoken(assignment(Workload(kind="other")))
+    assert told is not None
+    assert told.command == HOLD
+
+
+def test_an_assignment_that_cannot_be_told_is_left_out() -> None:
+    assert _spoken(assignment(Workload(kind="other", command=("",)))) is None
