@@ -30,3 +30,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
 ]
 if settings.ENV.demo or settings.DEBUG:
     urlpatterns.append(path("gallery/", gallery))
+
+handler400 = "config.errors.bad_request"
+handler403 = "config.errors.forbidden"
+handler404 = "config.errors.not_found"
+handler500 = "config.errors.server_error"

@@ -165,6 +165,17 @@ def lag(store: EventStore) -> list[tuple[str, int, str]]:
     ]
 
 
+def read_up_to(name: str) -> Position:
+    """Return the position up to which a follower has read."""
+    checkpoint = Checkpoint.objects.filter(name=name).first()
+    return Position(checkpoint.position if checkpoint else START)
+
+
+def last_moves() -> dict[str, datetime | None]:
+    """Return when each follower last moved on, or stopped."""
+    return dict(Checkpoint.objects.values_list("name", "moved_at"))
+
+
 def reset(name: str) -> None:
     """Put a follower back to the start of the store."""
     Checkpoint.objects.update_or_create(name=name, defaults={"position": START, "error": ""})

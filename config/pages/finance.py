@@ -16,8 +16,7 @@ from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.ids import AccountId
 from ledger.domain.periods import Period, PeriodUnreadable, read_period
-from ledger.eventstore.port import Position
-from ledger.models import Checkpoint
+from ledger.following import read_up_to
 from ledger.queries import money
 
 MONEY = "ledger.money"
@@ -131,7 +130,7 @@ def export(request: HttpRequest, name: str) -> StreamingHttpResponse:
     """Send a month as a file. The name says up to which event it was made."""
     actor = _need_money(request)
     period = read_period(request.GET.get("period", ""))
-    position = _money_position()
+    position = read_up_to(MONEY)
     kind = exports.format_named(name)
     answer = StreamingHttpResponse(
         exports.export(actor, name, period=period, position=position),
@@ -140,9 +139,3 @@ def export(request: HttpRequest, name: str) -> StreamingHttpResponse:
     file = f"offpeak-{name}-{period}-at-{position}.{kind.suffix}"
     answer["Content-Disposition"] = f'attachment; filename="{file}"'
     return answer
-
-
-def _money_position() -> Position:
-    """Return up to which event the tables of money have been read."""
-    checkpoint = Checkpoint.objects.filter(name=MONEY).first()
-    return Position(checkpoint.position if checkpoint else 0)

@@ -11,8 +11,7 @@ from config.health import findings
 from config.pages.answers import page
 from ledger.access.visits import actor_of
 from ledger.eventstore import default_store
-from ledger.following import lag
-from ledger.models import Checkpoint
+from ledger.following import lag, last_moves
 from marketplace.domain.eligibility import REASONS
 from marketplace.queries.market import rounds
 from metering.queries import usage
@@ -28,7 +27,7 @@ def index(request: HttpRequest) -> HttpResponse:
     actor.need("operator", "auditor")
     now = timezone.now()
     store = default_store()
-    moved = dict(Checkpoint.objects.values_list("name", "moved_at"))
+    moved = last_moves()
     recent = list(rounds(settings.ENV.market)[:ROUNDS_MAX])
     context = {
         "head": store.head(),

@@ -54,7 +54,7 @@ def join(slug: str, *roles: str, scopes: tuple[str, ...] = (), email: str = "") 
         by=BY,
         now=now,
     )
-    usable = [each for each in SCOPES if ROLES_OF_SCOPE[each] & set(roles)]
+    usable = [each for each in SCOPES if set(roles) & ROLES_OF_SCOPE[each]]
     text = tokens.write("user", os.urandom(32))
     token_id = TokenId(uuid4())
     commands.issue_token(

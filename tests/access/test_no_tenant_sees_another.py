@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -193,7 +194,7 @@ def speaker(route: Route, party: Party) -> Any:
 
 
 def path_of(route: Route, party: Party) -> str:
-    words = {"name": "focus", "market": "main", "round_id": party.round_id}
+    words: dict[str, UUID | str] = {"name": "focus", "market": "main", "round_id": party.round_id}
     known = {**words, **party.ids}
     unknown = [name for name in route.parameters if name not in known]
     assert not unknown, f"say in tests/access/world.py which thing {unknown} of {route.text} is"

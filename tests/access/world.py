@@ -167,9 +167,10 @@ def _token(
         "by": by,
         "now": now,
     }
-    if user_id:
+    if user_id is not None:
         commands.issue_token(default_store(), user_id=user_id, scopes=ASKED_SCOPES, **terms)
     else:
+        assert host_id is not None
         commands.issue_host_token(default_store(), host_id=host_id, **terms)
     return Caller(tenant_id, user_id or UUID(int=0), token_id, text)
 
