@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from ledger.api import parties, tokens
+from ledger.api import money, parties, tokens
 
 api_urls: list[URLPattern] = [
     path("me", parties.Me.as_view()),
@@ -15,4 +15,14 @@ api_urls: list[URLPattern] = [
     path("members/<uuid:user_id>", parties.MemberDetail.as_view()),
     path("tokens", tokens.Tokens.as_view()),
     path("tokens/<uuid:token_id>", tokens.TokenDetail.as_view()),
+    path("accounts", money.Accounts.as_view()),
+    path("accounts/<uuid:account_id>", money.AccountDetail.as_view()),
+    path("accounts/<uuid:account_id>/funds", money.Funds.as_view()),
+    path("accounts/<uuid:account_id>/holds", money.Holds.as_view()),
+    path("accounts/<uuid:account_id>/statement", money.Statement.as_view()),
+    path("trial-balance", money.TrialBalance.as_view()),
+    path("spend", money.SpendByCostCentre.as_view()),
+    path("debts", money.Debts.as_view()),
+    path("exports", money.Exports.as_view()),
+    path("exports/manifest", money.ExportManifest.as_view()),
 ]

@@ -14,8 +14,10 @@ from ledger.access import Actor, visible
 from ledger.domain.accounts import AccountUnknown
 from ledger.domain.ids import AccountId, HoldId, LeaseId
 from ledger.domain.periods import Period
+from ledger.eventstore.port import Position
 from ledger.models import (
     AccountRow,
+    Checkpoint,
     DebtRow,
     HoldRow,
     JournalEntryRow,
@@ -249,6 +251,12 @@ def party_names(party_ids: Iterable[UUID]) -> dict[UUID, str]:
     """Return the titles of tenants and business units that visible rows speak of."""
     found = PartyNameRow.objects.in_bulk(list(party_ids))
     return {party_id: row.title for party_id, row in found.items()}
+
+
+def read_up_to() -> Position:
+    """Return the position up to which the tables of money tell the streams."""
+    checkpoint = Checkpoint.objects.filter(name="ledger.money").first()
+    return Position(checkpoint.position if checkpoint else 0)
 
 
 def disagreements() -> list[str]:

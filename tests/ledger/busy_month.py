@@ -15,8 +15,7 @@ from ledger.domain.ids import SubscriberId, TenantId, UserId
 from ledger.domain.money import Money, Rate
 from ledger.domain.periods import Period
 from ledger.domain.span import Window
-from ledger.eventstore.memory import MemoryStore
-from ledger.eventstore.port import Expect, NewEvent
+from ledger.eventstore.port import EventStore, Expect, NewEvent
 from ledger.following import follow_projections
 from ledger.models import Checkpoint
 from ledger.projections.money import MONEY
@@ -53,7 +52,7 @@ def unit_named(title: str) -> SubscriberId:
     return SubscriberId(uuid5(book.WORLD, title))
 
 
-def live_through(store: MemoryStore, seed: int = 7) -> MemoryStore:
+def live_through(store: EventStore, seed: int = 7) -> EventStore:
     chance = random.Random(seed)
     for currency in ("USD", "EUR"):
         book.open_everybody(store, currency)
@@ -84,7 +83,7 @@ def live_through(store: MemoryStore, seed: int = 7) -> MemoryStore:
     return store
 
 
-def _register(store: MemoryStore) -> None:
+def _register(store: EventStore) -> None:
     tenants = {tenant for *_, tenant in UNITS.values()}
     events: list[Event] = [
         TenantRegistered(
@@ -112,7 +111,7 @@ def _register(store: MemoryStore) -> None:
         store.append("tenant-all", [fresh], expected=Expect.ANY, by=SOMEBODY)
 
 
-def _lease(store: MemoryStore, number: int, chance: random.Random) -> None:
+def _lease(store: EventStore, number: int, chance: random.Random) -> None:
     title = chance.choice(sorted(UNITS))
     currency = UNITS[title][2]
     account = funds_account(unit_named(title), currency)
@@ -156,7 +155,7 @@ def _lease(store: MemoryStore, number: int, chance: random.Random) -> None:
         )
 
 
-def follow(store: MemoryStore) -> None:
+def follow(store: EventStore) -> None:
     """Bring the tables of money up to the store's head."""
     while follow_projections(store, [MONEY]):
         pass

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ledger.eventstore.memory import MemoryStore
 from ledger.exports import export, focus
 from ledger.exports.focus_columns import COLUMNS
 from tests.ledger import busy_month
@@ -34,7 +35,7 @@ Rows = list[dict[str, str]]
 
 
 @pytest.fixture
-def exported(store: busy_month.MemoryStore) -> str:
+def exported(store: MemoryStore) -> str:
     busy_month.live_through(store)
     busy_month.follow(store)
     data = export(AUDITOR, "focus", period=JANUARY, position=store.head())

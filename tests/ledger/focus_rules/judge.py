@@ -134,7 +134,7 @@ def _is_product(first: str | None, second: str | None, result: str | None) -> bo
         return False
     wanted = Decimal(result)
     off = abs(Decimal(first) * Decimal(second) - wanted)
-    return off <= PRODUCT_TOLERANCE * max(abs(wanted), 1)
+    return off <= PRODUCT_TOLERANCE * max(abs(wanted), Decimal(1))
 
 
 def _well_formed(kind: str, value: str, terms: Iterable[str]) -> bool:

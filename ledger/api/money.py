@@ -1,0 +1,373 @@
+"""Money over HTTP: accounts, statements, balances, who spends and who owes, exports, funds."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid5
+
+from django.http import StreamingHttpResponse
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ledger import commands, exports, queries
+from ledger.access import Actor
+from ledger.domain.ids import AccountId, EntryId
+from ledger.domain.money import Money
+from ledger.domain.parties import PLATFORM_ID
+from ledger.domain.periods import Period, read_period
+from ledger.domain.refusal import Forbidden, Invalid
+from ledger.eventstore.port import Position
+from ledger.models import AccountRow, DebtRow, HoldRow
+from ledger.queries.money import Spend, StatementLine
+from ledger.rest import AmountField, Body, Endpoint, MomentField, TextField, paginate
+
+PERIOD = OpenApiParameter("period", required=True, description="A month in UTC, such as 2026-11.")
+POSITION = OpenApiParameter(
+    "position", OpenApiTypes.INT, description="Leave out what was recorded after it."
+)
+FORMAT = OpenApiParameter("format", required=True, enum=sorted(exports.FORMATS))
+
+
+class FundsByPlatformOnly(Forbidden):
+    """Only finance people and operators of the platform itself may add funds by hand."""
+
+
+class PositionAhead(Invalid):
+    """An export can only be made of what has been recorded and read.
+
+    Leave `position` out, or take one that an earlier answer gave you.
+    """
+
+
+class AddFunds(Body):
+    """Money that came in outside the system: a transfer, a budget, a gift."""
+
+    amount = AmountField()
+    currency = TextField(max_length=3)
+    reference = TextField(max_length=200)
+
+
+class AccountShown(serializers.ModelSerializer[AccountRow]):
+    """An account as answered."""
+
+    total = AmountField(source="total_nanos")
+    held = AmountField(source="held_nanos")
+    available = AmountField(source="available_nanos")
+    overdraft = AmountField(source="overdraft_nanos", allow_null=True)
+    opened_at = MomentField()
+
+    class Meta:
+        model = AccountRow
+        fields = (
+            "account_id",
+            "tenant_id",
+            "subscriber_id",
+            "kind",
+            "title",
+            "currency",
+            "total",
+            "held",
+            "available",
+            "overdraft",
+            "opened_at",
+        )
+
+
+class HoldShown(serializers.ModelSerializer[HoldRow]):
+    """A hold as answered."""
+
+    amount = AmountField(source="money_nanos")
+    captured = AmountField(source="captured_nanos")
+    placed_at = MomentField()
+    released_at = MomentField()
+
+    class Meta:
+        model = HoldRow
+        fields = (
+            "hold_id",
+            "purpose",
+            "state",
+            "amount",
+            "captured",
+            "currency",
+            "placed_at",
+            "released_at",
+        )
+
+
+class DebtShown(serializers.ModelSerializer[DebtRow]):
+    """What one tenant owes another for a month; `creditor_id` null is the platform."""
+
+    amount = AmountField(source="nanos")
+
+    class Meta:
+        model = DebtRow
+        fields = ("period", "debtor_id", "creditor_id", "amount", "currency")
+
+
+class Accounts(Endpoint):
+    """The accounts that the actor may see."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(responses=AccountShown(many=True))
+    def get(self, request: Request) -> Response:
+        """List them by kind and title."""
+        return self.page(
+            queries.accounts(self.actor), AccountShown, ("kind", "title", "account_id")
+        )
+
+
+class AccountDetail(Endpoint):
+    """One account."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(responses=AccountShown)
+    def get(self, request: Request, account_id: UUID) -> Response:
+        """Show it."""
+        return Response(AccountShown(queries.account(self.actor, AccountId(account_id))).data)
+
+
+class Holds(Endpoint):
+    """What is set aside on an account."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(responses=HoldShown(many=True))
+    def get(self, request: Request, account_id: UUID) -> Response:
+        """List its holds, the newest first."""
+        account = queries.account(self.actor, AccountId(account_id))
+        rows = queries.holds(self.actor, AccountId(account.pk))
+        return self.page(rows, HoldShown, ("-placed_at", "hold_id"))
+
+
+class Funds(Endpoint):
+    """Money added by hand."""
+
+    scopes = {"POST": "billing:write"}
+
+    @extend_schema(request=AddFunds)
+    def post(self, request: Request, account_id: UUID) -> Response:
+        """Add funds to an account, once for an Idempotency-Key."""
+        asked = self.body(AddFunds)
+        _need_platform_money(self.actor)
+        entry_id = EntryId(uuid5(self.command_id, "funds"))
+        position = commands.add_funds(
+            self.store(),
+            account_id=AccountId(account_id),
+            entry_id=entry_id,
+            money=Money(asked["amount"], asked["currency"]),
+            reference=asked["reference"],
+            platform_id=PLATFORM_ID,
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"entry_id": entry_id, "position": position}, status=201)
+
+
+class Statement(Endpoint):
+    """What happened to an account in a month."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(parameters=[PERIOD], responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request, account_id: UUID) -> Response:
+        """Show opening, closing, totals by kind, and one page of lines in order."""
+        key, period = AccountId(account_id), _period(request)
+        said = queries.statement(self.actor, key, period)
+        lines = queries.statement_lines(self.actor, key, period)
+        page = paginate(lines, lambda line: line, ("position",), query=request.query_params)
+        told = queries.with_balances(self.actor, key, page["data"])
+        return Response(
+            {
+                "account_id": account_id,
+                "period": str(period),
+                "currency": said.account.currency,
+                "opening": _written(said.opening_nanos),
+                "closing": _written(said.closing_nanos),
+                "totals": {kind: _written(nanos) for kind, nanos in said.by_kind.items()},
+                "lines": said.lines,
+                "data": [_line(each) for each in told],
+                "next": page["next"],
+            }
+        )
+
+
+class TrialBalance(Endpoint):
+    """Every account's total, summed from the journal's lines."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request) -> Response:
+        """Show them; with `others` they sum to zero in every currency."""
+        said = queries.trial_balance(self.actor)
+        return Response(
+            {
+                "data": [
+                    {
+                        "account_id": row.pk,
+                        "kind": row.kind,
+                        "title": row.title,
+                        "currency": row.currency,
+                        "total": _written(nanos),
+                    }
+                    for row, nanos in said.totals
+                ],
+                "others": {name: _written(nanos) for name, nanos in said.others_nanos.items()},
+            }
+        )
+
+
+class SpendByCostCentre(Endpoint):
+    """What cost centres were charged in a month."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(parameters=[PERIOD], responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request) -> Response:
+        """Show them, the most first."""
+        rows = queries.spend_by_cost_centre(self.actor, _period(request))
+        return Response({"data": [_spend(row) for row in rows], "next": None})
+
+
+class Debts(Endpoint):
+    """Who owes whom for a month."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(parameters=[PERIOD], responses=DebtShown(many=True))
+    def get(self, request: Request) -> Response:
+        """List it, the most first."""
+        return self.page(
+            queries.debts(self.actor, _period(request)), DebtShown, ("-nanos", "debt_id")
+        )
+
+
+class _OfExport(Endpoint):
+    """What is common to an export and its manifest: `?period=&format=&position=`."""
+
+    scopes = {}
+
+    def perform_content_negotiation(
+        self, request: Request, force: bool = False
+    ) -> tuple[BaseRenderer, str]:
+        """Answer what `format` names: the framework would take it for its own parameter."""
+        return JSONRenderer(), "application/json"
+
+    def asked(self) -> tuple[str, Period, Position]:
+        """Return format, period and position.
+
+        Raises: ExportFormatUnknown, PeriodUnreadable, PositionAhead.
+        """
+        query = self.request.query_params
+        name = query.get("format", "")
+        exports.format_named(name)
+        read = queries.read_up_to()
+        wanted = query.get("position", str(read))
+        if not wanted.isascii() or not wanted.isdigit() or int(wanted[:19]) > read:
+            raise PositionAhead(position=wanted[:40], position_max=read)
+        return name, _period(self.request), Position(int(wanted))
+
+
+class Exports(_OfExport):
+    """A month as a file."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(
+        parameters=[PERIOD, FORMAT, POSITION],
+        responses={(200, "text/csv"): OpenApiTypes.STR, (200, "text/plain"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Send it; the same parameters give the same bytes."""
+        name, period, position = self.asked()
+        kind = exports.format_named(name)
+        file = f"offpeak-{name}-{period}-at-{position}.{kind.suffix}"
+        return StreamingHttpResponse(
+            exports.export(self.actor, name, period=period, position=position),
+            content_type=f"{kind.media_type}; charset=utf-8",
+            headers={
+                "Content-Disposition": f'attachment; filename="{file}"',
+                "X-Offpeak-Position": str(position),
+            },
+        )
+
+
+class ExportManifest(_OfExport):
+    """What an export holds."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(parameters=[PERIOD, FORMAT, POSITION], responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request) -> Response:
+        """Show position, rows, sums and sha256 to check a copy with."""
+        name, period, position = self.asked()
+        said = exports.manifest(self.actor, name, period=period, position=position)
+        return Response(
+            {
+                "format": said.format,
+                "version": said.version,
+                "period": said.period,
+                "position": said.position,
+                "rows": said.rows,
+                "sums": {name: _written(nanos) for name, nanos in said.sums_nanos.items()},
+                "bytes": said.bytes,
+                "sha256": said.sha256,
+            }
+        )
+
+
+def _need_platform_money(actor: Actor) -> None:
+    """Refuse whoever could otherwise give themselves money."""
+    if not (actor.is_platform and actor.roles & {"finance", "operator"}):
+        raise FundsByPlatformOnly()
+
+
+def _period(request: Request) -> Period:
+    return read_period(request.query_params.get("period", ""))
+
+
+def _written(nanos: int) -> str:
+    return AmountField().to_representation(nanos)
+
+
+def _line(line: StatementLine) -> dict[str, Any]:
+    posting = line.posting
+    return {
+        "entry_id": posting.entry_id,
+        "kind": posting.kind,
+        "amount": _written(posting.nanos),
+        "balance": _written(line.balance_nanos),
+        "lease_id": posting.lease_id,
+        "cost_centre": posting.cost_centre,
+        "reference": posting.reference,
+        "at": MomentField().to_representation(posting.at),
+        "position": posting.position,
+    }
+
+
+def _spend(row: Spend) -> dict[str, Any]:
+    return {
+        "tenant_id": row.tenant_id,
+        "cost_centre": row.cost_centre,
+        "charged": _written(row.charged_nanos),
+        "currency": row.currency,
+        "gpu_millis": row.gpu_millis,
+        "leases": row.leases,
+    }
