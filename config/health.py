@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -15,8 +16,8 @@ from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreError
 from ledger.following import lag
 
-LAG_MAX = 5_000
-"""Events a follower may be behind before the site calls itself not ready."""
+LAG_SECONDS_MAX = 60.0
+"""How old the oldest unread event of a follower may be before the site is called not ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,10 @@ def findings() -> Iterator[Finding]:
         yield Finding("tables", not missing, "run `manage.py migrate`" if missing else "")
         if missing:
             return
-        for name, behind, error in lag(default_store()):
-            detail = error or (f"{behind} events behind" if behind else "")
-            yield Finding(f"follower {name}", not error and behind <= LAG_MAX, detail)
+        for each in lag(default_store(), now=datetime.now(UTC)):
+            fine = not each.error and each.seconds <= LAG_SECONDS_MAX
+            behind = f"{each.seconds:.0f} s behind" if each.seconds >= 1 else ""
+            yield Finding(f"follower {each.name}", fine, each.error or behind)
     except (DatabaseError, StoreError) as lost:
         yield Finding("connection", False, str(lost).strip())
 
@@ -67,11 +69,16 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """Answer in Prometheus' text format; read from the store at each scrape, so never stale."""
     registry = CollectorRegistry()
     head = Gauge("offpeak_event_head", "Last position of the event store", registry=registry)
-    behind = Gauge("offpeak_follower_lag", "Events behind", ["follower"], registry=registry)
+    behind = Gauge(
+        "offpeak_follower_lag_seconds",
+        "Age of the oldest event that was not read",
+        ["follower"],
+        registry=registry,
+    )
     stopped = Gauge("offpeak_follower_stopped", "1 if failed", ["follower"], registry=registry)
     store = default_store()
     head.set(store.head())
-    for name, count, error in lag(store):
-        behind.labels(name).set(count)
-        stopped.labels(name).set(1 if error else 0)
+    for each in lag(store, now=datetime.now(UTC)):
+        behind.labels(each.name).set(each.seconds)
+        stopped.labels(each.name).set(1 if each.error else 0)
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

@@ -156,13 +156,36 @@ def wait_until_read(names: Sequence[str], position: Position, *, timeout_seconds
         time.sleep(WAIT_STEP_SECONDS)
 
 
-def lag(store: EventStore) -> list[tuple[str, int, str]]:
-    """Return each follower's name, how far it is behind the head, and why it stopped, if so."""
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a follower is behind.
+
+    seconds: age of the oldest event it has not read; 0 when it has read everything. Not a count:
+    positions are opaque, and on some stores their differences are bytes.
+    error: why it stopped, if it did.
+    """
+
+    name: str
+    seconds: float
+    error: str
+
+
+def lag(store: EventStore, *, now: datetime) -> list[Lag]:
+    """Return how far each follower is behind, by name."""
     head = store.head()
-    return [
-        (checkpoint.name, max(0, head - checkpoint.position), checkpoint.error)
-        for checkpoint in Checkpoint.objects.order_by("name")
-    ]
+    oldest: dict[int, float] = {}
+    found = []
+    for checkpoint in Checkpoint.objects.order_by("name"):
+        position = checkpoint.position
+        if position not in oldest:
+            oldest[position] = 0.0 if position >= head else _age_after(store, position, now)
+        found.append(Lag(checkpoint.name, oldest[position], checkpoint.error))
+    return found
+
+
+def _age_after(store: EventStore, position: int, now: datetime) -> float:
+    events = store.read_all(after=Position(position), limit=1).events
+    return max(0.0, (now - events[0].recorded_at).total_seconds()) if events else 0.0
 
 
 def read_up_to(name: str) -> Position:

@@ -33,8 +33,13 @@ def index(request: HttpRequest) -> HttpResponse:
         "head": store.head(),
         "store": type(store).__name__,
         "followers": [
-            {"name": name, "behind": behind, "error": error, "moved_at": moved.get(name)}
-            for name, behind, error in lag(store)
+            {
+                "name": each.name,
+                "behind": round(each.seconds),
+                "error": each.error,
+                "moved_at": moved.get(each.name),
+            }
+            for each in lag(store, now=timezone.now())
         ],
         "findings": [finding for finding in findings() if not finding.ok],
         "rounds": [
