@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
-from ledger.eventstore.port import START, EventStore
+from ledger.eventstore.port import START, EventStore, Recorded
 from marketplace.domain.bids import BidTerms, cost_at_most, place
 from marketplace.domain.book import READS, Book
 from marketplace.domain.calendar import Calendar
@@ -34,20 +34,36 @@ QUOTES = UUID("b1d5c0de-0000-4000-8000-0ffea4000001")
 
 
 class _Reader:
-    """One market's book and how far it has read."""
+    """One market's book and how far it has read.
+
+    What was read may turn out never to have happened: a transaction that was rolled back, a
+    database put back to an older state. So each reading starts at the last fact known; if it is
+    not there any more, everything is read anew.
+    """
 
     def __init__(self, market: str) -> None:
         self.lock = threading.RLock()
-        self.book = Book(market)
-        self.position = START
+        self._market = market
+        self._start()
+
+    def _start(self) -> None:
+        self.book = Book(self._market)
+        self._before = self._position = START
+        self._last: Recorded | None = None
 
     def catch_up(self, store: EventStore) -> None:
+        if self._last is not None:
+            page = store.read_all(after=self._before, limit=1, only=READS)
+            if [recorded.id for recorded in page.events] != [self._last.id]:
+                self._start()
         while True:
-            page = store.read_all(after=self.position, limit=PAGE, only=READS)
+            page = store.read_all(after=self._position, limit=PAGE, only=READS)
             for recorded in page.events:
                 self.book.apply(recorded.event, recorded.position)
                 self.book.read_to = recorded.position
-            self.position = page.next_position
+                self._before = START if self._last is None else self._last.position
+                self._last = recorded
+            self._position = page.next_position
             if page.caught_up:
                 return
 
