@@ -1,0 +1,112 @@
+"""Reading what people ask of a GPU, and saying where a query goes wrong."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.domain.refusal import Refusal
+from marketplace.domain import query
+from marketplace.domain.events import GpuRequest
+from marketplace.domain.query import CONDITIONS, ISOLATIONS, read_query, write_query
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("", GpuRequest()),
+        ("gpu=H100,A100", GpuRequest(models=("H100", "A100"))),
+        ('gpu="RTX 4090"', GpuRequest(models=("RTX 4090",))),
+        ("memory>=40GiB", GpuRequest(memory_mib_min=40_960)),
+        ("memory>=40", GpuRequest(memory_mib_min=40_960)),
+        ("memory>=40gb", GpuRequest(memory_mib_min=40_960)),
+        ("memory>=1500MiB", GpuRequest(memory_mib_min=1_500)),
+        ("compute>=8.0 nvlink", GpuRequest(compute_capability_min="8.0", nvlink=True)),
+        ("nvlink=yes", GpuRequest(nvlink=True)),
+        ("nvlink=no", GpuRequest()),
+        ("  region=eu   isolation=mig ", GpuRequest(region="eu", isolation="mig")),
+        ("label.team=x label.a=b", GpuRequest(labels=(("a", "b"), ("team", "x")))),
+    ],
+)
+def test_a_query_reads_as_what_it_asks(text: str, request_: GpuRequest) -> None:
+    assert read_query(text) == request_
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal", "column"),
+    [
+        ("gpu=H100 !", query.ConditionUnreadable, 10),
+        ('gpu="H100', query.ConditionUnreadable, 1),
+        ("gpu=H100 colour=red", query.ConditionUnknown, 10),
+        ("gpu=H100 gpu=A100", query.ConditionRepeated, 10),
+        ("label.a=b label.a=c", query.ConditionRepeated, 11),
+        ("memory=40GiB", query.ComparisonUnfit, 1),
+        ("memory<=40GiB", query.ComparisonUnfit, 1),
+        ("gpu>=H100", query.ComparisonUnfit, 1),
+        ("gpu", query.ComparisonUnfit, 1),
+        ("memory>=lots", query.ValueUnreadable, 1),
+        ("memory>=0", query.ValueUnreadable, 1),
+        ("memory>=-4GiB", query.ValueUnreadable, 1),
+        ("memory>=99999999TiB", query.ValueUnreadable, 1),
+        ("compute>=nine", query.ValueUnreadable, 1),
+        ("gpu=", query.ValueUnreadable, 1),
+        ("gpu=H100,,A100", query.ValueUnreadable, 1),
+        ("isolation=total", query.ValueUnreadable, 1),
+        ("nvlink=maybe", query.ValueUnreadable, 1),
+        ("nvlink=", query.ValueUnreadable, 1),
+        ("label.=x", query.ValueUnreadable, 1),
+    ],
+)
+def test_a_query_that_cannot_be_read_is_refused_at_its_place(
+    text: str, refusal: type[Refusal], column: int
+) -> None:
+    with pytest.raises(refusal) as caught:
+        read_query(text)
+
+    assert caught.value.details["column"] == column
+
+
+def test_a_query_has_an_end() -> None:
+    with pytest.raises(query.QueryTooLong):
+        read_query("gpu=" + "x" * 1_000)
+
+
+@pytest.mark.parametrize("condition", [c for c in CONDITIONS.values() if c.name != "label.NAME"])
+def test_the_example_of_every_condition_can_be_read(condition: Any) -> None:
+    assert read_query(condition.example) != GpuRequest()
+
+
+WORD = st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=12)
+PHRASE = st.lists(WORD, min_size=1, max_size=3).map(" ".join)
+REQUESTS = st.builds(
+    GpuRequest,
+    models=st.lists(PHRASE, max_size=3).map(tuple),
+    memory_mib_min=st.none() | st.integers(1, 16 * 1024 * 1024),
+    compute_capability_min=st.none() | st.sampled_from(["7.0", "8.6", "10.0"]),
+    nvlink=st.booleans(),
+    region=st.none() | PHRASE,
+    isolation=st.none() | st.sampled_from(ISOLATIONS),
+    labels=st.dictionaries(WORD, PHRASE, max_size=3).map(lambda d: tuple(sorted(d.items()))),
+)
+
+
+@given(REQUESTS)
+def test_every_request_can_be_written_and_reads_back_equal(request_: GpuRequest) -> None:
+    names = [name.lower() for name, _ in request_.labels]
+    if len(set(names)) < len(names):
+        return  # one label in two spellings cannot be said
+
+    assert read_query(write_query(request_)) == request_
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        read = read_query(text)
+    except Refusal:
+        return
+    assert read_query(write_query(read)) == read

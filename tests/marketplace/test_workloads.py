@@ -1,0 +1,54 @@
+"""What kinds of workload need, and what an offer allows."""
+
+from __future__ import annotations
+
+import pytest
+
+from marketplace.domain import workloads
+from marketplace.domain.events import GpuRequest
+from marketplace.domain.workloads import ENVELOPES, SLICES, allowed_by, complete, smallest_slices
+
+
+def test_a_7b_model_is_served_on_the_smallest_slice_that_holds_it() -> None:
+    best = smallest_slices("inference-7b")[0]
+
+    assert (best.model, best.profile) == ("H100-80GB", "1g.20gb")
+
+
+def test_a_70b_model_needs_several_cards() -> None:
+    assert smallest_slices("inference-70b") == ()
+    assert smallest_slices("inference-70b", gpus=4)[0].profile == "whole"
+
+
+@pytest.mark.parametrize("kind", sorted(ENVELOPES))
+def test_slices_come_smallest_first_and_all_of_them_fit(kind: str) -> None:
+    need = ENVELOPES[kind].memory_mib
+
+    found = smallest_slices(kind)
+
+    assert list(found) == sorted(found)
+    assert all(each.memory_mib >= need for each in found)
+    assert {each for each in SLICES if each.memory_mib >= need} == set(found)
+
+
+def test_a_request_that_says_what_it_needs_is_left_alone() -> None:
+    for said in (GpuRequest(models=("T4",)), GpuRequest(memory_mib_min=1)):
+        assert complete(said, "training-13b", gpus=1) == said
+
+
+def test_memory_is_shared_by_the_gpus_of_a_bid() -> None:
+    assert complete(GpuRequest(), "inference-70b", gpus=4).memory_mib_min == 187 * 1024 // 4
+
+
+def test_an_offer_takes_kinds_by_name_and_by_family() -> None:
+    assert allowed_by((), "render")
+    assert allowed_by(("inference",), "inference-7b")
+    assert allowed_by(("inference-7b",), "inference-7b")
+    assert not allowed_by(("inference-13b", "training"), "inference-7b")
+
+
+def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(workloads.WorkloadUnknown) as caught:
+        workloads.workload_named("mining")
+
+    assert "other" in caught.value.details["known"]  # type: ignore[operator]  # a list of names
