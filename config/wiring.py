@@ -8,6 +8,7 @@ from functools import cache
 
 import bursting.policies
 import bursting.projections
+import ledger.policies
 import ledger.projections
 import listings.loops
 import listings.policies
@@ -72,6 +73,7 @@ def projection_names() -> tuple[str, ...]:
 def policies(env: Env) -> tuple[Policy, ...]:
     """Return everything that is asked for because something happened."""
     return (
+        *ledger.policies.POLICIES,
         *listings.policies.POLICIES,
         *marketplace.policies.policies(fee_ppm=env.fee_ppm),
         *metering.policies.POLICIES,

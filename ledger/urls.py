@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from ledger.api import money, parties, tokens
+from ledger.api import accounts, money, parties, tokens
 
 api_urls: list[URLPattern] = [
     path("me", parties.Me.as_view()),
@@ -15,10 +15,10 @@ api_urls: list[URLPattern] = [
     path("members/<uuid:user_id>", parties.MemberDetail.as_view()),
     path("tokens", tokens.Tokens.as_view()),
     path("tokens/<uuid:token_id>", tokens.TokenDetail.as_view()),
-    path("accounts", money.Accounts.as_view()),
-    path("accounts/<uuid:account_id>", money.AccountDetail.as_view()),
-    path("accounts/<uuid:account_id>/funds", money.Funds.as_view()),
-    path("accounts/<uuid:account_id>/holds", money.Holds.as_view()),
+    path("accounts", accounts.Accounts.as_view()),
+    path("accounts/<uuid:account_id>", accounts.AccountDetail.as_view()),
+    path("accounts/<uuid:account_id>/funds", accounts.Funds.as_view()),
+    path("accounts/<uuid:account_id>/holds", accounts.Holds.as_view()),
     path("accounts/<uuid:account_id>/statement", money.Statement.as_view()),
     path("trial-balance", money.TrialBalance.as_view()),
     path("spend", money.SpendByCostCentre.as_view()),

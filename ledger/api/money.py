@@ -1,12 +1,11 @@
-"""Money over HTTP: accounts, statements, balances, who spends and who owes, exports, funds."""
+"""Money over HTTP: statements, balances, who spends and who owes, exports."""
 
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from django.http import StreamingHttpResponse
-from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -14,17 +13,14 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ledger import commands, exports, queries
-from ledger.access import Actor
-from ledger.domain.ids import AccountId, EntryId
-from ledger.domain.money import Money
-from ledger.domain.parties import PLATFORM_ID
+from ledger import exports, queries
+from ledger.domain.ids import AccountId
 from ledger.domain.periods import Period, read_period
-from ledger.domain.refusal import Forbidden, Invalid
+from ledger.domain.refusal import Invalid
 from ledger.eventstore.port import Position
-from ledger.models import AccountRow, DebtRow, HoldRow
+from ledger.models import DebtRow
 from ledger.queries.money import Spend, StatementLine
-from ledger.rest import AmountField, Body, Endpoint, MomentField, TextField, paginate
+from ledger.rest import AmountField, Endpoint, MomentField, paginate
 
 PERIOD = OpenApiParameter("period", required=True, description="A month in UTC, such as 2026-11.")
 POSITION = OpenApiParameter(
@@ -33,71 +29,11 @@ POSITION = OpenApiParameter(
 FORMAT = OpenApiParameter("format", required=True, enum=sorted(exports.FORMATS))
 
 
-class FundsByPlatformOnly(Forbidden):
-    """Only finance people and operators of the platform itself may add funds by hand."""
-
-
 class PositionAhead(Invalid):
     """An export can only be made of what has been recorded and read.
 
     Leave `position` out, or take one that an earlier answer gave you.
     """
-
-
-class AddFunds(Body):
-    """Money that came in outside the system: a transfer, a budget, a gift."""
-
-    amount = AmountField()
-    currency = TextField(max_length=3)
-    reference = TextField(max_length=200)
-
-
-class AccountShown(serializers.ModelSerializer[AccountRow]):
-    """An account as answered."""
-
-    total = AmountField(source="total_nanos")
-    held = AmountField(source="held_nanos")
-    available = AmountField(source="available_nanos")
-    overdraft = AmountField(source="overdraft_nanos", allow_null=True)
-    opened_at = MomentField()
-
-    class Meta:
-        model = AccountRow
-        fields = (
-            "account_id",
-            "tenant_id",
-            "subscriber_id",
-            "kind",
-            "title",
-            "currency",
-            "total",
-            "held",
-            "available",
-            "overdraft",
-            "opened_at",
-        )
-
-
-class HoldShown(serializers.ModelSerializer[HoldRow]):
-    """A hold as answered."""
-
-    amount = AmountField(source="money_nanos")
-    captured = AmountField(source="captured_nanos")
-    placed_at = MomentField()
-    released_at = MomentField()
-
-    class Meta:
-        model = HoldRow
-        fields = (
-            "hold_id",
-            "purpose",
-            "state",
-            "amount",
-            "captured",
-            "currency",
-            "placed_at",
-            "released_at",
-        )
 
 
 class DebtShown(serializers.ModelSerializer[DebtRow]):
@@ -108,70 +44,6 @@ class DebtShown(serializers.ModelSerializer[DebtRow]):
     class Meta:
         model = DebtRow
         fields = ("period", "debtor_id", "creditor_id", "amount", "currency")
-
-
-class Accounts(Endpoint):
-    """The accounts that the actor may see."""
-
-    scopes = {"GET": "billing:read"}
-    reads = ("ledger.money",)
-
-    @extend_schema(responses=AccountShown(many=True))
-    def get(self, request: Request) -> Response:
-        """List them by kind and title."""
-        return self.page(
-            queries.accounts(self.actor), AccountShown, ("kind", "title", "account_id")
-        )
-
-
-class AccountDetail(Endpoint):
-    """One account."""
-
-    scopes = {"GET": "billing:read"}
-    reads = ("ledger.money",)
-
-    @extend_schema(responses=AccountShown)
-    def get(self, request: Request, account_id: UUID) -> Response:
-        """Show it."""
-        return Response(AccountShown(queries.account(self.actor, AccountId(account_id))).data)
-
-
-class Holds(Endpoint):
-    """What is set aside on an account."""
-
-    scopes = {"GET": "billing:read"}
-    reads = ("ledger.money",)
-
-    @extend_schema(responses=HoldShown(many=True))
-    def get(self, request: Request, account_id: UUID) -> Response:
-        """List its holds, the newest first."""
-        account = queries.account(self.actor, AccountId(account_id))
-        rows = queries.holds(self.actor, AccountId(account.pk))
-        return self.page(rows, HoldShown, ("-placed_at", "hold_id"))
-
-
-class Funds(Endpoint):
-    """Money added by hand."""
-
-    scopes = {"POST": "billing:write"}
-
-    @extend_schema(request=AddFunds)
-    def post(self, request: Request, account_id: UUID) -> Response:
-        """Add funds to an account, once for an Idempotency-Key."""
-        asked = self.body(AddFunds)
-        _need_platform_money(self.actor)
-        entry_id = EntryId(uuid5(self.command_id, "funds"))
-        position = commands.add_funds(
-            self.store(),
-            account_id=AccountId(account_id),
-            entry_id=entry_id,
-            money=Money(asked["amount"], asked["currency"]),
-            reference=asked["reference"],
-            platform_id=PLATFORM_ID,
-            by=self.meta(),
-            now=timezone.now(),
-        )
-        return Response({"entry_id": entry_id, "position": position}, status=201)
 
 
 class Statement(Endpoint):
@@ -331,12 +203,6 @@ class ExportManifest(_OfExport):
                 "sha256": said.sha256,
             }
         )
-
-
-def _need_platform_money(actor: Actor) -> None:
-    """Refuse whoever could otherwise give themselves money."""
-    if not (actor.is_platform and actor.roles & {"finance", "operator"}):
-        raise FundsByPlatformOnly()
 
 
 def _period(request: Request) -> Period:

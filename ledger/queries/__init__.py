@@ -22,6 +22,7 @@ from ledger.queries.money import (
     statement,
     statement_lines,
     stray_holds,
+    subscriber_of,
     trial_balance,
     with_balances,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "statement",
     "statement_lines",
     "stray_holds",
+    "subscriber_of",
     "subscribers",
     "tenant",
     "tenants",

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Count, F, Func, Q, QuerySet, Sum
+from django.db.models import BigIntegerField, Count, ExpressionWrapper, F, Func, Q, QuerySet, Sum
 
 from ledger.access import Actor, visible
 from ledger.domain.accounts import AccountUnknown
 from ledger.domain.ids import AccountId, HoldId, LeaseId
+from ledger.domain.parties import SubscriberUnknown
 from ledger.domain.periods import Period
 from ledger.eventstore.port import Position
 from ledger.models import (
@@ -23,6 +24,7 @@ from ledger.models import (
     JournalEntryRow,
     PartyNameRow,
     PostingRow,
+    SubscriberRow,
     UsageChargeRow,
 )
 
@@ -111,7 +113,13 @@ def accounts_running_low(actor: Actor, *, below_nanos: int) -> QuerySet[AccountR
     return (
         visible(actor, AccountRow)
         .filter(kind__in=("prepaid", "chargeback"), overdraft_nanos__isnull=False)
-        .alias(spendable=F("available_nanos") + F("overdraft_nanos"))
+        .alias(
+            # Django takes the sum of two bigints for a 32-bit integer, and a filter beyond that
+            # for always true: the field must be named.
+            spendable=ExpressionWrapper(
+                F("available_nanos") + F("overdraft_nanos"), output_field=BigIntegerField()
+            )
+        )
         .filter(spendable__lt=below_nanos)
         .order_by("account_id")
     )
@@ -245,6 +253,17 @@ def charged_so_far(actor: Actor, *, lease_id: LeaseId) -> int:
     """Return the nano-units that a lease has cost so far."""
     total = charges(actor, lease_id=lease_id).aggregate(total=Sum("charged_nanos"))["total"]
     return int(total or 0)
+
+
+def subscriber_of(tenant_id: UUID, subscriber_id: UUID) -> SubscriberRow:
+    """Return a business unit of a tenant, to open an account for it; for the platform's people.
+
+    Raises: SubscriberUnknown.
+    """
+    found = SubscriberRow.objects.filter(pk=subscriber_id, tenant_id=tenant_id).first()
+    if found is None:
+        raise SubscriberUnknown(subscriber_id=subscriber_id)
+    return found
 
 
 def party_names(party_ids: Iterable[UUID]) -> dict[UUID, str]:

@@ -13,8 +13,9 @@ import pytest
 from ledger.domain.accounts import funds_account
 from ledger.domain.ids import AccountId, SubscriberId, TenantId
 from ledger.eventstore.postgres import PostgresStore
-from ledger.models import MemberRow, TenantRow
+from ledger.models import MemberRow, SubscriberRow, TenantRow
 from tests.access.conftest import Caller, admit
+from tests.conftest import NOON
 from tests.ledger import busy_month
 from tests.ledger import ledgerbook as book
 from tests.ledger.ledgerbook import hours, usd
@@ -223,3 +224,53 @@ def test_funds_for_an_unknown_account_are_refused(platform: Caller, wallet: Acco
     unknown = funds_account(book.UNIT, "EUR")
 
     assert add(platform, unknown).status_code == 404
+
+
+def open_account(caller: Caller, owner: Caller, unit: UUID, **body: Any) -> Any:
+    terms = {
+        "tenant_id": str(owner.tenant_id),
+        "subscriber_id": str(unit),
+        "kind": "prepaid",
+        "title": "Render",
+        "currency": "USD",
+        "overdraft": "0",
+        **body,
+    }
+    return caller.post("/api/v1/accounts", terms)
+
+
+@pytest.fixture
+def unit(finance: Caller) -> UUID:
+    row = SubscriberRow.objects.create(
+        subscriber_id=book.UNIT,
+        tenant_id=finance.tenant_id,
+        title="Render",
+        cost_centre="CC-1",
+        registered_at=NOON,
+    )
+    return UUID(str(row.pk))
+
+
+def test_the_platform_opens_a_units_account(platform: Caller, finance: Caller, unit: UUID) -> None:
+    opened = open_account(platform, finance, unit)
+    busy_month.follow(PostgresStore())
+
+    assert opened.status_code == 201
+    assert asked(finance, f"accounts/{opened.json()['account_id']}")["kind"] == "prepaid"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"overdraft": None}, "prepaid-unlimited"),
+        ({"subscriber_id": str(book.LEASE)}, "subscriber-unknown"),
+        ({"currency": "usd"}, "currency-unknown"),
+        ({"kind": "cash"}, "body-invalid"),
+        ({"overdraft": 5}, "body-invalid"),
+    ],
+)
+def test_an_account_that_makes_no_sense_is_refused(
+    platform: Caller, finance: Caller, unit: UUID, body: dict[str, Any], code: str
+) -> None:
+    assert open_account(platform, finance, unit, **body).json()["code"] == code
+    assert open_account(finance, finance, unit).json()["code"] == "funds-by-platform-only"

@@ -1,0 +1,186 @@
+"""Accounts over HTTP: what they hold, what is set aside, opening them, adding funds by hand."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid5
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ledger import commands, queries
+from ledger.access import Actor
+from ledger.domain.accounts import funds_account
+from ledger.domain.ids import AccountId, EntryId, SubscriberId, TenantId
+from ledger.domain.money import Money
+from ledger.domain.parties import PLATFORM_ID
+from ledger.domain.refusal import Forbidden
+from ledger.models import AccountRow, HoldRow
+from ledger.rest import AmountField, Body, Endpoint, MomentField, TextField
+
+
+class FundsByPlatformOnly(Forbidden):
+    """Only finance people and operators of the platform may open accounts and add funds."""
+
+
+class OpenAccount(Body):
+    """An account that pays for a business unit's use.
+
+    overdraft: how far available may fall below zero; null is without limit, which only a
+    chargeback account can be.
+    """
+
+    tenant_id = serializers.UUIDField()
+    subscriber_id = serializers.UUIDField()
+    kind = serializers.ChoiceField(["prepaid", "chargeback"])
+    title = TextField(max_length=200)
+    currency = TextField(max_length=3)
+    overdraft = AmountField(allow_null=True)
+
+
+class AddFunds(Body):
+    """Money that came in outside the system: a transfer, a budget, a gift."""
+
+    amount = AmountField()
+    currency = TextField(max_length=3)
+    reference = TextField(max_length=200)
+
+
+class AccountShown(serializers.ModelSerializer[AccountRow]):
+    """An account as answered."""
+
+    total = AmountField(source="total_nanos")
+    held = AmountField(source="held_nanos")
+    available = AmountField(source="available_nanos")
+    overdraft = AmountField(source="overdraft_nanos", allow_null=True)
+    opened_at = MomentField()
+
+    class Meta:
+        model = AccountRow
+        fields = (
+            "account_id",
+            "tenant_id",
+            "subscriber_id",
+            "kind",
+            "title",
+            "currency",
+            "total",
+            "held",
+            "available",
+            "overdraft",
+            "opened_at",
+        )
+
+
+class HoldShown(serializers.ModelSerializer[HoldRow]):
+    """A hold as answered."""
+
+    amount = AmountField(source="money_nanos")
+    captured = AmountField(source="captured_nanos")
+    placed_at = MomentField()
+    released_at = MomentField()
+
+    class Meta:
+        model = HoldRow
+        fields = (
+            "hold_id",
+            "purpose",
+            "state",
+            "amount",
+            "captured",
+            "currency",
+            "placed_at",
+            "released_at",
+        )
+
+
+class Accounts(Endpoint):
+    """The accounts that the actor may see."""
+
+    scopes = {"GET": "billing:read", "POST": "billing:write"}
+    reads = ("ledger.money",)
+
+    @extend_schema(responses=AccountShown(many=True))
+    def get(self, request: Request) -> Response:
+        """List them by kind and title."""
+        order = ("kind", "title", "account_id")
+        return self.page(queries.accounts(self.actor), AccountShown, order)
+
+    @extend_schema(request=OpenAccount)
+    def post(self, request: Request) -> Response:
+        """Open the account that pays for a business unit's use."""
+        asked = self.body(OpenAccount)
+        _need_platform_money(self.actor)
+        unit = queries.subscriber_of(asked["tenant_id"], asked["subscriber_id"])
+        account_id = funds_account(SubscriberId(unit.pk), asked["currency"])
+        position = commands.open_account(
+            self.store(),
+            account_id=account_id,
+            tenant_id=TenantId(unit.tenant_id),
+            subscriber_id=SubscriberId(unit.pk),
+            kind=asked["kind"],
+            title=asked["title"],
+            currency=asked["currency"],
+            overdraft_nanos=asked["overdraft"],
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"account_id": account_id, "position": position}, status=201)
+
+
+class AccountDetail(Endpoint):
+    """One account."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(responses=AccountShown)
+    def get(self, request: Request, account_id: UUID) -> Response:
+        """Show it."""
+        return Response(AccountShown(queries.account(self.actor, AccountId(account_id))).data)
+
+
+class Holds(Endpoint):
+    """What is set aside on an account."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money",)
+
+    @extend_schema(responses=HoldShown(many=True))
+    def get(self, request: Request, account_id: UUID) -> Response:
+        """List its holds, the newest first."""
+        account = queries.account(self.actor, AccountId(account_id))
+        rows = queries.holds(self.actor, AccountId(account.pk))
+        return self.page(rows, HoldShown, ("-placed_at", "hold_id"))
+
+
+class Funds(Endpoint):
+    """Money added by hand."""
+
+    scopes = {"POST": "billing:write"}
+
+    @extend_schema(request=AddFunds)
+    def post(self, request: Request, account_id: UUID) -> Response:
+        """Add funds to an account, once for an Idempotency-Key."""
+        asked = self.body(AddFunds)
+        _need_platform_money(self.actor)
+        entry_id = EntryId(uuid5(self.command_id, "funds"))
+        position = commands.add_funds(
+            self.store(),
+            account_id=AccountId(account_id),
+            entry_id=entry_id,
+            money=Money(asked["amount"], asked["currency"]),
+            reference=asked["reference"],
+            platform_id=PLATFORM_ID,
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"entry_id": entry_id, "position": position}, status=201)
+
+
+def _need_platform_money(actor: Actor) -> None:
+    """Refuse whoever could otherwise give themselves money."""
+    if not (actor.is_platform and actor.roles & {"finance", "operator"}):
+        raise FundsByPlatformOnly()
