@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -180,9 +181,11 @@ def _form(request: HttpRequest, actor: Actor, now: datetime) -> BidForm:
     units: list[tuple[str, str]] = []
     if actor.subscriber_id is None:
         units = [(str(row.subscriber_id), row.title) for row in subscribers(actor)[:LIST_MAX]]
-    made = {"models": sorted(goods), "units": units, "currency": settings.ENV.currency, "now": now}
+    make = partial(
+        BidForm, models=sorted(goods), units=units, currency=settings.ENV.currency, now=now
+    )
     if request.method == "POST":
-        return BidForm(request.POST, **made)
+        return make(request.POST)
     initial: dict[str, Any] = {}
     wanted = goods.get(request.GET.get("gpu", ""))
     if wanted is not None:
@@ -190,7 +193,7 @@ def _form(request: HttpRequest, actor: Actor, now: datetime) -> BidForm:
         initial = {"gpu": wanted.gpu_model, "kind": "other"}
         if price is not None:
             initial["limit"] = Rate(price, wanted.currency)
-    return BidForm(initial=initial, **made)
+    return make(initial=initial)
 
 
 def _show(

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from config import tape
 from config.charts import Level, Slot
+from config.models import TapeRow
 from config.pages.answers import page
 from config.visitors import zone_of
 from ledger.access.visits import actor_of
@@ -122,7 +123,7 @@ def _book_of(kind: Kind, now: datetime) -> dict[str, Any]:
     }
 
 
-def _line(row: tape.TapeRow) -> dict[str, Any]:
+def _line(row: TapeRow) -> dict[str, Any]:
     nanos = row.price_nanos_per_gpu_hour
     return {
         "at": row.at,

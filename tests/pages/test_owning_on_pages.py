@@ -85,6 +85,7 @@ def test_a_repeated_window_keeps_the_wall_time_of_the_owners_zone(
     world.settle()
 
     weekly = OfferRow.objects.get().weekly
+    assert weekly is not None
     assert weekly["zone"] == "America/New_York"
     assert (weekly["since"], weekly["until"]) == ("22:00:00", "06:00:00")
     assert weekly["days"] == [0, 1, 2, 3, 4, 5, 6]

@@ -1,0 +1,138 @@
+"""A real browser on a real server: the site served over ASGI on loopback, looked at by Chromium."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+from urllib.request import urlopen
+
+import axe_playwright_python  # type: ignore[import-untyped]  # it has no types
+import pytest
+from django.db import connection, connections
+from playwright.sync_api import BrowserContext, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+START_SECONDS = 30.0
+ROOT = Path(__file__).resolve().parents[2]
+AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js")).read_text()
+
+
+def browser_path() -> str:
+    """Return where a browser is, or skip the test and say so."""
+    for name in NAMES:
+        if found := shutil.which(name):
+            return found
+    pytest.skip(
+        f"no browser: none of {', '.join(NAMES)} is installed (see tests/install-browser.sh)"
+    )
+
+
+@contextmanager
+def served(log: Path) -> Iterator[str]:
+    """Serve the site on a free port, in a process of its own, and yield its address.
+
+    log: where the process writes; read it when a test fails.
+    """
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    fd = listening.fileno()
+    with log.open("wb") as out:
+        process = _serve(fd, out)
+    try:
+        # The socket listens already, so this waits until the server comes to answer it.
+        with urlopen(f"{address}/healthz", timeout=START_SECONDS) as answer:
+            assert answer.status == 200
+        yield address
+    finally:
+        process.terminate()
+        process.wait(START_SECONDS)
+        listening.close()
+
+
+def _serve(fd: int, out: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "config.asgi:application", "--fd", str(fd)],
+        pass_fds=(fd,),
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.pages.served_settings",
+            "SITE_DATABASE": str(connection.settings_dict["NAME"]),
+        },
+        stdout=out,
+        stderr=subprocess.STDOUT,
+    )
+
+
+@contextmanager
+def browsing(
+    directory: Path, *, scheme: str = "light", width: int = 1280
+) -> Iterator[tuple[BrowserContext, Page, list[str]]]:
+    """Open a browser; yield its context, a page, and what the page complains about."""
+    # Playwright's own loop runs in this thread, which Django would take for a mistake of ours.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    complaints: list[str] = []
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            str(directory),
+            executable_path=browser_path(),
+            headless=True,
+            args=FLAGS,
+            color_scheme="dark" if scheme == "dark" else "light",
+            viewport={"width": width, "height": 900},
+        )
+        page = context.new_page()
+        page.on("console", lambda said: _note(complaints, said.type, said.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        try:
+            yield context, page, complaints
+        finally:
+            # While Playwright's loop runs, Django keeps connections apart from the thread's own.
+            connections.close_all()
+            context.close()
+
+
+def _note(complaints: list[str], kind: str, text: str) -> None:
+    if kind in ("error", "warning"):
+        complaints.append(f"{kind}: {text}")
+
+
+def enter(context: BrowserContext, address: str, cookies: dict[str, Any]) -> None:
+    """Carry a test client's session into the browser."""
+    context.add_cookies(
+        [{"name": name, "value": morsel.value, "url": address} for name, morsel in cookies.items()]
+    )
+
+
+def violations(page: Page) -> list[str]:
+    """Return what axe finds wrong with a page. Evaluated, so the page's policy stays in force."""
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run()")["violations"]
+    return [
+        f"{each['id']}: {node['target']} {node['failureSummary']}"
+        for each in found
+        for node in each["nodes"]
+    ]
+
+
+def overflow(page: Page) -> int:
+    """Return by how many pixels the page is wider than the window."""
+    return int(page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))

@@ -1,0 +1,201 @@
+"""What only a browser can tell: access, the policy in force, dragging, keys, and live news."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from playwright.sync_api import Page
+
+from listings.models import OfferRow
+from marketplace.models import BidRow, LeaseRow
+from tests.pages.browser import browsing, enter, overflow, served, violations
+from tests.pages.test_bidding_on_pages import form as bid_form
+from tests.pages.world import CONSUMER, OWNER, World
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed_store")]
+
+WEIGHT_MAX = 250_000
+REQUESTS_MAX = 12
+
+
+@pytest.fixture
+def open_world(committed_store: None) -> World:
+    """A founded market that other threads see too, with two GPUs listed and one leased."""
+    made = World()
+    made.found()
+    made.list_gpus(0, 1)
+    consumer = made.member(CONSUMER, "consumer")
+    consumer.post("/bids/new", bid_form(gpus="1"))
+    consumer.post("/bids/new", bid_form(limit="1.50", token=str(uuid4())))
+    made.settle()
+    return made
+
+
+@pytest.fixture
+def site(open_world: World, tmp_path: Path) -> Iterator[str]:
+    with served(tmp_path / "site.log") as address:
+        yield address
+
+
+def all_roles(world: World) -> Client:
+    return world.member(OWNER, "owner", "operator", "consumer", "finance")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_accessible_fits_and_keeps_the_policy(
+    open_world: World, site: str, tmp_path: Path, scheme: str
+) -> None:
+    bid, lease = BidRow.objects.filter(state="open").get(), LeaseRow.objects.get()
+    visits = {
+        all_roles(open_world): [
+            "/", "/offers", f"/offers/{open_world.offer_id}", "/offers/new", "/bids/new", "/owner",
+            "/owner?show=busy", "/finance", "/ops", "/ops/burst", "/settings", "/docs/",
+            f"/leases/{lease.lease_id}", f"/leases/{uuid4()}",
+        ],
+        open_world.member(CONSUMER, "consumer"): [
+            "/bids", f"/bids/{bid.bid_id}", "/leases", f"/leases/{lease.lease_id}",
+        ],
+        Client(): ["/accounts/login/"],
+    }  # fmt: skip
+    wrong: dict[str, list[str]] = {}
+    for number, (client, paths) in enumerate(visits.items()):
+        with browsing(tmp_path / str(number), scheme=scheme) as (context, page, complaints):
+            enter(context, site, client.cookies)
+            for path in paths:
+                page.set_viewport_size({"width": 1280, "height": 900})
+                page.goto(site + path)
+                page.wait_for_load_state("networkidle")
+                found = violations(page)
+                for width in (1280, 390):
+                    page.set_viewport_size({"width": width, "height": 900})
+                    if overflow(page) > 0:
+                        found.append(f"{overflow(page)} px too wide at {width}")
+                found += [each for each in complaints if "404" not in each]
+                complaints.clear()
+                if found:
+                    wrong[path] = found
+
+    assert wrong == {}
+
+
+def test_the_market_page_is_light(open_world: World, site: str, tmp_path: Path) -> None:
+    with browsing(tmp_path / "profile") as (context, page, _):
+        enter(context, site, all_roles(open_world).cookies)
+        sizes: list[int] = []
+        page.on("response", lambda answer: sizes.append(len(answer.body())))
+        page.goto(site)
+        page.wait_for_load_state("networkidle")
+
+        assert sum(sizes) < WEIGHT_MAX
+        assert len(sizes) <= REQUESTS_MAX
+
+
+def test_an_owner_lists_a_window_by_dragging(open_world: World, site: str, tmp_path: Path) -> None:
+    with browsing(tmp_path / "profile") as (context, page, _):
+        enter(context, site, open_world.member(OWNER, "owner").cookies)
+        page.goto(f"{site}/offers/new")
+        first, last = free(page, "GPU-2").nth(4), free(page, "GPU-3").nth(11)
+        first.hover()
+        page.mouse.down()
+        last.hover()
+        page.mouse.up()
+        chosen = page.eval_on_selector_all("[name=gpu]:checked", "all => all.map(e => e.value)")
+        page.fill("[name=floor]", "2.25")
+        page.get_by_text("If all of it is leased").wait_for()
+        page.get_by_role("button", name="List window").click()
+        page.wait_for_url("**/offers/*-*")
+
+    assert chosen == ["GPU-2", "GPU-3"]
+    open_world.settle()
+    row = OfferRow.objects.exclude(offer_id=open_world.offer_id).get()
+    assert row.gpu_uuids == ["GPU-2", "GPU-3"]
+    assert row.ends_at is not None
+    assert (row.ends_at - row.starts_at).total_seconds() == 4 * 3600
+
+
+def test_an_owner_lists_a_window_by_keys_alone(
+    open_world: World, site: str, tmp_path: Path
+) -> None:
+    with browsing(tmp_path / "profile") as (context, page, _):
+        enter(context, site, open_world.member(OWNER, "owner").cookies)
+        page.goto(f"{site}/offers/new")
+        free(page, "GPU-2").first.focus()
+        for key in ("ArrowRight", "ArrowRight", *["Shift+ArrowRight"] * 3, "Shift+ArrowDown"):
+            page.keyboard.press(key)
+        page.keyboard.press("Enter")
+        said = page.text_content("[data-said]") or ""
+        page.keyboard.type("2.50")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/offers/*-*")
+
+    assert said.startswith("GPU 2 to GPU 3:")
+    open_world.settle()
+    row = OfferRow.objects.exclude(offer_id=open_world.offer_id).get()
+    assert row.gpu_uuids == ["GPU-2", "GPU-3"]
+    assert row.floor_nanos_per_gpu_hour == 2_500_000_000
+    assert row.ends_at is not None
+    assert (row.ends_at - row.starts_at).total_seconds() == 2 * 3600
+
+
+def test_the_estimate_follows_the_form(open_world: World, site: str, tmp_path: Path) -> None:
+    with browsing(tmp_path / "profile") as (context, page, _):
+        enter(context, site, open_world.member(CONSUMER, "consumer").cookies)
+        page.goto(f"{site}/bids/new?gpu=H100-80GB")
+        page.get_by_text("You would get it now").wait_for()
+        page.fill("[name=limit]", "1.00")
+        page.get_by_text("It would wait").wait_for()
+
+
+def test_a_trade_appears_on_the_open_market_page(
+    open_world: World, site: str, tmp_path: Path
+) -> None:
+    consumer = open_world.member(CONSUMER, "consumer")
+    with browsing(tmp_path / "profile") as (context, page, complaints):
+        enter(context, site, consumer.cookies)
+        page.goto(site)
+        page.get_by_text("Live", exact=True).wait_for()
+        consumer.post("/bids/new", bid_form(gpus="1", hours="3"))
+        open_world.settle()
+        page.locator("#tape").get_by_text(
+            "Leased 1 \N{MULTIPLICATION SIGN} H100-80GB, 3 h"
+        ).wait_for()
+        ticks = page.locator("price-tick").count()
+
+    assert ticks == 1
+    assert complaints == []
+
+
+def test_a_dialog_shows_the_effect_and_can_be_left(
+    open_world: World, site: str, tmp_path: Path
+) -> None:
+    with browsing(tmp_path / "profile") as (context, page, _):
+        enter(context, site, open_world.member(OWNER, "owner").cookies)
+        page.goto(f"{site}/owner")
+        page.get_by_role("button", name="Reclaim… aurora-1").click()
+        shown = page.get_by_role("dialog").inner_text()
+        page.keyboard.press("Escape")
+        page.get_by_role("dialog").wait_for(state="hidden")
+
+    assert "You pay the consumers" in shown
+    assert LeaseRow.objects.get().stop_at is None
+
+
+def test_the_theme_is_remembered_without_a_flash(
+    open_world: World, site: str, tmp_path: Path
+) -> None:
+    with browsing(tmp_path / "profile") as (context, page, _):
+        enter(context, site, open_world.member(OWNER, "owner").cookies)
+        page.goto(f"{site}/settings")
+        page.locator(".who [data-theme-toggle]").click()
+        page.reload()
+        served_theme = page.evaluate("fetch('/settings').then(r => r.text())")
+
+    assert '<html lang="en" data-theme="dark">' in served_theme
+
+
+def free(page: Page, gpu: str):  # type: ignore[no-untyped-def]  # a Locator
+    return page.locator(f'tr[data-gpu="{gpu}"] td.free')
