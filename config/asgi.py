@@ -25,6 +25,8 @@ WEB_THREADS = 8
 application = ProtocolTypeRouter(
     {
         "http": cast(Any, WSGIMiddleware(cast(Any, pages_and_api), workers=WEB_THREADS)),
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(socket_urls))),
+        "websocket": AllowedHostsOriginValidator(
+            AuthMiddlewareStack(URLRouter(cast(Any, socket_urls)))
+        ),
     }
 )

@@ -6,8 +6,9 @@ The invariants are numbered as in the design: each is asked of the live rows in 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, connection
@@ -105,7 +106,7 @@ def _invariants() -> Iterator[Finding]:
     yield _none_found("I7 no deadline was missed (is `run lease-clock` up?)", _OVERDUE, [late])
 
 
-def _none_found(name: str, query: str, parameters: list[object]) -> Finding:
+def _none_found(name: str, query: str, parameters: Sequence[Any]) -> Finding:
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
         found = cursor.fetchall()

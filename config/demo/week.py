@@ -17,7 +17,7 @@ from config.demo.cast import DEMO, EVERY_MACHINE, Machine, Organisation
 from config.demo.founding import gpus_of
 from config.demo.pump import Pump
 from config.demo.wants import Dice
-from ledger.domain.ids import LeaseId, OfferId
+from ledger.domain.ids import BidId, LeaseId, OfferId
 from ledger.domain.money import Rate, nanos_of
 from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
@@ -139,9 +139,7 @@ class Week:
 
     def _cancel(self, bid_id: UUID, now: datetime) -> None:
         try:
-            bids.cancel_bid(
-                self._store, bid_id=bids.BidId(bid_id), by=Meta(actor="loop:demo"), now=now
-            )
+            bids.cancel_bid(self._store, bid_id=BidId(bid_id), by=Meta(actor="loop:demo"), now=now)
         except Refusal:
             return  # too late: it was filled
 

@@ -54,7 +54,7 @@ def _pgbench() -> float:
         script = Path(folder) / "insert.sql"
         script.write_text(f"INSERT INTO bench_bare VALUES (nextval('bench_bare_id'), '{data}');\n")
         pgbench = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / "pgbench"
-        command = [pgbench, "-n", "-M", "prepared", "-T", "3", "-f", script]
+        command = [str(pgbench), "-n", "-M", "prepared", "-T", "3", "-f", str(script)]
         environment = {
             **os.environ,
             "PGHOST": str(parameters["host"]),
