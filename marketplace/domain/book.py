@@ -109,6 +109,15 @@ class Book:
             )
         return entries
 
+    def entries_on(self, shape: Shape, hosts: Collection[HostId]) -> Sequence[Entry]:
+        """Return the part of `entries` that is on these hosts."""
+        return sorted(
+            entry
+            for host_id in hosts
+            for listed in self._by_host.get(host_id, {}).values()
+            if not listed.paused and (entry := _entry(listed, shape)) is not None
+        )
+
     def _forget_shapes(self) -> None:
         self._entries = {
             shape: entries for shape, entries in self._entries.items() if shape in self._resting
@@ -138,13 +147,7 @@ class Book:
             yield bid
 
     def _lowest_floor(self, shape: Shape, hosts: Collection[HostId]) -> int | None:
-        floors = [
-            listed.floor
-            for host_id in hosts
-            for listed in self._by_host.get(host_id, {}).values()
-            if not listed.paused and _entry(listed, shape) is not None
-        ]
-        return min(floors, default=None)
+        return min((entry.floor for entry in self.entries_on(shape, hosts)), default=None)
 
     def explain(self, bid: OpenBid, *, now: int, calendar: Calendar | None = None) -> Explanation:
         """Walk the funnel of a bid, which need not be in the book.

@@ -29,7 +29,7 @@ from marketplace.domain.events import (
 from marketplace.domain.moments import Millis, from_above, from_below, moment
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.pricing import instant_price, round_price
-from marketplace.domain.supply import Listed
+from marketplace.domain.supply import Entry, Listed
 
 Lane = Literal["instant", "round"]
 
@@ -96,8 +96,7 @@ def clear(
     placed: list[tuple[OpenBid, LeaseId, Placement]] = []
     refused: list[OpenBid] = []
     for bid in bids:
-        near = hosts if bid.terms.placement == "same-host" else None
-        placement = place(bid, book.entries(bid.shape), calendar, now=now, hosts=near)
+        placement = place(bid, _within_reach(book, bid, hosts), calendar, now=now)
         if placement is None:
             refused.append(bid)
             continue
@@ -121,6 +120,16 @@ def clear(
     return Clearing(fills, tuple(refused), calendar)
 
 
+def _within_reach(book: Book, bid: OpenBid, hosts: Collection[HostId] | None) -> Sequence[Entry]:
+    """Return the offers that may serve a bid when only on `hosts` anything is new.
+
+    A gang may join what is new with what was there, so it has to look everywhere.
+    """
+    if hosts is None or bid.terms.placement == "any-hosts":
+        return book.entries(bid.shape)
+    return book.entries_on(bid.shape, hosts)
+
+
 def _take(calendar: Calendar, placement: Placement, bid: OpenBid, lease_id: LeaseId) -> None:
     span = Taken(placement.starts, Millis(placement.starts + bid.duration), lease_id)
     for _, uuid in placement.gpus:
@@ -142,8 +151,7 @@ def _round_price(
     hosts = {listed.terms.host_id for listed, _ in placement.gpus}
 
     def would_fit(rival: OpenBid) -> bool:
-        near = hosts if rival.terms.placement == "same-host" else None
-        return place(rival, book.entries(rival.shape), without, now=now, hosts=near) is not None
+        return place(rival, _within_reach(book, rival, hosts), without, now=now) is not None
 
     return round_price(bid, placement, rivals, would_fit)
 

@@ -50,14 +50,12 @@ def place(
     *,
     now: int,
     limit: int | None = -1,
-    hosts: Collection[HostId] | None = None,
 ) -> Placement | None:
     """Find GPUs for a bid, or None.
 
     Args:
         entries: the offers that fit the bid's shape, cheapest first.
         limit: in place of the bid's own; None: any price.
-        hosts: look only at these.
     """
     earliest = max(bid.earliest, whole_second(now))
     if earliest > bid.latest_start:
@@ -66,9 +64,7 @@ def place(
     usable = (
         entry
         for entry in entries
-        if entry.listed.open_to(bid.bid_id)
-        and entry.listed.lease_min <= bid.duration
-        and (hosts is None or entry.listed.terms.host_id in hosts)
+        if entry.listed.open_to(bid.bid_id) and entry.listed.lease_min <= bid.duration
     )
     if bid.terms.placement == "same-host":
         return _on_one_host(bid, usable, calendar, earliest, highest)
