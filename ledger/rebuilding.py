@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from django.db import connection, models, transaction
 
+from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import START, EventStore, Position
 from ledger.following import Projection
 from ledger.models import Checkpoint
@@ -22,15 +23,21 @@ REBUILD_PAGE = 20_000
 ROWS_HELD_MAX = 300_000
 
 
+class RebuildRunning(Refusal):
+    """This read model is being rebuilt by another process; let that one finish."""
+
+
 def rebuild(store: EventStore, projection: Projection) -> int:
     """Fill new tables from event 0, swap them in, and return how many events were read.
 
     Readers see the old rows until the swap and the new ones after it. The live follower is held
     off only while the last few events are read.
+
+    Raises: RebuildRunning.
     """
     schema = "rebuild_" + projection.name.replace(".", "_").replace("-", "_")
     Checkpoint.objects.get_or_create(name=projection.name)
-    with _beside(schema):
+    with _alone(schema), _beside(schema):
         with connection.schema_editor() as editor:
             for table in projection.tables:
                 editor.create_model(table)
@@ -64,6 +71,21 @@ def _replay(
 
 
 @contextmanager
+def _alone(schema: str) -> Iterator[None]:
+    """Keep a second rebuild out: it would drop the tables that this one fills."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [schema])
+        (held,) = cursor.fetchone() or (False,)
+    if not held:
+        raise RebuildRunning(name=schema.removeprefix("rebuild_"))
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [schema])
+
+
+@contextmanager
 def _beside(schema: str) -> Iterator[None]:
     with connection.cursor() as cursor:
         cursor.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
@@ -86,12 +108,16 @@ def _swap(schema: str, tables: tuple[type[models.Model], ...]) -> None:
 
 
 def fingerprint(tables: tuple[type[models.Model], ...]) -> str:
-    """Return a sha256 over every byte of the tables' rows in key order."""
+    """Return a sha256 over every byte of the tables' rows in key order.
+
+    Columns are read by name: a migration adds one at the end, a rebuild makes it in its place.
+    """
     digest = hashlib.sha256()
     for table in tables:
         key = table._meta.pk
         assert key is not None
-        query = f'SELECT * FROM "{table._meta.db_table}" ORDER BY "{key.column}"'
+        columns = ", ".join(sorted(f'"{f.column}"' for f in table._meta.local_concrete_fields))
+        query = f'SELECT {columns} FROM "{table._meta.db_table}" ORDER BY "{key.column}"'
         with connection.cursor() as cursor, cursor.cursor.copy(f"COPY ({query}) TO STDOUT") as copy:
             for chunk in copy:
                 digest.update(chunk)

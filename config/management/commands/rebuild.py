@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from config.wiring import projections
 from ledger.eventstore import default_store
-from ledger.rebuilding import rebuild
+from ledger.rebuilding import RebuildRunning, rebuild
 
 
 class Command(BaseCommand):
@@ -33,6 +33,9 @@ class Command(BaseCommand):
             )
         for name in names:
             started = time.monotonic()
-            events = rebuild(default_store(), known[name])
+            try:
+                events = rebuild(default_store(), known[name])
+            except RebuildRunning as running:
+                raise CommandError(f"{name}: {running}") from None
             seconds = time.monotonic() - started
             self.stdout.write(f"{name}: {events} events in {seconds:.2f} s")
