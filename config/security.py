@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 HEADER = "Content-Security-Policy"
@@ -12,7 +14,7 @@ HEADER = "Content-Security-Policy"
 # so text that slips through escaping is only text. Images may be data: for the browser's own use.
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; font-src 'self'; "
-    "img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+    "img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'{issuer}; "
     "frame-ancestors 'none'; connect-src 'self' {sockets}"
 )
 PERMISSIONS = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
@@ -35,4 +37,10 @@ def security_headers(
 def policy_for(request: HttpRequest) -> str:
     """Return the policy; sockets are named because 'self' covers them only in newer browsers."""
     scheme = "wss" if request.is_secure() else "ws"
-    return POLICY.format(sockets=f"{scheme}://{request.get_host()}")
+    return POLICY.format(sockets=f"{scheme}://{request.get_host()}", issuer=_issuer())
+
+
+def _issuer() -> str:
+    """Return the single sign-on's origin: a form's redirect must be allowed to go there."""
+    address = urlsplit(settings.ENV.oidc_issuer_url)
+    return f" {address.scheme}://{address.netloc}" if address.netloc else ""

@@ -15,12 +15,16 @@ THEMES = ("light", "dark")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One entry of the main navigation. `roles` empty: everybody sees it."""
+    """One entry of the main navigation. `roles` empty: everybody sees it.
+
+    platform: only who governs the whole platform sees it.
+    """
 
     name: str
     href: str
     icon: str
     roles: frozenset[Role] = frozenset()
+    platform: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ NAVIGATION = (
     Group(
         "Run",
         (
-            Place("Ops", "/ops", "ops", _OPERATOR),
+            Place("Ops", "/ops", "ops", platform=True),
             Place("Burst", "/ops/burst", "burst", _OPERATOR | _FINANCE),
         ),
     ),
@@ -64,8 +68,13 @@ NAVIGATION = (
 )
 
 
-def navigation_for(roles: frozenset[Role], path: str) -> list[dict[str, Any]]:
-    """Return the groups that `roles` may see; the place that `path` lies in is `current`."""
+def navigation_for(
+    roles: frozenset[Role], path: str, *, governs: bool = False
+) -> list[dict[str, Any]]:
+    """Return the groups that `roles` may see; the place that `path` lies in is `current`.
+
+    governs: the visitor governs the whole platform.
+    """
     places = [place for group in NAVIGATION for place in group.places]
     inside = [place for place in places if _covers(place.href, path)]
     current = max(inside, key=lambda place: len(place.href), default=None)
@@ -74,7 +83,7 @@ def navigation_for(roles: frozenset[Role], path: str) -> list[dict[str, Any]]:
         seen = [
             {"place": place, "current": place is current}
             for place in group.places
-            if not place.roles or place.roles & roles
+            if (governs or not place.platform) and (not place.roles or place.roles & roles)
         ]
         if seen:
             groups.append({"name": group.name, "places": seen})
@@ -92,7 +101,11 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     user = getattr(request, "user", None)
     return {
         "shell": {
-            "navigation": navigation_for(actor.roles if actor else frozenset(), request.path),
+            "navigation": navigation_for(
+                actor.roles if actor else frozenset(),
+                request.path,
+                governs=actor is not None and actor.sees_all,
+            ),
             "theme": theme if theme in THEMES else "",
             "person": str(user) if user is not None and user.is_authenticated else "",
             "actor": actor,

@@ -28,6 +28,7 @@ from config.loops import Loop
 from config.overflow import ADMIT_AGENT, overflow_of
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projection, follow_policies, follow_projections
+from ledger.rest.idempotency import forget_old_keys
 from marketplace.engine import Engine
 
 
@@ -116,6 +117,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
         ),
         Loop("live", 1.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),
         Loop("offer-expiry", 5.0, lambda store, now: listings.loops.expire_offers(store, now=now)),
+        Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
         Loop(
             "charges",
             60.0,
@@ -151,7 +153,7 @@ def _overflow_loops(env: Env) -> tuple[Loop, ...]:
 LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
     "engine": ("clearing",),
     "read-side": ("projections", "live"),
-    "clockwork": ("policies", "lease-clock", "offer-expiry", "usage", "charges"),
+    "clockwork": ("policies", "lease-clock", "offer-expiry", "usage", "charges", "old-keys"),
     "overflow": ("bursting", "reaper"),
 }
 """How `manage.py up` spreads the loops over processes."""

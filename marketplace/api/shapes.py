@@ -121,8 +121,8 @@ class ReasonShape(serializers.Serializer[Any]):
 
 
 def reason_json(reason: str | None) -> dict[str, str] | None:
-    """Return a reason as the API shows it."""
-    return {"constraint": reason, "text": REASONS[reason]} if reason else None
+    """Return a reason as the API shows it; one of an older rule reads as its name."""
+    return {"constraint": reason, "text": REASONS.get(reason, reason)} if reason else None
 
 
 class WorkloadShape(serializers.Serializer[Any]):
