@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import structlog
 from django.db import DatabaseError, models, transaction
@@ -54,27 +55,27 @@ def names_of(*kinds: type[Event]) -> frozenset[str]:
 def follow_projections(store: EventStore, projections: Sequence[Projection]) -> int:
     """Move every projection on by at most one page; return how many events were new to one.
 
-    Projections at the same place share one read and one decoding of the page.
+    Projections at the same place share one read and one decoding of the page, and those that the
+    page says nothing to are moved over it together: with a dozen read models that is the
+    difference between one small transaction and a dozen.
     """
     moved = 0
-    pages: dict[Position, Page] = {}
-    for projection in projections:
-        start, stopped = _standing(projection.name)
-        if stopped:
-            continue
-        page = pages.get(start)
-        if page is None:
-            page = pages[start] = store.read_all(after=start, limit=PAGE)
+    for start, group in _by_place(projections):
+        page = store.read_all(after=start, limit=PAGE)
         if page.next_position == start:
             continue
-        try:
-            _project_page(projection, start, page)
-        except (StoreError, DatabaseError):
-            raise
-        except Exception as failure:
-            _stop(projection.name, failure)
-        else:
-            moved += len(page.events)
+        told, idle = _told(group, page)
+        _move_over(idle, start, page.next_position)
+        moved += len(page.events) if idle else 0
+        for projection in told:
+            try:
+                _project_page(projection, start, page)
+            except (StoreError, DatabaseError):
+                raise
+            except Exception as failure:
+                _stop(projection.name, failure)
+            else:
+                moved += len(page.events)
     return moved
 
 
@@ -94,37 +95,70 @@ def _project_page(projection: Projection, start: Position, page: Page) -> None:
 def follow_policies(store: EventStore, policies: Sequence[Policy]) -> int:
     """Move every policy on by at most one page; return how many events were reacted to."""
     reacted = 0
-    for policy in policies:
-        start, stopped = _standing(policy.name)
-        if stopped:
-            continue
-        page = store.read_all(after=start, limit=PAGE, only=policy.on)
+    for start, group in _by_place(policies):
+        wanted = frozenset().union(*(policy.on for policy in group))
+        page = store.read_all(after=start, limit=PAGE, only=wanted)
         if page.next_position == start:
             continue
-        for recorded in page.events:
-            try:
-                policy.react(recorded, store)
-            except (StoreError, DatabaseError):
-                raise
-            except Exception as failure:
-                _stop(policy.name, failure)
-                break
-            _move(Checkpoint(name=policy.name), recorded.position)
-            reacted += 1
-        else:
-            _move(Checkpoint(name=policy.name), page.next_position)
+        told, idle = _told(group, page)
+        _move_over(idle, start, page.next_position)
+        for policy in told:
+            reacted += _react_to_page(policy, store, page)
     return reacted
 
 
-def _standing(name: str) -> tuple[Position, bool]:
-    """Return where a follower stands, and whether it stopped too recently to try again."""
-    checkpoint, _ = Checkpoint.objects.get_or_create(name=name)
-    stopped = bool(
-        checkpoint.error
-        and checkpoint.moved_at
-        and datetime.now(UTC) - checkpoint.moved_at < RETRY_AFTER
-    )
-    return Position(checkpoint.position), stopped
+def _react_to_page(policy: Policy, store: EventStore, page: Page) -> int:
+    reacted = 0
+    for recorded in page.events:
+        if recorded.type not in policy.on:
+            continue
+        try:
+            policy.react(recorded, store)
+        except (StoreError, DatabaseError):
+            raise
+        except Exception as failure:
+            _stop(policy.name, failure)
+            return reacted
+        _move(Checkpoint(name=policy.name), recorded.position)
+        reacted += 1
+    _move(Checkpoint(name=policy.name), page.next_position)
+    return reacted
+
+
+FollowerT = TypeVar("FollowerT", Projection, Policy)
+
+
+def _by_place(followers: Sequence[FollowerT]) -> list[tuple[Position, list[FollowerT]]]:
+    """Group followers by where they stand; leave out those that stopped a moment ago."""
+    names = [follower.name for follower in followers]
+    known = {each.name: each for each in Checkpoint.objects.filter(name__in=names)}
+    missing = [Checkpoint(name=name) for name in names if name not in known]
+    if missing:
+        Checkpoint.objects.bulk_create(missing, ignore_conflicts=True)
+    retry_before = datetime.now(UTC) - RETRY_AFTER
+    places: dict[Position, list[FollowerT]] = {}
+    for follower in followers:
+        checkpoint = known.get(follower.name)
+        if checkpoint and checkpoint.error and (checkpoint.moved_at or retry_before) > retry_before:
+            continue
+        position = Position(checkpoint.position if checkpoint else START)
+        places.setdefault(position, []).append(follower)
+    return list(places.items())
+
+
+def _told(followers: Sequence[FollowerT], page: Page) -> tuple[list[FollowerT], list[FollowerT]]:
+    """Tell apart those that the page says something to and those that it does not."""
+    types = {recorded.type for recorded in page.events}
+    told = [follower for follower in followers if follower.on & types]
+    return told, [follower for follower in followers if not follower.on & types]
+
+
+def _move_over(followers: Sequence[FollowerT], start: Position, end: Position) -> None:
+    """Move followers over a page that says nothing to them, unless somebody has already."""
+    if followers:
+        Checkpoint.objects.filter(
+            name__in=[follower.name for follower in followers], position=start
+        ).update(position=end, moved_at=datetime.now(UTC), error="")
 
 
 def _move(checkpoint: Checkpoint, position: Position) -> None:
