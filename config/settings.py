@@ -165,7 +165,7 @@ CHANNEL_LAYERS: dict[str, Any] = (
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [],
     "UNAUTHENTICATED_USER": None,
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "ledger.rest.schema.ApiSchema",
 }
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Offpeak",

@@ -17,6 +17,7 @@ from ledger.domain.parties import ROLES, tenant_id_of
 from ledger.domain.tokens import ROLES_OF_SCOPE
 from ledger.models import MemberRow, Person, SubscriberRow, TenantRow
 from ledger.rest import ANY_SCOPE, Body, Endpoint, MomentField, TextField, paginate
+from ledger.rest.schema import Written
 from ledger.signin import person_of
 
 
@@ -65,12 +66,55 @@ class SubscriberShown(serializers.ModelSerializer[SubscriberRow]):
         fields = ("subscriber_id", "title", "cost_centre", "registered_at")
 
 
+class MeShown(serializers.Serializer[Any]):
+    """Who asks, and what they may do."""
+
+    tenant_id = serializers.UUIDField()
+    title = serializers.CharField()
+    user_id = serializers.UUIDField(allow_null=True)
+    host_id = serializers.UUIDField(allow_null=True)
+    subscriber_id = serializers.UUIDField(allow_null=True)
+    roles = serializers.ListField(child=serializers.CharField())
+    scopes = serializers.ListField(child=serializers.CharField())
+    is_platform = serializers.BooleanField()
+
+
+class MemberShown(serializers.Serializer[Any]):
+    """A member as answered."""
+
+    user_id = serializers.UUIDField()
+    email = serializers.EmailField(allow_null=True)
+    title = serializers.CharField(allow_null=True)
+    subscriber_id = serializers.UUIDField(allow_null=True)
+    roles = serializers.ListField(child=serializers.CharField())
+    admitted_at = MomentField()
+
+
+class TenantWritten(Written):
+    """A tenant, and the position to read it at."""
+
+    tenant_id = serializers.UUIDField()
+
+
+class SubscriberWritten(Written):
+    """A business unit, and the position to read it at."""
+
+    subscriber_id = serializers.UUIDField()
+
+
+class MemberWritten(Written):
+    """A member, and the position to read them at."""
+
+    user_id = serializers.UUIDField()
+
+
 class Me(Endpoint):
     """Who is asking, and what they may do."""
 
     scopes = {"GET": ANY_SCOPE}
     reads = ("ledger.parties", "ledger.tokens")
 
+    @extend_schema(responses=MeShown)
     def get(self, request: Request) -> Response:
         """Return the actor, with the scopes that token and roles leave."""
         actor = self.actor
@@ -101,7 +145,7 @@ class Tenants(Endpoint):
         """List them by slug."""
         return self.page(queries.tenants(self.actor), TenantShown, ("slug", "tenant_id"))
 
-    @extend_schema(request=RegisterTenant)
+    @extend_schema(request=RegisterTenant, responses={201: TenantWritten})
     def post(self, request: Request) -> Response:
         """Register an organisation; the platform's operators do."""
         asked = self.body(RegisterTenant)
@@ -138,7 +182,7 @@ class Subscribers(Endpoint):
         order = ("cost_centre", "subscriber_id")
         return self.page(queries.subscribers(self.actor), SubscriberShown, order)
 
-    @extend_schema(request=AddSubscriber)
+    @extend_schema(request=AddSubscriber, responses={201: SubscriberWritten})
     def post(self, request: Request) -> Response:
         """Set one up."""
         asked = self.body(AddSubscriber)
@@ -160,6 +204,7 @@ class Members(Endpoint):
     scopes = {"GET": "admin", "POST": "admin"}
     reads = ("ledger.parties",)
 
+    @extend_schema(responses=MemberShown(many=True))
     def get(self, request: Request) -> Response:
         """List them, the longest-standing first."""
         rows = queries.members(self.actor)
@@ -169,7 +214,7 @@ class Members(Endpoint):
         page["data"] = [_member(row, people.get(row.user_id)) for row in page["data"]]
         return Response(page)
 
-    @extend_schema(request=AdmitMember)
+    @extend_schema(request=AdmitMember, responses={201: MemberWritten})
     def post(self, request: Request) -> Response:
         """Admit somebody, or change what they may do."""
         asked = self.body(AdmitMember)
@@ -190,6 +235,7 @@ class MemberDetail(Endpoint):
 
     scopes = {"DELETE": "admin"}
 
+    @extend_schema(responses=Written)
     def delete(self, request: Request, user_id: UUID) -> Response:
         """End it."""
         position = commands.remove_member(

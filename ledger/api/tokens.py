@@ -18,6 +18,7 @@ from ledger.domain import tokens
 from ledger.domain.ids import TokenId
 from ledger.models import TokenRow
 from ledger.rest import ANY_SCOPE, Body, Endpoint, MomentField, TextField, paginate
+from ledger.rest.schema import Written
 
 
 class IssueToken(Body):
@@ -47,6 +48,13 @@ class TokenShown(serializers.Serializer[Any]):
     used_at = MomentField(allow_null=True)
 
 
+class TokenMade(Written):
+    """A token. token: its secret, which a repeat with the same key does not get again."""
+
+    token_id = serializers.UUIDField()
+    token = serializers.CharField(required=False)
+
+
 class Tokens(Endpoint):
     """Tokens, and making one. Made with a token, it can do no more and lasts no longer."""
 
@@ -64,7 +72,7 @@ class Tokens(Endpoint):
         page["data"] = [_shown(row, uses.get(row.token_id)) for row in page["data"]]
         return Response(page)
 
-    @extend_schema(request=IssueToken)
+    @extend_schema(request=IssueToken, responses={201: TokenMade})
     def post(self, request: Request) -> Response:
         """Make one. `token` is shown this once; a repeat with the same key answers without it."""
         asked = self.body(IssueToken)
@@ -96,6 +104,7 @@ class TokenDetail(Endpoint):
         row = queries.token(self.actor, token_id)
         return Response(_shown(row, queries.last_uses([token_id]).get(token_id)))
 
+    @extend_schema(responses=Written)
     def delete(self, request: Request, token_id: UUID) -> Response:
         """Stop it before its time. An operator may stop any of the organisation's tokens."""
         position = commands.revoke_token(

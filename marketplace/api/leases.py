@@ -6,13 +6,14 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger.domain.ids import LeaseId
-from ledger.domain.money import decimal_of
 from ledger.eventstore.port import stream_name
-from ledger.rest import Body, Endpoint, MomentField, etag_of
+from ledger.rest import AmountField, Body, Endpoint, MomentField, etag_of
 from marketplace.commands import leases as commands
 from marketplace.domain.close_reasons import REASONS
 from marketplace.domain.leases import Lease
@@ -28,37 +29,63 @@ class AskExtension(Body):
     ends_at = MomentField()
 
 
-def lease_json(row: LeaseRow) -> dict[str, Any]:
-    """Return a lease as the API shows it."""
-    reason = row.close_reason
-    return {
-        "id": row.lease_id,
-        "bid_id": row.bid_id,
-        "market": row.market,
-        "tenant_id": row.tenant_id,
-        "subscriber_id": row.subscriber_id,
-        "gpu_model": row.gpu_model,
-        "gpus": row.gpus,
-        "gpu_uuids": row.gpu_uuids,
-        "host_ids": row.host_ids,
-        "state": row.state,
-        "starts_at": row.starts_at,
-        "ends_at": row.ends_at,
-        "stop_at": row.stop_at,
-        "price": decimal_of(row.price_nanos_per_gpu_hour),
-        "currency": row.currency,
-        "service_class": row.service_class,
-        "workload_kind": row.workload_kind,
-        "cost_centre": row.cost_centre,
-        "burst": row.burst,
-        "notice_seconds": row.notice_seconds,
-        "reclaim_fee_ppm": row.reclaim_fee_ppm,
-        "granted_at": row.granted_at,
-        "activated_at": row.activated_at,
-        "closed_at": row.closed_at,
-        "close_reason": None if reason is None else {"code": reason, "text": REASONS[reason]},
-        "version": row.version,
-    }
+class CloseReasonShape(serializers.Serializer[Any]):
+    """Why a lease is over."""
+
+    code = serializers.IntegerField()
+    text = serializers.CharField()
+
+
+class LeaseShape(serializers.Serializer[Any]):
+    """A lease as its consumer and its owners see it. stop_at: when a reclaim ends it."""
+
+    id = serializers.UUIDField(source="lease_id")
+    bid_id = serializers.UUIDField()
+    market = serializers.CharField()
+    tenant_id = serializers.UUIDField()
+    subscriber_id = serializers.UUIDField()
+    gpu_model = serializers.CharField()
+    gpus = serializers.IntegerField()
+    gpu_uuids = serializers.ListField(child=serializers.CharField())
+    host_ids = serializers.ListField(child=serializers.UUIDField())
+    state = serializers.CharField()
+    starts_at = MomentField()
+    ends_at = MomentField()
+    stop_at = MomentField(allow_null=True)
+    price = AmountField(source="price_nanos_per_gpu_hour")
+    currency = serializers.CharField()
+    service_class = serializers.CharField()
+    workload_kind = serializers.CharField()
+    cost_centre = serializers.CharField()
+    burst = serializers.BooleanField()
+    notice_seconds = serializers.IntegerField()
+    reclaim_fee_ppm = serializers.IntegerField()
+    granted_at = MomentField()
+    activated_at = MomentField(allow_null=True)
+    closed_at = MomentField(allow_null=True)
+    close_reason = serializers.SerializerMethodField()
+    version = serializers.IntegerField()
+
+    @extend_schema_field(CloseReasonShape(allow_null=True))
+    def get_close_reason(self, row: LeaseRow) -> dict[str, Any] | None:
+        """Return code and text, None while the lease lives."""
+        reason = row.close_reason
+        return None if reason is None else {"code": reason, "text": REASONS[reason]}
+
+
+class LeaseEventShape(serializers.Serializer[Any]):
+    """One event of a lease. version: its place in the lease's history."""
+
+    name = serializers.CharField()
+    version = serializers.IntegerField()
+    at = MomentField()
+
+
+class LeaseWritten(serializers.Serializer[Any]):
+    """Which lease was written, and the position to read it at."""
+
+    lease_id = serializers.UUIDField()
+    position = serializers.IntegerField()
 
 
 class Leases(Endpoint):
@@ -67,11 +94,15 @@ class Leases(Endpoint):
     scopes: ClassVar = {"GET": "leases:read"}
     reads: ClassVar = ("marketplace.leases",)
 
+    @extend_schema(
+        responses=LeaseShape(many=True),
+        parameters=[OpenApiParameter("state"), OpenApiParameter("bid_id", UUID)],
+    )
     def get(self, request: Request) -> Response:
         """List them, newest first; `state=active,ending` and `bid_id=` narrow the list."""
         states = [state for state in request.query_params.get("state", "").split(",") if state]
         rows = queries.leases(self.actor, states=states, bid_id=request.query_params.get("bid_id"))
-        return self.page(rows, lease_json, NEWEST_FIRST)
+        return self.page(rows, LeaseShape, NEWEST_FIRST)
 
 
 class OneLease(Endpoint):
@@ -80,11 +111,13 @@ class OneLease(Endpoint):
     scopes: ClassVar = {"GET": "leases:read", "DELETE": "leases:write"}
     reads: ClassVar = ("marketplace.leases",)
 
+    @extend_schema(responses=LeaseShape)
     def get(self, request: Request, lease_id: UUID) -> Response:
         """Show it; the ETag is its version."""
         row = queries.lease(self.actor, lease_id)
-        return Response(lease_json(row), headers={"ETag": etag_of(row.version)})
+        return Response(LeaseShape(row).data, headers={"ETag": etag_of(row.version)})
 
+    @extend_schema(responses=LeaseWritten)
     def delete(self, request: Request, lease_id: UUID) -> Response:
         """End it, as its consumer."""
         queries.consumed_lease(self.actor, lease_id)
@@ -103,6 +136,7 @@ class LeaseEvents(Endpoint):
     scopes: ClassVar = {"GET": "leases:read"}
     reads: ClassVar = ("marketplace.leases",)
 
+    @extend_schema(responses=LeaseEventShape(many=True))
     def get(self, request: Request, lease_id: UUID) -> Response:
         """List every event of it, oldest first."""
         queries.lease(self.actor, lease_id)
@@ -123,6 +157,7 @@ class LeaseReclaim(Endpoint):
 
     scopes: ClassVar = {"POST": "offers:write"}
 
+    @extend_schema(request=None, responses={202: LeaseWritten})
     def post(self, request: Request, lease_id: UUID) -> Response:
         """Take the capacity back after the agreed notice."""
         queries.lease(self.actor, lease_id)
@@ -141,6 +176,7 @@ class LeaseExtension(Endpoint):
 
     scopes: ClassVar = {"POST": "leases:write"}
 
+    @extend_schema(request=AskExtension, responses={202: LeaseWritten})
     def post(self, request: Request, lease_id: UUID) -> Response:
         """Ask the engine to extend in place; the lease shows when it has."""
         asked = self.body(AskExtension)

@@ -1,0 +1,85 @@
+"""The API describes itself completely: every route, every answer, without a guess."""
+
+from __future__ import annotations
+
+import json
+import re
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from config.urls import api_urls
+from ledger.rest import Endpoint
+from ledger.rest.problems import MEDIA_TYPE
+
+PREFIX = "/api/v1/"
+
+
+@pytest.fixture(scope="module")
+def description() -> dict[str, Any]:
+    """The document as served; making it fails where anything about a route is guessed."""
+    written = StringIO()
+    call_command(
+        "spectacular", validate=True, fail_on_warn=True, format="openapi-json", stdout=written
+    )
+    document: dict[str, Any] = json.loads(written.getvalue())
+    return document
+
+
+def operations(description: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (method.upper(), path): operation
+        for path, methods in description["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def test_every_method_of_every_route_is_described(description: dict[str, Any]) -> None:
+    handled = set()
+    for each in api_urls:
+        endpoint: type[Endpoint] = each.callback.view_class  # type: ignore[union-attr]
+        path = PREFIX + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", str(each.pattern))
+        handled |= {(method, path) for method in endpoint.scopes}
+
+    assert set(operations(description)) == handled
+
+
+def test_names_of_operations_are_unique_and_not_numbered(description: dict[str, Any]) -> None:
+    names = [each["operationId"] for each in operations(description).values()]
+
+    assert len(names) == len(set(names))
+    assert [name for name in names if re.search(r"_[0-9]+$", name)] == []
+
+
+def test_every_operation_says_how_it_succeeds_and_how_it_refuses(
+    description: dict[str, Any],
+) -> None:
+    for where, operation in operations(description).items():
+        answers = operation["responses"]
+        good = [status for status in answers if status < "300"]
+        assert good, where
+        assert all(answers[status].get("content") for status in good), where
+        refusals = {status for status in answers if status >= "400"}
+        assert refusals >= {"401", "403", "404", "409", "422", "429", "503"}, where
+        for status in refusals:
+            schema = answers[status]["content"][MEDIA_TYPE]["schema"]
+            assert schema == {"$ref": "#/components/schemas/Problem"}, (where, status)
+
+
+def test_every_operation_is_proved_with_a_token_or_a_session(description: dict[str, Any]) -> None:
+    schemes = description["components"]["securitySchemes"]
+    assert (schemes["token"]["type"], schemes["token"]["scheme"]) == ("http", "bearer")
+    for where, operation in operations(description).items():
+        assert operation["security"] == [{"token": []}, {"session": []}], where
+
+
+def test_lists_are_pages_and_writes_take_an_idempotency_key(description: dict[str, Any]) -> None:
+    found = operations(description)
+    answer = found["GET", "/api/v1/leases"]["responses"]["200"]["content"]["application/json"]
+    name = answer["schema"]["$ref"].rpartition("/")[2]
+    assert set(description["components"]["schemas"][name]["properties"]) == {"data", "next"}
+    for (method, path), operation in found.items():
+        headers = {each["name"] for each in operation["parameters"] if each["in"] == "header"}
+        assert ("Idempotency-Key" in headers) == (method != "GET"), (method, path)
