@@ -162,6 +162,8 @@ def wait_for_lease(session: Session, bid_id: str, *, seconds: float) -> dict[str
             lambda lease: lease["state"] not in ("scheduled", "starting"),
             seconds=seconds,
             seen=tell,
+            # The bid is filled a moment before its lease is written.
+            absent_at_first=True,
         )
     return lease
 

@@ -107,18 +107,26 @@ class Client:
         *,
         seconds: float,
         seen: Callable[[Any], object] = lambda state: None,
+        absent_at_first: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> Any:
         """Read `path` again and again until `until` holds of it; return it as last seen.
 
+        absent_at_first: it is known to have happened, but may not be shown yet.
         Raises: TimeoutError after `seconds`.
         """
         deadline = clock() + seconds
         while True:
-            state = self.get(path)
-            seen(state)
-            if until(state):
-                return state
+            try:
+                state = self.get(path)
+            except Problem as problem:
+                if problem.status != 404 or not absent_at_first:
+                    raise
+            else:
+                absent_at_first = False
+                seen(state)
+                if until(state):
+                    return state
             if clock() >= deadline:
                 raise TimeoutError(path)
             self._sleep(POLL_SECONDS)

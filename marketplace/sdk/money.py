@@ -18,7 +18,7 @@ ACCOUNTS = (
     ("held", "held"),
     ("total", "total"),
     ("currency", "currency"),
-    ("id", "id"),
+    ("account_id", "id"),
 )
 LINES = (
     ("at", "when"),
@@ -41,7 +41,7 @@ def statement(
         session.printer.table(session.client.all("accounts"), ACCOUNTS, empty="No accounts.")
         return
     month = period or datetime.now().astimezone().strftime("%Y-%m")
-    lines = session.client.all(f"accounts/{account}/statement/lines", period=month)
+    lines = session.client.all(f"accounts/{account}/statement", period=month)
     session.printer.table(lines, LINES, empty=f"Nothing was posted in {month}.")
 
 
