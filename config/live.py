@@ -161,15 +161,18 @@ class MarketConsumer(AsyncWebsocketConsumer):
         self._sender: asyncio.Task[None] | None = None
         self._queue: asyncio.Queue[str] | None = None
         user = self.scope.get("user")
-        await self.accept()
         if user is None or not user.is_authenticated:
+            await self.accept()
             await self.close(code=4401)
             return
+        # Joined before accepted: whatever happens once a page is connected reaches it.
         if settings.ENV.redis_url:
             assert self.channel_layer is not None
             await self.channel_layer.group_add(GROUP, self.channel_name)
+            await self.accept()
             return
         self._queue = self.hub.join()
+        await self.accept()
         self._sender = asyncio.create_task(self._send_all(self._queue))
 
     async def _send_all(self, queue: asyncio.Queue[str]) -> None:
