@@ -220,6 +220,9 @@ class Lease:
         if self.state != "ending":
             if failed:
                 reason = close_reasons.START_FAILED
+            elif exit_code is None:
+                # The agent stops work a little before its deadline, so that the GPU is free by it.
+                reason = self._reason_of_due()
             elif exit_code == 0:
                 reason = close_reasons.WORK_DONE
             else:

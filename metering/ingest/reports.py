@@ -15,6 +15,9 @@ from metering.agent.wire import Report, ReportBatch
 from metering.ingest.grants import Grants, LeaseNotHere
 from metering.models import WorkReport
 
+UNKNOWN_EXIT_CODE = 255
+"""Of work that ended by itself, nobody knows how: not a success."""
+
 _PUT = """
 INSERT INTO metering_workreport
     (host_id, report_id, lease_id, what, at, exit_code, detail, received_at)
@@ -73,7 +76,7 @@ def _tell(store: EventStore, report: Report, *, host_id: HostId, by: Meta, now: 
                 store,
                 lease_id=lease_id,
                 host_id=host_id,
-                exit_code=report.exit_code if report.what == "exited" else None,
+                exit_code=_exit_code(report),
                 detail=report.detail,
                 by=by,
                 now=now,
@@ -84,3 +87,10 @@ def _tell(store: EventStore, report: Report, *, host_id: HostId, by: Meta, now: 
             )
         case _:
             assert_never(report.what)
+
+
+def _exit_code(report: Report) -> int | None:
+    """Return how work ended by itself; None where the agent ended it."""
+    if report.what == "stopped":
+        return None
+    return UNKNOWN_EXIT_CODE if report.exit_code is None else report.exit_code

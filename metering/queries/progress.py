@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
+from ledger.domain.ids import LeaseId
 from metering.domain.closing import GpuProgress, LeaseSpan
 from metering.domain.instants import MILLI, millis_down
-from metering.models import AgentContact, MeterRow, Watermark, WorkReport
+from metering.models import AgentContact, MeterRow, UsageRow, Watermark, WorkReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +66,19 @@ def progress_of(row: MeterRow, *, now: datetime) -> list[LeaseGpu]:
             for gpu_uuid in share["gpu_uuids"]
         ]
     return sorted(found, key=lambda each: (each.host_id, each.gpu_uuid))
+
+
+def lagging_meters(*, now: datetime, older_than: timedelta) -> list[LeaseId]:
+    """Return leases of whose use nothing was rated for longer than `older_than`, oldest first.
+
+    They may use for nothing: a host is silent, or the loop that closes windows stands still.
+    """
+    limit_ms = millis_down(now - older_than)
+    rows = MeterRow.objects.filter(state="open", closed_through_ms__lt=limit_ms)
+    rows = rows.filter(starts_ms__lt=limit_ms).order_by("closed_through_ms", "lease_id")
+    return [LeaseId(key) for key in rows.values_list("lease_id", flat=True)]
+
+
+def uncharged_windows(*, now: datetime, older_than: timedelta) -> int:
+    """Return how many usage windows ended longer than `older_than` ago and are not charged."""
+    return UsageRow.objects.filter(is_captured=False, ends_at__lt=now - older_than).count()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import timedelta
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 from uuid import UUID
 
@@ -35,6 +36,7 @@ from metering.models import (
 )
 from metering.projections import PROJECTIONS
 from metering.queries import usage
+from metering.queries.progress import lagging_meters, uncharged_windows
 from tests.conftest import NOON
 from tests.metering.world import (
     CONSUMING,
@@ -323,6 +325,45 @@ class Crashed(Exception):
 
 def crash(*args: Any, **kwargs: Any) -> None:
     raise Crashed
+
+
+@pytest.mark.parametrize("order", list(permutations(("samples", "report", "close"))))
+def test_last_samples_last_report_and_close_may_come_in_any_order(
+    world: World, order: tuple[str, ...]
+) -> None:
+    """yagna#2970: the last chunk was paid twice. Here the loop runs after each of the three."""
+    world.fund()
+    world.hold(Window(NOON, minute(30)), 1)
+    world.schedule(ALONE, minutes=30)
+    world.report("started", 0)
+    world.send(interval(1, 0, 15))
+    steps: dict[str, Callable[[], object]] = {
+        "samples": lambda: world.send(interval(2, 15, 25)),
+        "report": lambda: world.report("exited", 25, exit_code=0),
+        "close": lambda: world.over(minute(25)),
+    }
+    for step in order:
+        steps[step]()
+        world.close(minute(31))
+    world.close(minute(32))
+
+    assert granted(world) == [10, 10, 5]
+    assert world.account().holds[HOLD].captured == PRICE.charge(25 * MINUTE)
+    assert world.account().held == Money(0)
+
+
+def test_what_is_owed_for_too_long_is_found(world: World) -> None:
+    """akash support#114: one lease was never settled for months, and nobody noticed."""
+    world.schedule(ALONE, minutes=180)
+    world.report("started", 0)
+    world.send(interval(1, 0, 10))
+    world.close(minute(11))
+    hour = timedelta(hours=1)
+
+    assert lagging_meters(now=minute(69), older_than=hour) == []
+    assert lagging_meters(now=minute(71), older_than=hour) == [LEASE]
+    assert uncharged_windows(now=minute(69), older_than=hour) == 0
+    assert uncharged_windows(now=minute(71), older_than=hour) == 1
 
 
 def test_a_lease_that_never_started_closes_its_meter_without_a_window(world: World) -> None:

@@ -1,0 +1,247 @@
+"""The real agent against the real endpoints, ledger and clock: what ran is what is charged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from ledger.domain.ids import BidId
+from ledger.domain.money import Money
+from ledger.domain.span import Window
+from ledger.eventstore.port import load
+from ledger.eventstore.postgres import PostgresStore
+from ledger.following import follow_policies, follow_projections
+from listings.projections import PROJECTIONS as LISTINGS
+from marketplace.domain import close_reasons
+from marketplace.domain.events import LeaseClosed, LeaseScheduled, ReclaimRequested, Workload
+from marketplace.domain.leases import Lease
+from marketplace.loops import advance_leases
+from marketplace.projections.leases import PROJECTIONS as LEASES
+from metering.agent import wire
+from metering.agent.agent import Agent, AgentConfig
+from metering.agent.clock import ManualClock
+from metering.agent.gpus.simulated import SimulatedGpus
+from metering.agent.runtimes.simulated import SimulatedRuntime
+from metering.agent.strict import Message
+from metering.agent.uplink import Refused, Unreachable
+from metering.domain.events import MeterClosed, MeterGapFound, UsageWindowClosed
+from metering.domain.instants import instant_of, millis_down
+from metering.policies import POLICIES
+from metering.projections import PROJECTIONS
+from tests.access.conftest import admit
+from tests.metering import world
+from tests.metering.test_the_api_of_use import HostAgent
+from tests.metering.world import FUNDS, HOLD, PRICE, World, share
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.metering.routes")]
+
+M = TypeVar("M", bound=Message)
+MODELS = ["H100", "H100"]
+SERVER_EVERY_SECONDS = 5
+
+
+class TestClientUplink:
+    """The uplink, less the network. away: nothing gets through. lose_replies: of so many calls."""
+
+    __test__ = False
+
+    def __init__(self, token: str) -> None:
+        self.token, self.away, self.lose_replies = token, False, 0
+
+    def register(self, registration: wire.Registration) -> wire.Registered:
+        return self._call("PUT", wire.HOST_PATH, wire.Registered, registration.to_json())
+
+    def assignments(self) -> wire.Assignments:
+        return self._call("GET", wire.ASSIGNMENTS_PATH, wire.Assignments, None)
+
+    def report(self, reports: Mapping[str, Any]) -> wire.ReportsAccepted:
+        return self._call("POST", wire.REPORTS_PATH, wire.ReportsAccepted, reports)
+
+    def send(self, samples: Mapping[str, Any]) -> wire.Acknowledged:
+        return self._call("POST", wire.SAMPLES_PATH, wire.Acknowledged, samples)
+
+    def _call(self, method: str, path: str, kind: type[M], body: Any) -> M:
+        if self.away:
+            raise Unreachable("away")
+        answer = Client(raise_request_exception=False).generic(
+            method,
+            path,
+            "" if body is None else json.dumps(body),
+            content_type="application/json",
+            headers={"Authorization": f"Bearer {self.token}"},
+        )
+        if self.lose_replies:
+            self.lose_replies -= 1
+            raise Unreachable("the reply was lost")
+        if answer.status_code >= 400:
+            raise Refused(answer.status_code, answer.content.decode())
+        return kind.from_json(answer.json())
+
+
+class Site:
+    """A server and one host with two GPUs, moved second by second."""
+
+    def __init__(self, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = ManualClock(millis_down(timezone.now()) // 60_000 * 60_000)
+        monkeypatch.setattr(timezone, "now", lambda: instant_of(self.clock.now_ms()))
+        self.store = PostgresStore()
+        self.host = HostAgent(admit("ada-labs", "owner"))
+        self.world = World(self.store)
+        self.runtime = SimulatedRuntime(clock=self.clock)
+        gpus = SimulatedGpus(MODELS, clock=self.clock, holders=self.runtime.holders)
+        self.uuids = tuple(gpu.uuid for gpu in gpus.inventory())
+        self.uplink = TestClientUplink(self.host.token)
+        self.agent = Agent(
+            AgentConfig(state_dir=state_dir, hostname="n1"),
+            gpus=gpus,
+            runtime=self.runtime,
+            uplink=self.uplink,
+            clock=self.clock,
+        )
+        self.ended_ms = self.started_ms = 0
+
+    def lease(self, *command: str, seconds: int, notice_seconds: int = 60) -> None:
+        starts_at = instant_of(self.clock.now_ms()) + timedelta(seconds=10)
+        window = Window(starts_at, starts_at + timedelta(seconds=seconds))
+        self.world.fund()
+        self.world.hold(window, 2)
+        terms = LeaseScheduled(
+            lease_id=self.host.lease_id,
+            bid_id=BidId(self.host.boot_id),
+            tenant_id=world.CONSUMER,
+            subscriber_id=world.UNIT,
+            user_id=None,
+            account_id=FUNDS,
+            hold_id=HOLD,
+            market="main",
+            shares=(share(self.host.host_id, self.host.tenant_id, *self.uuids),),
+            gpu_model="H100-80GB",
+            window=window,
+            price=PRICE,
+            fee_ppm=50_000,
+            service_class="on-demand",
+            workload=Workload(kind="train", command=command),
+            cost_centre="CC-1",
+            at=starts_at - timedelta(seconds=10),
+        )
+        self.world.tell(terms)
+
+    def run(self, seconds: int) -> None:
+        """Let time pass; agent, market's clock, projections, policies and metering each act."""
+        for second in range(seconds):
+            self.clock.advance(1_000)
+            self.agent.run_once()
+            for work in self.runtime.works():
+                self.started_ms = work.started_ms or self.started_ms
+                self.ended_ms = work.ended_ms or self.ended_ms
+            if second % SERVER_EVERY_SECONDS:
+                continue
+            now = instant_of(self.clock.now_ms())
+            self._follow()
+            advance_leases(self.store, now=now, start_grace=timedelta(minutes=5))
+            self._follow()
+            self.world.close(now, window_seconds=60, grace=timedelta(minutes=30))
+
+    def _follow(self) -> None:
+        every = (*LISTINGS, *LEASES, *PROJECTIONS)
+        while follow_projections(self.store, every) + follow_policies(self.store, POLICIES):
+            pass
+
+    def run_to_the_end(self, *, seconds_max: int = 600) -> None:
+        """Let time pass until the meter is closed: an agent comes back when its pause is over."""
+        for _ in range(0, seconds_max, 10):
+            self.run(10)
+            if self.world.events(MeterClosed, self.host.lease_id):
+                return
+
+    def reason(self) -> int:
+        events = [each.event for each in self.store.read_stream(f"lease-{self.host.lease_id}")]
+        (closed,) = [event for event in events if isinstance(event, LeaseClosed)]
+        return closed.reason
+
+    @property
+    def truth_ms(self) -> int:
+        """Return the GPU-milliseconds that the work really ran."""
+        return 2 * (self.ended_ms - self.started_ms)
+
+    def charged_in_full(self) -> None:
+        """Check that ledger, meter and truth agree to the millisecond and nano-unit."""
+        (closed,) = self.world.events(MeterClosed, self.host.lease_id)
+        assert closed.granted_ms == self.truth_ms > 0
+        hold = self.world.account().holds[HOLD]
+        assert hold.captured == PRICE.charge(self.truth_ms)
+        assert hold.released
+        assert self.world.account().held == Money(0)
+        assert self.world.events(MeterGapFound, self.host.lease_id) == []
+
+
+@pytest.fixture
+def site(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    site = Site(tmp_path / "state", monkeypatch)
+    site.run(2)
+    yield site
+    site.agent.close()
+
+
+def test_work_that_ends_by_itself_is_charged_for_what_it_ran(site: Site) -> None:
+    site.lease("sleep", "75.5", seconds=300)
+
+    site.run(100)
+
+    assert site.truth_ms == 151_000
+    assert site.reason() == close_reasons.WORK_DONE
+    site.charged_in_full()
+
+
+def test_work_that_runs_to_the_end_is_stopped_in_time_and_charged(site: Site) -> None:
+    site.lease("serve", seconds=90)
+
+    site.run(110)
+
+    assert 2 * 70_000 < site.truth_ms <= 2 * 90_000
+    assert site.reason() == close_reasons.WINDOW_OVER
+    site.charged_in_full()
+    busy = [gpu.busy_ms for w in windows(site) for gpu in w.gpus]
+    assert all(each is not None and each > 0 for each in busy)
+
+
+def windows(site: Site) -> list[UsageWindowClosed]:
+    return site.world.events(UsageWindowClosed, site.host.lease_id)
+
+
+def test_an_outage_and_lost_replies_lose_and_double_nothing(site: Site) -> None:
+    site.lease("serve", seconds=130)
+    site.run(30)
+    site.uplink.away = True
+    site.run(40)
+    site.uplink.away, site.uplink.lose_replies = False, 3
+
+    site.run_to_the_end()
+
+    assert site.truth_ms > 2 * 100_000
+    assert site.reason() == close_reasons.WINDOW_OVER
+    site.charged_in_full()
+
+
+def test_an_owner_who_reclaims_has_the_gpus_back_and_the_rest_is_not_charged(site: Site) -> None:
+    site.lease("serve", seconds=600)
+    site.run(30)
+    now = instant_of(site.clock.now_ms())
+    lease = load(site.store, Lease, site.host.lease_id)
+    assert lease is not None
+    asked = lease.reclaim(owner_id=site.host.tenant_id, now=now)
+    assert isinstance(asked[0], ReclaimRequested)
+    site.world.tell(*asked)
+
+    site.run(75)
+
+    assert site.ended_ms <= millis_down(asked[0].stop_at)
+    assert site.reason() == close_reasons.RECLAIMED
+    site.charged_in_full()
