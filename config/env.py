@@ -62,6 +62,8 @@ class Env:
     """Most that all burst instances of a calendar month may cost, in units of `currency`."""
     burst_idle_seconds: int = 900
     """How long a rented instance may be listed without a lease before it is given back."""
+    burst_drain_seconds: int = 60
+    """How long a rented instance stays after its lease, so that its agent can tell the last use."""
     ec2_image_id: str = "ami-00000000"
     """The machine image that EC2 instances start from; it must hold the NVIDIA driver."""
     ec2_boot_script: str = "exec offpeak-agent run --server $OFFPEAK_SERVER"

@@ -53,7 +53,9 @@ def overflow_of(env: Env) -> Overflow:
     return Overflow(
         clouds=clouds,
         rules=SpillRules(
-            wait_seconds=env.burst_wait_seconds, idle_seconds_max=env.burst_idle_seconds
+            wait_seconds=env.burst_wait_seconds,
+            idle_seconds_max=env.burst_idle_seconds,
+            drain_seconds=env.burst_drain_seconds,
         ),
         owner_id=PLATFORM_ID,
         budget=Money(nanos_of(env.burst_budget), env.currency),
