@@ -208,6 +208,7 @@ class Book:
         listed = self.offers.get(event.offer_id)
         if listed is None:
             return None
+        self._delist(listed)
         listed.paused, listed.since = False, position
         self._enlist(listed)
         return SupplyGrew(frozenset({listed.terms.host_id}))

@@ -225,6 +225,20 @@ def test_two_requests_to_extend_are_each_answered_once() -> None:
     ]
 
 
+def test_an_offer_resumed_though_it_was_listed_is_in_the_book_once() -> None:
+    market = Market()
+    market.offer("a")
+    market.bid("x", hours=1)
+    market.run()
+    market.change_offer("a", "resume")
+    market.change_offer("a", "pause")
+    market.bid("y", deadline=NOON + timedelta(hours=9))
+
+    market.run()
+
+    assert market.grant("y") is None
+
+
 WORDS = st.sampled_from("abcdef")
 STEPS = st.one_of(
     st.tuples(st.just("offer"), WORDS, st.integers(1, 3), st.integers(1, 4)),
