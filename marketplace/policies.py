@@ -5,10 +5,12 @@ from __future__ import annotations
 from ledger.commands.money import pay_compensation, resize_hold
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
 from ledger.following import Policy, names_of
-from marketplace.commands.bids import fill_bid
+from marketplace.commands.bids import fill_bid, release_bid
 from marketplace.commands.leases import abandon_lease, extend_lease, schedule_lease
 from marketplace.domain.bids import Bid, BidNotOpen
 from marketplace.domain.events import (
+    BidCancelled,
+    BidExpired,
     ExtensionDeclined,
     ExtensionGranted,
     LeaseClosed,
@@ -92,9 +94,25 @@ def compensate_when_reclaimed(recorded: Recorded, store: EventStore) -> None:
     )
 
 
+def release_hold_when_bid_over(recorded: Recorded, store: EventStore) -> None:
+    """A bid that ended without a lease gives its money back.
+
+    Whoever ended it does so at once; this is for the process that died in between.
+    """
+    over = recorded.event
+    assert isinstance(over, BidCancelled | BidExpired)
+    by = Meta.because(recorded, policy="release-hold-when-bid-over")
+    release_bid(store, bid_id=over.bid_id, by=by, now=over.at)
+
+
 def policies(*, fee_ppm: int) -> tuple[Policy, ...]:
     """Return the market's policies for an installation that takes `fee_ppm` of each charge."""
     return (
+        Policy(
+            name="marketplace.release-hold-when-bid-over",
+            react=release_hold_when_bid_over,
+            on=names_of(BidCancelled, BidExpired),
+        ),
         Policy(
             name="marketplace.open-lease-when-granted",
             react=lambda recorded, store: open_lease_when_granted(recorded, store, fee_ppm=fee_ppm),

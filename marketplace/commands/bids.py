@@ -88,7 +88,7 @@ def cancel_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> 
     Raises: BidUnknown, BidNotOpen.
     """
     position = _decide(store, bid_id, lambda bid: bid.cancel(now=now), by)
-    _release(store, bid_id, by, now)
+    release_bid(store, bid_id=bid_id, by=by.step("release"), now=now)
     return position
 
 
@@ -98,7 +98,7 @@ def expire_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> 
     Raises: BidUnknown, BidStillPossible.
     """
     position = _decide(store, bid_id, lambda bid: bid.expire(now=now), by)
-    _release(store, bid_id, by, now)
+    release_bid(store, bid_id=bid_id, by=by.step("release"), now=now)
     return position
 
 
@@ -110,6 +110,22 @@ def fill_bid(
     Raises: BidUnknown, BidNotOpen.
     """
     return _decide(store, bid_id, lambda bid: bid.fill(lease_id=lease_id, now=now), by)
+
+
+def release_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> None:
+    """Give the money of a bid that is over back, unless a lease has it; again changes nothing.
+
+    Raises: BidUnknown, HoldUnknown.
+    """
+    bid = _known(store, bid_id)
+    if bid.state in ("cancelled", "expired"):
+        release_hold(
+            store,
+            account_id=bid.terms.account_id,
+            hold_id=bid.terms.hold_id,
+            by=by,
+            now=now,
+        )
 
 
 def _known(store: EventStore, bid_id: BidId) -> Bid:
@@ -128,19 +144,6 @@ def _resize(store: EventStore, bid: Bid, limit: Rate, by: Meta, now: datetime) -
         by=by,
         now=now,
     )
-
-
-def _release(store: EventStore, bid_id: BidId, by: Meta, now: datetime) -> None:
-    """Give a bid's money back unless a lease has it: a filled bid's hold is its lease's."""
-    bid = _known(store, bid_id)
-    if bid.state in ("cancelled", "expired"):
-        release_hold(
-            store,
-            account_id=bid.terms.account_id,
-            hold_id=bid.terms.hold_id,
-            by=by.step("release"),
-            now=now,
-        )
 
 
 def _decide(

@@ -156,6 +156,8 @@ class Book:
         """
         screened = self._screened.get(bid.shape)
         if screened is None:
+            if len(self._screened) >= SHAPES_MAX:
+                self._screened.clear()
             screened = self._screened[bid.shape] = screen(bid.shape, self.offers.values())
         return explain(bid, screened, self.entries(bid.shape), calendar or self.calendar, now=now)
 

@@ -21,6 +21,7 @@ from marketplace.domain import bids
 from marketplace.domain.bids import Bid, BidTerms
 from marketplace.domain.events import GpuRequest, Workload
 from marketplace.domain.workloads import WorkloadUnknown
+from marketplace.policies import release_hold_when_bid_over
 from tests.conftest import NOON
 from tests.marketplace.trading import rate, somebody
 
@@ -245,6 +246,39 @@ def test_a_bid_expires_only_when_it_can_no_longer_be_met(funded: MemoryStore) ->
     expire_bid(funded, bid_id=BID, by=somebody(), now=latest + timedelta(seconds=1))
 
     assert bid_in(funded).state == "expired"
+    assert held(funded) == 0
+
+
+@pytest.mark.parametrize("verb", ["cancel", "expire"])
+def test_money_comes_back_though_the_process_died_before_giving_it_back(
+    funded: MemoryStore, verb: str
+) -> None:
+    """On either way a bid can end, between its end and the release of its hold."""
+    put(funded)
+    late = NOON + 4 * HOUR
+
+    class Dies(Exception):
+        pass
+
+    class DyingStore(MemoryStore):
+        def append(self, stream: str, *args: Any, **options: Any) -> Any:
+            if stream.startswith("account-"):
+                raise Dies
+            return MemoryStore.append(self, stream, *args, **options)
+
+    dying = DyingStore()
+    dying.__dict__.update(funded.__dict__)
+    with pytest.raises(Dies):
+        if verb == "cancel":
+            cancel_bid(dying, bid_id=BID, by=somebody(), now=NOON)
+        else:
+            expire_bid(dying, bid_id=BID, by=somebody(), now=late)
+    assert held(funded) > 0
+    *_, over = funded.read_stream(f"bid-{BID}")
+
+    for _ in range(2):
+        release_hold_when_bid_over(over, funded)
+
     assert held(funded) == 0
 
 
