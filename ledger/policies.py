@@ -18,14 +18,14 @@ def open_accounts_when_tenant_registered(recorded: Recorded, store: EventStore) 
         title=tenant.title,
         currency=tenant.currency,
         is_platform=tenant.is_platform,
-        by=Meta.because(recorded, policy="open_accounts"),
+        by=Meta.because(recorded, policy="open-accounts-when-tenant-registered"),
         now=tenant.at,
     )
 
 
 POLICIES: tuple[Policy, ...] = (
     Policy(
-        name="ledger.open_accounts",
+        name="ledger.open-accounts-when-tenant-registered",
         react=open_accounts_when_tenant_registered,
         on=names_of(TenantRegistered),
     ),
