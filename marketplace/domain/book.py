@@ -57,15 +57,13 @@ SHAPES_MAX = 2_000
 
 @dataclass(slots=True)
 class Held:
-    """A lease in the book. requests, answers: extensions asked for, and decided."""
+    """A lease in the book."""
 
     granted: LeaseGranted
     ends: Millis
     reclaimed_by: TenantId | None = None
     reclaimed_at: int = 0
     """Store position of the reclaim."""
-    requests: int = 0
-    answers: int = 0
 
 
 class Book:
@@ -300,18 +298,12 @@ class Book:
                 self.calendar.take(uuid, Taken(starts, ends, event.lease_id))
 
     def _extension_asked(self, event: ExtensionRequested, position: int) -> Trigger | None:
-        held = self.held.get(event.lease_id)
-        if held is None or event.market != self.market:
-            return None
-        held.requests += 1
-        # Folded again, a decision may be read before what it answers.
-        return ExtensionAsked(event.lease_id, event) if held.requests > held.answers else None
+        return ExtensionAsked(event.lease_id, event) if event.lease_id in self.held else None
 
     def _extended(self, event: ExtensionGranted, position: int) -> None:
         held = self.held.get(event.lease_id)
         if held is None:
             return
-        held.answers += 1
         held.ends = from_above(event.ends_at)
         starts = from_below(held.granted.window.starts_at)
         for uuid in _uuids(held.granted):
@@ -319,9 +311,7 @@ class Book:
             self.calendar.take(uuid, Taken(starts, held.ends, event.lease_id))
 
     def _declined(self, event: ExtensionDeclined, position: int) -> None:
-        held = self.held.get(event.lease_id)
-        if held is not None:
-            held.answers += 1
+        """Change nothing: it is read for its `through`, by which an engine folds."""
 
     def _reclaimed(self, event: ReclaimRequested, position: int) -> None:
         held = self.held.get(event.lease_id)

@@ -7,7 +7,6 @@ one folded afresh, and a fresh engine must find nothing that the live one missed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
@@ -15,33 +14,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ledger.eventstore.memory import MemoryStore
-from ledger.eventstore.port import Appended, Expect, Meta, NewEvent
 from listings.domain.events import WeeklyRule
 from marketplace.domain.book import Book
 from marketplace.domain.events import GpuRequest
 from tests.marketplace.auditing import audit
-from tests.marketplace.trading import Market
+from tests.marketplace.trading import Market, OpenStore
 
 BEFORE_DST = datetime.fromisoformat("2026-03-27T12:00:00+00:00")
 """A Friday; on the night to Sunday clocks in Berlin jump from two to three."""
 
 
 NEVER = 10**10
-
-
-class OpenStore(MemoryStore):
-    """A store that lets a test do something just before an append to the market's stream."""
-
-    before: Callable[[], object] | None = None
-
-    def append(
-        self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
-    ) -> Appended:
-        before, self.before = self.before, None
-        if before is not None and stream.startswith("market-"):
-            before()
-        return super().append(stream, events, expected=expected, by=by)
 
 
 def contents(book: Book) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.domain.ids import BidId
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import (
     Appended,
@@ -32,7 +33,7 @@ from marketplace.domain.events import (
 from marketplace.domain.moments import from_above
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
-from tests.marketplace.trading import Market
+from tests.marketplace.trading import Market, OpenStore, named
 
 
 class Killed(BaseException):
@@ -132,6 +133,26 @@ def test_an_engine_that_slept_is_fenced_and_then_agrees() -> None:
     after = outcome(market)
     assert {key: after[key] for key in before} == before
     assert market.grant("later") is not None
+    audit(market.events())
+
+
+def test_an_engine_overtaken_between_reading_and_appending_grants_nothing() -> None:
+    """Both saw the same free GPU; the version of the market's stream lets only one grant it."""
+    store = OpenStore()
+    market = Market(store)
+    market.offer("a", gpus=2)
+    first, second = market.new_engine(), market.new_engine()
+    for engine in (first, second):
+        engine.run_once(now=market.now)
+    market.bid("x", gpus=2, hours=1)
+    store.before = lambda: second.run_once(now=market.now)
+
+    made = first.run_once(now=market.now)
+
+    assert made == 0
+    assert [r.event.bid_id for r in market.decisions() if isinstance(r.event, LeaseGranted)] == [
+        BidId(named("bid x"))
+    ]
     audit(market.events())
 
 

@@ -6,7 +6,7 @@ that a test reads like what happened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4, uuid5
 
@@ -24,7 +24,15 @@ from ledger.domain.ids import (
 from ledger.domain.money import NANOS_PER_UNIT, Rate
 from ledger.domain.span import Window
 from ledger.eventstore.memory import MemoryStore
-from ledger.eventstore.port import EventStore, Expect, Meta, NewEvent, Position, Recorded
+from ledger.eventstore.port import (
+    Appended,
+    EventStore,
+    Expect,
+    Meta,
+    NewEvent,
+    Position,
+    Recorded,
+)
 from listings.domain.events import (
     Gpu,
     Isolation,
@@ -82,6 +90,20 @@ def gpus_of(host: str, count: int, model: str, *, nvlink: int | None = None) -> 
         )
         for index in range(count)
     )
+
+
+class OpenStore(MemoryStore):
+    """A store that lets a test do something just before an append to the market's stream."""
+
+    before: Callable[[], object] | None = None
+
+    def append(
+        self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
+    ) -> Appended:
+        before, self.before = self.before, None
+        if before is not None and stream.startswith("market-"):
+            before()
+        return super().append(stream, events, expected=expected, by=by)
 
 
 class Market:
