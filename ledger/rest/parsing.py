@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import IO, Any, NoReturn
 
 from rest_framework.parsers import BaseParser
 
 from ledger.domain.refusal import Refusal
+
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""What no name may hold: it could be neither stored nor quoted in an answer."""
 
 
 class BodyUnreadable(Refusal):
@@ -60,4 +64,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise BodyUnreadable(reason="a name is used twice in one object")
+    if any(_NO_TEXT.search(name) for name in found):
+        raise BodyUnreadable(reason="a name holds U+0000 or half of a surrogate pair")
     return found
