@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from ledger.commands.money import capture_usage
 from ledger.domain.events import UsageItem
-from ledger.domain.ids import LeaseId, TenantId
+from ledger.domain.ids import LeaseId, OfferId, TenantId
+from ledger.domain.money import Rate
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Meta, Position, record
+from listings.domain.events import OfferPublished, OfferRepriced
 from marketplace.domain.events import LeaseScheduled
 from metering.domain.events import GpuUse, MeterEvent, MeterOpened, UsageWindowClosed
 from metering.domain.meters import Gap, Meter, MeterUnknown
@@ -86,8 +89,44 @@ def charge_window(store: EventStore, closed: UsageWindowClosed, *, by: Meta, now
         cost_centre=terms.cost_centre,
         by=by,
         now=now,
-        item=UsageItem(sku=terms.gpu_model, service_class=terms.service_class),
+        item=item_of(store, terms),
     )
+
+
+def item_of(store: EventStore, terms: LeaseScheduled) -> UsageItem:
+    """Return how bills name what a lease uses.
+
+    list_price: the mean of the floors its offers had when it was granted, by GPU, rounded down.
+    """
+    asked, gpus, region, provider = 0, 0, "", ""
+    for share in terms.shares:
+        offer = _offer_as_of(store, share.offer_id, terms.at)
+        if offer is None:
+            continue
+        region = offer.region
+        asked += offer.floor.nanos_per_gpu_hour * len(share.gpu_uuids)
+        gpus += len(share.gpu_uuids)
+        if share.source == "burst":
+            provider = dict(offer.labels).get("cloud", "")
+    return UsageItem(
+        sku=terms.gpu_model,
+        region=region,
+        service_class=terms.service_class,
+        provider=provider,
+        list_price=Rate(asked // gpus, terms.price.currency) if gpus else None,
+    )
+
+
+def _offer_as_of(store: EventStore, offer_id: OfferId, at: datetime) -> OfferPublished | None:
+    """Return an offer with the floor it had at a time."""
+    offer: OfferPublished | None = None
+    for recorded in store.read_stream(f"offer-{offer_id}"):
+        match recorded.event:
+            case OfferPublished() as published:
+                offer = published
+            case OfferRepriced() as repriced if offer is not None and repriced.at <= at:
+                offer = replace(offer, floor=repriced.floor)
+    return offer
 
 
 def terms_of_lease(store: EventStore, lease_id: LeaseId) -> LeaseScheduled | None:

@@ -14,12 +14,15 @@ from django.db import models
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ledger.domain.events import UsageCaptured, UsageItem
 from ledger.domain.ids import LeaseId
-from ledger.domain.money import Money
+from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 from ledger.eventstore.memory import MemoryStore
 from ledger.models import Checkpoint
 from ledger.rows import Rows
+from listings import commands
+from listings.domain.terms import OfferTerms
 from marketplace.domain.events import LeaseExtended
 from metering import loops
 from metering.domain.events import MeterClosed, MeterGapFound, UsageWindowClosed
@@ -37,9 +40,11 @@ from metering.models import (
 from metering.projections import PROJECTIONS
 from metering.queries import usage
 from metering.queries.progress import lagging_meters, uncharged_windows
-from tests.conftest import NOON
+from tests.conftest import NOON, SOMEBODY
+from tests.listings.conftest import gpu
 from tests.metering.world import (
     CONSUMING,
+    FUNDS,
     HOLD,
     HOST,
     LEASE,
@@ -350,6 +355,43 @@ def test_last_samples_last_report_and_close_may_come_in_any_order(
     assert granted(world) == [10, 10, 5]
     assert world.account().holds[HOLD].captured == PRICE.charge(25 * MINUTE)
     assert world.account().held == Money(0)
+
+
+def test_a_charge_names_what_was_used_and_what_its_owner_asked_when_it_was_granted(
+    world: World,
+) -> None:
+    commands.register_host(
+        world.store,
+        host_id=HOST,
+        tenant_id=OWNER,
+        title="rack 2",
+        market="main",
+        region="eu-west",
+        by=SOMEBODY,
+        now=NOON,
+    )
+    commands.report_inventory(world.store, host_id=HOST, gpus=[gpu()], by=SOMEBODY, now=NOON)
+    offered = OfferTerms(
+        gpu_uuids=("GPU-a",), windows=(Window(NOON, minute(90)),), floor=Rate(1_200_000_000)
+    )
+    publish: dict[str, Any] = {"offer_id": ALONE.offer_id, "by": SOMEBODY}
+    commands.publish_offer(world.store, host_id=HOST, terms=offered, now=NOON, **publish)
+    dearer = Rate(9_000_000_000)
+    commands.reprice_offer(world.store, floor=dearer, now=minute(1), **publish)
+    world.fund()
+    world.hold(Window(NOON, minute(20)), 1)
+    world.schedule(ALONE, minutes=20)
+    world.send(interval(1, 0, 10))
+    world.close(minute(11))
+
+    charged = [each.event for each in world.store.read_stream(f"account-{FUNDS}")][-1]
+    assert isinstance(charged, UsageCaptured)
+    assert charged.item == UsageItem(
+        sku="H100-80GB",
+        region="eu-west",
+        service_class="on-demand",
+        list_price=Rate(1_200_000_000),
+    )
 
 
 def test_what_is_owed_for_too_long_is_found(world: World) -> None:
