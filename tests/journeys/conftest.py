@@ -1,0 +1,54 @@
+"""One running installation for each event store, shared by all journeys on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.esdb_protocol.process import ServerProcess
+from tests.journeys.installation import Installation
+from tests.moto_cloud.server import MotoCloud
+
+STORES = [
+    pytest.param(store, marks=pytest.mark.xdist_group(f"journeys-{store}"))
+    for store in ("postgres", "esdb-protocol")
+]
+"""Each store's journeys run on one worker, so that there is one installation to each."""
+
+
+@pytest.fixture(scope="session")
+def cloud() -> Iterator[MotoCloud]:
+    """EC2 on loopback."""
+    cloud = MotoCloud()
+    cloud.start()
+    yield cloud
+    cloud.stop()
+
+
+@pytest.fixture(scope="session", params=STORES)
+def market(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cloud: MotoCloud
+) -> Iterator[Installation]:
+    """A served market, with its people and nothing listed."""
+    folder = tmp_path_factory.mktemp("market")
+    settings = {
+        "OFFPEAK_BURST_CLOUD": "ec2",
+        "OFFPEAK_EC2_ENDPOINT_URL": cloud.url,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    server = None
+    if request.param == "esdb-protocol":
+        server = ServerProcess(folder / "events.journal")
+        settings["EVENTSTORE_URL"] = server.uri
+    market = Installation(folder / "home", settings)
+    try:
+        market.found()
+        market.start_all()
+        yield market
+    finally:
+        market.end_all()
+        if server is not None and server.running:
+            server.kill()

@@ -1,0 +1,106 @@
+"""An owner's machines in a journey: registered over HTTP, served by real agents."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.journeys.installation import Installation, until
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A host with an agent. region: one that no other journey uses, for bids to ask for."""
+
+    market: Installation
+    owner: str
+    host_id: str
+    region: str
+    token: str
+    state_dir: Path
+
+    @property
+    def process(self) -> str:
+        """The name of the agent's process."""
+        return f"agent-{self.region}"
+
+    def start_agent(self, *options: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start the agent as a process."""
+        command = [
+            sys.executable, "-m", "metering.agent", "run", "--server", self.market.url,
+            "--state-dir", str(self.state_dir), "--hostname", self.region, *options,
+        ]  # fmt: skip
+        given = {"OFFPEAK_AGENT_TOKEN": self.token, **(environment or {})}
+        self.market.spawn(self.process, command, given)
+
+    def retire(self) -> None:
+        """Take the host off the market and end its agent."""
+        self.market.end(self.process)
+        with self.market.client(self.owner) as api:
+            api.post(f"hosts/{self.host_id}/retire")
+
+    def gpus(self) -> list[str]:
+        """Return the GPUs that the agent has reported, once it has."""
+        with self.market.client(self.owner) as api:
+            told: dict[str, Any] = until(
+                lambda: (host := api.get(f"hosts/{self.host_id}"))["gpus"] and host,
+                why=f"see {self.process}.log",
+            )
+        return [gpu["uuid"] for gpu in told["gpus"]]
+
+    def list_for(self, hours: int, *, floor: str, gpus: Sequence[str], **terms: object) -> str:
+        """Publish an offer of some GPUs from now on; return its id."""
+        now = datetime.now(UTC).replace(microsecond=0)
+        window = {
+            "starts_at": now.isoformat(),
+            "ends_at": (now + timedelta(hours=hours)).isoformat(),
+        }
+        with self.market.client(self.owner) as api:
+            made = api.post(
+                "offers",
+                {
+                    "host_id": self.host_id,
+                    "gpu_uuids": list(gpus),
+                    "windows": [window],
+                    "floor": floor,
+                    "lease_min_seconds": 60,
+                    **terms,
+                },
+            )
+            api.get(f"offers/{made['id']}", after=made["position"])
+        return str(made["id"])
+
+    def spooled(self, lease_id: str) -> list[dict[str, Any]]:
+        """Return the intervals of a lease as the agent wrote them down, in their order."""
+        return [
+            record["body"]
+            for record in _records(self.state_dir / "spool")
+            if record["t"] == "interval" and record["body"]["lease_id"] == lease_id
+        ]
+
+
+def register(market: Installation, owner: str, region: str, folder: Path) -> Machine:
+    """Register a host over HTTP and get a token for its agent."""
+    with market.client(owner) as api:
+        host = api.post("hosts", {"title": f"host of {region}", "region": region})
+        api.get(f"hosts/{host['id']}", after=host["position"])
+        token = api.post(f"hosts/{host['id']}/tokens", {"title": "agent"})
+    return Machine(
+        market=market,
+        owner=owner,
+        host_id=host["id"],
+        region=region,
+        token=token["token"],
+        state_dir=folder / f"agent-{region}",
+    )
+
+
+def _records(folder: Path) -> Iterator[dict[str, Any]]:
+    for segment in sorted(folder.glob("*.log"), key=lambda path: int(path.stem)):
+        for line in segment.read_text().splitlines():
+            yield from json.loads(line.split(" ", 1)[1])
