@@ -140,7 +140,10 @@ def heat(actor: Actor, *, since: datetime, until: datetime) -> QuerySet[HeatRow]
 
 
 def agents(actor: Actor, *, now: datetime, poll_seconds: int) -> list[AgentSeen]:
-    """Return the agents of the actor's hosts, the longest silent first."""
+    """Return the agents of the actor's hosts, the longest silent first.
+
+    Not those of hosts that were retired: they may be silent.
+    """
     hosts = {row.host_id: row for row in listings.hosts(actor)}
     said: dict[UUID, list[HealthSaid]] = defaultdict(list)
     recent = visible(actor, HealthEvent).order_by("-received_at", "-seq")[:HEALTH_MAX]
@@ -149,6 +152,8 @@ def agents(actor: Actor, *, now: datetime, poll_seconds: int) -> list[AgentSeen]
     found = []
     for contact in visible(actor, AgentContact).order_by("last_seen_at", "host_id"):
         host = hosts.get(contact.host_id)
+        if host is not None and host.state == "retired":
+            continue
         uuids = [gpu.uuid for gpu in listings.gpus_of_row(host)] if host else []
         found.append(
             AgentSeen(
