@@ -168,10 +168,10 @@ class MarketConsumer(AsyncWebsocketConsumer):
         # Joined before accepted: whatever happens once a page is connected reaches it.
         if settings.ENV.redis_url:
             assert self.channel_layer is not None
+            self._queue = asyncio.Queue(QUEUE_MAX)
             await self.channel_layer.group_add(GROUP, self.channel_name)
-            await self.accept()
-            return
-        self._queue = self.hub.join()
+        else:
+            self._queue = self.hub.join()
         await self.accept()
         self._sender = asyncio.create_task(self._send_all(self._queue))
 
@@ -192,5 +192,6 @@ class MarketConsumer(AsyncWebsocketConsumer):
         """Ignore what the page says."""
 
     async def market_fragment(self, message: dict[str, Any]) -> None:
-        """Pass on what another process rendered."""
-        await self.send(text_data=message["text"])
+        """Pass on what another process rendered; a slow page loses the oldest here as well."""
+        if self._queue is not None:
+            _put(self._queue, message["text"])

@@ -1,0 +1,22 @@
+"""A process of the installation on the database of the running test: web server or loop."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run `manage.py ARGUMENTS` on the database that the first argument names."""
+    from django.conf import settings
+
+    settings.DATABASES["default"]["NAME"] = sys.argv[1]
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+
+    call_command(*sys.argv[2:])
+
+
+if __name__ == "__main__":
+    main()
