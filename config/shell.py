@@ -24,6 +24,7 @@ class Place:
     href: str
     icon: str
     roles: frozenset[Role] = frozenset()
+    is_platform: bool = False
     platform: bool = False
 
 

@@ -40,12 +40,12 @@ def form(**changed: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def consumer(world: World) -> Client:
+    """Return a consumer's browser, in a market where two GPUs are listed at 2.00."""
+    world.list_gpus(0, 1)
     return world.member(CONSUMER, "consumer")
 
 
 def test_the_form_knows_what_the_market_has(world: World, consumer: Client) -> None:
-    world.list_gpus(0, 1)
-
     page = consumer.get("/bids/new?gpu=H100-80GB").content.decode()
 
     assert '<option value="H100-80GB" selected>' in page
@@ -53,8 +53,6 @@ def test_the_form_knows_what_the_market_has(world: World, consumer: Client) -> N
 
 
 def test_the_estimate_is_what_the_engine_would_do(world: World, consumer: Client) -> None:
-    world.list_gpus(0, 1)
-
     told = consumer.post("/bids/estimate", form()).content.decode()
 
     assert "You would get it now" in told
@@ -64,8 +62,6 @@ def test_the_estimate_is_what_the_engine_would_do(world: World, consumer: Client
 
 
 def test_the_estimate_of_too_low_a_bid_says_what_would_do(world: World, consumer: Client) -> None:
-    world.list_gpus(0, 1)
-
     told = consumer.post("/bids/estimate", form(limit="1.50")).content.decode()
 
     assert "It would wait" in told
@@ -74,8 +70,6 @@ def test_the_estimate_of_too_low_a_bid_says_what_would_do(world: World, consumer
 
 
 def test_a_bid_becomes_a_lease_and_its_page_says_so(world: World, consumer: Client) -> None:
-    world.list_gpus(0, 1)
-
     answer = consumer.post("/bids/new", form())
     world.settle()
     page = consumer.get(answer["Location"]).content.decode()
@@ -99,7 +93,6 @@ def test_the_same_form_sent_twice_is_one_bid(world: World, consumer: Client) -> 
 
 
 def test_a_waiting_bid_shows_where_it_fails(world: World, consumer: Client) -> None:
-    world.list_gpus(0, 1)
     answer = consumer.post("/bids/new", form(gpus="3"))
     world.settle()
 
@@ -151,7 +144,6 @@ def test_what_makes_no_sense_is_refused_in_place(
 
 
 def test_a_bid_can_be_changed_and_withdrawn(world: World, consumer: Client) -> None:
-    world.list_gpus(0, 1)
     place = consumer.post("/bids/new", form(limit="1.00"))["Location"].split("?")[0]
     world.settle()
     deadline = f"{timezone.now() + timedelta(hours=6):%Y-%m-%dT%H:%M}"
@@ -181,7 +173,6 @@ def test_another_organisation_does_not_see_the_bid(world: World, consumer: Clien
 
 
 def test_a_lease_shows_its_steps_and_can_be_ended(world: World, consumer: Client) -> None:
-    world.list_gpus(0, 1)
     consumer.post("/bids/new", form())
     world.settle()
     lease_id = LeaseRow.objects.get().lease_id
@@ -201,7 +192,6 @@ def test_a_lease_shows_its_steps_and_can_be_ended(world: World, consumer: Client
 
 
 def test_an_extension_must_end_later(world: World, consumer: Client) -> None:
-    world.list_gpus(0, 1)
     consumer.post("/bids/new", form())
     world.settle()
     lease = LeaseRow.objects.get()

@@ -14,7 +14,7 @@ from listings.models import OfferRow
 from marketplace.models import BidRow, LeaseRow
 from tests.pages.browser import browsing, enter, overflow, served, violations
 from tests.pages.test_bidding_on_pages import form as bid_form
-from tests.pages.world import CONSUMER, OWNER, World
+from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed_store")]
 
@@ -53,12 +53,13 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
     visits = {
         all_roles(open_world): [
             "/", "/offers", f"/offers/{open_world.offer_id}", "/offers/new", "/bids/new", "/owner",
-            "/owner?show=busy", "/finance", "/ops", "/ops/burst", "/settings", "/docs/",
+            "/owner?show=busy", "/finance", "/ops/burst", "/settings", "/docs/",
             f"/leases/{lease.lease_id}", f"/leases/{uuid4()}",
         ],
         open_world.member(CONSUMER, "consumer"): [
             "/bids", f"/bids/{bid.bid_id}", "/leases", f"/leases/{lease.lease_id}",
         ],
+        open_world.member(PLATFORM, "operator"): ["/ops"],
         Client(): ["/accounts/login/"],
     }  # fmt: skip
     wrong: dict[str, list[str]] = {}
