@@ -19,6 +19,7 @@ from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.refusal import Forbidden
 from ledger.models import AccountRow, HoldRow
 from ledger.rest import AmountField, Body, Endpoint, MomentField, TextField
+from ledger.rest.schema import WrittenAt
 
 
 class FundsByPlatformOnly(Forbidden):
@@ -80,7 +81,7 @@ class HoldShown(serializers.ModelSerializer[HoldRow]):
     amount = AmountField(source="money_nanos")
     captured = AmountField(source="captured_nanos")
     placed_at = MomentField()
-    released_at = MomentField()
+    released_at = MomentField(allow_null=True)
 
     class Meta:
         model = HoldRow
@@ -96,6 +97,18 @@ class HoldShown(serializers.ModelSerializer[HoldRow]):
         )
 
 
+class AccountWritten(WrittenAt):
+    """An account, and the position to read it at."""
+
+    account_id = serializers.UUIDField()
+
+
+class FundsWritten(WrittenAt):
+    """The entry that added funds, and the position to read it at."""
+
+    entry_id = serializers.UUIDField()
+
+
 class Accounts(Endpoint):
     """The accounts that the actor may see."""
 
@@ -108,7 +121,7 @@ class Accounts(Endpoint):
         order = ("kind", "title", "account_id")
         return self.page(queries.accounts(self.actor), AccountShown, order)
 
-    @extend_schema(request=OpenAccount)
+    @extend_schema(request=OpenAccount, responses={201: AccountWritten})
     def post(self, request: Request) -> Response:
         """Open the account that pays for a business unit's use."""
         asked = self.body(OpenAccount)
@@ -161,7 +174,7 @@ class Funds(Endpoint):
 
     scopes = {"POST": "billing:write"}
 
-    @extend_schema(request=AddFunds)
+    @extend_schema(request=AddFunds, responses={201: FundsWritten})
     def post(self, request: Request, account_id: UUID) -> Response:
         """Add funds to an account, once for an Idempotency-Key."""
         asked = self.body(AddFunds)

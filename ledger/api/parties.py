@@ -17,7 +17,7 @@ from ledger.domain.parties import ROLES, tenant_id_of
 from ledger.domain.tokens import ROLES_OF_SCOPE
 from ledger.models import MemberRow, Person, SubscriberRow, TenantRow
 from ledger.rest import ANY_SCOPE, Body, Endpoint, MomentField, TextField, paginate
-from ledger.rest.schema import Written
+from ledger.rest.schema import WrittenAt
 from ledger.signin import person_of
 
 
@@ -90,19 +90,19 @@ class MemberShown(serializers.Serializer[Any]):
     admitted_at = MomentField()
 
 
-class TenantWritten(Written):
+class TenantWritten(WrittenAt):
     """A tenant, and the position to read it at."""
 
     tenant_id = serializers.UUIDField()
 
 
-class SubscriberWritten(Written):
+class SubscriberWritten(WrittenAt):
     """A business unit, and the position to read it at."""
 
     subscriber_id = serializers.UUIDField()
 
 
-class MemberWritten(Written):
+class MemberWritten(WrittenAt):
     """A member, and the position to read them at."""
 
     user_id = serializers.UUIDField()
@@ -235,7 +235,7 @@ class MemberDetail(Endpoint):
 
     scopes = {"DELETE": "admin"}
 
-    @extend_schema(responses=Written)
+    @extend_schema(responses=WrittenAt)
     def delete(self, request: Request, user_id: UUID) -> Response:
         """End it."""
         position = commands.remove_member(

@@ -18,7 +18,7 @@ from ledger.domain import tokens
 from ledger.domain.ids import TokenId
 from ledger.models import TokenRow
 from ledger.rest import ANY_SCOPE, Body, Endpoint, MomentField, TextField, paginate
-from ledger.rest.schema import Written
+from ledger.rest.schema import WrittenAt
 
 
 class IssueToken(Body):
@@ -48,7 +48,7 @@ class TokenShown(serializers.Serializer[Any]):
     used_at = MomentField(allow_null=True)
 
 
-class TokenMade(Written):
+class TokenMade(WrittenAt):
     """A token. token: its secret, which a repeat with the same key does not get again."""
 
     token_id = serializers.UUIDField()
@@ -104,7 +104,7 @@ class TokenDetail(Endpoint):
         row = queries.token(self.actor, token_id)
         return Response(_shown(row, queries.last_uses([token_id]).get(token_id)))
 
-    @extend_schema(responses=Written)
+    @extend_schema(responses=WrittenAt)
     def delete(self, request: Request, token_id: UUID) -> Response:
         """Stop it before its time. An operator may stop any of the organisation's tokens."""
         position = commands.revoke_token(

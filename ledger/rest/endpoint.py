@@ -49,6 +49,10 @@ class PositionUnreadable(Invalid):
     """`after` takes a position as an answer of a write gave it."""
 
 
+class ParameterNoText(Invalid):
+    """A parameter of the address holds U+0000, which no text here does."""
+
+
 class Endpoint(APIView):
     """A handler of the API.
 
@@ -148,6 +152,9 @@ class Endpoint(APIView):
         if method not in self.scopes:
             self.http_method_not_allowed(request, *args, **kwargs)
         request._request.body  # noqa: B018  # read here, so that Django's limit on its size holds
+        for name, values in request.query_params.lists():
+            if "\0" in name or any("\0" in value for value in values):
+                raise ParameterNoText()
         super().initial(request, *args, **kwargs)
         if not isinstance(request.auth, Actor):
             raise NotSignedIn()

@@ -33,13 +33,6 @@ OF_WRITES = {
 class ApiSchema(AutoSchema):
     """Lists are `{data, next}`, refusals are problems, writes take an Idempotency-Key."""
 
-    def get_response_serializers(self) -> Any:
-        """Return what is declared; a deletion answers what it wrote, not 204."""
-        declared = super().get_response_serializers()
-        if self.method == "DELETE" and not isinstance(declared, dict):
-            return {200: declared}
-        return declared
-
     def _get_paginator(self) -> Any:
         return _Pages()
 
@@ -49,6 +42,10 @@ class ApiSchema(AutoSchema):
 
     def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
         bodies = super()._get_response_bodies(direction)
+        if self.method == "DELETE" and "204" in bodies:
+            # A deletion answers what it wrote, where the framework supposes nothing.
+            written = self.get_response_serializers()
+            bodies = {"200": self._get_response_for_code(written, "200", direction=direction)}
         problem = ResolvedComponent(
             name="Problem", type=ResolvedComponent.SCHEMA, schema=PROBLEM, object="Problem"
         )
@@ -141,7 +138,7 @@ PROBLEM: dict[str, Any] = {
 }
 
 
-class Written(serializers.Serializer[Any]):
+class WrittenAt(serializers.Serializer[Any]):
     """The position to read a write at."""
 
     position = serializers.IntegerField()

@@ -241,3 +241,10 @@ def test_an_agents_message_that_makes_no_sense_is_refused_with_its_place(
     assert (response.status_code, problem["code"]) == (422, "message-unreadable"), problem
     assert path.rpartition(".")[2] in problem["details"]["place"] + problem["details"]["reason"]
     assert recorded == 0
+
+
+def test_a_parameter_that_is_no_text_is_refused(party: Party) -> None:
+    for path in ("market/prices?gpu_model=%00", "bids?state=a%00b", "leases?bid_id=%00"):
+        response = party.caller.get(f"/api/v1/{path}")
+
+        assert (response.status_code, response.json()["code"]) == (422, "parameter-no-text"), path
