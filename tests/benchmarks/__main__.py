@@ -37,6 +37,11 @@ def main() -> None:
                 print(figure.line(), flush=True)
             print(f"  ({time.monotonic() - started:.0f} s)")
     finally:
+        with connection.cursor() as cursor:  # what a benchmark's threads have left open
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
         connection.creation.destroy_test_db(database, verbosity=0)
 
 

@@ -24,7 +24,7 @@ SINGLE, BATCHES, BATCH = 3_000, 150, 100
 def run() -> Iterator[Figure]:
     """Measure single and batched appends."""
     store = PostgresStore()
-    bare = _pgbench()
+    bare = pgbench()
     yield Figure("pgbench: one bare INSERT, 1 client", bare, "/s")
     times = []
     for version in range(SINGLE):
@@ -44,17 +44,20 @@ def run() -> Iterator[Figure]:
     yield Figure("append of 100 events through the port", rate, "events/s", copied, "raw COPY")
 
 
-def _pgbench() -> float:
+def pgbench(*, inserts: int = 1, clients: int = 1) -> float:
+    """Return how many transactions of so many bare inserts PostgreSQL itself commits a second."""
     with connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE bench_bare (id bigint primary key, data bytea)")
-        cursor.execute("CREATE SEQUENCE bench_bare_id CACHE 100")
+        cursor.execute("CREATE TABLE IF NOT EXISTS bench_bare (id bigint primary key, data bytea)")
+        cursor.execute("CREATE SEQUENCE IF NOT EXISTS bench_bare_id CACHE 100")
     parameters = connection.get_connection_params()
     data = "x" * len(codec.encode(repriced(1, 1)))
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "insert.sql"
-        script.write_text(f"INSERT INTO bench_bare VALUES (nextval('bench_bare_id'), '{data}');\n")
-        pgbench = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / "pgbench"
-        command = [str(pgbench), "-n", "-M", "prepared", "-T", "3", "-f", str(script)]
+        insert = f"INSERT INTO bench_bare VALUES (nextval('bench_bare_id'), '{data}');\n"
+        script.write_text(insert if inserts == 1 else f"BEGIN;\n{insert * inserts}COMMIT;\n")
+        program = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / "pgbench"
+        command = [str(program), "-n", "-M", "prepared", "-T", "3", "-c", str(clients)]
+        command += ["-f", str(script)]
         environment = {
             **os.environ,
             "PGHOST": str(parameters["host"]),
