@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
@@ -102,6 +103,31 @@ DEMO_DEFAULTS: Mapping[str, object] = {
 """What a demo is set to unless told otherwise: an afternoon's events in a few minutes."""
 
 
+FORMS: Mapping[str, tuple[str, str]] = {
+    "currency": ("[A-Z]{3}", "a currency's three letters, such as USD"),
+    "burst_cloud": ("none|fake|ec2", "none, fake or ec2"),
+    "burst_budget": (r"[0-9]{1,9}(\.[0-9]{1,9})?", "an amount, such as 1000"),
+    "eventstore_url": ("postgres|memory|esdb(\\+discover)?://.+", "postgres, memory or esdb://…"),
+    "database_url": ("(postgresql|postgres)://.+", "postgresql://user:password@host:port/name"),
+    "redis_url": ("(redis|rediss|unix)://.+", "redis://host:port/0"),
+    "base_url": ("https?://.+", "https://…"),
+}
+"""What a text must look like where it is not empty. Some hold a password: none is shown."""
+
+BOUNDS: Mapping[str, tuple[int, int]] = {
+    "port": (1, 65_535),
+    "fee_ppm": (0, 1_000_000),
+    "round_seconds": (1, 86_400),
+    "agent_sample_seconds": (1, 3_600),
+    "agent_poll_seconds": (1, 3_600),
+    "throttle_per_minute": (1, 10**9),
+    "request_bytes_max": (1_024, 2**30),
+}
+"""Least and most of a number; others may be anything from 0 on."""
+
+SECONDS_PER_HOUR = 3_600
+
+
 def variable_of(field: str) -> str:
     """Return the environment variable that sets a field."""
     return PLAIN_NAMES.get(field, f"OFFPEAK_{field.upper()}")
@@ -115,17 +141,31 @@ def read_env(environ: Mapping[str, str]) -> Env:
     for field in fields(Env):
         variable = variable_of(field.name)
         if variable in environ:
-            given[field.name] = _parse(variable, str(field.type), environ[variable])
+            given[field.name] = _parse(field.name, str(field.type), environ[variable])
     return Env(**given)  # type: ignore[arg-type]  # _parse has checked each field's type
 
 
-def _parse(variable: str, kind: str, text: str) -> object:
+def _parse(name: str, kind: str, text: str) -> object:
+    variable = variable_of(name)
     if kind == "bool":
         if text not in ("0", "1"):
             raise SystemExit(f"{variable} must be 0 or 1, not {text!r}")
         return text == "1"
     if kind == "int":
-        if not text.isdigit():
-            raise SystemExit(f"{variable} must be a whole number, not {text!r}")
-        return int(text)
+        return _number(name, variable, text)
+    form, wanted = FORMS.get(name, ("", ""))
+    if form and text and not re.fullmatch(form, text):
+        raise SystemExit(f"{variable} must be {wanted}")
     return text
+
+
+def _number(name: str, variable: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise SystemExit(f"{variable} must be a whole number, not {text!r}")
+    number = int(text)
+    low, high = BOUNDS.get(name, (0, 2**31 - 1))
+    if not low <= number <= high:
+        raise SystemExit(f"{variable} must be between {low} and {high}, not {text!r}")
+    if name == "usage_window_seconds" and (not number or SECONDS_PER_HOUR % number):
+        raise SystemExit(f"{variable} must be a divisor of {SECONDS_PER_HOUR}, not {text!r}")
+    return number
