@@ -135,6 +135,9 @@ class Bell:
                 log.warning("bell.waiting", error=str(lost).strip())
                 connection.close()
                 self._stop.wait(STANDBY_SECONDS)
+        connection.close()
+        with self._guard:
+            type(self)._shared = None  # a loop that starts later needs one that listens
         with self._changed:
             self._changed.notify_all()
 
