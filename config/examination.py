@@ -20,6 +20,7 @@ from ledger.eventstore import codec, default_store
 from ledger.eventstore.port import StoreError
 from ledger.queries.money import disagreements
 from marketplace.domain.close_reasons import REASONS
+from metering.queries.progress import lagging_meters, uncharged_windows
 from metering.queries.usage import agents
 
 CLOCK_SKEW_MAX = timedelta(seconds=2)
@@ -102,7 +103,15 @@ def _invariants() -> Iterator[Finding]:
     wrong = disagreements()
     yield Finding("I2 I3 the books balance", not wrong, "; ".join(wrong[:5]))
     yield _none_found("I6 every lease closed with a reason", _WITHOUT_REASON, [sorted(REASONS)])
-    late = datetime.now(UTC) - OVERDUE_AFTER
+    now = datetime.now(UTC)
+    left = uncharged_windows(now=now, older_than=OVERDUE_AFTER)
+    told = f"{left} usage windows; the log of `run charges` says why" if left else ""
+    yield Finding("I4 all rated use is charged", not left, told)
+    unrated = timedelta(seconds=2 * settings.ENV.usage_window_seconds) + OVERDUE_AFTER
+    lagging = lagging_meters(now=now, older_than=unrated)
+    told = f"leases {', '.join(map(str, lagging[:5]))}: is the host silent?" if lagging else ""
+    yield Finding("every running lease is rated", not lagging, told)
+    late = now - OVERDUE_AFTER
     yield _none_found("I7 no deadline was missed (is `run lease-clock` up?)", _OVERDUE, [late])
 
 

@@ -14,16 +14,29 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import structlog
-from django.db import DatabaseError, models, transaction
+from django.db import InterfaceError, OperationalError, models, transaction
 
 from ledger.domain.event import Event
-from ledger.eventstore.port import START, EventStore, Page, Position, Recorded, StoreError
+from ledger.eventstore.port import (
+    START,
+    EventStore,
+    OutcomeUnknown,
+    Page,
+    Position,
+    Recorded,
+    StoreUnavailable,
+    StreamMoved,
+)
 from ledger.models import Checkpoint
 from ledger.rows import Rows
 
 PAGE = 1_000
 RETRY_AFTER = timedelta(seconds=5)
 WAIT_STEP_SECONDS = 0.005
+
+AWAY = (StoreUnavailable, OutcomeUnknown, StreamMoved, OperationalError, InterfaceError)
+"""Store or database is away, or somebody was faster: the follower is fine and tries again. What
+the database refuses (a constraint, a value) is the follower's own fault and stops it."""
 
 log = structlog.get_logger()
 
@@ -70,7 +83,7 @@ def follow_projections(store: EventStore, projections: Sequence[Projection]) -> 
         for projection in told:
             try:
                 _project_page(projection, start, page)
-            except (StoreError, DatabaseError):
+            except AWAY:
                 raise
             except Exception as failure:
                 _stop(projection.name, failure)
@@ -114,7 +127,7 @@ def _react_to_page(policy: Policy, store: EventStore, page: Page) -> int:
             continue
         try:
             policy.react(recorded, store)
-        except (StoreError, DatabaseError):
+        except AWAY:
             raise
         except Exception as failure:
             _stop(policy.name, failure)

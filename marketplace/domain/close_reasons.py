@@ -15,6 +15,7 @@ WINDOW_OVER = 301
 MONEY_SPENT = 401
 NEVER_STARTED = 501
 START_FAILED = 502
+WORK_LOST = 503
 
 REASONS: dict[int, str] = {
     WORK_DONE: "The work finished by itself.",
@@ -27,7 +28,9 @@ REASONS: dict[int, str] = {
     MONEY_SPENT: "The money set aside for the lease was spent.",
     NEVER_STARTED: "The host did not start the work in time.",
     START_FAILED: "The host could not start the work.",
+    WORK_LOST: "The host lost the work while it ran.",
 }
 
-FAULTS = frozenset({NEVER_STARTED, START_FAILED})
-"""The work never came up: such a lease is shown as failed, and costs nothing."""
+FAULTS = frozenset({NEVER_STARTED, START_FAILED, WORK_LOST})
+"""A fault ended the lease: it is shown as failed, and costs what was proved of its use: nothing
+where the work never came up."""

@@ -219,7 +219,8 @@ class Lease:
         ]
         if self.state != "ending":
             if failed:
-                reason = close_reasons.START_FAILED
+                lost = host_id in self.started
+                reason = close_reasons.WORK_LOST if lost else close_reasons.START_FAILED
             elif exit_code is None:
                 # The agent stops work a little before its deadline, so that the GPU is free by it.
                 reason = self._reason_of_due()

@@ -229,3 +229,17 @@ def test_a_reader_can_wait_until_its_own_write_is_in_the_rows(store: EventStore)
     assert not wait_until_read([PROJECTION.name], head, timeout_seconds=0)
     follow_projections(store, [PROJECTION])
     assert wait_until_read([PROJECTION.name], head, timeout_seconds=0)
+
+
+def test_a_row_the_database_refuses_stops_the_follower_with_its_reason(store: EventStore) -> None:
+    """A constraint is the follower's own fault; a database that is away is not."""
+    put(store, range(1))
+
+    def refused(recorded: Recorded, rows: Rows) -> None:
+        rows.add(Checkpoint(name="x" * 129))
+
+    follow_projections(store, [replace(PROJECTION, name="test.refused", project=refused)])
+
+    standing = Checkpoint.objects.get(name="test.refused")
+    assert standing.position == 0
+    assert "too long" in standing.error

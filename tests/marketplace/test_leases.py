@@ -167,6 +167,22 @@ def test_work_that_ends_by_itself_ends_the_lease_early() -> None:
     assert (closed.reason, closed.failed) == (close_reasons.WORK_DONE, False)
 
 
+def test_work_lost_while_it_ran_is_told_from_work_that_never_came_up() -> None:
+    """What was proved of the use of lost work is charged; what never came up costs nothing."""
+    lease = folded(scheduled())
+    lease = after(lease, lease.tick(now=NOON + ONE_HOUR, start_grace=START_GRACE))
+    for begun, reason in (
+        (lease, close_reasons.START_FAILED),
+        (active(), close_reasons.WORK_LOST),
+    ):
+        events = begun.work_stopped(
+            host_id=HOST_A, exit_code=None, failed=True, detail="gone", now=NOON + ONE_HOUR
+        )
+        closed = events[-1]
+        assert isinstance(closed, LeaseClosed)
+        assert (closed.reason, closed.failed) == (reason, True)
+
+
 def test_a_gang_that_loses_one_host_waits_for_the_other_to_stop() -> None:
     lease = active(share(HOST_A, ADA), share(HOST_B, BOB))
     events = lease.work_stopped(
