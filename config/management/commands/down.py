@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -24,25 +25,30 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """End it, or say that nothing runs."""
+        asked = self._end_supervisor()
+        ended = not settings.ENV.database_url and stop_database(settings.HOME)
+        self.stdout.write("stopped" if asked or ended else "nothing is running")
+
+    def _end_supervisor(self) -> bool:
+        """Ask the supervisor to end and wait until it has; tell whether there was one."""
         held = settings.HOME / "up.lock"
         if not held.exists():
-            self.stdout.write("nothing is running")
-            return
+            return False
+        asked = False
         with held.open("r+") as lock:
             deadline = time.monotonic() + DOWN_SECONDS_MAX
-            asked = False
             pause = threading.Event()
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
+                    return asked
                 except OSError:
-                    if not asked:
-                        os.kill(int(lock.read()), signal.SIGTERM)
+                    lock.seek(0)
+                    process = lock.read().strip()
+                    if not asked and process:  # empty: it has only just taken the lock
+                        with contextlib.suppress(ProcessLookupError):  # it ends by itself
+                            os.kill(int(process), signal.SIGTERM)
                         asked = True
                 if time.monotonic() > deadline:
                     raise CommandError(f"it did not end within {DOWN_SECONDS_MAX} s")
                 pause.wait(0.1)
-            if not settings.ENV.database_url:
-                stop_database(settings.HOME)
-        self.stdout.write("stopped" if asked else "nothing is running")
