@@ -45,8 +45,9 @@ class ApiSchema(AutoSchema):
         if self.method == "DELETE" and "204" in bodies:
             # A deletion answers what it wrote, where the framework supposes nothing.
             written = self.get_response_serializers()
-            bodies = {"200": self._get_response_for_code(written, "200", direction=direction)}
-        problem = ResolvedComponent(
+            answer = self._get_response_for_code(written, "200", direction=direction)  # type: ignore[no-untyped-call]  # drf-spectacular has no types here
+            bodies = {"200": answer}
+        problem = ResolvedComponent(  # type: ignore[no-untyped-call]  # nor here
             name="Problem", type=ResolvedComponent.SCHEMA, schema=PROBLEM, object="Problem"
         )
         self.registry.register_on_missing(problem)

@@ -24,7 +24,8 @@ import pytest
 from django.db import connection
 from django.test import Client
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from config.live import QUEUE_MAX, MarketConsumer
 from ledger.eventstore.memory import MemoryStore
@@ -129,7 +130,7 @@ def wait_until(done: Callable[[], bool], what: str) -> None:
         threading.Event().wait(0.05)
 
 
-def open_socket(port: int, cookie: str, *, origin: str | None = None) -> ClientConnection:
+def open_socket(port: int, cookie: str, *, origin: str | None = None) -> Connection:
     return connect(
         f"ws://127.0.0.1:{port}/ws/market",
         additional_headers={"Cookie": cookie},
@@ -137,7 +138,7 @@ def open_socket(port: int, cookie: str, *, origin: str | None = None) -> ClientC
     )
 
 
-def first_fragments(*sockets: ClientConnection) -> list[str]:
+def first_fragments(*sockets: Connection) -> list[str]:
     """Record grants until every socket was told of one: a tail first takes its place."""
     told: dict[int, str] = {}
     deadline = time.monotonic() + PATIENCE_SECONDS
