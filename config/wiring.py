@@ -117,6 +117,11 @@ def loops(env: Env) -> tuple[Loop, ...]:
         ),
         Loop("live", 1.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),
         Loop("offer-expiry", 5.0, lambda store, now: listings.loops.expire_offers(store, now=now)),
+        Loop(
+            "stray-holds",
+            60.0,
+            lambda store, now: marketplace.loops.sweep_stray_holds(store, now=now),
+        ),
         Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
         Loop(
             "charges",
@@ -153,7 +158,15 @@ def _overflow_loops(env: Env) -> tuple[Loop, ...]:
 LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
     "engine": ("clearing",),
     "read-side": ("projections", "live"),
-    "clockwork": ("policies", "lease-clock", "offer-expiry", "usage", "charges", "old-keys"),
+    "clockwork": (
+        "policies",
+        "lease-clock",
+        "offer-expiry",
+        "usage",
+        "charges",
+        "stray-holds",
+        "old-keys",
+    ),
     "overflow": ("bursting", "reaper"),
 }
 """How `manage.py up` spreads the loops over processes."""

@@ -6,13 +6,20 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
+from ledger.queries import stray_holds
+from marketplace.commands.bids import release_stray_hold
 from marketplace.commands.leases import advance_lease
+from marketplace.queries.bids import bids_known
 from marketplace.queries.leases import due_leases
 
 BATCH = 500
 CLOCK = Meta(actor="loop:lease-clock")
+SWEEP = Meta(actor="loop:stray-holds")
+STRAY_AFTER = timedelta(hours=1)
+"""Longer than any request that places a bid is repeated."""
 
 log = structlog.get_logger()
 
@@ -30,3 +37,17 @@ def advance_leases(store: EventStore, *, now: datetime, start_grace: timedelta) 
             # One lease that cannot be moved must not hold up the others.
             log.error("lease.stuck", lease=str(lease_id), code=refusal.code)
     return len(due)
+
+
+def sweep_stray_holds(store: EventStore, *, now: datetime) -> int:
+    """Give back the holds of bids that never came; return how many."""
+    swept = 0
+    holds = stray_holds(older_than=now - STRAY_AFTER)
+    placed = bids_known(BidId(hold.hold_id) for hold in holds)
+    for hold in holds:
+        bid_id = BidId(hold.hold_id)
+        if bid_id not in placed:
+            swept += release_stray_hold(
+                store, account_id=hold.account_id, bid_id=bid_id, by=SWEEP, now=now
+            )
+    return swept

@@ -13,7 +13,7 @@ from config.demo.cast import CAST, DEMO, PLATFORM, Machine, Organisation, Player
 from config.demo.secrets import Secrets
 from ledger.commands import money, parties
 from ledger.commands import tokens as token_commands
-from ledger.domain import accounts, tokens
+from ledger.domain import account_ids, tokens
 from ledger.domain.ids import EntryId, TokenId
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.eventstore.port import EventStore, Meta
@@ -86,7 +86,7 @@ def _open(
         by=by,
         now=now,
     )
-    account_id = accounts.funds_account(unit.subscriber_id, currency)
+    account_id = account_ids.funds_account(unit.subscriber_id, currency)
     money.open_account(
         store,
         account_id=account_id,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from config.demo.cast import EVERY_UNIT, PLAYERS, Organisation, Unit
-from ledger.domain import accounts
+from ledger.domain import account_ids
 from ledger.domain.ids import BidId
 from ledger.domain.money import Rate, nanos_of
 from ledger.eventstore.port import Meta
@@ -96,7 +96,7 @@ class Dice:
             tenant_id=organisation.tenant_id,
             subscriber_id=unit.subscriber_id,
             user_id=bidder,
-            account_id=accounts.funds_account(unit.subscriber_id, self._currency),
+            account_id=account_ids.funds_account(unit.subscriber_id, self._currency),
             market=self._market,
             request=read_query(query),
             gpus=gpus,

@@ -13,7 +13,7 @@ from django import forms
 
 from config.pages.fields import HoursField, MomentField, RateField, TokenField, reason
 from ledger.access import Actor
-from ledger.domain.accounts import funds_account
+from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from marketplace.domain.bids import BidTerms

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from ledger import commands, queries
 from ledger.access import Actor
-from ledger.domain.accounts import funds_account
+from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import AccountId, EntryId, SubscriberId, TenantId
 from ledger.domain.money import Money
 from ledger.domain.parties import PLATFORM_ID

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from ledger.domain import accounts
+from ledger.domain import account_ids, accounts
 from ledger.domain.accounts import Account, AccountUnknown
 from ledger.domain.event import Event
 from ledger.domain.events import AccountKind, AccountOpened, OwnerUse, UsageItem
@@ -77,13 +77,13 @@ def open_tenant_accounts(
     Returns: the store position of the last one.
     """
     kinds: list[tuple[AccountKind, AccountId]] = [
-        ("earnings", accounts.earnings_account(tenant_id, currency))
+        ("earnings", account_ids.earnings_account(tenant_id, currency))
     ]
     if is_platform:
         kinds += [
-            ("fees", accounts.fee_account(tenant_id, currency)),
-            ("cash", accounts.cash_account(tenant_id, currency)),
-            ("burst", accounts.burst_account(tenant_id, currency)),
+            ("fees", account_ids.fee_account(tenant_id, currency)),
+            ("cash", account_ids.cash_account(tenant_id, currency)),
+            ("burst", account_ids.burst_account(tenant_id, currency)),
         ]
     position = Position(0)
     for kind, account_id in kinds:
@@ -121,7 +121,7 @@ def add_funds(
     Raises: AccountUnknown, AccountCannotPay, CurrencyMismatch, AmountNotPositive,
         AmountTooLarge, EntryRecordedOtherwise.
     """
-    cash = accounts.cash_account(platform_id, money.currency)
+    cash = account_ids.cash_account(platform_id, money.currency)
 
     def decide(account: Account) -> Sequence[Event]:
         return account.add_funds(
@@ -284,12 +284,12 @@ def record_cost(
     Returns: the store position at which it is counted.
     Raises: AccountUnknown, AmountNotPositive, AmountTooLarge, EntryRecordedOtherwise.
     """
-    cash = accounts.cash_account(platform_id, money.currency)
+    cash = account_ids.cash_account(platform_id, money.currency)
 
     def decide(account: Account) -> Sequence[Event]:
         return account.record_cost(money=money, reference=reference, cash=cash, now=now)
 
-    burst = accounts.burst_account(platform_id, money.currency)
+    burst = account_ids.burst_account(platform_id, money.currency)
     return _record(store, burst, decide, by=by.step(f"cost:{money}:{reference}"))
 
 

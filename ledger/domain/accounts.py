@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, TypeVar, assert_never
-from uuid import uuid5
 
 from ledger.domain import journal
+from ledger.domain.account_ids import earnings_account, fee_account
 from ledger.domain.events import (
     AccountEvent,
     AccountKind,
@@ -36,7 +36,7 @@ from ledger.domain.holds import (
     Usage,
     need_text,
 )
-from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, SubscriberId, TenantId
+from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, TenantId
 from ledger.domain.money import NANOS_MAX, AmountTooLarge, CurrencyUnknown, Money
 from ledger.domain.refusal import Invalid, Refusal, Unknown
 
@@ -94,31 +94,6 @@ class EntryRecordedOtherwise(Refusal):
 
     If it is meant as a new entry, give it a new id or reference.
     """
-
-
-def funds_account(subscriber_id: SubscriberId, currency: str) -> AccountId:
-    """Return the account that pays for a business unit's use."""
-    return AccountId(uuid5(subscriber_id, f"funds:{currency}"))
-
-
-def earnings_account(tenant_id: TenantId, currency: str) -> AccountId:
-    """Return the account that counts what an owner is owed."""
-    return AccountId(uuid5(tenant_id, f"earnings:{currency}"))
-
-
-def fee_account(platform_id: TenantId, currency: str) -> AccountId:
-    """Return the account that counts the platform's share."""
-    return AccountId(uuid5(platform_id, f"fees:{currency}"))
-
-
-def cash_account(platform_id: TenantId, currency: str) -> AccountId:
-    """Return the account that stands for the outside world: below zero by what came in."""
-    return AccountId(uuid5(platform_id, f"cash:{currency}"))
-
-
-def burst_account(platform_id: TenantId, currency: str) -> AccountId:
-    """Return the account that counts what clouds cost: below zero by what was paid."""
-    return AccountId(uuid5(platform_id, f"burst:{currency}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +183,11 @@ class Account:
     def place_hold(
         self, *, hold_id: HoldId, money: Money, purpose: str, now: datetime
     ) -> list[HoldPlaced]:
-        """Decide whether money may be set aside: only what is available, overdraft included."""
+        """Decide whether money may be set aside: only what is available, overdraft included.
+
+        Asking again for a hold that is open changes nothing; one that was released sets nothing
+        aside any more, so asking for it again is refused.
+        """
         self._need_paying()
         self._need_amount(money, zero_allowed=True)
         need_text(purpose, length_max=TEXT_LENGTH_MAX)
@@ -216,6 +195,8 @@ class Account:
         if before is not None:
             if (before.placed, before.purpose) != (money, purpose):
                 raise HoldPlacedOtherwise(hold_id=hold_id)
+            if before.released:
+                raise HoldClosed(hold_id=hold_id)
             return []
         self._need_available(money)
         return [
@@ -227,6 +208,14 @@ class Account:
                 at=now,
             )
         ]
+
+    def need_open_hold(self, hold_id: HoldId) -> None:
+        """Refuse unless this hold sets money aside.
+
+        Raises: HoldUnknown, HoldClosed.
+        """
+        if self._hold(hold_id).released:
+            raise HoldClosed(hold_id=hold_id)
 
     def resize_hold(self, *, hold_id: HoldId, money: Money, now: datetime) -> list[HoldResized]:
         """Decide whether a hold may set aside `money` in all: growth must be available."""

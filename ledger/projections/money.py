@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from ledger.domain import journal
-from ledger.domain.accounts import earnings_account
+from ledger.domain.account_ids import earnings_account
 from ledger.domain.events import (
     AccountOpened,
     CompensationPaid,

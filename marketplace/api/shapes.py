@@ -10,7 +10,7 @@ from uuid import UUID
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from ledger.domain.accounts import funds_account
+from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import BidId, TenantId, UserId
 from ledger.domain.money import Rate
 from ledger.rest import AmountField, Body, CountField, DurationField, MomentField, TextField

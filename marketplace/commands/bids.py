@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from ledger.commands.money import place_hold, release_hold, resize_hold
-from ledger.domain.ids import BidId, LeaseId
+from ledger.domain.accounts import Account
+from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from marketplace.domain.bids import (
@@ -48,7 +49,24 @@ def place_bid(store: EventStore, *, terms: BidTerms, by: Meta, now: datetime) ->
             by=by,
             now=now,
         )
+        # A request that comes again after its hold was swept must not bid without money.
+        account = load(store, Account, terms.account_id)
+        assert account is not None, "it has just set money aside"
+        account.need_open_hold(placed.hold_id)
     return record(store, Bid, terms.bid_id, decide, by=by)
+
+
+def release_stray_hold(
+    store: EventStore, *, account_id: AccountId, bid_id: BidId, by: Meta, now: datetime
+) -> bool:
+    """Give a hold back whose bid never came; tell if that was so.
+
+    Where hold and bid do not commit together, a process that dies between the two leaves one.
+    """
+    if load(store, Bid, bid_id) is not None:
+        return False
+    release_hold(store, account_id=account_id, hold_id=HoldId(bid_id), by=by, now=now)
+    return True
 
 
 def amend_bid(

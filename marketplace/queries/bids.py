@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from django.db.models import QuerySet
 
 from ledger.access import Actor, visible
-from ledger.domain.ids import SubscriberId
+from ledger.domain.ids import BidId, SubscriberId
 from ledger.domain.parties import SubscriberUnknown
 from ledger.domain.refusal import Forbidden, Invalid
 from ledger.queries.parties import subscribers
@@ -82,3 +82,9 @@ def unit_of(actor: Actor, subscriber_id: UUID | None) -> Unit:
     if row is None:
         raise SubscriberUnknown(subscriber_id=asked)
     return Unit(SubscriberId(row.subscriber_id), row.cost_centre)
+
+
+def bids_known(bid_ids: Iterable[BidId]) -> set[BidId]:
+    """Return those of `bid_ids` that are bids."""
+    rows = BidRow.objects.filter(bid_id__in=list(bid_ids))
+    return {BidId(key) for key in rows.values_list("bid_id", flat=True)}

@@ -17,7 +17,7 @@ from django.utils import timezone
 from bursting.domain.events import BurstIntended, InstanceId
 from config.wiring import projections
 from ledger import commands
-from ledger.domain import accounts, tokens
+from ledger.domain import account_ids, tokens
 from ledger.domain.event import Event
 from ledger.domain.events import AccountOpened, FundsAdded, HoldPlaced, Posting
 from ledger.domain.ids import (
@@ -178,9 +178,9 @@ def _token(
 def _account(
     tenant_id: TenantId, unit: SubscriberId, title: str, by: Meta, now: datetime
 ) -> AccountId:
-    account_id = accounts.funds_account(unit, "USD")
+    account_id = account_ids.funds_account(unit, "USD")
     money = Money(1_000 * UNITS)
-    cash = accounts.cash_account(PLATFORM_ID, "USD")
+    cash = account_ids.cash_account(PLATFORM_ID, "USD")
     append(
         f"account-{account_id}",
         AccountOpened(

@@ -26,7 +26,8 @@ from bursting.domain.instances import BurstInstance, host_of, offer_of
 from bursting.policies import settle_when_instance_over
 from bursting.reaper import Reconciled, reconcile
 from ledger.commands import open_tenant_accounts, register_tenant
-from ledger.domain.accounts import Account, burst_account
+from ledger.domain.account_ids import burst_account
+from ledger.domain.accounts import Account
 from ledger.domain.event import Event
 from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId, SubscriberId, TenantId
 from ledger.domain.money import Money, Rate

@@ -8,7 +8,7 @@ from uuid import uuid5
 
 from ledger import commands
 from ledger.access import Actor
-from ledger.domain.accounts import funds_account
+from ledger.domain.account_ids import funds_account
 from ledger.domain.event import Event
 from ledger.domain.events import SubscriberRegistered, TenantRegistered, UsageItem
 from ledger.domain.ids import SubscriberId, TenantId, UserId

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid5
 
 from ledger import commands
-from ledger.domain import accounts
+from ledger.domain import account_ids
 from ledger.domain.accounts import Account
 from ledger.domain.events import AccountKind, UsageItem
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, SubscriberId, TenantId
@@ -23,7 +23,7 @@ OWNER = TenantId(uuid5(WORLD, "owner"))
 OTHER_OWNER = TenantId(uuid5(WORLD, "other owner"))
 CONSUMER = TenantId(uuid5(WORLD, "consumer"))
 UNIT = SubscriberId(uuid5(WORLD, "unit"))
-FUNDS = accounts.funds_account(UNIT, "USD")
+FUNDS = account_ids.funds_account(UNIT, "USD")
 HOLD = HoldId(uuid5(WORLD, "hold"))
 LEASE = LeaseId(uuid5(WORLD, "lease"))
 PRICE = Rate(1_730_000_001)
@@ -61,7 +61,7 @@ def open_funds(
     tenant: TenantId = CONSUMER,
     currency: str = "USD",
 ) -> AccountId:
-    account_id = accounts.funds_account(unit, currency)
+    account_id = account_ids.funds_account(unit, currency)
     commands.open_account(
         store,
         account_id=account_id,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ledger import commands
-from ledger.domain import accounts, holds
+from ledger.domain import account_ids, accounts, holds
 from ledger.domain.events import HoldReleased, UsageCaptured
 from ledger.domain.ids import EntryId
 from ledger.domain.money import AmountTooLarge, Money, Rate
@@ -154,12 +154,12 @@ def test_only_paying_accounts_take_holds(store: MemoryStore) -> None:
     book.open_everybody(store)
 
     with pytest.raises(accounts.AccountCannotPay):
-        book.hold(store, usd(1), account=accounts.earnings_account(OWNER, "USD"))
+        book.hold(store, usd(1), account=account_ids.earnings_account(OWNER, "USD"))
 
 
 def test_an_unknown_account_and_hold_are_unknown(funded: MemoryStore) -> None:
     with pytest.raises(accounts.AccountUnknown):
-        book.hold(funded, usd(1), account=accounts.funds_account(book.UNIT, "EUR"))
+        book.hold(funded, usd(1), account=account_ids.funds_account(book.UNIT, "EUR"))
     with pytest.raises(holds.HoldUnknown):
         book.release(funded)
     with pytest.raises(holds.HoldUnknown):
@@ -217,8 +217,8 @@ def test_a_capture_moves_the_charge_from_the_hold_to_owner_and_platform(
     assert state.held == usd(30) - PRICE_OF_AN_HOUR
     assert state.available == usd(70)
     assert totals[FUNDS] == (usd(100) - PRICE_OF_AN_HOUR).nanos
-    assert totals[accounts.fee_account(PLATFORM, "USD")] == fee.nanos
-    earned = totals[accounts.earnings_account(OWNER, "USD")]
+    assert totals[account_ids.fee_account(PLATFORM, "USD")] == fee.nanos
+    earned = totals[account_ids.earnings_account(OWNER, "USD")]
     assert earned == (PRICE_OF_AN_HOUR - fee).nanos
 
 
@@ -386,7 +386,7 @@ def test_an_owner_pays_compensation_once_for_a_lease(funded: MemoryStore) -> Non
     pay(usd(2))
 
     assert book.account(funded).available == usd(102)
-    assert book.totals(funded)[accounts.earnings_account(OWNER, "USD")] == -usd(2).nanos
+    assert book.totals(funded)[account_ids.earnings_account(OWNER, "USD")] == -usd(2).nanos
     with pytest.raises(accounts.EntryRecordedOtherwise):
         pay(usd(3))
 
@@ -400,8 +400,8 @@ def test_a_clouds_cost_is_counted_once_for_a_reference(funded: MemoryStore) -> N
     cost(usd(4))
     cost(usd(4))
 
-    assert book.totals(funded)[accounts.burst_account(PLATFORM, "USD")] == -usd(4).nanos
-    assert book.totals(funded)[accounts.cash_account(PLATFORM, "USD")] == -usd(96).nanos
+    assert book.totals(funded)[account_ids.burst_account(PLATFORM, "USD")] == -usd(4).nanos
+    assert book.totals(funded)[account_ids.cash_account(PLATFORM, "USD")] == -usd(96).nanos
     with pytest.raises(accounts.EntryRecordedOtherwise):
         cost(usd(5))
 
@@ -413,7 +413,9 @@ def test_a_gangs_charge_is_split_to_the_nano(funded: MemoryStore) -> None:
     book.capture(funded, hours(0), 3 * MILLIS + 1, owners=owners)
 
     (entry,) = [entry for entry in book.entries(funded) if isinstance(entry, UsageCaptured)]
-    earned = [book.totals(funded)[accounts.earnings_account(owner, "USD")] for owner, _ in owners]
+    earned = [
+        book.totals(funded)[account_ids.earnings_account(owner, "USD")] for owner, _ in owners
+    ]
     assert sum(earned) == (entry.charged - entry.fee).nanos
     assert earned[0] * (2 * MILLIS + 1) == pytest.approx(earned[1] * MILLIS, rel=1e-8)
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from ledger.domain.accounts import funds_account
+from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import AccountId, SubscriberId, TenantId
 from ledger.eventstore.postgres import PostgresStore
 from ledger.models import MemberRow, SubscriberRow, TenantRow

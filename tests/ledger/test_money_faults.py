@@ -15,7 +15,7 @@ import pytest
 from django.db import connection
 
 from ledger import commands, queries
-from ledger.domain import accounts
+from ledger.domain import account_ids, accounts
 from ledger.domain.events import TenantRegistered
 from ledger.domain.ids import EntryId, SubscriberId, TenantId
 from ledger.domain.refusal import Refusal
@@ -157,7 +157,7 @@ def test_final_use_late_use_and_the_end_in_every_order_cost_the_same(
     charged = book.PRICE.charge(1_234_567 + 2_345_679)
     state = book.account(store)
     assert (state.total, state.held) == (usd(100) - charged, usd(0))
-    assert book.totals(store)[accounts.fee_account(book.PLATFORM, "USD")] == (
+    assert book.totals(store)[account_ids.fee_account(book.PLATFORM, "USD")] == (
         charged.share(book.FEE_PPM).nanos
     )
 
@@ -281,5 +281,5 @@ def test_a_new_tenant_has_its_accounts_however_often_it_is_told(
     POLICIES[0].react(store.read_all().events[0], store)
 
     assert store.head() == head == (5 if is_platform else 2)
-    earnings = accounts.earnings_account(tenant_id, "EUR")
+    earnings = account_ids.earnings_account(tenant_id, "EUR")
     assert book.account(store, earnings).opened.kind == "earnings"

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from ledger.domain import accounts
+from ledger.domain import account_ids
 from ledger.domain.ids import AccountId, HoldId, SubscriberId, TenantId
 from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
@@ -207,12 +207,12 @@ class MoneyMachine(RuleBasedStateMachine):
         charged = sum(hold.captured for hold in self.paper.values())
         fees = sum(Money(hold.captured).share(hold.fee_ppm).nanos for hold in self.paper.values())
         earned = sum(totals[earnings(owner)] for owner in OWNERS)
-        assert totals[accounts.fee_account(book.PLATFORM, "USD")] == fees
+        assert totals[account_ids.fee_account(book.PLATFORM, "USD")] == fees
         assert earned == charged - fees
 
 
 def earnings(owner: TenantId) -> AccountId:
-    return accounts.earnings_account(owner, "USD")
+    return account_ids.earnings_account(owner, "USD")
 
 
 MoneyMachine.TestCase.settings = settings(

@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from ledger import commands
-from ledger.domain import accounts
+from ledger.domain import account_ids
 from ledger.eventstore.memory import MemoryStore
 from ledger.following import follow_projections
 from ledger.models import (
@@ -145,7 +145,7 @@ def test_an_owner_is_paid_before_its_account_is_open(store: MemoryStore) -> None
     book.hold(store, usd(30))
     book.capture(store, hours(0), MILLIS)
     follow(store)
-    earnings = accounts.earnings_account(OWNER, "USD")
+    earnings = account_ids.earnings_account(OWNER, "USD")
     assert AccountRow.objects.get(pk=earnings).opened_at is None
 
     book.open_everybody(store)

@@ -8,7 +8,8 @@ import pytest
 
 from config.demo.pump import Pump
 from ledger.commands.money import add_funds, open_account, open_tenant_accounts
-from ledger.domain.accounts import Account, FundsInsufficient, funds_account
+from ledger.domain.account_ids import funds_account
+from ledger.domain.accounts import Account, FundsInsufficient
 from ledger.domain.ids import BidId, EntryId, LeaseId, SubscriberId, TenantId
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.domain.parties import PLATFORM_ID

@@ -9,14 +9,23 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger.commands.money import add_funds, open_account
-from ledger.domain.accounts import Account, FundsInsufficient, cash_account, funds_account
-from ledger.domain.ids import BidId, EntryId, LeaseId, SubscriberId, TenantId
+from ledger.commands.money import add_funds, open_account, place_hold
+from ledger.domain.account_ids import cash_account, funds_account
+from ledger.domain.accounts import Account, FundsInsufficient
+from ledger.domain.holds import HoldClosed
+from ledger.domain.ids import BidId, EntryId, HoldId, LeaseId, SubscriberId, TenantId
 from ledger.domain.money import NANOS_PER_UNIT, CurrencyUnknown, Money, Rate
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import load
-from marketplace.commands.bids import amend_bid, cancel_bid, expire_bid, fill_bid, place_bid
+from marketplace.commands.bids import (
+    amend_bid,
+    cancel_bid,
+    expire_bid,
+    fill_bid,
+    place_bid,
+    release_stray_hold,
+)
 from marketplace.domain import bids
 from marketplace.domain.bids import Bid, BidTerms
 from marketplace.domain.events import GpuRequest, Workload
@@ -339,3 +348,35 @@ def test_what_a_bid_leaves_out_is_completed() -> None:
     assert placed.deadline == NOON + 3 * HOUR + bids.DEADLINE_ROOM
     assert placed.request.memory_mib_min == 18 * 1024
     assert placed.request.compute_capability_min == "7.0"
+
+
+def test_a_hold_whose_bid_never_came_is_given_back_and_not_bid_upon(funded: MemoryStore) -> None:
+    """A request died between hold and bid, the hold was swept, and the request came again."""
+    place_hold(
+        funded,
+        account_id=TERMS.account_id,
+        hold_id=HoldId(BID),
+        money=Money(12 * NANOS_PER_UNIT),
+        purpose=f"bid:{BID}",
+        by=somebody(UUID(int=77)),
+        now=NOON,
+    )
+
+    assert release_stray_hold(
+        funded, account_id=TERMS.account_id, bid_id=BID, by=somebody(), now=NOON
+    )
+
+    assert held(funded) == 0
+    with pytest.raises(HoldClosed):
+        place_bid(funded, terms=TERMS, by=somebody(UUID(int=77)), now=NOON)
+    assert load(funded, Bid, BID) is None
+
+
+def test_the_hold_of_a_bid_that_came_is_kept(funded: MemoryStore) -> None:
+    put(funded)
+
+    assert not release_stray_hold(
+        funded, account_id=TERMS.account_id, bid_id=BID, by=somebody(), now=NOON
+    )
+
+    assert held(funded) == 12 * NANOS_PER_UNIT

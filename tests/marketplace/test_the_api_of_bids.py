@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from ledger.commands.money import open_account
-from ledger.domain.accounts import funds_account
+from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import SubscriberId, TenantId
 from ledger.eventstore.postgres import PostgresStore
 from ledger.following import follow_projections

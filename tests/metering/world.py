@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from ledger.access import Actor
 from ledger.commands import money
-from ledger.domain import accounts
+from ledger.domain import account_ids
 from ledger.domain.accounts import Account
 from ledger.domain.event import Event
 from ledger.domain.ids import (
@@ -57,7 +57,7 @@ OTHER_HOST = HostId(UUID(int=42))
 LEASE = LeaseId(UUID(int=51))
 HOLD = HoldId(UUID(int=52))
 BOOT = UUID(int=61)
-FUNDS = accounts.funds_account(UNIT, "USD")
+FUNDS = account_ids.funds_account(UNIT, "USD")
 PRICE = Rate(1_730_000_001)
 MINUTE = 60_000
 START = millis_down(NOON)
@@ -111,10 +111,10 @@ class World:
 
     def fund(self, units: int = 1_000) -> None:
         for kind, account_id in (
-            ("earnings", accounts.earnings_account(OWNER, "USD")),
-            ("earnings", accounts.earnings_account(OTHER_OWNER, "USD")),
-            ("fees", accounts.fee_account(PLATFORM_ID, "USD")),
-            ("cash", accounts.cash_account(PLATFORM_ID, "USD")),
+            ("earnings", account_ids.earnings_account(OWNER, "USD")),
+            ("earnings", account_ids.earnings_account(OTHER_OWNER, "USD")),
+            ("fees", account_ids.fee_account(PLATFORM_ID, "USD")),
+            ("cash", account_ids.cash_account(PLATFORM_ID, "USD")),
             ("prepaid", FUNDS),
         ):
             money.open_account(

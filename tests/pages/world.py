@@ -11,7 +11,7 @@ from django.test import Client
 
 from config.wiring import policies, projections
 from ledger import commands
-from ledger.domain.accounts import funds_account
+from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import AccountId, EntryId, HostId, OfferId, SubscriberId, TenantId, UserId
 from ledger.domain.money import Money, Rate
 from ledger.domain.parties import tenant_id_of
