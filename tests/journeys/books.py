@@ -19,10 +19,13 @@ def final_use(market: Installation, person: str, lease_id: str) -> dict[str, Any
     with market.client(person) as api:
 
         def settled() -> dict[str, Any] | None:
-            use: dict[str, Any] = api.get(f"leases/{lease_id}/usage")
+            is_final = api.get(f"leases/{lease_id}/usage")["is_final"]
             windows = list(api.all(f"leases/{lease_id}/usage/windows"))
-            charged = all(window["is_captured"] for window in windows)
-            return use if use["is_final"] and charged else None
+            if not is_final or not all(window["is_captured"] for window in windows):
+                return None
+            # Asked again: it may have been charged in between.
+            use: dict[str, Any] = api.get(f"leases/{lease_id}/usage")
+            return use
 
         told = until(settled, why=f"lease {lease_id} is not settled")
         assert told is not None

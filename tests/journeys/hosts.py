@@ -10,7 +10,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from marketplace.sdk.client import Client
 from tests.journeys.installation import Installation, until
+
+CONSUMER = "grace"
+"""Who takes every lease in these journeys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +43,28 @@ class Machine:
         self.market.spawn(self.process, command, given)
 
     def retire(self) -> None:
-        """Take the host off the market and end its agent."""
+        """Take the host off the market: end what is leased there, then its agent.
+
+        An agent that ends leaves its work running, for the next one to take up.
+        """
+        with self.market.client(CONSUMER) as api:
+            for lease in self._leases(api):
+                api.delete(f"leases/{lease['id']}")
+            until(lambda: not self._leases(api), why="what was leased did not end")
+        until(lambda: not self._work_left(), why="the work outlives its lease")
         self.market.end(self.process)
         with self.market.client(self.owner) as api:
             api.post(f"hosts/{self.host_id}/retire")
+
+    def _leases(self, api: Client) -> list[dict[str, Any]]:
+        """Return the leases on this host that are not over."""
+        running = ",".join(("scheduled", "starting", "active", "reclaiming", "ending"))
+        found = api.all("leases", state=running)
+        return [lease for lease in found if self.host_id in lease["host_ids"]]
+
+    def _work_left(self) -> bool:
+        folder = self.state_dir / "leases"
+        return any(not (each / "exit.json").exists() for each in folder.iterdir())
 
     def gpus(self) -> list[str]:
         """Return the GPUs that the agent has reported, once it has."""
