@@ -52,6 +52,23 @@ def clear_event_table() -> None:
         cursor.execute("SET session_replication_role = DEFAULT")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Let CI fail where a test was skipped for want of something: a gap must not look green."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not os.environ.get("CI") or hasattr(session.config, "workerinput") or reporter is None:
+        return
+    missing = [report for report in reporter.stats.get("skipped", []) if not _only_root(report)]
+    if missing and exitstatus == pytest.ExitCode.OK:
+        reporter.write_line(f"{len(missing)} tests were skipped, which CI does not allow", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _only_root(report: pytest.TestReport) -> bool:
+    """Tell a skip that says what this user may not do from one that says what is missing."""
+    return "only root" in str(report.longrepr)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Stop the tests' own PostgreSQL when the last run on this machine is done with it."""
     from django.conf import settings
