@@ -32,6 +32,8 @@ GROUP = "market"
 QUEUE_MAX = 64
 LINES_MAX = 40
 RETRY_SECONDS = 1.0
+PLACED_SECONDS_MAX = 3.0
+"""How long a socket waits for the following to begin; a store that is away is not waited for."""
 ON_TAPE = names_of(*KINDS)
 
 log = structlog.get_logger()
@@ -59,15 +61,25 @@ class Hub:
         self._queues: dict[asyncio.Queue[str], asyncio.AbstractEventLoop] = {}
         self._guard = threading.Lock()
         self._tail: threading.Thread | None = None
+        self._placed = threading.Event()
 
-    def join(self) -> asyncio.Queue[str]:
-        """Return a new queue that every later fragment is put on; start following if need be."""
+    async def join(self) -> asyncio.Queue[str]:
+        """Return a new queue; whatever happens once this has returned is put on it.
+
+        The first one starts the following, and waits until that has taken its place in the store:
+        a tail that looks for the head later would miss what happened in between.
+        """
         queue: asyncio.Queue[str] = asyncio.Queue(QUEUE_MAX)
         with self._guard:
             self._queues[queue] = asyncio.get_running_loop()
             if self._tail is None or not self._tail.is_alive():
-                self._tail = threading.Thread(target=self._follow, name="tail", daemon=True)
+                self._placed = threading.Event()
+                self._tail = threading.Thread(
+                    target=self._follow, args=(self._placed,), name="tail", daemon=True
+                )
                 self._tail.start()
+            placed = self._placed
+        await asyncio.to_thread(placed.wait, PLACED_SECONDS_MAX)
         return queue
 
     def leave(self, queue: asyncio.Queue[str]) -> None:
@@ -83,16 +95,21 @@ class Hub:
             with contextlib.suppress(RuntimeError):  # that loop has ended, and its socket with it
                 loop.call_soon_threadsafe(_put, queue, text)
 
-    def _follow(self) -> None:
+    def _follow(self, placed: threading.Event) -> None:
         stop = threading.Event()
+        after: Position | None = None
         while True:
             try:
                 store = default_store()
+                if after is None:
+                    after = store.head()
+                    placed.set()
                 waiting: list[Recorded] = []
-                for told in store.subscribe(after=store.head(), only=ON_TAPE, stop=stop):
+                for told in store.subscribe(after=after, only=ON_TAPE, stop=stop):
                     if not isinstance(told, CaughtUp):
                         waiting.append(told)
                         continue
+                    after = told.position
                     if text := render_fragment(waiting):
                         self.publish(text)
                     waiting.clear()
@@ -171,7 +188,7 @@ class MarketConsumer(AsyncWebsocketConsumer):
             self._queue = asyncio.Queue(QUEUE_MAX)
             await self.channel_layer.group_add(GROUP, self.channel_name)
         else:
-            self._queue = self.hub.join()
+            self._queue = await self.hub.join()
         await self.accept()
         self._sender = asyncio.create_task(self._send_all(self._queue))
 
