@@ -18,6 +18,8 @@ WRITE_BATCH = 1_000
 COPY_MIN = 200
 """From so many new rows on, COPY is worth its set-up."""
 
+_UNREAD = object()
+
 
 class Rows:
     """The rows that one page of events touches.
@@ -29,8 +31,9 @@ class Rows:
     def __init__(self, *, fresh: bool = False) -> None:
         self._fresh = fresh
         self._rows: dict[type[models.Model], dict[object, models.Model | None]] = {}
-        self._new: dict[type[models.Model], dict[object, models.Model]] = {}
-        self._changed: dict[type[models.Model], dict[object, models.Model]] = {}
+        # By identity: a UUID's hash is computed in Python, an address is one.
+        self._new: dict[type[models.Model], dict[int, models.Model]] = {}
+        self._changed: dict[type[models.Model], dict[int, models.Model]] = {}
         self._removed: dict[type[models.Model], set[object]] = {}
 
     def __len__(self) -> int:
@@ -42,16 +45,17 @@ class Rows:
         self._rows.setdefault(kind, {})[row.pk] = row
         if row.pk in self._removed.get(kind, ()):
             self._removed[kind].discard(row.pk)
-            self._changed.setdefault(kind, {})[row.pk] = row
+            self._changed.setdefault(kind, {})[id(row)] = row
         else:
-            self._new.setdefault(kind, {})[row.pk] = row
+            self._new.setdefault(kind, {})[id(row)] = row
 
     def find(self, kind: type[RowT], key: object) -> RowT | None:
         """Return the row with this primary key, or None."""
         rows = self._rows.setdefault(kind, {})
-        if key not in rows:
-            rows[key] = None if self._fresh else kind._base_manager.filter(pk=key).first()
-        return cast("RowT | None", rows[key])
+        row: object = rows.get(key, _UNREAD)
+        if row is _UNREAD:
+            row = rows[key] = None if self._fresh else kind._base_manager.filter(pk=key).first()
+        return cast("RowT | None", row)
 
     def get(self, kind: type[RowT], key: object) -> RowT:
         """Return the row with this primary key, which must exist."""
@@ -64,15 +68,16 @@ class Rows:
         row = self.get(kind, key)
         for name, value in fields.items():
             setattr(row, name, value)
-        if key not in self._new.get(kind, ()):
-            self._changed.setdefault(kind, {})[key] = row
+        if id(row) not in self._new.get(kind, ()):
+            self._changed.setdefault(kind, {})[id(row)] = row
         return row
 
     def remove(self, kind: type[models.Model], key: object) -> None:
         """Delete a row if it is there."""
-        self._rows.setdefault(kind, {})[key] = None
-        self._changed.get(kind, {}).pop(key, None)
-        if self._new.get(kind, {}).pop(key, None) is None:
+        rows = self._rows.setdefault(kind, {})
+        row, rows[key] = rows.get(key), None
+        self._changed.get(kind, {}).pop(id(row), None)
+        if row is None or self._new.get(kind, {}).pop(id(row), None) is None:
             self._removed.setdefault(kind, set()).add(key)
 
     def select(self, kind: type[RowT], /, **where: Any) -> list[RowT]:

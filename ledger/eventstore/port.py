@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from functools import cached_property
 from itertools import count
 from typing import Any, ClassVar, NewType, Protocol, Self, TypeVar
 from uuid import UUID, uuid4, uuid5
@@ -95,15 +94,23 @@ class Recorded:
     recorded_at: datetime
     hash: bytes | None = None
 
-    @cached_property
+    # Kept by hand: `cached_property` takes a lock in Python 3.11, dearer than the decoding.
+    @property
     def event(self) -> Event:
         """Return the typed event, brought up to the present schema version."""
-        return codec.decode(self.type, self.schema_version, self.data)
+        known: Event | None = self.__dict__.get("_event")
+        if known is None:
+            known = codec.decode(self.type, self.schema_version, self.data)
+            self.__dict__["_event"] = known
+        return known
 
-    @cached_property
+    @property
     def meta(self) -> Meta:
         """Return who did it and why."""
-        return codec.decode_as(Meta, self.meta_data)
+        known: Meta | None = self.__dict__.get("_meta")
+        if known is None:
+            known = self.__dict__["_meta"] = codec.decode_as(Meta, self.meta_data)
+        return known
 
 
 @dataclass(frozen=True, slots=True)
