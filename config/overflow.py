@@ -11,11 +11,10 @@ from uuid import UUID, uuid5
 from django.conf import settings
 
 from bursting.clouds.ec2 import Ec2Cloud, Ec2Settings
-from bursting.clouds.fake import FakeCloud
+from bursting.clouds.fake import FakeCloud, catalogue_of
 from bursting.clouds.port import CloudProvider
 from bursting.clouds.prices import read_price_list
 from bursting.commands.spilling import Overflow
-from bursting.domain.capacity import InstanceSpec
 from bursting.domain.events import InstanceId
 from bursting.domain.instances import host_of
 from bursting.domain.spill import SpillRules
@@ -65,16 +64,7 @@ def overflow_of(env: Env) -> Overflow:
 
 def _fake() -> FakeCloud:
     """Return a cloud in memory with EC2's types and prices."""
-    spec_zone = DEMO_ZONE
-    catalogue = [
-        kind.offer(
-            cloud="fake",
-            region=DEMO_REGION,
-            spec=InstanceSpec(instance_type=kind.instance_type, zone=spec_zone),
-            price=kind.price,
-        )
-        for kind in read_price_list().types.values()
-    ]
+    catalogue = catalogue_of(read_price_list(), region=DEMO_REGION, zones=(DEMO_ZONE,))
     return FakeCloud(catalogue=catalogue, clock=lambda: datetime.now(UTC))
 
 
