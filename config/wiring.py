@@ -66,11 +66,6 @@ def projections() -> tuple[Projection, ...]:
     )
 
 
-def projection_names() -> tuple[str, ...]:
-    """Return the name of every read model."""
-    return tuple(projection.name for projection in projections())
-
-
 def policies(env: Env) -> tuple[Policy, ...]:
     """Return everything that is asked for because something happened."""
     return (

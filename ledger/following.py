@@ -244,8 +244,3 @@ def read_up_to(name: str) -> Position:
 def last_moves() -> dict[str, datetime | None]:
     """Return when each follower last moved on, or stopped."""
     return dict(Checkpoint.objects.values_list("name", "moved_at"))
-
-
-def reset(name: str) -> None:
-    """Put a follower back to the start of the store."""
-    Checkpoint.objects.update_or_create(name=name, defaults={"position": START, "error": ""})

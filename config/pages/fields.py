@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from django import forms
 
-from ledger.domain.money import Money, Rate, decimal_of, nanos_of
+from ledger.domain.money import Rate, decimal_of, nanos_of
 from ledger.domain.refusal import Refusal
 
 
@@ -43,14 +43,6 @@ class RateField(AmountField):
     def clean(self, value: Any) -> Rate:
         """Return the price."""
         return Rate(self.nanos(value), self.currency)
-
-
-class MoneyField(AmountField):
-    """An amount of money."""
-
-    def clean(self, value: Any) -> Money:
-        """Return the amount."""
-        return Money(self.nanos(value), self.currency)
 
 
 class MomentField(forms.DateTimeField):

@@ -46,14 +46,6 @@ def etag_of(version: int) -> str:
     return f'"{version}"'
 
 
-def version_of(store: EventStore, stream: str) -> int:
-    """Return the version of a stream, 0 for one that does not exist."""
-    version = 0
-    for recorded in store.read_stream(stream):
-        version = recorded.version
-    return version
-
-
 def need_version(if_match: str | None, version: int) -> None:
     """Refuse unless If-Match is absent, `*`, or names `version`.
 

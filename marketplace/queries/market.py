@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from ledger.domain.money import MILLIS_PER_HOUR, Rate
+from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Unknown
 from ledger.eventstore.port import EventStore
 from marketplace.domain.book import Book
@@ -215,12 +215,6 @@ def _mean(rows: Iterable[PriceRow]) -> int:
     """Return the mean price per GPU-hour, each trade weighing as much as its GPU-time."""
     value = sum(row.value_nanos for row in rows)
     return value * MILLIS_PER_HOUR // sum(row.gpu_millis for row in rows)
-
-
-def last_price(*, market: str, gpu_model: str) -> Rate | None:
-    """Return what a model last traded at, or None."""
-    row = PriceRow.objects.filter(market=market, gpu_model=gpu_model).order_by("-hour").first()
-    return None if row is None else Rate(row.last_nanos, row.currency)
 
 
 def trades(market: str) -> QuerySet[TradeRow]:

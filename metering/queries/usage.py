@@ -170,11 +170,6 @@ def agents(actor: Actor, *, now: datetime, poll_seconds: int) -> list[AgentSeen]
     return found
 
 
-def health_events(actor: Actor, host_id: UUID) -> QuerySet[HealthEvent]:
-    """Return what an agent said of its GPUs, newest first."""
-    return visible(actor, HealthEvent).filter(host_id=host_id).order_by("-received_at", "-seq")
-
-
 def alarms(actor: Actor) -> QuerySet[IngestAlarm]:
     """Return what agents sent that should never be, newest first."""
     return visible(actor, IngestAlarm).order_by("-at", "-id")
