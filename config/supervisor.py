@@ -21,10 +21,14 @@ BACKOFF_SECONDS_MAX = 10.0
 
 @dataclass(slots=True)
 class Child:
-    """One process of the tree: what it runs, and how it has been doing."""
+    """One process of the tree: what it runs, and how it has been doing.
+
+    after: it is started only once this is set.
+    """
 
     name: str
     command: Sequence[str]
+    after: threading.Event | None = None
     process: subprocess.Popen[bytes] | None = None
     failures: int = 0
     start_at: float = field(default=0.0)
@@ -38,10 +42,10 @@ class Supervisor:
         self._children: list[Child] = []
         self.stop = threading.Event()
 
-    def add(self, name: str, *arguments: str) -> None:
-        """Add a child that runs `manage.py ARGUMENTS`."""
+    def add(self, name: str, *arguments: str, after: threading.Event | None = None) -> None:
+        """Add a child that runs `manage.py ARGUMENTS`, if wanted only once `after` is set."""
         manage = str(Path(__file__).resolve().parent.parent / "manage.py")
-        self._children.append(Child(name, [sys.executable, manage, *arguments]))
+        self._children.append(Child(name, [sys.executable, manage, *arguments], after))
 
     def run(self) -> None:
         """Keep every child running until `stop` is set; then end them all."""
@@ -65,7 +69,8 @@ class Supervisor:
             child.start_at = time.monotonic() + pause
             log = self._logs / f"{child.name}.log"
             print(f"{child.name} ended with {code}; again in {pause:.1f} s (see {log})", flush=True)
-        if time.monotonic() >= child.start_at:
+        released = child.after is None or child.after.is_set()
+        if released and time.monotonic() >= child.start_at:
             child.process = self._start(child)
 
     def _start(self, child: Child) -> subprocess.Popen[bytes]:

@@ -56,19 +56,21 @@ class Command(BaseCommand):
 
     def _serve(self, supervisor: Supervisor) -> None:
         env = settings.ENV
+        # The site first: on two cores eight interpreters that start at once keep it waiting.
+        served = threading.Event()
         supervisor.add("web", "web")
         known = {loop.name for loop in loops(env)}
         for name, group in LOOP_GROUPS.items():
             if wanted := [each for each in group if each in known]:
-                supervisor.add(name, "run", *wanted)
+                supervisor.add(name, "run", *wanted, after=served)
         if env.demo:
-            supervisor.add("demo", "demo", "--live")
-        announce = threading.Thread(target=self._announce, args=(supervisor,), daemon=True)
+            supervisor.add("demo", "demo", "--live", after=served)
+        announce = threading.Thread(target=self._announce, args=(supervisor, served), daemon=True)
         announce.start()
         supervisor.run()
 
-    def _announce(self, supervisor: Supervisor) -> None:
-        """Print where the market is, once it answers."""
+    def _announce(self, supervisor: Supervisor, served: threading.Event) -> None:
+        """Print where the market is, once it answers, and let everything else start."""
         address = f"http://{settings.ENV.host}:{settings.ENV.port}/"
         deadline = time.monotonic() + READY_SECONDS_MAX
         while not supervisor.stop.is_set() and time.monotonic() < deadline:
@@ -78,9 +80,11 @@ class Command(BaseCommand):
             except (urllib.error.URLError, OSError):
                 supervisor.stop.wait(0.1)
         else:
+            served.set()
             if not supervisor.stop.is_set():
                 print(f"not ready after {READY_SECONDS_MAX} s: see {settings.HOME / 'logs'}")
             return
+        served.set()
         if settings.ENV.demo:
             call_command("demo", "--greet", stdout=self.stdout)
         print(f"ready {address}", flush=True)
