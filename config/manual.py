@@ -42,7 +42,11 @@ def chapters() -> dict[str, Chapter]:
     }
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     return {
-        slug: Chapter(slug, text.partition("\n")[0].lstrip("# "), markdown.render(_body(text)))
+        slug: Chapter(
+            slug,
+            text.partition("\n")[0].lstrip("# ").replace("`", ""),
+            markdown.render(_body(text)),
+        )
         for slug, text in texts.items()
     }
 

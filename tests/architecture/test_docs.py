@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import fields
 
 import pytest
 from django.conf import settings
 from django.core.management import get_commands
+from django.test import Client
+from django.urls import resolve
 
 from config import manual, reference
 from config.env import Env, variable_of
@@ -66,3 +69,12 @@ def test_no_page_names_a_host_of_the_outside_world() -> None:
     for template in templates:
         text = template.read_text()
         assert "//cdn" not in text and 'src="http' not in text, template
+
+
+@pytest.mark.django_db
+def test_no_link_of_the_manual_leads_nowhere(client: Client) -> None:
+    for path in ("/docs/", *(f"/docs/{slug}/" for slug in manual.chapters())):
+        page = client.get(path).content.decode()
+        main = page.partition('<main class="main"')[2].partition("</main>")[0]
+        for target in set(re.findall(r'href="(/[^"#]*)', main)):
+            resolve(target)  # raises for an address that is none
