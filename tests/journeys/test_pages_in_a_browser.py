@@ -155,8 +155,8 @@ def _faults(market: Installation, person: str, paths: Sequence[str], profile: Pa
                     page.set_viewport_size({"width": width, "height": 900})
                     place = f"{path} {scheme} {width}"
                     found += [f"{place}: {each}" for each in violations(page)]
-                    if overflow(page) > 0:
-                        found.append(f"{place}: {overflow(page)} px too wide")
+                    if (wide := overflow(page)) > 0:
+                        found.append(f"{place}: {wide} px too wide")
             found += [f"{path}: {each}" for each in complaints]
             complaints.clear()
     return found

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 from urllib.request import urlopen
@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import axe_playwright_python  # type: ignore[import-untyped]  # it has no types
 import pytest
 from django.db import connection, connections
-from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import BrowserContext, Page, TimeoutError, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
@@ -133,6 +133,15 @@ def violations(page: Page) -> list[str]:
     ]
 
 
+WIDER = "document.documentElement.scrollWidth - window.innerWidth"
+SETTLE_MS_MAX = 2_000
+
+
 def overflow(page: Page) -> int:
-    """Return by how many pixels the page is wider than the window."""
-    return int(page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
+    """Return by how many pixels the page is wider than the window, once it has settled.
+
+    A chart follows a change of the window's size in the frames after it.
+    """
+    with suppress(TimeoutError):
+        page.wait_for_function(f"{WIDER} <= 0", timeout=SETTLE_MS_MAX)
+    return int(page.evaluate(WIDER))

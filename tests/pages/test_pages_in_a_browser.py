@@ -45,6 +45,12 @@ def all_roles(world: World) -> Client:
     return world.member(OWNER, "owner", "operator", "consumer", "finance")
 
 
+BURSTING_CONTROLS = """() => [...document.querySelectorAll(".card :is(input, select, textarea)")]
+  .filter((each) => each.getBoundingClientRect().right
+    > each.closest(".card").getBoundingClientRect().right)
+  .map((each) => `${each.name} sticks out of its card`)"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_is_accessible_fits_and_keeps_the_policy(
     open_world: World, site: str, tmp_path: Path, scheme: str
@@ -54,6 +60,7 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
         all_roles(open_world): [
             "/", "/offers", f"/offers/{open_world.offer_id}", "/offers/new", "/bids/new", "/owner",
             "/owner?show=busy", "/finance", "/ops/burst", "/settings", "/docs/",
+            "/docs/operating/", "/docs/settings/",
             f"/leases/{lease.lease_id}", f"/leases/{uuid4()}",
         ],
         open_world.member(CONSUMER, "consumer"): [
@@ -73,8 +80,9 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
                 found = violations(page)
                 for width in (1280, 390):
                     page.set_viewport_size({"width": width, "height": 900})
-                    if overflow(page) > 0:
-                        found.append(f"{overflow(page)} px too wide at {width}")
+                    if (wide := overflow(page)) > 0:
+                        found.append(f"{wide} px too wide at {width}")
+                    found += [f"{each} at {width}" for each in page.evaluate(BURSTING_CONTROLS)]
                 found += [each for each in complaints if "404" not in each]
                 complaints.clear()
                 if found:
