@@ -63,23 +63,21 @@ def project_hosts(recorded: Recorded, rows: Rows) -> None:
 
 def project_offers(recorded: Recorded, rows: Rows) -> None:
     """Keep OfferRow equal to the offer streams."""
+    version = recorded.version
     match recorded.event:
         case OfferPublished() as published:
             rows.add(_row_of(published))
-        case OfferRepriced() as repriced:
-            floor = repriced.floor.nanos_per_gpu_hour
-            rows.change(OfferRow, repriced.offer_id, floor_nanos_per_gpu_hour=floor)
-        case OfferPaused() as paused:
-            rows.change(OfferRow, paused.offer_id, state="paused")
-        case OfferResumed() as resumed:
-            rows.change(OfferRow, resumed.offer_id, state="listed")
-        case OfferWithdrawn() as withdrawn:
-            rows.change(OfferRow, withdrawn.offer_id, state="withdrawn", ended_at=withdrawn.at)
-        case OfferExpired() as expired:
-            rows.change(OfferRow, expired.offer_id, state="expired", ended_at=expired.at)
-        case _:
-            return
-    rows.change(OfferRow, recorded.event.offer_id, version=recorded.version)
+        case OfferRepriced(offer_id=offer_id, floor=floor):
+            nanos = floor.nanos_per_gpu_hour
+            rows.change(OfferRow, offer_id, floor_nanos_per_gpu_hour=nanos, version=version)
+        case OfferPaused(offer_id=offer_id):
+            rows.change(OfferRow, offer_id, state="paused", version=version)
+        case OfferResumed(offer_id=offer_id):
+            rows.change(OfferRow, offer_id, state="listed", version=version)
+        case OfferWithdrawn(offer_id=offer_id, at=at):
+            rows.change(OfferRow, offer_id, state="withdrawn", ended_at=at, version=version)
+        case OfferExpired(offer_id=offer_id, at=at):
+            rows.change(OfferRow, offer_id, state="expired", ended_at=at, version=version)
 
 
 def _row_of(offer: OfferPublished) -> OfferRow:

@@ -15,14 +15,20 @@ class Event:
 
     Fields are str, int, bool, UUID, aware datetime, None, tuples and frozen dataclasses of
     those: what the codec can write as JSON and read back equal. When the fields of a type
-    change, raise its `version` and register an upcaster (`ledger/eventstore/codec.py`).
+    change, raise its `version` and register an upcaster (`ledger/eventstore/codec.py`). Where
+    fields with defaults came and nothing else changed, say `grown_from=` the oldest version that
+    this is true of: those are read as they are.
     """
 
     name: ClassVar[str]
     schema_version: ClassVar[int]
+    grown_from: ClassVar[int]
 
-    def __init_subclass__(cls, *, name: str, version: int = 1) -> None:
+    def __init_subclass__(
+        cls, *, name: str, version: int = 1, grown_from: int | None = None
+    ) -> None:
         assert name not in EVENT_TYPES, f"{name} already names {EVENT_TYPES[name]}"
         cls.name = name
         cls.schema_version = version
+        cls.grown_from = version if grown_from is None else grown_from
         EVENT_TYPES[name] = dataclass(frozen=True, kw_only=True)(cls)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from itertools import count
-from typing import Any, ClassVar, NewType, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, NewType, Protocol, Self, TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from ledger.domain.event import Event
@@ -74,14 +74,8 @@ class NewEvent:
     event: Event
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """An event as the store returns it.
-
-    position: place in the whole store. version: place in its own stream, from 1, no gaps.
-    data, meta_data: the bytes as stored; `event` and `meta` decode them when first asked.
-    hash: of this record and the one before it, where the store chains them.
-    """
+class _Row(NamedTuple):
+    """An event's row as a store keeps it."""
 
     position: Position
     stream: str
@@ -94,22 +88,32 @@ class Recorded:
     recorded_at: datetime
     hash: bytes | None = None
 
-    # Kept by hand: `cached_property` takes a lock in Python 3.11, dearer than the decoding.
+
+class Recorded(_Row):
+    """An event as the store returns it.
+
+    position: place in the whole store. version: place in its own stream, from 1, no gaps.
+    data, meta_data: the bytes as stored; `event` and `meta` decode them when first asked.
+    hash: of this record and the one before it, where the store chains them.
+    """
+
+    # A tuple, because a database row is one already: a rebuild makes a million of these. The
+    # decoded are kept by hand: `cached_property` takes a lock in Python 3.11, dearer than decoding.
     @property
     def event(self) -> Event:
         """Return the typed event, brought up to the present schema version."""
-        known: Event | None = self.__dict__.get("_event")
+        known: Event | None = self.__dict__.get("event")
         if known is None:
             known = codec.decode(self.type, self.schema_version, self.data)
-            self.__dict__["_event"] = known
+            self.__dict__["event"] = known
         return known
 
     @property
     def meta(self) -> Meta:
         """Return who did it and why."""
-        known: Meta | None = self.__dict__.get("_meta")
+        known: Meta | None = self.__dict__.get("meta")
         if known is None:
-            known = self.__dict__["_meta"] = codec.decode_as(Meta, self.meta_data)
+            known = self.__dict__["meta"] = codec.decode_as(Meta, self.meta_data)
         return known
 
 

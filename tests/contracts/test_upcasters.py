@@ -25,6 +25,7 @@ def named() -> Iterator[type[Event]]:
     del EVENT_TYPES["test.named"]
     for key in [key for key in codec._upcasters if key[0] == "test.named"]:
         del codec._upcasters[key]
+    codec._present.pop(("test.named", 3), None)
 
 
 def second(fields: dict[str, Any]) -> dict[str, Any]:
@@ -58,3 +59,22 @@ def test_an_event_of_a_newer_program_is_not_guessed_at(named: type[Any]) -> None
         codec.decode("test.named", 4, b"{}")
     with pytest.raises(codec.UnknownEventType):
         codec.decode("test.never-heard-of", 1, b"{}")
+
+
+def test_a_version_that_only_lacks_fields_with_defaults_is_read_as_it_is() -> None:
+    class Grown(Event, name="test.grown", version=3, grown_from=2):
+        """Something has two more fields than it had."""
+
+        title: str
+        lang: str = "en"
+
+    try:
+        assert codec.decode("test.grown", 2, b'{"title":"a"}') == Grown(title="a")
+        assert codec.decode("test.grown", 3, b'{"title":"a","lang":"de"}') == Grown(
+            title="a", lang="de"
+        )
+        assert codec.missing_upcasters() == ["test.grown version 1"]
+    finally:
+        del EVENT_TYPES["test.grown"]
+        for version in (2, 3):
+            codec._present.pop(("test.grown", version))

@@ -13,6 +13,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +22,7 @@ from config.database.embedded import stop as stop_database
 from config.orphans import PARENT
 from config.wiring import LOOP_GROUPS
 from marketplace.sdk.client import Client
+from marketplace.sdk.problems import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 60.0
@@ -108,6 +111,17 @@ class Installation:
             if name != "overflow" or self.environment["OFFPEAK_BURST_CLOUD"] != "none":
                 self.start(name)
         until(self.is_ready, why=f"see {self._logs}")
+        for person in self.tokens:
+            until(partial(self._knows, person), why=f"see {self._logs}")
+
+    def _knows(self, person: str) -> bool:
+        """Tell if somebody's token works: a site that is ready may be seconds behind its events."""
+        with self.client(person) as api:
+            try:
+                api.get("bids")
+            except Problem as refused:
+                return refused.status != HTTPStatus.UNAUTHORIZED
+        return True
 
     def start(self, name: str, *, under: str = "") -> None:
         """Start `web` or a group of loops; `under`: another name, for a second one of a group."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from ledger import commands
@@ -426,7 +424,7 @@ def test_the_events_of_an_account_can_be_read_back(funded: MemoryStore) -> None:
 
     (captured,) = [r for r in funded.read_all().events if r.type == UsageCaptured.name]
 
-    fresh = replace(captured)
+    fresh = captured._replace()
     assert fresh.event == captured.event
     assert isinstance(fresh.event, UsageCaptured)
     assert fresh.event.hold_id == HOLD

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,7 +47,7 @@ def memory() -> Rig:
     def tamper(stream: str, version: int, text: str) -> None:
         mine = store._streams[stream]
         index = store._log.index(mine[version - 1])
-        store._log[index] = mine[version - 1] = replace(store._log[index], data=text.encode())
+        store._log[index] = mine[version - 1] = store._log[index]._replace(data=text.encode())
 
     return Rig(store, lambda: store, tamper)
 
