@@ -10,8 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 import psycopg
 from django.db import DatabaseError, connection
@@ -43,7 +45,8 @@ VERIFY_PAGE = 5_000
 STREAM_PAGE = 1_000
 
 _COLUMNS = (
-    "position, stream, version, event_id, type, schema_version, data, meta, recorded_at, hash"
+    "position, stream, version, uuid_send(event_id), type, schema_version, data, meta,"
+    " timestamptz_send(recorded_at), hash"
 )
 _APPEND = (
     "SELECT outcome, at_version, at_position FROM es_append("
@@ -57,9 +60,28 @@ _READ_ONLY = (
     f"SELECT {_COLUMNS} FROM es_event WHERE position > %s AND position <= %s"
     " AND type = ANY(%s::text[]) ORDER BY position LIMIT %s"
 )
-_recorded: Callable[[tuple[Any, ...]], Recorded] = partial(tuple.__new__, Recorded)
-"""`Recorded._make` without its step through Python: the columns are those of the tuple."""
 _HEAD = "SELECT position FROM es_event ORDER BY position DESC LIMIT 1"
+
+
+MILLENNIUM = datetime(2000, 1, 1, tzinfo=UTC)
+"""What PostgreSQL counts its microseconds from."""
+
+
+class _Record(Recorded):
+    """A row as it came: the id and the moment, which few readers ask for, are made when asked."""
+
+    @property
+    def id(self) -> UUID:
+        return UUID(bytes=cast(bytes, self[3]))
+
+    @property
+    def recorded_at(self) -> datetime:
+        micros = int.from_bytes(cast(bytes, self[8]), signed=True)
+        return MILLENNIUM + timedelta(microseconds=micros)
+
+
+_recorded: Callable[[tuple[Any, ...]], Recorded] = partial(tuple.__new__, _Record)
+"""`_Record._make` without its step through Python: the columns are those of the tuple."""
 
 
 class PostgresStore:
