@@ -143,12 +143,39 @@ class Unmatched:
     reason: str
 
 
-class RoundCleared(Event, name="marketplace.round-cleared"):
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a round proves of itself; an independent verifier checked it before the append.
+
+    welfare: what the grants are worth, the sum of (limit − floor) × GPU-time, in nano-units.
+    bound: no other clearing of the round with its starts on the same grid is worth more.
+    seed, iterations (steps of each stage): with the rule they give the same clearing again.
+    slots, pools: the size of the problem: spans of time, and groups of GPUs that are alike.
+    price_mean: per GPU-hour, each grant weighing as much as its GPU-time.
+    capped: grants that pay their own limit, the round's price being higher.
+    paradoxical: bids refused although their limit was above the round's price; and what they
+    would have gained at that price, in nano-units.
+    """
+
+    welfare_nanos: int
+    bound_nanos: int
+    seed: int
+    iterations: tuple[tuple[str, int], ...]
+    slots: int
+    pools: int
+    price_mean: int
+    capped: int
+    paradoxical: int
+    paradoxical_nanos: int
+
+
+class RoundCleared(Event, name="marketplace.round-cleared", version=2, grown_from=1):
     """The engine looked at the book and decided.
 
     lane: `instant` or `round`. through: store position up to which it had read.
     price: the lowest, and highest price per GPU-hour of the round's grants; 0 without any.
     rule: name of the clearing rule; the same book and rule give the same grants.
+    certificate: of a round of patient bids; None in the instant lane.
     """
 
     market: str
@@ -164,6 +191,7 @@ class RoundCleared(Event, name="marketplace.round-cleared"):
     price_high: int
     rule: str
     at: datetime
+    certificate: Certificate | None = None
 
 
 class LeaseGranted(Event, name="marketplace.lease-granted"):
