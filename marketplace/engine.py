@@ -13,13 +13,13 @@ there or they are not, and what came after the last decision's `through` is gone
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4, uuid5
 
 import structlog
 
-from ledger.domain.ids import BidId, HostId
+from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import (
     START,
@@ -34,8 +34,7 @@ from ledger.eventstore.port import (
 )
 from marketplace.commands.bids import expire_bid
 from marketplace.domain.book import READS, Book
-from marketplace.domain.clearing import Lane, clear, decide_extension, decided
-from marketplace.domain.demand import OpenBid
+from marketplace.domain.deciding import on_fact, on_round
 from marketplace.domain.events import (
     ExtensionDeclined,
     ExtensionGranted,
@@ -43,7 +42,8 @@ from marketplace.domain.events import (
     RoundCleared,
 )
 from marketplace.domain.moments import EPOCH, Millis, from_above
-from marketplace.domain.triggers import BidCame, ExtensionAsked, SupplyGrew, Trigger
+from marketplace.domain.rules import PRESENT, Rules
+from marketplace.domain.triggers import Trigger
 
 PAGE = 1_000
 APPEND_MAX = 500
@@ -58,8 +58,16 @@ log = structlog.get_logger()
 class Engine:
     """One market's engine. Not for threads: one loop calls `run_once` again and again."""
 
-    def __init__(self, store: EventStore, market: str, *, round_seconds: int = 60) -> None:
+    def __init__(
+        self,
+        store: EventStore,
+        market: str,
+        *,
+        round_seconds: int = 60,
+        rules: Rules = PRESENT,
+    ) -> None:
         self._store = store
+        self._rules = rules
         self._market = market
         self._stream = f"market-{market}"
         self._round_every = timedelta(seconds=round_seconds)
@@ -105,7 +113,7 @@ class Engine:
                 break
         if now - self._round_at >= self._round_every:
             self._round_at = now
-            self._clear(book, book.patient(), "round", tell=True)
+            self._clear_round(book)
         made += self._append()
         made += self._expire(book.dead(from_above(now)))
         if now - self._forgot_at >= FORGET_EVERY:
@@ -160,36 +168,13 @@ class Engine:
     # --- deciding --------------------------------------------------------------------------
 
     def _decide(self, book: Book, trigger: Trigger) -> None:
-        match trigger:
-            case BidCame(bid_id):
-                self._clear(book, [book.bids[bid_id]], "instant", tell=True)
-            case SupplyGrew(hosts):
-                self._clear(book, book.resting(hosts), "instant", tell=False, hosts=hosts)
-            case ExtensionAsked(asked=asked):
-                self._keep(book, [decide_extension(book, asked, now=self._millis)])
-
-    def _clear(
-        self,
-        book: Book,
-        bids: Iterable[OpenBid],
-        lane: Lane,
-        *,
-        tell: bool,
-        hosts: Collection[HostId] | None = None,
-    ) -> None:
         round_id = self._next_id("round")
-        clearing = clear(book, bids, now=self._millis, lane=lane, round_id=round_id, hosts=hosts)
-        self._keep(
-            book,
-            decided(
-                book,
-                clearing,
-                now=self._millis,
-                lane=lane,
-                round_id=round_id,
-                tell=clearing.refused if tell else (),
-            ),
-        )
+        events = on_fact(book, trigger, now=self._millis, round_id=round_id, rules=self._rules)
+        self._keep(book, events)
+
+    def _clear_round(self, book: Book) -> None:
+        round_id = self._next_id("round")
+        self._keep(book, on_round(book, now=self._millis, round_id=round_id, rules=self._rules))
 
     def _keep(self, book: Book, events: Sequence[MarketEvent]) -> None:
         for event in events:

@@ -1,0 +1,56 @@
+"""What the engine decides on a fact and in a round, and nothing else.
+
+The engine, a replay of what it decided and the policy lab call the same two functions, so that
+the same book, moment and id give the same events. They change nothing: who calls applies what
+they return to the book.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from uuid import UUID
+
+from ledger.domain.ids import HostId
+from marketplace.domain.book import Book
+from marketplace.domain.clearing import Lane, clear, decide_extension, decided
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.events import MarketEvent
+from marketplace.domain.rules import PRESENT, Rules
+from marketplace.domain.triggers import BidCame, ExtensionAsked, SupplyGrew, Trigger
+
+
+def on_fact(
+    book: Book, trigger: Trigger, *, now: int, round_id: UUID, rules: Rules = PRESENT
+) -> list[MarketEvent]:
+    """Decide on what a fact may have made possible. now: milliseconds."""
+    match trigger:
+        case BidCame(bid_id):
+            bids = [book.bids[bid_id]]
+            return _cleared(book, bids, "instant", now, round_id, rules, tell=True)
+        case SupplyGrew(hosts):
+            resting = book.resting(hosts)
+            return _cleared(book, resting, "instant", now, round_id, rules, tell=False, hosts=hosts)
+        case ExtensionAsked(asked=asked):
+            return [decide_extension(book, asked, now=now)]
+
+
+def on_round(book: Book, *, now: int, round_id: UUID, rules: Rules = PRESENT) -> list[MarketEvent]:
+    """Clear the patient bids together. now: milliseconds."""
+    return _cleared(book, book.patient(), "round", now, round_id, rules, tell=True)
+
+
+def _cleared(
+    book: Book,
+    bids: Iterable[OpenBid],
+    lane: Lane,
+    now: int,
+    round_id: UUID,
+    rules: Rules,
+    *,
+    tell: bool,
+    hosts: Collection[HostId] | None = None,
+) -> list[MarketEvent]:
+    clearing = clear(book, bids, now=now, lane=lane, round_id=round_id, hosts=hosts)
+    clearing = rules.priced(clearing)
+    told = clearing.refused if tell else ()
+    return list(decided(book, clearing, now=now, lane=lane, round_id=round_id, tell=told))
