@@ -11,10 +11,9 @@ from marketplace.api.market import (
     MarketNow,
     MarketPrices,
     MarketTape,
-    OneRound,
-    Rounds,
     Workloads,
 )
+from marketplace.api.rounds import OneRound, ReplayRound, Rounds
 
 api_urls: list[URLPattern] = [
     path("bids", Bids.as_view()),
@@ -32,5 +31,6 @@ api_urls: list[URLPattern] = [
     path("market/tape", MarketTape.as_view()),
     path("rounds", Rounds.as_view()),
     path("rounds/<uuid:round_id>", OneRound.as_view()),
+    path("rounds/<uuid:round_id>/replay", ReplayRound.as_view()),
     path("workloads", Workloads.as_view()),
 ]

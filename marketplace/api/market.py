@@ -1,4 +1,4 @@
-"""JSON over HTTP for the market itself: prices, depth, supply, tape, rounds, workloads.
+"""JSON over HTTP for the market itself: prices, depth, supply, tape, workloads.
 
 Nothing here says who offers, bids or leases.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any, ClassVar
-from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
@@ -111,24 +110,6 @@ class TradeShape(serializers.Serializer[Any]):
     at = MomentField()
 
 
-class RoundShape(serializers.Serializer[Any]):
-    """One round. unmatched: how many bids were given each reason anew."""
-
-    id = serializers.UUIDField(source="round_id")
-    position = serializers.IntegerField()
-    lane = serializers.CharField()
-    rule = serializers.CharField()
-    through = serializers.IntegerField()
-    bids = serializers.IntegerField()
-    offers = serializers.IntegerField()
-    grants = serializers.IntegerField()
-    gpus = serializers.IntegerField()
-    price_low = AmountField(source="price_low_nanos")
-    price_high = AmountField(source="price_high_nanos")
-    unmatched = serializers.DictField(child=serializers.IntegerField())
-    at = MomentField()
-
-
 class WorkloadKindShape(serializers.Serializer[Any]):
     """A kind of workload and what it needs at least, over all its GPUs."""
 
@@ -141,7 +122,8 @@ class WorkloadKindShape(serializers.Serializer[Any]):
     because = serializers.CharField()
 
 
-def _market(request: Request) -> str:
+def market_of(request: Request) -> str:
+    """Return the market that is asked about: the installation's own if none is named."""
     return request.query_params.get("market") or settings.ENV.market
 
 
@@ -154,7 +136,7 @@ class MarketNow(Endpoint):
     @extend_schema(responses=GoodsShape(many=True), parameters=[MARKET])
     def get(self, request: Request) -> Response:
         """Show supply, demand and prices by GPU model."""
-        goods = queries.market_now(self.store(), market=_market(request), now=timezone.now())
+        goods = queries.market_now(self.store(), market=market_of(request), now=timezone.now())
         return Response({"data": GoodsShape(goods, many=True).data, "next": None})
 
 
@@ -168,7 +150,7 @@ class MarketDepth(Endpoint):
         """Show GPUs free now by floor and GPUs wanted by limit."""
         found = queries.depth(
             self.store(),
-            market=_market(request),
+            market=market_of(request),
             gpu_model=request.query_params.get("gpu_model"),
             now=timezone.now(),
         )
@@ -188,7 +170,7 @@ class MarketPrices(Endpoint):
         """Show what each model traded at, hour by hour, oldest first."""
         now = timezone.now()
         found = queries.prices(
-            market=_market(request),
+            market=market_of(request),
             gpu_model=request.query_params.get("gpu_model"),
             since=now - timedelta(hours=_hours(request)),
             until=now + timedelta(hours=1),
@@ -216,32 +198,7 @@ class MarketTape(Endpoint):
     @extend_schema(responses=TradeShape(many=True), parameters=[MARKET])
     def get(self, request: Request) -> Response:
         """List trades, newest first."""
-        return self.page(queries.trades(_market(request)), TradeShape, ("-position",))
-
-
-class Rounds(Endpoint):
-    """Rounds of the engine."""
-
-    scopes: ClassVar = {"GET": "market:read"}
-    reads: ClassVar = ("marketplace.rounds",)
-
-    @extend_schema(responses=RoundShape(many=True), parameters=[MARKET, OpenApiParameter("lane")])
-    def get(self, request: Request) -> Response:
-        """List rounds that decided something, newest first; `lane=` narrows the list."""
-        rows = queries.rounds(_market(request), lane=request.query_params.get("lane"))
-        return self.page(rows, RoundShape, ("-position",))
-
-
-class OneRound(Endpoint):
-    """One round of the engine."""
-
-    scopes: ClassVar = {"GET": "market:read"}
-    reads: ClassVar = ("marketplace.rounds",)
-
-    @extend_schema(responses=RoundShape)
-    def get(self, request: Request, round_id: UUID) -> Response:
-        """Show a round."""
-        return Response(RoundShape(queries.round_of(round_id)).data)
+        return self.page(queries.trades(market_of(request)), TradeShape, ("-position",))
 
 
 class Workloads(Endpoint):

@@ -34,6 +34,19 @@ def on_fact(
             return [decide_extension(book, asked, now=now)]
 
 
+def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:
+    """Return the bids that a clearing looks at: on a fact, or, without one, in a round."""
+    match trigger:
+        case None:
+            return book.patient()
+        case BidCame(bid_id):
+            return [book.bids[bid_id]]
+        case SupplyGrew(hosts):
+            return list(book.resting(hosts))
+        case ExtensionAsked():
+            return []
+
+
 def on_round(book: Book, *, now: int, round_id: UUID, rules: Rules = PRESENT) -> list[MarketEvent]:
     """Clear the patient bids together. now: milliseconds."""
     return _cleared(book, book.patient(), "round", now, round_id, rules, tell=True)

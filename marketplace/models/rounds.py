@@ -6,6 +6,8 @@ market, as the values that `queries.market` makes of them. Only `projections.rou
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 
 
@@ -26,6 +28,8 @@ class RoundRow(models.Model):
     price_high_nanos = models.BigIntegerField()
     unmatched = models.JSONField()
     """How many bids were given each reason anew."""
+    certificate = models.JSONField(null=True)
+    """The fields of `domain.events.Certificate`; null in the instant lane and in old rounds."""
     at = models.DateTimeField()
 
     class Meta:
@@ -35,11 +39,22 @@ class RoundRow(models.Model):
     def __str__(self) -> str:
         return f"{self.round_id} {self.grants}/{self.bids}"
 
+    @property
+    def certified(self) -> dict[str, Any] | None:
+        """Return the certificate with its gap; None where there is none."""
+        if self.certificate is None:
+            return None
+        welfare, bound = self.certificate["welfare_nanos"], self.certificate["bound_nanos"]
+        gap = -(-(bound - welfare) * 1_000_000 // bound) if bound else 0
+        return self.certificate | {"gap_ppm": gap}
+
 
 class TradeRow(models.Model):
     """One grant on the tape."""
 
     position = models.BigIntegerField(primary_key=True)
+    round_id = models.UUIDField(null=True)
+    """The round that granted it; null until rows of older versions are rebuilt."""
     market = models.CharField(max_length=64)
     lane = models.CharField(max_length=8)
     gpu_model = models.CharField(max_length=64)
@@ -53,7 +68,10 @@ class TradeRow(models.Model):
 
     class Meta:
         app_label = "marketplace"
-        indexes = [models.Index(fields=["market", "-position"], name="trade_by_market")]
+        indexes = [
+            models.Index(fields=["market", "-position"], name="trade_by_market"),
+            models.Index(fields=["round_id"], name="trade_by_round"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.gpus} {self.gpu_model} at {self.price_nanos_per_gpu_hour}"

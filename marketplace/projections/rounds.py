@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
+from typing import Any
 
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
-from marketplace.domain.events import LeaseGranted, RoundCleared
+from marketplace.domain.events import Certificate, LeaseGranted, RoundCleared
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 
 
@@ -31,6 +33,7 @@ def project_rounds(recorded: Recorded, rows: Rows) -> None:
                     price_low_nanos=cleared.price_low,
                     price_high_nanos=cleared.price_high,
                     unmatched=dict(sorted(reasons.items())),
+                    certificate=_written(cleared.certificate),
                     at=cleared.at,
                 )
             )
@@ -40,6 +43,7 @@ def project_rounds(recorded: Recorded, rows: Rows) -> None:
             rows.add(
                 TradeRow(
                     position=recorded.position,
+                    round_id=granted.round_id,
                     market=granted.market,
                     lane=rows.get(RoundRow, granted.round_id).lane,
                     gpu_model=granted.gpu_model,
@@ -53,6 +57,12 @@ def project_rounds(recorded: Recorded, rows: Rows) -> None:
                 )
             )
             _add_to_price(granted, gpus, rows)
+
+
+def _written(certificate: Certificate | None) -> dict[str, Any] | None:
+    if certificate is None:
+        return None
+    return asdict(certificate) | {"iterations": dict(certificate.iterations)}
 
 
 def _add_to_price(granted: LeaseGranted, gpus: int, rows: Rows) -> None:

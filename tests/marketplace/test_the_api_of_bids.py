@@ -300,6 +300,10 @@ def test_rounds_tell_how_many_got_nothing_and_why_but_not_who(
     assert placed["id"] not in listed.content.decode()
     assert ada.get(f"/api/v1/rounds/{only['id']}").json() == only
     assert ada.get(f"/api/v1/rounds/{uuid4()}").status_code == 404
+    assert ada.get(f"/api/v1/rounds/{uuid4()}/replay").status_code == 404
+    replayed = ada.get(f"/api/v1/rounds/{only['id']}/replay")
+    assert (replayed.json()["outcome"], replayed.json()["differences"]) == ("identical", [])
+    assert placed["id"] not in replayed.content.decode()
 
 
 def test_rows_equal_their_rebuild(market: Market) -> None:

@@ -1,0 +1,185 @@
+"""Put the book back to where a round found it, and clear it again by the same code.
+
+A round says up to where in the log the engine had read (`through`). The book of that moment is
+the facts up to there and the engine's decisions before the round, taken in where the engine that
+made them had read. Cleared again with the id and the moment of the round it must give the events
+that were recorded, however much has happened since (I13).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from ledger.domain.event import Event
+from ledger.eventstore.port import START, EventStore, Position, Recorded
+from marketplace.domain.book import READS, Book
+from marketplace.domain.deciding import considered, on_fact, on_round
+from marketplace.domain.events import (
+    ExtensionDeclined,
+    ExtensionGranted,
+    LeaseGranted,
+    MarketEvent,
+    RoundCleared,
+)
+from marketplace.domain.moments import from_above
+from marketplace.domain.triggers import Trigger
+from marketplace.queries.curves import Curve, curves_of
+from marketplace.queries.market import RoundUnknown
+
+PAGE = 1_000
+FACTS_MAX = 200_000
+"""Facts before a round beyond which it is not replayed for one answer."""
+KEPT_MAX = 128
+"""Replays kept by this process: what they say of a round never changes."""
+
+Outcome = Literal["identical", "different", "older-rule", "too-long"]
+
+
+class LogTooLong(Exception):
+    """More facts lie before the round than are gone through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A round and the book as the engine had it just before.
+
+    trigger: the fact that it answers; None in a round of patient bids. facts: how many were
+    taken in.
+    """
+
+    book: Book
+    cleared: RoundCleared
+    granted: tuple[LeaseGranted, ...]
+    trigger: Trigger | None
+    facts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What clearing a round again gave. differences: what is not as recorded, in words."""
+
+    outcome: Outcome
+    rule: str
+    facts: int
+    differences: tuple[str, ...] = ()
+    curves: tuple[Curve, ...] = ()
+
+
+def book_at(store: EventStore, market: str, round_id: UUID) -> Found:
+    """Return a round and its book, which is the caller's own.
+
+    Raises: RoundUnknown; LogTooLong.
+    """
+    book, stream = Book(market), f"market-{market}"
+    later: list[Recorded] = []
+    taken, trigger = 0, None
+    facts = _facts(store)
+    for recorded in facts:
+        if recorded.stream != stream:
+            later.append(recorded)
+            continue
+        event = recorded.event
+        if isinstance(event, RoundCleared | ExtensionGranted | ExtensionDeclined):
+            ready = [each for each in later if each.position <= event.through]
+            later = later[len(ready) :]
+            taken += len(ready)
+            if taken > FACTS_MAX:
+                raise LogTooLong(round_id)
+            for fact in ready:
+                trigger = book.apply(fact.event, fact.position)
+                book.read_to = Position(fact.position)
+        if isinstance(event, RoundCleared) and event.round_id == round_id:
+            grants = _grants(facts, stream, event)
+            return Found(book, event, grants, None if event.lane == "round" else trigger, taken)
+        book.apply(event, recorded.position)
+    raise RoundUnknown(round_id=round_id)
+
+
+def _facts(store: EventStore) -> Iterator[Recorded]:
+    position = START
+    while True:
+        page = store.read_all(after=position, limit=PAGE, only=READS)
+        yield from page.events
+        position = page.next_position
+        if page.caught_up:
+            return
+
+
+def _grants(
+    facts: Iterator[Recorded], stream: str, cleared: RoundCleared
+) -> tuple[LeaseGranted, ...]:
+    """Return the grants of a round: they follow it in its stream, in the same append."""
+    grants: list[LeaseGranted] = []
+    while len(grants) < cleared.grants:
+        recorded = next(facts)
+        if recorded.stream == stream:
+            assert isinstance(recorded.event, LeaseGranted)
+            grants.append(recorded.event)
+    return tuple(grants)
+
+
+def replay_round(store: EventStore, *, market: str, round_id: UUID) -> Replayed:
+    """Clear a round again and compare; the answer is kept, because it never changes.
+
+    Raises: RoundUnknown.
+    """
+    with _lock:
+        kept = _kept.setdefault(store, OrderedDict())
+        known = kept.get(round_id)
+    if known is None:
+        known = _replay(store, market, round_id)
+        with _lock:
+            kept[round_id] = known
+            while len(kept) > KEPT_MAX:
+                kept.popitem(last=False)
+    return known
+
+
+_kept: WeakKeyDictionary[EventStore, OrderedDict[UUID, Replayed]] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def _replay(store: EventStore, market: str, round_id: UUID) -> Replayed:
+    try:
+        found = book_at(store, market, round_id)
+    except LogTooLong:
+        return Replayed("too-long", "", FACTS_MAX)
+    cleared, book = found.cleared, found.book
+    now = from_above(cleared.at)
+    curves = curves_of(book, considered(book, found.trigger), found.granted, now=now)
+    recorded: list[MarketEvent] = [cleared, *found.granted]
+    again = _cleared_again(found, now)
+    differences = _differences(recorded, again)
+    outcome: Outcome = "different" if differences else "identical"
+    if differences and again and getattr(again[0], "rule", "") != cleared.rule:
+        outcome = "older-rule"
+    return Replayed(outcome, cleared.rule, found.facts, differences, tuple(curves))
+
+
+def _cleared_again(found: Found, now: int) -> Sequence[MarketEvent]:
+    round_id = found.cleared.round_id
+    if found.trigger is None:
+        return on_round(found.book, now=now, round_id=round_id)
+    return on_fact(found.book, found.trigger, now=now, round_id=round_id)
+
+
+def _differences(recorded: Sequence[Event], again: Sequence[Event]) -> tuple[str, ...]:
+    if len(recorded) != len(again):
+        return (f"{len(recorded)} events were recorded, {len(again)} came out",)
+    found = []
+    for index, (was, now) in enumerate(zip(recorded, again, strict=True)):
+        if type(was) is not type(now):
+            found.append(f"event {index}: {was.name} was recorded, {now.name} came out")
+            continue
+        found += [
+            f"event {index}: {each.name}"
+            for each in fields(was)  # type: ignore[arg-type]  # every event is a dataclass
+            if getattr(was, each.name) != getattr(now, each.name)
+        ]
+    return tuple(found)
