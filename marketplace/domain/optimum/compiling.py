@@ -1,0 +1,57 @@
+"""Compile a kernel with numba where that is installed; without it the same code runs as Python.
+
+Kernels are loops over arrays of whole numbers and doubles: no library calls, no reordering of
+sums, random numbers of their own. So both ways give the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def _numba() -> Any:
+    try:
+        return importlib.import_module("numba")
+    except ImportError:
+        return None
+
+
+numba = _numba()
+COMPILES = numba is not None
+"""Whether kernels are compiled here."""
+
+
+def _cache_folder() -> str:
+    """Return a folder that no other version of the kernels shares.
+
+    numba looks only at the file of a kernel, not at the files of the kernels it calls.
+    """
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for source in sorted(here.glob("*.py")):
+        digest.update(source.read_bytes())
+    return str(here / "__pycache__" / f"kernels-{digest.hexdigest()[:16]}")
+
+
+_FOLDER = _cache_folder() if COMPILES else ""
+
+
+def compiled(kernel: Kernel) -> Kernel:
+    """Return the kernel, compiled on its first call where numba is installed."""
+    if numba is None:
+        return kernel
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = _FOLDER
+    try:
+        made: Kernel = numba.njit(cache=True, nogil=True)(kernel)
+    except RuntimeError:  # no folder that may be written: compile in each process
+        made = numba.njit(nogil=True)(kernel)
+    finally:
+        numba.config.CACHE_DIR = before
+    return made

@@ -1,0 +1,188 @@
+"""A problem as kernels read it: bids sorted into lists of pools, slots in which each may start.
+
+A list holds the pools that bids of one kind and size may use, cheapest floor first (hosts one after
+the other where a bid must stay on one), so that a search ends as soon as floors are too high.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketplace.domain.optimum.problem import (
+    ANYWHERE,
+    MILLIS_PER_HOUR,
+    ONE_HOST,
+    ONE_POOL,
+    Floats,
+    Ints,
+    Narrow,
+    Problem,
+)
+
+DENSE_MAX = 30_000_000
+"""Cells of the table (list, pool) → entry; beyond, the entry is searched."""
+
+
+class Layout(NamedTuple):
+    """N bids, P pools, T slots, L lists, E entries of lists, R rows of ends, G groups."""
+
+    slots: int
+    pools: int
+    ends: Narrow
+    """[R, T]: the slot after the last one that a bid of this row holds if it starts here."""
+    row: Ints
+    first: Ints
+    last: Ints
+    """Slots in which the bid may start, both included; none if last < first."""
+    gpus: Ints
+    hours: Floats
+    """Length of the lease."""
+    limit: Floats
+    worth: Floats
+    """limit + weight, nano-units per GPU-hour."""
+    spread: Ints
+    listed: Ints
+    """The list of each bid."""
+    list_at: Ints
+    pool: Ints
+    units: Ints
+    floor: Floats
+    profile: Ints
+    host: Ints
+    """Of the entry's pool."""
+    dense: Narrow
+    """[L, P] the entry of a pool in a list or -1; empty if it would be too large."""
+    by_pool: Ints
+    """Entries of each list by pool number, for searching."""
+    lists_at: Ints
+    lists: Ints
+    """The lists in which each pool is."""
+    beside_at: Ints
+    beside: Ints
+    """The pools of each pool's host."""
+    capacity: Narrow
+    divided: NDArray[np.bool_]
+    profile_at: Ints
+    mask: Narrow
+    group_at: Ints
+    group: Ints
+    slot_hours: Floats
+    piece_at: Ints
+    """[N+1] where the pieces of a bid are kept: one, or as many as its GPUs may spread over."""
+
+
+def lay_out(problem: Problem) -> Layout:
+    """Return the arrays that the kernels of this package work on."""
+    ends, row, first, last = _times(problem)
+    spread = np.where(problem.gpus == 1, ONE_POOL, problem.spread)
+    listed, list_at, entries = _lists(problem, spread)
+    pool = problem.pool[entries].astype(np.int64)
+    members = np.repeat(np.arange(len(list_at) - 1), np.diff(list_at))
+    lengths = np.diff(list_at)[listed] if problem.bids else np.zeros(0, np.int64)
+    pieces = np.where(spread == ONE_POOL, 1, np.maximum(1, np.minimum(problem.gpus, lengths)))
+    by_list = np.lexsort((members, pool))
+    by_host = np.argsort(problem.host, kind="stable")
+    hosts, host_of = np.unique(problem.host, return_inverse=True)
+    host_at = _starts(np.bincount(host_of, minlength=len(hosts)))
+    sizes = np.diff(host_at)[host_of] if problem.pools else np.zeros(0, np.int64)
+    beside = [by_host[host_at[host] : host_at[host + 1]] for host in host_of]
+    return Layout(
+        slots=problem.slots,
+        pools=problem.pools,
+        ends=ends,
+        row=row,
+        first=first,
+        last=last,
+        gpus=problem.gpus.astype(np.int64),
+        hours=problem.duration / MILLIS_PER_HOUR,
+        limit=problem.limit.astype(np.float64),
+        worth=(problem.limit + problem.weight).astype(np.float64),
+        spread=spread.astype(np.int64),
+        listed=listed,
+        list_at=list_at,
+        pool=pool,
+        units=problem.units[entries].astype(np.int64),
+        floor=problem.floor[entries].astype(np.float64),
+        profile=problem.profile[entries].astype(np.int64),
+        host=host_of[pool].astype(np.int64) if len(pool) else np.zeros(0, np.int64),
+        dense=_dense(problem, list_at, members, pool),
+        by_pool=np.lexsort((pool, members)).astype(np.int64),
+        lists_at=_starts(np.bincount(pool, minlength=problem.pools)),
+        lists=members[by_list].astype(np.int64),
+        beside_at=_starts(sizes),
+        beside=(np.concatenate(beside) if beside else np.zeros(0)).astype(np.int64),
+        capacity=problem.capacity.astype(np.int32),
+        divided=problem.divided,
+        profile_at=problem.profile_at,
+        mask=problem.mask.astype(np.int32),
+        group_at=problem.group_at,
+        group=problem.group,
+        slot_hours=np.diff(problem.grid) / MILLIS_PER_HOUR,
+        piece_at=_starts(pieces),
+    )
+
+
+def _starts(lengths: Ints) -> Ints:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def _times(problem: Problem) -> tuple[Narrow, Ints, Ints, Ints]:
+    """Return ends[R, T] and per bid its row, first and last slot to start in.
+
+    Rows are shared: a bid whose `earliest` lies within a slot ends, in that slot only, sooner than
+    one that starts at the next, and then has a row of its own.
+    """
+    grid, slots = problem.grid, problem.slots
+    durations, which = np.unique(problem.duration, return_inverse=True)
+    plain = np.searchsorted(grid, grid[None, :-1] + durations[:, None]).astype(np.int32)
+    first = np.maximum(np.searchsorted(grid, problem.earliest, side="right") - 1, 0)
+    inside = np.minimum(first, slots - 1)
+    begins = np.maximum(problem.earliest, grid[inside])
+    end = np.searchsorted(grid, begins + problem.duration)
+    own = (first < slots) & (end != plain[which, inside])
+    keys = np.stack([which, np.where(own, inside, -1), np.where(own, end, -1)], axis=1)
+    rows, row = np.unique(keys.reshape(-1, 3), axis=0, return_inverse=True)
+    ends = plain[rows[:, 0]] if len(rows) else np.zeros((0, slots), np.int32)
+    changed = np.flatnonzero(rows[:, 1] >= 0)
+    ends[changed, rows[changed, 1]] = rows[changed, 2]
+    latest = np.searchsorted(grid, problem.deadline - problem.duration, side="right") - 1
+    ended = np.array([np.searchsorted(line, slots, side="right") for line in ends], np.int64) - 1
+    row = row.reshape(-1).astype(np.int64)
+    last = np.minimum(latest, ended[row] if len(row) else latest)
+    late = begins + problem.duration > problem.deadline
+    return ends, row, first.astype(np.int64), np.where(late, first - 1, last).astype(np.int64)
+
+
+def _lists(problem: Problem, spread: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return per bid its list, where lists begin, and the entries of each in the order to try."""
+    most = problem.capacity.max(axis=1) if problem.pools else np.zeros(0, np.int32)
+    rank = np.unique(problem.host, return_inverse=True)[1]
+    keys = np.stack([problem.kind, problem.gpus, spread], axis=1).reshape(-1, 3)
+    distinct, listed = np.unique(keys, axis=0, return_inverse=True)
+    chosen = []
+    for kind, gpus, apart in distinct:
+        entry = np.arange(problem.kind_at[kind], problem.kind_at[kind + 1])
+        pool = problem.pool[entry]
+        asked = gpus if apart == ONE_POOL else 1
+        entry = entry[most[pool] >= asked * problem.units[entry]]
+        pool = problem.pool[entry]
+        host = rank[pool] if apart == ONE_HOST else np.zeros(len(pool), np.int64)
+        chosen.append(entry[np.lexsort((pool, problem.floor[entry], host))])
+    entries = np.concatenate([*chosen, np.zeros(0, np.int64)]).astype(np.int64)
+    at = _starts(np.array([len(entry) for entry in chosen], np.int64))
+    return listed.reshape(-1).astype(np.int64), at, entries
+
+
+def _dense(problem: Problem, list_at: Ints, members: Ints, pool: Ints) -> Narrow:
+    lists = len(list_at) - 1
+    if lists * problem.pools > DENSE_MAX:
+        return np.zeros((0, 0), np.int32)
+    dense = np.full((lists, problem.pools), -1, np.int32)
+    dense[members, pool] = np.arange(len(pool), dtype=np.int32)
+    return dense
+
+
+__all__ = ["ANYWHERE", "ONE_HOST", "ONE_POOL", "Layout", "lay_out"]

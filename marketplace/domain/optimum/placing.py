@@ -1,0 +1,302 @@
+"""Find a place for one bid in what is free: the cheapest at floors plus scarcity prices.
+
+Prices come as `paid`, [P, T+1]: what one unit costs from the first slot up to each, in nano-units.
+A bid's pieces are written to its places in the state; the caller enters it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from marketplace.domain.optimum.compiling import compiled
+from marketplace.domain.optimum.layout import Layout
+from marketplace.domain.optimum.problem import ONE_HOST, ONE_POOL, Floats, Ints
+from marketplace.domain.optimum.state import State, enter
+
+FAR = 1e300
+
+
+class Bench(NamedTuple):
+    """Room to work in, for one bid at a time."""
+
+    barred: Ints
+    """[T] slots in which a quota is used up."""
+    rate: Floats
+    entry: Ints
+    room: Ints
+    """Pools a gang might take, cheapest first: cost per GPU, entry, GPUs it could have there."""
+    among: Ints
+    """Entries a gang chooses from."""
+
+
+def bench_for(q: Layout) -> Bench:
+    """Return a bench large enough for any bid."""
+    widest = int(np.diff(q.piece_at).max(initial=1)) + 2
+    longest = int(np.diff(q.list_at).max(initial=1)) + 1
+    return Bench(
+        barred=np.zeros(q.slots, np.int64),
+        rate=np.zeros(widest, np.float64),
+        entry=np.zeros(widest, np.int64),
+        room=np.zeros(widest, np.int64),
+        among=np.zeros(longest, np.int64),
+    )
+
+
+@compiled
+def bar(q: Layout, st: State, i: int, bench: Bench) -> bool:
+    """Mark the slots in which the bid's quotas have too little; False if none can do."""
+    for t in range(q.slots):
+        bench.barred[t] = 0
+    for g in range(q.group_at[i], q.group_at[i + 1]):
+        group = q.group[g]
+        if st.gpu_ms[group] < q.gpus[i] * st.duration[i]:
+            return False
+        for t in range(q.slots):
+            if st.concurrent[group, t] < q.gpus[i]:
+                bench.barred[t] = 1
+    return True
+
+
+@compiled
+def slices(q: Layout, st: State, j: int, s: int, e: int, k: int, turn: int) -> tuple[int, int]:
+    """Return how many of `k` profiles fit in the card in slots [s, e), and their slices.
+
+    turn: the legal placements are tried in their order, from this one on.
+    """
+    p = q.pool[j]
+    busy = 0
+    for t in range(s, e):
+        busy |= st.taken[p, t]
+    begin = q.profile_at[q.profile[j]]
+    legal = q.profile_at[q.profile[j] + 1] - begin
+    found = 0
+    union = 0
+    for n in range(legal):
+        mask = q.mask[begin + (n + turn) % legal]
+        if found < k and not busy & mask:
+            busy |= mask
+            union |= mask
+            found += 1
+    return found, union
+
+
+@compiled
+def cheapest_start(
+    q: Layout, st: State, paid: Floats, bench: Bench, i: int, j: int, alpha: float
+) -> tuple[float, int]:
+    """Return the price on top of the floor, and the slot, of the bid's best start in one pool."""
+    p = q.pool[j]
+    need = q.gpus[i] * q.units[j]
+    row = q.row[i]
+    best = FAR
+    start = -1
+    full = -1
+    t = q.first[i]
+    for s in range(q.first[i], q.last[i] + 1):
+        e = q.ends[row, s]
+        while t < e:
+            if st.free[p, t] < need or bench.barred[t]:
+                full = t
+            t += 1
+        if full >= s:
+            continue
+        cost = alpha * need * (paid[p, e] - paid[p, s])
+        if cost < best and (
+            not q.divided[p] or slices(q, st, j, s, e, q.gpus[i], 0)[0] == q.gpus[i]
+        ):
+            best = cost
+            start = s
+            if cost <= 0.0:
+                break
+    return best, start
+
+
+@compiled
+def seat(q: Layout, st: State, i: int, j: int, s: int, turn: int) -> None:
+    """Write the one piece of a bid that keeps to one pool."""
+    m = q.piece_at[i]
+    st.parts[i] = 1
+    st.entry[m] = j
+    st.gpus[m] = q.gpus[i]
+    st.mask[m] = 0
+    if q.divided[q.pool[j]]:
+        fit, union = slices(q, st, j, s, q.ends[q.row[i], s], q.gpus[i], turn)
+        if fit < q.gpus[i]:
+            fit, union = slices(q, st, j, s, q.ends[q.row[i], s], q.gpus[i], 0)
+        st.mask[m] = union
+
+
+@compiled
+def find_single(q: Layout, st: State, paid: Floats, bench: Bench, i: int, alpha: float) -> int:
+    """Return the start of the cheapest place in one pool, -1 if there is none."""
+    best = FAR
+    start = -1
+    chosen = -1
+    size = q.gpus[i] * q.hours[i]
+    held = q.listed[i]
+    for j in range(q.list_at[held], q.list_at[held + 1]):
+        base = q.floor[j] * size
+        if q.floor[j] > q.limit[i] or base >= best:
+            break
+        cost, s = cheapest_start(q, st, paid, bench, i, j, alpha)
+        if s >= 0 and base + cost < best:
+            best = base + cost
+            start = s
+            chosen = j
+    if start >= 0:
+        seat(q, st, i, chosen, start, 0)
+    return start
+
+
+@compiled
+def _line_up(
+    bench: Bench, n: int, total: int, k: int, rate: float, j: int, fit: int
+) -> tuple[int, int]:
+    """Put a pool among the cheapest that together hold `k`; return how many, and their GPUs."""
+    if total >= k and rate >= bench.rate[n - 1]:
+        return n, total
+    at = n
+    while at > 0 and bench.rate[at - 1] > rate:
+        bench.rate[at] = bench.rate[at - 1]
+        bench.entry[at] = bench.entry[at - 1]
+        bench.room[at] = bench.room[at - 1]
+        at -= 1
+    bench.rate[at] = rate
+    bench.entry[at] = j
+    bench.room[at] = fit
+    n += 1
+    total += fit
+    while total - bench.room[n - 1] >= k:
+        total -= bench.room[n - 1]
+        n -= 1
+    return n, total
+
+
+@compiled
+def _keep(st: State, bench: Bench, m: int, n: int, k: int) -> None:
+    """Write the pools lined up as pieces; the dearest takes what is left."""
+    left = k
+    for at in range(n):
+        st.entry[m + at] = bench.entry[at]
+        st.gpus[m + at] = min(left, bench.room[at])
+        left -= st.gpus[m + at]
+
+
+@compiled
+def _cost(bench: Bench, n: int, k: int) -> float:
+    left = k
+    total = 0.0
+    for at in range(n):
+        total += bench.rate[at] * min(left, bench.room[at])
+        left -= min(left, bench.room[at])
+    return total
+
+
+@compiled
+def gang_at(
+    q: Layout,
+    st: State,
+    paid: Floats,
+    bench: Bench,
+    i: int,
+    s: int,
+    count: int,
+    alpha: float,
+    best: float,
+) -> float:
+    """Return the cost of the gang's cheapest pools from slot `s` if below `best`, else `best`.
+
+    The pools are chosen among the first `count` of `bench.among`, and written as its pieces.
+    """
+    e = q.ends[q.row[i], s]
+    k = q.gpus[i]
+    m = q.piece_at[i]
+    n = total = 0
+    for a in range(count):
+        j = bench.among[a]
+        p = q.pool[j]
+        if q.spread[i] == ONE_HOST and a > 0 and q.host[j] != q.host[bench.among[a - 1]]:
+            n = total = 0
+        fit = k * q.units[j]
+        for t in range(s, e):
+            fit = min(fit, st.free[p, t])
+        fit //= q.units[j]
+        if fit > 0 and q.divided[p]:
+            fit = slices(q, st, j, s, e, fit, 0)[0]
+        if fit == 0:
+            continue
+        rate = q.floor[j] * q.hours[i] + alpha * q.units[j] * (paid[p, e] - paid[p, s])
+        n, total = _line_up(bench, n, total, k, rate, j, fit)
+        if total >= k:
+            cost = _cost(bench, n, k)
+            if cost < best:
+                best = cost
+                st.parts[i] = n
+                _keep(st, bench, m, n, k)
+    return best
+
+
+@compiled
+def find_gang(
+    q: Layout, st: State, paid: Floats, bench: Bench, i: int, count: int, alpha: float
+) -> int:
+    """Return the start of the cheapest place over several pools, -1 if there is none."""
+    best = FAR
+    start = -1
+    for s in range(q.first[i], q.last[i] + 1):
+        barred = 0
+        for t in range(s, q.ends[q.row[i], s]):
+            barred |= bench.barred[t]
+        if barred:
+            continue
+        cost = gang_at(q, st, paid, bench, i, s, count, alpha, best)
+        if cost < best:
+            best = cost
+            start = s
+    if start >= 0:
+        cut(q, st, i, start)
+    return start
+
+
+@compiled
+def cut(q: Layout, st: State, i: int, s: int) -> None:
+    """Choose the memory slices of the bid's pieces."""
+    for m in range(q.piece_at[i], q.piece_at[i] + st.parts[i]):
+        j = st.entry[m]
+        st.mask[m] = 0
+        if q.divided[q.pool[j]]:
+            st.mask[m] = slices(q, st, j, s, q.ends[q.row[i], s], st.gpus[m], 0)[1]
+
+
+@compiled
+def place(q: Layout, st: State, paid: Floats, bench: Bench, i: int, alpha: float) -> bool:
+    """Grant the bid the cheapest place there is; alpha: how much scarcity prices count."""
+    if not bar(q, st, i, bench):
+        return False
+    if q.spread[i] == ONE_POOL:
+        start = find_single(q, st, paid, bench, i, alpha)
+    else:
+        count = 0
+        for j in range(q.list_at[q.listed[i]], q.list_at[q.listed[i] + 1]):
+            if q.floor[j] <= q.limit[i]:
+                bench.among[count] = j
+                count += 1
+        start = find_gang(q, st, paid, bench, i, count, alpha)
+    if start < 0:
+        return False
+    enter(q, st, i, start)
+    return True
+
+
+@compiled
+def place_all(q: Layout, st: State, paid: Floats, bench: Bench, order: Ints, alpha: float) -> float:
+    """Grant the bids one after the other, those that still wait; return what it is worth."""
+    total = 0.0
+    for n in range(order.size):
+        i = order[n]
+        if st.seat[i] >= 0 and place(q, st, paid, bench, i, alpha):
+            for m in range(q.piece_at[i], q.piece_at[i] + st.parts[i]):
+                total += (q.worth[i] - q.floor[st.entry[m]]) * st.gpus[m] * q.hours[i]
+    return total
