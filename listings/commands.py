@@ -6,7 +6,7 @@ as unknown to it as what does not exist. Loops and policies carry no tenant and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from ledger.domain.event import Event
@@ -55,15 +55,22 @@ def register_host(
 
 
 def report_inventory(
-    store: EventStore, *, host_id: HostId, gpus: Sequence[Gpu], by: Meta, now: datetime
+    store: EventStore,
+    *,
+    host_id: HostId,
+    gpus: Sequence[Gpu],
+    cards: Mapping[str, str] | None = None,
+    by: Meta,
+    now: datetime,
 ) -> Position:
     """Record the GPUs that a host's agent found, if they differ from those known.
 
-    Raises: HostUnknown, HostIsRetired, TooManyGpus, GpuNamedTwice, GpuUnreadable.
+    cards: of MIG instances, by their UUID, the UUID of the card each is a part of.
+    Raises: HostUnknown, HostIsRetired, TooManyGpus, GpuNamedTwice, GpuUnreadable, MigImpossible.
     """
 
     def decide(host: Host | None) -> Sequence[Event]:
-        return _own_host(host, host_id, by).report(gpus, now=now)
+        return _own_host(host, host_id, by).report(gpus, cards=cards or {}, now=now)
 
     return record(store, Host, host_id, decide, by=by)
 

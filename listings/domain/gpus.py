@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from ledger.domain.refusal import Invalid
 from listings.domain.events import Gpu, Isolation
+from listings.domain.mig import card_of, coexist, too_many
 
 GPUS_PER_HOST_MAX = 256
 MEMORY_MIB_MAX = 16 * 1024 * 1024
@@ -17,6 +19,8 @@ PROFILES_MAX = 64
 
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{0,199}")
 _PROFILE = re.compile(r"([1-7]c\.)?[1-7]g\.[0-9]{1,3}gb(\+[a-z][a-z.]*)*")
+_CARD = re.compile(r"MIG-(GPU-[0-9A-Za-z-]+)/[0-9]+/[0-9]+")
+"""Older drivers (before R470) name a MIG instance by its card."""
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
 _NOISE = re.compile(r"nvidia|corporation|tesla|geforce|quadro|graphics|gpu|mig|hbm[0-9]?e?|gddr6x?")
 _MEMORY = re.compile(r"([0-9]+)g(b|ib)?")
@@ -32,6 +36,13 @@ class GpuNamedTwice(Invalid):
 
 class TooManyGpus(Invalid):
     """A host has at most 256 GPUs."""
+
+
+class MigImpossible(Invalid):
+    """These MIG instances cannot be on one card together.
+
+    Compare with nvidia-smi mig -lgi on the host; `gpu_uuid` is the card.
+    """
 
 
 class IsolationUnfit(Invalid):
@@ -76,10 +87,11 @@ def model_matches(asked: str, model: str) -> bool:
     )
 
 
-def check_inventory(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+def check_inventory(gpus: Sequence[Gpu], cards: Mapping[str, str]) -> tuple[Gpu, ...]:
     """Return the GPUs with normal model names, by UUID, or refuse the whole report.
 
-    Raises: TooManyGpus, GpuNamedTwice, GpuUnreadable.
+    cards: the card of each MIG instance, where the agent said it.
+    Raises: TooManyGpus, GpuNamedTwice, GpuUnreadable, MigImpossible.
     """
     if len(gpus) > GPUS_PER_HOST_MAX:
         raise TooManyGpus(gpus=len(gpus), gpus_max=GPUS_PER_HOST_MAX)
@@ -87,7 +99,28 @@ def check_inventory(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
     for earlier, later in pairwise(checked):
         if earlier.uuid == later.uuid:
             raise GpuNamedTwice(gpu_uuid=later.uuid)
+    _check_cards(checked, cards)
     return tuple(checked)
+
+
+def _check_cards(gpus: Sequence[Gpu], cards: Mapping[str, str]) -> None:
+    """Refuse MIG instances of one card that its slices cannot hold, and a card beside its parts.
+
+    Compute instances (1c.3g.40gb) share a GPU instance; of which one is not known.
+    """
+    parts: dict[str, list[Gpu]] = defaultdict(list)
+    for gpu in gpus:
+        form = _CARD.fullmatch(gpu.uuid)
+        card_uuid = form[1] if form else cards.get(gpu.uuid)
+        if gpu.mig_profiles and card_uuid is not None:
+            parts[card_uuid].append(gpu)
+    for card_uuid, instances in parts.items():
+        profiles = [name for gpu in instances for name in gpu.mig_profiles if "c." not in name]
+        if any(gpu.uuid == card_uuid for gpu in gpus):
+            raise MigImpossible(gpu_uuid=card_uuid, profiles=profiles)
+        card = card_of(instances[0].model)
+        if card is not None and not coexist(card, profiles):
+            raise MigImpossible(gpu_uuid=card_uuid, profiles=too_many(card, profiles))
 
 
 def check_isolation(gpus: Sequence[Gpu], isolation: Isolation) -> None:

@@ -144,12 +144,14 @@ class Host:
             raise HostTermsDiffer(host_id=str(self.host_id))
         return []
 
-    def report(self, gpus: Sequence[Gpu], *, now: datetime) -> list[InventoryReported]:
+    def report(
+        self, gpus: Sequence[Gpu], *, cards: Mapping[str, str], now: datetime
+    ) -> list[InventoryReported]:
         """Decide what a report of the agent changes: nothing, where it says the same as before.
 
         Raises: HostIsRetired, and the refusals of `check_inventory`.
         """
-        found = check_inventory(gpus)
+        found = check_inventory(gpus, cards)
         if self.is_retired:
             raise HostIsRetired(host_id=str(self.host_id))
         if {gpu.uuid: gpu for gpu in found} == self.gpus:

@@ -17,10 +17,12 @@ serving or training keeps beside them:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from ledger.domain.refusal import Invalid
+from listings.domain.mig import CARDS
 from marketplace.domain.events import GpuRequest
 
 MIB_PER_GIB = 1024
@@ -157,50 +159,28 @@ class Slice:
     isolation: Literal["whole", "mig"]
 
 
-def _slices(model: str, rows: tuple[tuple[str, int, int], ...]) -> tuple[Slice, ...]:
-    return tuple(
-        Slice(
-            gib * MIB_PER_GIB,
-            1_000_000 if profile == "whole" else sevenths * 1_000_000 // 7,
-            model,
-            profile,
-            "whole" if profile == "whole" else "mig",
-        )
-        for profile, gib, sevenths in rows
-    )
+def _slices() -> Iterator[Slice]:
+    for model, gib in WHOLE.items():
+        yield Slice(gib * MIB_PER_GIB, 1_000_000, model, "whole", "whole")
+    for card in CARDS.values():
+        for profile in card.profiles:
+            whole = profile.compute == card.compute
+            if not profile.has_media:
+                yield Slice(
+                    profile.memory_mib,
+                    profile.compute * 1_000_000 // card.compute,
+                    card.name,
+                    "whole" if whole else profile.name,
+                    "whole" if whole else "mig",
+                )
 
 
-SLICES = (
-    *_slices("T4", (("whole", 15, 7),)),
-    *_slices("L4", (("whole", 22, 7),)),
-    *_slices("A10", (("whole", 22, 7),)),
-    *_slices("L40S", (("whole", 44, 7),)),
-    *_slices(
-        "A100-40GB",
-        (
-            ("1g.5gb", 5, 1),
-            ("2g.10gb", 10, 2),
-            ("3g.20gb", 20, 3),
-            ("4g.20gb", 20, 4),
-            ("whole", 39, 7),
-        ),
-    ),
-    *_slices(
-        "H100-80GB",
-        (
-            ("1g.10gb", 9, 1),
-            ("1g.20gb", 19, 1),
-            ("2g.20gb", 19, 2),
-            ("3g.40gb", 39, 3),
-            ("4g.40gb", 39, 4),
-            ("whole", 79, 7),
-        ),
-    ),
-)
-"""Usable memory of whole cards and of MIG profiles.
+WHOLE = {"T4": 15, "L4": 22, "A10": 22, "L40S": 44}
+"""Usable GiB of cards that MIG cannot divide, rounded down. Source: their data sheets (16, 24, 24
+and 48 GB) less what the driver keeps."""
 
-Source: NVIDIA Multi-Instance GPU User Guide, tables of supported profiles (A100 40 GB, H100 80 GB);
-memory is rounded down to what the driver leaves free."""
+SLICES = tuple(sorted(_slices()))
+"""Whole cards and MIG instances (sources: listings/domain/mig.py)."""
 
 
 def smallest_slices(kind: str, *, gpus: int = 1) -> tuple[Slice, ...]:

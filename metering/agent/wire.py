@@ -65,6 +65,7 @@ class Gpu(Message):
 
     nvlink_group: the same text on all GPUs that reach each other by NVLink; null without.
     mig_profiles: of a MIG instance its own profile, such as "3g.40gb"; of a whole card empty.
+    card_uuid: of a MIG instance the card it is a part of.
     """
 
     uuid: Name
@@ -75,6 +76,7 @@ class Gpu(Message):
     nvlink_group: Name | None
     mig_enabled: bool
     mig_profiles: Annotated[tuple[Name, ...], Length(0, 64)]
+    card_uuid: Name | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

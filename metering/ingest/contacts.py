@@ -53,7 +53,7 @@ def register_agent(
 ) -> Position:
     """Take in what an agent says of itself and its host's GPUs.
 
-    Raises: HostUnknown, HostIsRetired, GpuUnreadable.
+    Raises: HostUnknown, HostIsRetired, GpuUnreadable, MigImpossible.
     """
     gpus = [
         Gpu(
@@ -68,7 +68,8 @@ def register_agent(
         )
         for gpu in registration.gpus
     ]
-    position = report_inventory(store, host_id=host_id, gpus=gpus, by=by, now=now)
+    cards = {gpu.uuid: gpu.card_uuid for gpu in registration.gpus if gpu.card_uuid is not None}
+    position = report_inventory(store, host_id=host_id, gpus=gpus, cards=cards, by=by, now=now)
     said = (registration.agent_version, registration.hostname, registration.boot_id)
     with connection.cursor() as cursor:
         cursor.execute(_REGISTERED, (host_id, tenant_id, *said, now, now))

@@ -185,9 +185,9 @@ class NvmlGpus:
         major, minor = nvml.nvmlDeviceGetCudaComputeCapability(card)
         model = nvml.nvmlDeviceGetName(card)
 
-        def gpu(uuid: str, handle: Any, profiles: tuple[str, ...]) -> Gpu:
+        def gpu(own_uuid: str, handle: Any, profiles: tuple[str, ...]) -> Gpu:
             return Gpu(
-                uuid=uuid,
+                uuid=own_uuid,
                 model=model,
                 memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
                 compute_capability=f"{major}.{minor}",
@@ -195,6 +195,7 @@ class NvmlGpus:
                 nvlink_group=None if profiles else group,
                 mig_enabled=bool(profiles),
                 mig_profiles=profiles,
+                card_uuid=uuid if profiles else None,
             )
 
         try:
@@ -209,7 +210,10 @@ class NvmlGpus:
             try:
                 instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(card, slot)
                 shape = nvml.nvmlDeviceGetAttributes(instance)
-                profile = f"{shape.gpuInstanceSliceCount}g.{round(shape.memorySizeMB / 1024)}gb"
+                slices, compute = shape.gpuInstanceSliceCount, shape.computeInstanceSliceCount
+                profile = f"{slices}g.{round(shape.memorySizeMB / 1024)}gb"
+                if compute < slices:
+                    profile = f"{compute}c.{profile}"  # several share this instance's memory
                 found.append(gpu(nvml.nvmlDeviceGetUUID(instance), instance, (profile,)))
             except nvml.NVMLError:
                 continue  # an empty slot

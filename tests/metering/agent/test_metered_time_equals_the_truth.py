@@ -158,6 +158,7 @@ def test_on_a_mig_instance_busy_time_is_unknown_and_not_zero(rig: Rig) -> None:
     registered = {gpu.uuid: gpu for gpu in rig.market.registrations[-1].gpus}
     assert registered.keys() == {"GPU-a", "GPU-b", "MIG-1", "MIG-2"}
     assert registered["MIG-1"].mig_profiles == ("3g.40gb",)
+    assert {registered[name].card_uuid for name in ("MIG-1", "MIG-2")} == {"GPU-c"}
 
 
 def test_without_the_hosts_process_ids_occupied_time_is_unknown(rig: Rig) -> None:
