@@ -24,6 +24,10 @@ from ledger.domain.span import Window
 
 ServiceClass = Literal["on-demand", "reserved", "interruptible"]
 Placement = Literal["same-host", "any-hosts"]
+GoodTill = Literal["good-till-deadline", "good-till-moment", "immediate-or-cancel", "fill-or-kill"]
+"""How long a bid waits: as long as it can be met; up to a moment; not at all, taking as much of
+its ranges as there is; not at all, taking all of it or nothing."""
+ExpiryReason = Literal["deadline", "good-till", "not-at-once"]
 Patience = Literal["immediate", "patient"]
 """immediate: cleared at once against what is listed, the rest waits for what is listed next.
 patient: cleared in rounds."""
@@ -31,7 +35,11 @@ patient: cleared in rounds."""
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """What a GPU must be to serve a bid. Empty and None ask for nothing; unset is not zero."""
+    """What a GPU must be to serve a bid. Empty and None ask for nothing; unset is not zero.
+
+    nvlink_min: GPUs that NVLink joins on the host, at least; with nvlink. hosts: only on one of
+    these; not_hosts: on none of these. own: only GPUs of the bidder's own organisation.
+    """
 
     models: tuple[str, ...] = ()
     memory_mib_min: int | None = None
@@ -40,6 +48,11 @@ class GpuRequest:
     region: str | None = None
     isolation: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    driver_min: str | None = None
+    nvlink_min: int | None = None
+    hosts: tuple[HostId, ...] = ()
+    not_hosts: tuple[HostId, ...] = ()
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +68,17 @@ class Workload:
 # --- bids: streams bid-<bid_id> ----------------------------------------------------------------
 
 
-class BidPlaced(Event, name="marketplace.bid-placed"):
+class BidPlaced(Event, name="marketplace.bid-placed", version=2, grown_from=1):
     """A consumer asked for `gpus` GPUs for `duration_seconds` and said what they pay at most.
 
     earliest_start, deadline: the lease must lie between them. A fixed window is one whose
     length is the duration. limit: most per GPU-hour. The hold `hold_id` on `account_id` covers
-    limit × gpus × duration. preferred_cost_centre overrides the subscriber's own.
+    limit × gpus × duration, and not more than the budget.
+
+    good_until: with good-till-moment. gpus_min, duration_min_seconds: with less it would make do;
+    None: with nothing less. budget: the most the whole lease may cost; None: what the limit says.
+    auto_extend_until: the lease goes on in place, step by step, while that can be had at its
+    price, but not beyond; None: it ends when its time is over.
     """
 
     bid_id: BidId
@@ -83,6 +101,12 @@ class BidPlaced(Event, name="marketplace.bid-placed"):
     cost_centre: str
     burst_allowed: bool
     at: datetime
+    good_till: GoodTill = "good-till-deadline"
+    good_until: datetime | None = None
+    gpus_min: int | None = None
+    duration_min_seconds: int | None = None
+    budget: Money | None = None
+    auto_extend_until: datetime | None = None
 
 
 class BidAmended(Event, name="marketplace.bid-amended"):
@@ -101,11 +125,15 @@ class BidCancelled(Event, name="marketplace.bid-cancelled"):
     at: datetime
 
 
-class BidExpired(Event, name="marketplace.bid-expired"):
-    """The bid can no longer be met by its deadline."""
+class BidExpired(Event, name="marketplace.bid-expired", version=2, grown_from=1):
+    """The bid can no longer be met by its deadline, or waits no longer.
+
+    reason: its deadline, the moment it was good till, or that it was not met when it came.
+    """
 
     bid_id: BidId
     at: datetime
+    reason: ExpiryReason = "deadline"
 
 
 class BidFilled(Event, name="marketplace.bid-filled"):
