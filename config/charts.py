@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 SPARK_WIDTH, SPARK_HEIGHT = 240, 34
 DEPTH_WIDTH, DEPTH_HEIGHT = 250, 190
+CROSSING_WIDTH, CROSSING_HEIGHT = 420, 210
 HOURS_WIDTH, HOURS_HEIGHT = 960, 120
 TICKS_MAX = 6
 BAR_GAP = 2
@@ -115,6 +116,60 @@ def _round_marks(low: int, high: int, finest: int) -> list[int]:
         turn += 1
     first = -(-low // step) * step
     return list(range(first, high + 1, step))
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Supply and demand as steps: GPUs across, price up. mark: the height of the price paid."""
+
+    supply: str
+    demand: str
+    mark: float | None
+    prices: list[Tick]
+    counts: list[Tick]
+    width: int = CROSSING_WIDTH
+    height: int = CROSSING_HEIGHT
+
+
+def crossing(
+    supply: Sequence[Level], demand: Sequence[Level], price: int | None = None
+) -> Crossing | None:
+    """Cumulate supply from the lowest floor up and demand from the highest limit down.
+
+    None where there is neither. price: what was paid, in nano-units per GPU-hour.
+    """
+    levels = [level.nanos_per_gpu_hour for level in (*supply, *demand)]
+    if not levels:
+        return None
+    shown = levels if price is None else [*levels, price]
+    margin = max((max(shown) - min(shown)) // 12, NANOS // 50)
+    low, high = max(min(shown) - margin, 0), max(shown) + margin
+    most = max(sum(level.gpus for level in supply), sum(level.gpus for level in demand), 1)
+
+    def across(gpus: int) -> float:
+        return gpus / most * (CROSSING_WIDTH - 8)
+
+    def up(nanos: int) -> float:
+        return CROSSING_HEIGHT - (nanos - low) / (high - low) * CROSSING_HEIGHT
+
+    def steps(ordered: Sequence[Level]) -> str:
+        path, total = "", 0
+        for level in ordered:
+            height = up(level.nanos_per_gpu_hour)
+            path += f"V{height:.1f}" if path else f"M0 {height:.1f}"
+            total += level.gpus
+            path += f"H{across(total):.1f}"
+        return path
+
+    return Crossing(
+        supply=steps(sorted(supply, key=lambda level: level.nanos_per_gpu_hour)),
+        demand=steps(sorted(demand, key=lambda level: -level.nanos_per_gpu_hour)),
+        mark=None if price is None else up(price),
+        prices=[
+            Tick(up(nanos), f"{nanos / NANOS:.2f}") for nanos in _round_marks(low, high, 10_000_000)
+        ],
+        counts=[Tick(across(gpus), str(gpus)) for gpus in _round_marks(0, most, 1) if gpus],
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ NAVIGATION = (
             Place("Offers", "/offers", "offers", _OWNER),
             Place("Bids", "/bids", "bids", _CONSUMER),
             Place("Leases", "/leases", "leases", _CONSUMER),
+            Place("Rounds", "/rounds", "rounds"),
         ),
     ),
     Group(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from config.pages import bids, burst, finance, leases, market, offers, ops, owner, settings
+from config.pages import bids, burst, finance, leases, market, offers, ops, owner, rounds, settings
 from ledger.signin import demo_sign_in, switch_tenant
 
 page_urls: list[URLPattern] = [
@@ -26,6 +26,8 @@ page_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>/end", leases.end),
     path("leases/<uuid:lease_id>/extend", leases.extend),
     path("leases/<uuid:lease_id>/reclaim", leases.reclaim),
+    path("rounds", rounds.index),
+    path("rounds/<uuid:round_id>", rounds.one),
     path("owner", owner.index),
     path("owner/hosts/<uuid:host_id>/reclaim", owner.reclaim),
     path("finance", finance.index),

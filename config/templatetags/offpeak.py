@@ -181,6 +181,17 @@ def depth_chart(
     return {"depth": charts.depth(bids, asks), "label": label}
 
 
+@register.inclusion_tag("parts/crossing.html")
+def crossing_chart(
+    supply: Sequence[charts.Level],
+    demand: Sequence[charts.Level],
+    price: int | None,
+    label: str,
+) -> dict[str, Any]:
+    """Supply and demand of a round; price: what was paid, in nano-units per GPU-hour."""
+    return {"crossing": charts.crossing(supply, demand, price), "label": label}
+
+
 @register.inclusion_tag("parts/hours.html")
 def hours_chart(slots: Sequence[charts.Slot], label: str, label_every: int = 4) -> dict[str, Any]:
     """Free and leased GPUs by slot of time."""

@@ -42,11 +42,12 @@ class RoundRow(models.Model):
     @property
     def certified(self) -> dict[str, Any] | None:
         """Return the certificate with its gap; None where there is none."""
-        if self.certificate is None:
+        certificate: dict[str, Any] | None = self.certificate
+        if certificate is None:
             return None
-        welfare, bound = self.certificate["welfare_nanos"], self.certificate["bound_nanos"]
+        welfare, bound = certificate["welfare_nanos"], certificate["bound_nanos"]
         gap = -(-(bound - welfare) * 1_000_000 // bound) if bound else 0
-        return self.certificate | {"gap_ppm": gap}
+        return certificate | {"gap_ppm": gap}
 
 
 class TradeRow(models.Model):

@@ -228,6 +228,11 @@ def rounds(market: str, *, lane: str | None = None) -> QuerySet[RoundRow]:
     return rows if lane is None else rows.filter(lane=lane)
 
 
+def trades_of(round_id: UUID) -> QuerySet[TradeRow]:
+    """Return the grants of one round, in the order made."""
+    return TradeRow.objects.filter(round_id=round_id).order_by("position")
+
+
 def round_of(round_id: UUID) -> RoundRow:
     """Return one round.
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.eventstore.port import Recorded
-from marketplace.domain.events import GpuRequest, LeaseGranted, RoundCleared
+from marketplace.domain.events import GpuRequest, LeaseGranted, Patience, RoundCleared
 from marketplace.queries import replay
 from marketplace.queries.market import Level, RoundUnknown
 from marketplace.queries.replay import book_at, replay_round
@@ -151,7 +151,7 @@ def test_any_history_replays(history: list[tuple[str, int, int]]) -> None:
             case "offer":
                 market.offer(str(number), gpus=gpus, at=price)
             case "bid" | "patient":
-                patience = "immediate" if what == "bid" else "patient"
+                patience: Patience = "immediate" if what == "bid" else "patient"
                 market.bid(str(number), gpus=gpus, hours=price, at=price + 1, patience=patience)
             case "close":
                 leases = [granted_bid(each) for each in market.decisions()]

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from config.charts import DEPTH_HEIGHT, Level, Slot, depth, hours, sparkline
+from config.charts import (
+    CROSSING_HEIGHT,
+    CROSSING_WIDTH,
+    DEPTH_HEIGHT,
+    Level,
+    Slot,
+    crossing,
+    depth,
+    hours,
+    sparkline,
+)
 from config.shell import navigation_for
 
 CENT = 10_000_000
@@ -12,6 +22,7 @@ def test_nothing_to_show_is_no_picture() -> None:
     assert sparkline([1.0]) is None
     assert depth([], []) is None
     assert hours([]) is None
+    assert crossing([], []) is None
 
 
 def test_depth_cumulates_from_the_best_price_outwards() -> None:
@@ -24,6 +35,34 @@ def test_depth_cumulates_from_the_best_price_outwards() -> None:
     assert picture.asks.count("V") == 3
     assert [tick.text for tick in picture.counts] == ["2", "4", "6", "8"]
     assert all(189 * CENT <= float(tick.text) * 1e9 <= 222 * CENT for tick in picture.prices)
+
+
+def test_supply_rises_and_demand_falls_over_the_gpus() -> None:
+    picture = crossing(
+        [Level(300 * CENT, 2), Level(100 * CENT, 1)],
+        [Level(200 * CENT, 1), Level(400 * CENT, 3)],
+        200 * CENT,
+    )
+
+    assert picture is not None
+    width = CROSSING_WIDTH - 8
+    assert [part.split("V")[0] for part in picture.supply.split("H")[1:]] == [
+        f"{width / 4:.1f}",
+        f"{width * 3 / 4:.1f}",
+    ]
+    assert picture.demand.endswith(f"H{width:.1f}")
+    heights = [float(part.split("H")[0]) for part in picture.demand.split("V")[1:]]
+    assert picture.mark == heights[-1]
+    assert 0 < float(picture.demand[3:].split("H")[0]) < picture.mark < CROSSING_HEIGHT
+
+
+def test_a_price_outside_all_limits_is_still_in_the_picture() -> None:
+    picture = crossing([Level(100 * CENT, 1)], [], 500 * CENT)
+
+    assert picture is not None
+    assert picture.mark is not None
+    assert 0 < picture.mark < CROSSING_HEIGHT
+    assert picture.demand == ""
 
 
 def test_a_flat_book_at_one_price_is_still_drawn() -> None:
@@ -49,6 +88,6 @@ def test_navigation_shows_what_the_role_may_see_and_where_one_is() -> None:
 
     entries = [entry for group in groups for entry in group["places"]]
     assert [entry["place"].name for entry in entries] == [
-        "Market", "Finance", "Burst", "Settings", "Docs",
+        "Market", "Rounds", "Finance", "Burst", "Settings", "Docs",
     ]  # fmt: skip
     assert [entry["place"].name for entry in entries if entry["current"]] == ["Finance"]

@@ -11,7 +11,7 @@ from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db
 
-EVERYBODY = ("/", "/bids", "/leases", "/settings")
+EVERYBODY = ("/", "/bids", "/leases", "/rounds", "/settings")
 BY_ROLE = {
     "owner": ("/offers", "/offers/new", "/owner"),
     "consumer": ("/bids/new",),

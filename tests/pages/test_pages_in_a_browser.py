@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 
 from listings.models import OfferRow
 from marketplace.models import BidRow, LeaseRow
+from marketplace.models.rounds import RoundRow
 from tests.pages.browser import browsing, enter, overflow, served, violations
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
@@ -56,12 +57,14 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
     open_world: World, site: str, tmp_path: Path, scheme: str
 ) -> None:
     bid, lease = BidRow.objects.filter(state="open").get(), LeaseRow.objects.get()
+    granted = RoundRow.objects.filter(grants=1).get()
     visits = {
         all_roles(open_world): [
             "/", "/offers", f"/offers/{open_world.offer_id}", "/offers/new", "/bids/new", "/owner",
             "/owner?show=busy", "/finance", "/ops/burst", "/settings", "/docs/",
             "/docs/operating/", "/docs/settings/",
             f"/leases/{lease.lease_id}", f"/leases/{uuid4()}",
+            "/rounds", f"/rounds/{granted.round_id}",
         ],
         open_world.member(CONSUMER, "consumer"): [
             "/bids", f"/bids/{bid.bid_id}", "/leases", f"/leases/{lease.lease_id}",

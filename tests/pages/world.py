@@ -41,7 +41,11 @@ class World:
     unit_id: SubscriberId = field(default_factory=lambda: SubscriberId(uuid4()))
 
     def __post_init__(self) -> None:
-        self.engine = Engine(self.store, settings.ENV.market)
+        self.engine = self.new_engine()
+
+    def new_engine(self) -> Engine:
+        """Return another engine for the same market."""
+        return Engine(self.store, settings.ENV.market)
 
     def tenant(self, slug: str) -> TenantId:
         """Return the id of one of the three organisations."""

@@ -1,0 +1,112 @@
+"""What the engine decided, round by round: granted, refused and why, proved, and cleared again."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from config.charts import Level
+from config.figures import amount_text
+from config.pages.answers import page
+from ledger.access.visits import actor_of
+from ledger.eventstore import default_store
+from marketplace.domain.eligibility import REASONS
+from marketplace.queries import market as queries
+from marketplace.queries.curves import Curve
+from marketplace.queries.replay import replay_round
+
+LIST_MAX = 50
+GRANTS_MAX = 200
+LANES = {"round": "Rounds", "instant": "At once"}
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """List rounds, newest first; `before` is where the last page ended."""
+    actor_of(request)
+    lane = request.GET.get("lane", "")
+    rows = queries.rounds(settings.ENV.market, lane=lane if lane in LANES else None)
+    before = request.GET.get("before", "")
+    if before.isascii() and before.isdigit() and len(before) < 19:
+        rows = rows.filter(position__lt=int(before))
+    found = list(rows[: LIST_MAX + 1])
+    context = {
+        "rows": found[:LIST_MAX],
+        "older": found[LIST_MAX - 1].position if len(found) > LIST_MAX else None,
+        "lanes": LANES.items(),
+        "lane": lane,
+        "currency": settings.ENV.currency,
+    }
+    return page(request, "pages/rounds.html", context)
+
+
+@require_safe
+def one(request: HttpRequest, round_id: UUID) -> HttpResponse:
+    """Show one round, and what clearing it again gives."""
+    actor_of(request)
+    row = queries.round_of(round_id)
+    grants = list(queries.trades_of(round_id)[: GRANTS_MAX + 1])
+    replayed = replay_round(default_store(), market=row.market, round_id=round_id)
+    currency = grants[0].currency if grants else settings.ENV.currency
+    context = {
+        "row": row,
+        "certificate": row.certified,
+        "lane": LANES.get(row.lane, row.lane),
+        "grants": grants[:GRANTS_MAX],
+        "grants_max": GRANTS_MAX if len(grants) > GRANTS_MAX else None,
+        "reasons": [(REASONS.get(name, name), count) for name, count in row.unmatched.items()],
+        "waiting": row.bids - row.grants,
+        "replayed": replayed,
+        "curves": [_drawn(curve) for curve in replayed.curves],
+        "currency": currency,
+    }
+    return page(request, "pages/round.html", context)
+
+
+def _drawn(curve: Curve) -> dict[str, Any]:
+    supply = [Level(each.price_nanos, each.gpus) for each in curve.supply]
+    demand = [Level(each.price_nanos, each.gpus) for each in curve.demand]
+    return {
+        "curve": curve,
+        "supply": supply,
+        "demand": demand,
+        "supply_table": _table(supply),
+        "demand_table": _table(demand),
+        "label": _told(curve),
+    }
+
+
+def _table(levels: list[Level]) -> list[tuple[int, int, int]]:
+    """Return price, GPUs at it, and GPUs up to it, for each level."""
+    totals = accumulate(level.gpus for level in levels)
+    return [
+        (level.nanos_per_gpu_hour, level.gpus, total)
+        for level, total in zip(levels, totals, strict=True)
+    ]
+
+
+def _told(curve: Curve) -> str:
+    """Say what the picture shows to those who cannot see it."""
+    said = [f"{curve.gpu_model} supply and demand."]
+    for name, what, levels in (
+        ("Supply", "at floors", curve.supply),
+        ("Demand", "at limits", curve.demand),
+    ):
+        gpus = sum(level.gpus for level in levels)
+        if gpus:
+            first, last = (
+                amount_text(level.price_nanos, curve.currency, exact=True)
+                for level in (levels[0], levels[-1])
+            )
+            said.append(f"{name}: {gpus} GPUs {what} from {first} to {last}.")
+        else:
+            said.append(f"{name}: none.")
+    if curve.mean_nanos is not None:
+        paid = amount_text(curve.mean_nanos, curve.currency, exact=True)
+        said.append(f"Paid on average: {paid} per GPU-hour.")
+    return " ".join(said)
