@@ -64,6 +64,8 @@ class OfferRow(models.Model):
     lease_min_seconds = models.PositiveIntegerField()
     notice_seconds = models.PositiveIntegerField()
     reclaim_fee_ppm = models.PositiveIntegerField()
+    reclaim_steps = models.JSONField(default=list)
+    """What a reclaim with more notice pays; as `listings.domain.events.ReclaimStep`."""
     workload_kinds = ArrayField(models.CharField(max_length=64))
     isolation = models.CharField(max_length=12)
     labels = models.JSONField()

@@ -100,6 +100,7 @@ def _row_of(offer: OfferPublished) -> OfferRow:
         lease_min_seconds=offer.lease_min_seconds,
         notice_seconds=offer.notice_seconds,
         reclaim_fee_ppm=offer.reclaim_fee_ppm,
+        reclaim_steps=msgspec.to_builtins(offer.reclaim_steps),
         workload_kinds=list(offer.workload_kinds),
         isolation=offer.isolation,
         labels=dict(offer.labels),

@@ -15,7 +15,7 @@ from ledger.domain.ids import HostId, OfferId
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from listings.domain.earnings import DayOfMarket, Fill, fill_of
-from listings.domain.events import Gpu, WeeklyRule
+from listings.domain.events import Gpu, ReclaimStep, WeeklyRule
 from listings.domain.gpus import model_matches
 from listings.domain.hosts import HostUnknown
 from listings.domain.offers import OfferUnknown
@@ -48,6 +48,7 @@ class Listed:
     lease_min_seconds: int
     notice_seconds: int
     reclaim_fee_ppm: int
+    reclaim_steps: tuple[ReclaimStep, ...]
     workload_kinds: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
     window: Window
@@ -252,6 +253,11 @@ def _meets(since: datetime, until: datetime) -> Q:
     return Q(starts_at__lt=until) & (Q(ends_at=None) | Q(ends_at__gt=since))
 
 
+def steps_of_row(row: OfferRow) -> tuple[ReclaimStep, ...]:
+    """Return what a reclaim with more notice than the least pays."""
+    return tuple(ReclaimStep(**step) for step in row.reclaim_steps)
+
+
 def _public(row: OfferRow, window: Window) -> Listed:
     gpus = gpus_of_row(row)
     return Listed(
@@ -269,6 +275,7 @@ def _public(row: OfferRow, window: Window) -> Listed:
         lease_min_seconds=row.lease_min_seconds,
         notice_seconds=row.notice_seconds,
         reclaim_fee_ppm=row.reclaim_fee_ppm,
+        reclaim_steps=steps_of_row(row),
         workload_kinds=tuple(row.workload_kinds),
         labels=tuple(sorted(row.labels.items())),
         window=window,

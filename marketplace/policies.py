@@ -11,6 +11,7 @@ from marketplace.domain.bids import Bid, BidNotOpen
 from marketplace.domain.events import (
     BidCancelled,
     BidExpired,
+    Compensation,
     ExtensionDeclined,
     ExtensionGranted,
     LeaseClosed,
@@ -76,22 +77,27 @@ def settle_extension_when_decided(recorded: Recorded, store: EventStore) -> None
 
 
 def compensate_when_reclaimed(recorded: Recorded, store: EventStore) -> None:
-    """The owner who took capacity back pays the consumer the agreed share of what was lost."""
+    """Every owner who took capacity back pays the consumer what was told at the reclaim."""
     closed = recorded.event
     assert isinstance(closed, LeaseClosed)
-    if closed.compensation is None or closed.compensation_from is None:
+    owed = list(closed.compensations)
+    if closed.compensation is not None and closed.compensation_from is not None:
+        owed.insert(0, Compensation(closed.compensation_from, closed.compensation))
+    if not owed:
         return
     lease = load(store, Lease, closed.lease_id)
     assert lease is not None
-    pay_compensation(
-        store,
-        account_id=lease.terms.account_id,
-        lease_id=closed.lease_id,
-        owner_id=closed.compensation_from,
-        money=closed.compensation,
-        by=Meta.because(recorded, policy="compensate-when-reclaimed"),
-        now=closed.at,
-    )
+    by = Meta.because(recorded, policy="compensate-when-reclaimed")
+    for each in owed:
+        pay_compensation(
+            store,
+            account_id=lease.terms.account_id,
+            lease_id=closed.lease_id,
+            owner_id=each.owner_id,
+            money=each.money,
+            by=by,
+            now=closed.at,
+        )
 
 
 def release_hold_when_bid_over(recorded: Recorded, store: EventStore) -> None:

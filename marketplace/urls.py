@@ -5,7 +5,14 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from marketplace.api.bids import Bids, ExplainBid, OneBid, PreviewBids
-from marketplace.api.leases import LeaseEvents, LeaseExtension, LeaseReclaim, Leases, OneLease
+from marketplace.api.leases import (
+    LeaseEvents,
+    LeaseExtension,
+    LeaseReclaim,
+    LeaseReclaimQuote,
+    Leases,
+    OneLease,
+)
 from marketplace.api.market import (
     MarketDepth,
     MarketNow,
@@ -24,6 +31,7 @@ api_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>", OneLease.as_view()),
     path("leases/<uuid:lease_id>/events", LeaseEvents.as_view()),
     path("leases/<uuid:lease_id>/reclaim", LeaseReclaim.as_view()),
+    path("leases/<uuid:lease_id>/reclaim-quote", LeaseReclaimQuote.as_view()),
     path("leases/<uuid:lease_id>/extension", LeaseExtension.as_view()),
     path("market", MarketNow.as_view()),
     path("market/depth", MarketDepth.as_view()),

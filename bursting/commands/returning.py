@@ -22,7 +22,8 @@ from bursting.domain.instances import BurstInstance
 from ledger.eventstore.port import EventStore, Meta, load
 from marketplace.commands.leases import reclaim_lease
 from marketplace.domain.bids import Bid
-from marketplace.domain.leases import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
+from marketplace.domain.leases import LeaseOver, ReclaimUnderWay
+from marketplace.domain.reclaim import LeaseEndsSooner
 
 
 def watch(

@@ -15,7 +15,7 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
 from ledger.rest.fields import refuse
-from listings.domain.events import Isolation, WeeklyRule
+from listings.domain.events import Isolation, ReclaimStep, WeeklyRule
 from listings.domain.terms import OfferTerms
 from listings.domain.windows import read_window
 from listings.queries import Listed
@@ -86,6 +86,13 @@ class WeeklyBody(Body):
     last = DayField(required=False, allow_null=True)
 
 
+class ReclaimStepBody(Body):
+    """What a reclaim pays that comes with at least this much notice."""
+
+    notice_seconds = CountField()
+    fee_ppm = CountField()
+
+
 class RegisterHost(Body):
     """What an owner says of a host."""
 
@@ -106,6 +113,7 @@ class PreviewOffer(Body):
     lease_min_seconds = CountField(required=False)
     notice_seconds = CountField(required=False)
     reclaim_fee_ppm = CountField(required=False)
+    reclaim_steps = serializers.ListField(child=ReclaimStepBody(), required=False, max_length=100)
     workload_kinds = serializers.ListField(child=TextField(), required=False, max_length=100)
     isolation = serializers.ChoiceField(choices=get_args(Isolation), required=False)
     labels = LabelsField(required=False)
@@ -179,6 +187,13 @@ class GpuShape(serializers.Serializer[Any]):
     mig_profiles = serializers.ListField(child=serializers.CharField())
 
 
+class ReclaimStepShape(serializers.Serializer[Any]):
+    """What a reclaim pays that comes with at least this much notice."""
+
+    notice_seconds = serializers.IntegerField()
+    fee_ppm = serializers.IntegerField()
+
+
 class HostShape(serializers.Serializer[Any]):
     """A host as its owner sees it."""
 
@@ -211,6 +226,7 @@ class OfferShape(serializers.Serializer[Any]):
     lease_min_seconds = serializers.IntegerField()
     notice_seconds = serializers.IntegerField()
     reclaim_fee_ppm = serializers.IntegerField()
+    reclaim_steps = ReclaimStepShape(many=True)
     workload_kinds = serializers.ListField(child=serializers.CharField())
     isolation = serializers.CharField()
     labels = serializers.DictField(child=serializers.CharField())
@@ -244,6 +260,7 @@ class ListedShape(serializers.Serializer[Any]):
     lease_min_seconds = serializers.IntegerField()
     notice_seconds = serializers.IntegerField()
     reclaim_fee_ppm = serializers.IntegerField()
+    reclaim_steps = ReclaimStepShape(many=True)
     workload_kinds = serializers.ListField(child=serializers.CharField())
     labels = serializers.SerializerMethodField()
     window = WindowShape()
@@ -320,6 +337,7 @@ def terms_of(asked: Mapping[str, Any]) -> OfferTerms:
         floor=Rate(asked["floor"], asked.get("currency", settings.ENV.currency)),
         workload_kinds=tuple(asked.get("workload_kinds", ())),
         labels=tuple(asked.get("labels", {}).items()),
+        reclaim_steps=tuple(ReclaimStep(**step) for step in asked.get("reclaim_steps", ())),
         reserved_for=None if reserved_for is None else BidId(reserved_for),
         **{name: asked[name] for name in said if name in asked},
     )

@@ -50,6 +50,14 @@ class WeeklyRule:
     last: date | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReclaimStep:
+    """With at least this much notice, a reclaim pays this share of the value of the unused rest."""
+
+    notice_seconds: int
+    fee_ppm: int
+
+
 # --- hosts: streams host-<host_id> -------------------------------------------------------------
 
 
@@ -84,12 +92,13 @@ class HostRetired(Event, name="listings.host-retired"):
 # --- offers: streams offer-<offer_id> -----------------------------------------------------------
 
 
-class OfferPublished(Event, name="listings.offer-published"):
+class OfferPublished(Event, name="listings.offer-published", version=2, grown_from=1):
     """An owner put GPUs of one host on the market for idle windows, at or above a floor.
 
     windows: one-off windows. weekly: a recurrence, or None. At least one of the two.
     notice_seconds: time between a reclaim and the loss of the capacity.
     reclaim_fee_ppm: share of the value of the unused rest of a lease that a reclaim pays back.
+    reclaim_steps: what a reclaim with more notice pays; each step has more notice and less fee.
     workload_kinds: what may run; empty: anything. reserved_for: only that bid may have it.
     """
 
@@ -111,6 +120,7 @@ class OfferPublished(Event, name="listings.offer-published"):
     source: OfferSource
     reserved_for: BidId | None
     at: datetime
+    reclaim_steps: tuple[ReclaimStep, ...] = ()
 
 
 class OfferRepriced(Event, name="listings.offer-repriced"):
@@ -152,7 +162,7 @@ class OfferExpired(Event, name="listings.offer-expired"):
     at: datetime
 
 
-class GpusListed(Event, name="listings.gpus-listed"):
+class GpusListed(Event, name="listings.gpus-listed", version=2, grown_from=1):
     """The host gave GPUs to an offer for its windows, and no other offer had them then.
 
     On the host's stream, where two offers of one GPU cannot both pass; the offer's own stream

@@ -16,6 +16,7 @@ from listings.domain.events import (
     HostRegistered,
     Isolation,
     OfferPublished,
+    ReclaimStep,
     WeeklyRule,
 )
 from listings.domain.gpus import GpuNamedTwice, TooManyGpus, check_isolation
@@ -25,6 +26,8 @@ from listings.domain.windows import check_windows
 FLOOR_MAX_NANOS = 10_000 * NANOS_PER_UNIT
 LEASE_MIN_SECONDS_MAX = 30 * 86_400
 NOTICE_SECONDS_MAX = 7 * 86_400
+RECLAIM_NOTICE_SECONDS_MAX = 30 * 86_400
+RECLAIM_STEPS_MAX = 8
 PPM = 1_000_000
 LABELS_MAX = 32
 WORKLOAD_KINDS_MAX = 16
@@ -48,6 +51,13 @@ class NoticeOutOfBounds(Invalid):
 
 class ReclaimFeeOutOfBounds(Invalid):
     """The reclaim fee lies between nothing and the whole value of the unused rest."""
+
+
+class ReclaimStepsUnordered(Invalid):
+    """Each step of a reclaim's fees has more notice and a lower fee than the one before.
+
+    The first of all is `notice_seconds` with `reclaim_fee_ppm`; at most eight more, up to 30 days.
+    """
 
 
 class LabelsUnreadable(Invalid):
@@ -88,6 +98,7 @@ class OfferTerms:
     lease_min_seconds: int = 900
     notice_seconds: int = 300
     reclaim_fee_ppm: int = 0
+    reclaim_steps: tuple[ReclaimStep, ...] = ()
     workload_kinds: tuple[str, ...] = ()
     isolation: Isolation = "whole"
     labels: tuple[tuple[str, str], ...] = ()
@@ -117,6 +128,7 @@ def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
         raise NoticeOutOfBounds(seconds_max=NOTICE_SECONDS_MAX)
     if not 0 <= terms.reclaim_fee_ppm <= PPM:
         raise ReclaimFeeOutOfBounds(ppm_max=PPM)
+    _check_steps(terms)
     return replace(
         terms,
         gpu_uuids=tuple(sorted(terms.gpu_uuids)),
@@ -154,6 +166,7 @@ def publication(
         lease_min_seconds=terms.lease_min_seconds,
         notice_seconds=terms.notice_seconds,
         reclaim_fee_ppm=terms.reclaim_fee_ppm,
+        reclaim_steps=terms.reclaim_steps,
         workload_kinds=terms.workload_kinds,
         isolation=terms.isolation,
         source=host.source,
@@ -172,6 +185,21 @@ def same_terms(one: OfferPublished, other: OfferPublished) -> bool:
         return (replace(offer, at=one.at, gpus=()), tuple(gpu.uuid for gpu in offer.gpus))
 
     return said(one) == said(other)
+
+
+def _check_steps(terms: OfferTerms) -> None:
+    """Refuse steps by which more notice would not cost less. Raises: ReclaimStepsUnordered."""
+    last = ReclaimStep(terms.notice_seconds, terms.reclaim_fee_ppm)
+    too_many = len(terms.reclaim_steps) > RECLAIM_STEPS_MAX
+    for step in terms.reclaim_steps:
+        longer = last.notice_seconds < step.notice_seconds <= RECLAIM_NOTICE_SECONDS_MAX
+        if too_many or not longer or not 0 <= step.fee_ppm < last.fee_ppm:
+            raise ReclaimStepsUnordered(
+                notice_seconds=step.notice_seconds,
+                fee_ppm=step.fee_ppm,
+                steps_max=RECLAIM_STEPS_MAX,
+            )
+        last = step
 
 
 def check_floor(floor: Rate) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from rest_framework.response import Response
 
 from ledger.domain.ids import LeaseId
 from ledger.eventstore.port import stream_name
-from ledger.rest import AmountField, Body, Endpoint, MomentField, etag_of
+from ledger.rest import AmountField, Body, CountField, Endpoint, MomentField, etag_of
 from marketplace.commands import leases as commands
 from marketplace.domain.close_reasons import REASONS
 from marketplace.domain.leases import Lease
@@ -27,6 +28,45 @@ class AskExtension(Body):
     """Until when to go on."""
 
     ends_at = MomentField()
+
+
+class AskReclaim(Body):
+    """How much notice to give, in seconds; left out: the least that was agreed."""
+
+    notice_seconds = CountField(required=False)
+
+
+class ReclaimStepShape(serializers.Serializer[Any]):
+    """What a reclaim pays that comes with at least this much notice."""
+
+    notice_seconds = serializers.IntegerField()
+    fee_ppm = serializers.IntegerField()
+
+
+class ReclaimStepsShape(serializers.Serializer[Any]):
+    """What was agreed for the GPUs of one host."""
+
+    host_id = serializers.UUIDField()
+    gpus = serializers.IntegerField()
+    steps = ReclaimStepShape(many=True)
+
+
+class ReclaimChoiceShape(serializers.Serializer[Any]):
+    """One way to reclaim: with this notice, for this money."""
+
+    notice_seconds = serializers.IntegerField()
+    stop_at = MomentField()
+    compensation = AmountField(source="compensation.nanos")
+    currency = serializers.CharField(source="compensation.currency")
+
+
+class ReclaimQuoteShape(serializers.Serializer[Any]):
+    """What a reclaim asked for at `at` pays. No choices: the capacity is back sooner, by due_at."""
+
+    lease_id = serializers.UUIDField()
+    at = MomentField()
+    due_at = MomentField()
+    choices = ReclaimChoiceShape(many=True)
 
 
 class CloseReasonShape(serializers.Serializer[Any]):
@@ -60,6 +100,7 @@ class LeaseShape(serializers.Serializer[Any]):
     burst = serializers.BooleanField()
     notice_seconds = serializers.IntegerField()
     reclaim_fee_ppm = serializers.IntegerField()
+    reclaim_schedule = ReclaimStepsShape(many=True)
     granted_at = MomentField()
     activated_at = MomentField(allow_null=True)
     closed_at = MomentField(allow_null=True)
@@ -157,18 +198,33 @@ class LeaseReclaim(Endpoint):
 
     scopes: ClassVar = {"POST": "offers:write"}
 
-    @extend_schema(request=None, responses={202: LeaseWritten})
+    @extend_schema(request=AskReclaim, responses={202: LeaseWritten})
     def post(self, request: Request, lease_id: UUID) -> Response:
-        """Take the capacity back after the agreed notice."""
+        """Take the capacity back after the agreed notice, or after more for a lower fee."""
+        seconds = self.body(AskReclaim).get("notice_seconds")
         queries.lease(self.actor, lease_id)
         position = commands.reclaim_lease(
             self.store(stream_name(Lease, lease_id)),
             lease_id=LeaseId(lease_id),
             owner_id=self.actor.tenant_id,
+            notice=None if seconds is None else timedelta(seconds=seconds),
             by=self.meta(),
             now=timezone.now(),
         )
         return Response({"lease_id": lease_id, "position": position}, status=202)
+
+
+class LeaseReclaimQuote(Endpoint):
+    """What a reclaim would cost."""
+
+    scopes: ClassVar = {"GET": "leases:read"}
+    reads: ClassVar = ("marketplace.leases",)
+
+    @extend_schema(responses=ReclaimQuoteShape)
+    def get(self, request: Request, lease_id: UUID) -> Response:
+        """Price each notice: an owner's own reclaim; for the consumer, that of all owners."""
+        quote = queries.reclaim_quote(self.actor, self.store(), lease_id, now=timezone.now())
+        return Response(ReclaimQuoteShape(quote).data)
 
 
 class LeaseExtension(Endpoint):

@@ -15,6 +15,7 @@ from marketplace.domain.events import (
     LeaseScheduled,
 )
 from marketplace.domain.leases import Lease, LeaseUnknown
+from marketplace.domain.reclaim import reclaim
 
 
 def schedule_lease(
@@ -66,13 +67,27 @@ def close_lease(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime
 
 
 def reclaim_lease(
-    store: EventStore, *, lease_id: LeaseId, owner_id: TenantId, by: Meta, now: datetime
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    owner_id: TenantId,
+    notice: timedelta | None = None,
+    by: Meta,
+    now: datetime,
 ) -> Position:
     """Take an owner's capacity back from a lease, after the agreed notice.
 
-    Raises: LeaseUnknown, LeaseOver, NotTheOwner, ReclaimUnderWay, LeaseEndsSooner.
+    notice: more than the least that was agreed, which costs less; None: the least.
+
+    Raises: LeaseUnknown, LeaseOver, NotTheOwner, NoticeTooShort, ReclaimUnderWay,
+        LeaseEndsSooner.
     """
-    return _decide(store, lease_id, lambda lease: lease.reclaim(owner_id=owner_id, now=now), by)
+    return _decide(
+        store,
+        lease_id,
+        lambda lease: reclaim(lease, owner_id=owner_id, now=now, notice=notice),
+        by,
+    )
 
 
 def request_extension(

@@ -21,6 +21,7 @@ from ledger.domain.ids import (
 )
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
+from listings.domain.events import ReclaimStep
 
 ServiceClass = Literal["on-demand", "reserved", "interruptible"]
 Placement = Literal["same-host", "any-hosts"]
@@ -161,6 +162,7 @@ class Share:
     notice_seconds: int
     reclaim_fee_ppm: int
     source: Literal["local", "burst"]
+    reclaim_steps: tuple[ReclaimStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,7 @@ class RoundCleared(Event, name="marketplace.round-cleared", version=2, grown_fro
     certificate: Certificate | None = None
 
 
-class LeaseGranted(Event, name="marketplace.lease-granted"):
+class LeaseGranted(Event, name="marketplace.lease-granted", version=2, grown_from=1):
     """The engine gave a bid these GPUs over this window at this price. It is binding."""
 
     lease_id: LeaseId
@@ -266,7 +268,15 @@ MarketEvent = RoundCleared | LeaseGranted | ExtensionGranted | ExtensionDeclined
 # --- leases: streams lease-<lease_id> -----------------------------------------------------------
 
 
-class LeaseScheduled(Event, name="marketplace.lease-scheduled"):
+@dataclass(frozen=True, slots=True)
+class Compensation:
+    """What one owner pays the consumer of a lease for taking capacity back."""
+
+    owner_id: TenantId
+    money: Money
+
+
+class LeaseScheduled(Event, name="marketplace.lease-scheduled", version=2, grown_from=1):
     """A grant became a lease with all its terms."""
 
     lease_id: LeaseId
@@ -320,13 +330,18 @@ class WorkStopped(Event, name="marketplace.work-stopped"):
     at: datetime
 
 
-class ReclaimRequested(Event, name="marketplace.reclaim-requested"):
-    """An owner takes capacity back: the work has until `stop_at`, then it is stopped."""
+class ReclaimRequested(Event, name="marketplace.reclaim-requested", version=2, grown_from=1):
+    """An owner takes capacity back: the work has until `stop_at`, then it is stopped.
+
+    compensation: what the owner pays for it, by the lease's terms; None in old events, where it
+    is worked out from the same terms.
+    """
 
     lease_id: LeaseId
     owner_id: TenantId
     stop_at: datetime
     at: datetime
+    compensation: Money | None = None
 
 
 class ExtensionRequested(Event, name="marketplace.extension-requested"):
@@ -354,12 +369,13 @@ class LeaseEnding(Event, name="marketplace.lease-ending"):
     at: datetime
 
 
-class LeaseClosed(Event, name="marketplace.lease-closed"):
+class LeaseClosed(Event, name="marketplace.lease-closed", version=2, grown_from=1):
     """The lease is over and its capacity free from `at` on.
 
     reason: 1xx consumer, 2xx owner, 3xx platform, 4xx money, 5xx fault
     (marketplace/domain/close_reasons.py). failed: the work never came up or was lost.
-    compensation: what the owner's reclaim pays the consumer.
+    compensation: what the owner whose reclaim was due first pays the consumer.
+    compensations: what other owners pay, who had reclaimed the lease too, for later.
     """
 
     lease_id: LeaseId
@@ -369,6 +385,7 @@ class LeaseClosed(Event, name="marketplace.lease-closed"):
     compensation: Money | None
     compensation_from: TenantId | None
     at: datetime
+    compensations: tuple[Compensation, ...] = ()
 
 
 LeaseEvent = (

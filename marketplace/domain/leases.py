@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, assert_never
 
 from ledger.domain.ids import HostId, TenantId
 from ledger.domain.money import Money
-from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unknown
+from ledger.domain.refusal import Invalid, Refusal, Unknown
 from ledger.domain.span import Window
 from marketplace.domain import close_reasons
 from marketplace.domain.events import (
@@ -29,6 +29,11 @@ from marketplace.domain.events import (
     ReclaimRequested,
     WorkStarted,
     WorkStopped,
+)
+from marketplace.domain.reclaim_fees import (
+    Reclaim,
+    compensation,
+    due_from,
 )
 
 State = Literal["scheduled", "starting", "active", "reclaiming", "ending", "closed", "failed"]
@@ -48,19 +53,8 @@ class LeaseOver(Refusal):
     """That lease is over."""
 
 
-class NotTheOwner(Forbidden):
-    """Only an owner of its GPUs may reclaim a lease."""
-
-
 class ReclaimUnderWay(Refusal):
-    """An owner is already taking that lease's capacity back."""
-
-
-class LeaseEndsSooner(Refusal):
-    """The lease ends before the notice of a reclaim would be over.
-
-    Nothing needs to be done: the capacity comes back at `ends_at`.
-    """
+    """An owner is already taking that lease's capacity back, at least as soon: by `stop_at`."""
 
 
 class ExtensionNotLater(Invalid):
@@ -83,7 +77,8 @@ class Lease:
     started: frozenset[HostId] = frozenset()
     stopped: frozenset[HostId] = frozenset()
     stop_at: datetime | None = None
-    reclaimed_by: TenantId | None = None
+    reclaims: tuple[Reclaim, ...] = ()
+    """The last reclaim of each owner, the one that is due first in front."""
     ending_reason: int | None = None
     ending_at: datetime | None = None
     extension_asked: datetime | None = None
@@ -104,13 +99,18 @@ class Lease:
         return sum(len(share.gpu_uuids) for share in self.terms.shares)
 
     @property
+    def starts_at(self) -> datetime:
+        """Return the start of the window granted."""
+        return self.terms.window.starts_at
+
+    @property
     def due_at(self) -> datetime:
         """Return when the work must stop: the end, or the reclaim deadline if that is sooner."""
         return self.ends_at if self.stop_at is None else min(self.ends_at, self.stop_at)
 
     def cost_at_most(self, *, ends_at: datetime) -> Money:
         """Return what the lease costs if it is used in full until `ends_at`."""
-        span = Window(self.terms.window.starts_at, ends_at)
+        span = Window(self.starts_at, ends_at)
         return self.terms.price.charge(span.millis * self.gpus)
 
     def tick(
@@ -131,7 +131,7 @@ class Lease:
     def _next(
         self, now: datetime, start_grace: timedelta, stop_grace: timedelta
     ) -> Sequence[LeaseEvent]:
-        starts_at = self.terms.window.starts_at
+        starts_at = self.starts_at
         match self.state:
             case "scheduled" if now >= self.due_at:
                 reclaimed = self.stop_at is not None and self.stop_at < self.ends_at
@@ -162,31 +162,17 @@ class Lease:
     def _close(self, now: datetime) -> LeaseClosed:
         reason = self.ending_reason
         assert reason is not None
-        compensation = self._compensation(now)
+        first, *others = due_from(self.reclaims, reason) or (None,)
         return LeaseClosed(
             lease_id=self.terms.lease_id,
             market=self.terms.market,
             reason=reason,
             failed=reason in close_reasons.FAULTS,
-            compensation=compensation,
-            compensation_from=self.reclaimed_by if compensation else None,
+            compensation=first.money if first else None,
+            compensation_from=first.owner_id if first else None,
             at=now,
+            compensations=tuple(others),
         )
-
-    def _compensation(self, now: datetime) -> Money | None:
-        """Price the part of the lease that a reclaim took, at the agreed share of its value."""
-        by_owner = (close_reasons.RECLAIMED, close_reasons.RECLAIMED_BEFORE_START)
-        if self.ending_reason not in by_owner:
-            return None
-        lost_from = max(min(now, self.ends_at), self.terms.window.starts_at)
-        lost = (self.ends_at - lost_from) // timedelta(milliseconds=1)
-        mine = [share for share in self.terms.shares if share.owner_id == self.reclaimed_by]
-        parts = [
-            self.terms.price.charge(lost * len(share.gpu_uuids)).share(share.reclaim_fee_ppm)
-            for share in mine
-        ]
-        total = sum(part.nanos for part in parts)
-        return Money(total, self.terms.price.currency) if total else None
 
     def work_started(self, *, host_id: HostId, now: datetime) -> list[LeaseEvent]:
         """Take note that a host started its part; with the last one the lease is active."""
@@ -263,26 +249,16 @@ class Lease:
             return [Lease.evolve(self, ending)._close(now)]
         return []
 
-    def reclaim(self, *, owner_id: TenantId, now: datetime) -> list[LeaseEvent]:
-        """Decide whether an owner takes the capacity back: always, after the agreed notice.
-
-        Raises: LeaseOver, NotTheOwner, ReclaimUnderWay, LeaseEndsSooner.
-        """
-        mine = [share for share in self.terms.shares if share.owner_id == owner_id]
-        if not mine:
-            raise NotTheOwner(lease_id=self.terms.lease_id)
-        if self.over or self.state == "ending":
-            raise LeaseOver(lease_id=self.terms.lease_id, state=self.state)
-        if self.stop_at is not None:
-            raise ReclaimUnderWay(lease_id=self.terms.lease_id, stop_at=self.stop_at)
-        stop_at = now + timedelta(seconds=max(share.notice_seconds for share in mine))
-        if stop_at >= self.ends_at:
-            raise LeaseEndsSooner(lease_id=self.terms.lease_id, ends_at=self.ends_at)
-        return [
-            ReclaimRequested(
-                lease_id=self.terms.lease_id, owner_id=owner_id, stop_at=stop_at, at=now
-            )
-        ]
+    def compensation(self, owner_id: TenantId, *, asked_at: datetime, stop_at: datetime) -> Money:
+        """Price what a reclaim takes from this lease, by the terms of the owner's shares."""
+        return compensation(
+            [share for share in self.terms.shares if share.owner_id == owner_id],
+            self.terms.price,
+            starts_at=self.starts_at,
+            ends_at=self.ends_at,
+            asked_at=asked_at,
+            stop_at=stop_at,
+        )
 
     def ask_extension(self, *, ends_at: datetime, now: datetime) -> list[LeaseEvent]:
         """Decide whether the consumer may ask to go on; the engine decides whether it can be.
@@ -306,8 +282,12 @@ class Lease:
         ]
 
     def extend(self, *, ends_at: datetime, now: datetime) -> list[LeaseEvent]:
-        """Take up an extension that the engine granted; one that comes too late lapses."""
-        if self.over or self.state == "ending" or ends_at <= self.ends_at:
+        """Take up an extension that the engine granted; one that comes too late lapses.
+
+        Too late is also after a reclaim: what it costs was told, and does not grow.
+        """
+        late = self.over or self.state == "ending" or self.stop_at is not None
+        if late or ends_at <= self.ends_at:
             return []
         return [LeaseExtended(lease_id=self.terms.lease_id, ends_at=ends_at, at=now)]
 
@@ -329,8 +309,15 @@ class Lease:
                 return replace(state, stopped=state.stopped | {event.host_id})
             case ReclaimRequested():
                 reclaiming: State = "scheduled" if state.state == "scheduled" else "reclaiming"
+                money = event.compensation
+                if money is None:
+                    money = state.compensation(
+                        event.owner_id, asked_at=event.at, stop_at=event.stop_at
+                    )
+                others = [each for each in state.reclaims if each.owner_id != event.owner_id]
+                first = Reclaim(event.owner_id, event.stop_at, money)
                 return replace(
-                    state, state=reclaiming, stop_at=event.stop_at, reclaimed_by=event.owner_id
+                    state, state=reclaiming, stop_at=event.stop_at, reclaims=(first, *others)
                 )
             case ExtensionRequested():
                 return replace(state, extension_asked=event.ends_at)

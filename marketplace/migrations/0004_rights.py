@@ -1,7 +1,9 @@
-from django.db import migrations
+from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
     dependencies = [("marketplace", "0003_quotas")]
 
-    operations: list[object] = []
+    operations = [
+        migrations.AddField("leaserow", "reclaim_schedule", models.JSONField(default=list)),
+    ]

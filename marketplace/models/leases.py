@@ -38,6 +38,8 @@ class LeaseRow(models.Model):
     burst = models.BooleanField()
     notice_seconds = models.PositiveIntegerField()
     reclaim_fee_ppm = models.PositiveIntegerField()
+    reclaim_schedule = models.JSONField(default=list)
+    """By share: host_id, gpus, steps of notice_seconds and fee_ppm with the least notice first."""
     granted_at = models.DateTimeField()
     activated_at = models.DateTimeField(null=True)
     closed_at = models.DateTimeField(null=True)

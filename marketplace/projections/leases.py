@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
@@ -15,9 +16,11 @@ from marketplace.domain.events import (
     LeaseScheduled,
     LeaseStarting,
     ReclaimRequested,
+    Share,
     WorkStarted,
     WorkStopped,
 )
+from marketplace.domain.reclaim_fees import schedule_of
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
 
@@ -104,6 +107,7 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
             burst=any(share.source == "burst" for share in shares),
             notice_seconds=max(share.notice_seconds for share in shares),
             reclaim_fee_ppm=min(share.reclaim_fee_ppm for share in shares),
+            reclaim_schedule=[_promised(share) for share in shares],
             granted_at=scheduled.at,
             version=1,
         )
@@ -131,6 +135,17 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
                 workload=workload,
             )
         )
+
+
+def _promised(share: Share) -> dict[str, Any]:
+    return {
+        "host_id": str(share.host_id),
+        "gpus": len(share.gpu_uuids),
+        "steps": [
+            {"notice_seconds": step.notice_seconds, "fee_ppm": step.fee_ppm}
+            for step in schedule_of(share)
+        ],
+    }
 
 
 def _key(lease_id: object, host_id: object) -> str:

@@ -14,8 +14,10 @@ from ledger.access import Actor, visible
 from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.refusal import Forbidden, Invalid
 from ledger.domain.span import Window
-from ledger.eventstore.port import EventStore, Recorded, stream_name
+from ledger.eventstore.port import EventStore, Recorded, load, stream_name
 from marketplace.domain.leases import STOP_GRACE, Lease, LeaseUnknown, State
+from marketplace.domain.reclaim import quote
+from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
 FINAL = ("closed", "failed")
@@ -102,6 +104,36 @@ def consumed_lease(actor: Actor, lease_id: UUID) -> LeaseRow:
     if row.tenant_id != actor.tenant_id:
         raise NotTheConsumer(lease_id=lease_id)
     return row
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimQuote:
+    """What a reclaim asked for at `at` would pay, by its notice, the shortest first.
+
+    choices: empty where the capacity comes back before the shortest notice is over, at `due_at`.
+    """
+
+    lease_id: LeaseId
+    at: datetime
+    due_at: datetime
+    choices: tuple[Choice, ...]
+
+
+def reclaim_quote(
+    actor: Actor, store: EventStore, lease_id: UUID, *, now: datetime
+) -> ReclaimQuote:
+    """Return what a reclaim would pay: an owner's own, or, for its consumer, of all owners.
+
+    From the lease's own stream, so it is what `reclaim_lease` would decide at that moment.
+
+    Raises: LeaseUnknown, LeaseOver.
+    """
+    row = lease(actor, lease_id)
+    found = load(store, Lease, lease_id)
+    assert found is not None
+    owner_id = actor.tenant_id if actor.tenant_id in row.owner_ids else None
+    choices = quote(found, owner_id=owner_id, now=now)
+    return ReclaimQuote(LeaseId(lease_id), now, found.due_at, choices)
 
 
 def timeline(store: EventStore, lease_id: UUID) -> list[Recorded]:
