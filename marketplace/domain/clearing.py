@@ -231,6 +231,7 @@ def shares_of(placement: Placement) -> tuple[Share, ...]:
             notice_seconds=listed.terms.notice_seconds,
             reclaim_fee_ppm=listed.terms.reclaim_fee_ppm,
             source=listed.terms.source,
+            reclaim_steps=listed.terms.reclaim_steps,
         )
         for listed, uuids in sorted(by_offer.values(), key=lambda pair: pair[0].rank)
     )
