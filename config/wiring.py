@@ -110,6 +110,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
                 store, now=now, start_grace=start_grace
             ),
         ),
+        Loop("extensions", 5.0, lambda store, now: marketplace.loops.extend_leases(store, now=now)),
         Loop("live", 1.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),
         Loop("offer-expiry", 5.0, lambda store, now: listings.loops.expire_offers(store, now=now)),
         Loop(
@@ -156,6 +157,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
     "clockwork": (
         "policies",
         "lease-clock",
+        "extensions",
         "offer-expiry",
         "usage",
         "charges",

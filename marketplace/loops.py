@@ -11,12 +11,15 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
 from ledger.queries import stray_holds
 from marketplace.commands.bids import release_stray_hold
+from marketplace.commands.extending import extend_when_due
 from marketplace.commands.leases import advance_lease
 from marketplace.queries.bids import bids_known
+from marketplace.queries.extensions import leases_ending
 from marketplace.queries.leases import due_leases
 
 BATCH = 500
 CLOCK = Meta(actor="loop:lease-clock")
+EXTENDER = Meta(actor="loop:extensions")
 SWEEP = Meta(actor="loop:stray-holds")
 STRAY_AFTER = timedelta(hours=1)
 """Longer than any request that places a bid is repeated."""
@@ -37,6 +40,18 @@ def advance_leases(store: EventStore, *, now: datetime, start_grace: timedelta) 
             # One lease that cannot be moved must not hold up the others.
             log.error("lease.stuck", lease=str(lease_id), code=refusal.code)
     return len(due)
+
+
+def extend_leases(store: EventStore, *, now: datetime) -> int:
+    """Ask for the next step of the leases that go on by themselves; return how many."""
+    asked = 0
+    for lease_id in leases_ending(now=now, limit=BATCH):
+        try:
+            asked += extend_when_due(store, lease_id=lease_id, by=EXTENDER, now=now)
+        except Refusal as refusal:
+            # No money left, for instance: the lease ends at its time, the others go on.
+            log.info("lease.not-extended", lease=str(lease_id), code=refusal.code)
+    return asked
 
 
 def sweep_stray_holds(store: EventStore, *, now: datetime) -> int:

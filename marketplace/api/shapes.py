@@ -12,11 +12,13 @@ from rest_framework import serializers
 
 from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import BidId, TenantId, UserId
-from ledger.domain.money import Rate
+from ledger.domain.money import Money, Rate
 from ledger.rest import AmountField, Body, CountField, DurationField, MomentField, TextField
-from marketplace.domain.bids import GPUS_MAX, BidTerms
+from marketplace.domain.bids import BidTerms
+from marketplace.domain.bounds import GPUS_MAX
 from marketplace.domain.eligibility import REASONS, Explanation
 from marketplace.domain.events import Patience, Placement, ServiceClass, Workload
+from marketplace.domain.good_till import read_good_till, write_good_till
 from marketplace.domain.query import read_query, write_query
 from marketplace.models.bids import BidRow
 from marketplace.queries.bids import Unit
@@ -42,6 +44,10 @@ class AskBid(Body):
 
     service_class must be said. earliest_start: at once, if left out; deadline: a day after the
     earliest end. limit: most per GPU-hour. cost_centre: the business unit's own, if left out.
+    gpus_min, duration_min_seconds: with less it makes do, all at one start; more GPUs are
+    preferred, then more time. budget: the most the whole lease may cost. good_till: `deadline`, a
+    moment, `immediate-or-cancel` (what there is at once) or `fill-or-kill` (all at once, or
+    nothing). auto_extend_until: the lease goes on in place while that can be had at its price.
     """
 
     bid_id = serializers.UUIDField(required=False)
@@ -49,10 +55,15 @@ class AskBid(Body):
     market = TextField(required=False)
     query = TextField(default="", allow_blank=True)
     gpus = CountField(value_min=1, value_max=GPUS_MAX)
+    gpus_min = CountField(value_min=1, value_max=GPUS_MAX, required=False)
     duration_seconds = DurationField(seconds_min=1)
+    duration_min_seconds = DurationField(seconds_min=1, required=False)
     earliest_start = MomentField(required=False)
     deadline = MomentField(required=False)
+    good_till = TextField(default="deadline")
+    auto_extend_until = MomentField(required=False)
     limit = AmountField()
+    budget = AmountField(required=False)
     currency = TextField(required=False)
     placement = serializers.ChoiceField(choices=get_args(Placement), default="same-host")
     service_class = serializers.ChoiceField(choices=get_args(ServiceClass))
@@ -87,6 +98,8 @@ def terms_of(
 ) -> BidTerms:
     """Return the terms that a checked body asks for; market, currency: where it says none."""
     currency = asked.get("currency", currency)
+    good_till, good_until = read_good_till(asked["good_till"])
+    shortest, budget = asked.get("duration_min_seconds"), asked.get("budget")
     return BidTerms(
         bid_id=BidId(bid_id),
         tenant_id=tenant_id,
@@ -110,6 +123,12 @@ def terms_of(
         ),
         cost_centre=asked["cost_centre"] or unit.cost_centre,
         burst_allowed=asked["burst_allowed"],
+        good_till=good_till,
+        good_until=good_until,
+        gpus_min=asked.get("gpus_min"),
+        duration_min_seconds=None if shortest is None else shortest // SECOND,
+        budget=None if budget is None else Money(budget, currency),
+        auto_extend_until=asked.get("auto_extend_until"),
     )
 
 
@@ -145,11 +164,16 @@ class BidShape(serializers.Serializer[BidRow]):
     reason = serializers.SerializerMethodField()
     query = serializers.CharField()
     gpus = serializers.IntegerField()
+    gpus_min = serializers.IntegerField(allow_null=True)
     placement = serializers.CharField()
     duration_seconds = serializers.IntegerField()
+    duration_min_seconds = serializers.IntegerField(allow_null=True)
     earliest_start = MomentField()
     deadline = MomentField()
+    good_till = serializers.SerializerMethodField()
+    auto_extend_until = MomentField(allow_null=True)
     limit = AmountField(source="limit_nanos_per_gpu_hour")
+    budget = AmountField(source="budget_nanos", allow_null=True)
     currency = serializers.CharField()
     service_class = serializers.CharField()
     patience = serializers.CharField()
@@ -160,7 +184,12 @@ class BidShape(serializers.Serializer[BidRow]):
     placed_at = MomentField()
     queued_at = MomentField()
     ended_at = MomentField(allow_null=True)
+    ended_because = serializers.CharField()
     version = serializers.IntegerField()
+
+    def get_good_till(self, row: BidRow) -> str:
+        """Return how long it waits, in the words in which it is asked for."""
+        return write_good_till(row.good_till, row.good_until)
 
     @extend_schema_field(ReasonShape(allow_null=True))
     def get_reason(self, row: BidRow) -> dict[str, str] | None:

@@ -15,7 +15,7 @@ from marketplace.domain.bids import (
     BidTerms,
     BidTermsDiffer,
     BidUnknown,
-    cost_at_most,
+    hold_of,
     place,
     same_terms,
 )
@@ -23,7 +23,7 @@ from marketplace.domain.events import BidEvent
 
 
 def place_bid(store: EventStore, *, terms: BidTerms, by: Meta, now: datetime) -> Position:
-    """Put a bid on the market, once, with limit × GPUs × duration set aside for it.
+    """Put a bid on the market, once, with the most it can cost set aside for it.
 
     Returns: the store position at which it is placed.
     Raises: every refusal of `bids.place` and of `place_hold`; BidTermsDiffer.
@@ -44,7 +44,7 @@ def place_bid(store: EventStore, *, terms: BidTerms, by: Meta, now: datetime) ->
             store,
             account_id=terms.account_id,
             hold_id=placed.hold_id,
-            money=cost_at_most(placed.limit, placed.gpus, placed.duration_seconds),
+            money=hold_of(placed, placed.limit),
             purpose=f"bid:{terms.bid_id}",
             by=by,
             now=now,
@@ -158,7 +158,7 @@ def _resize(store: EventStore, bid: Bid, limit: Rate, by: Meta, now: datetime) -
         store,
         account_id=bid.terms.account_id,
         hold_id=bid.terms.hold_id,
-        money=cost_at_most(limit, bid.terms.gpus, bid.terms.duration_seconds),
+        money=hold_of(bid.terms, limit),
         by=by,
         now=now,
     )

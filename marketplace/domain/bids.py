@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import ClassVar, Literal, assert_never
 
 from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId, SubscriberId, TenantId, UserId
-from ledger.domain.money import NANOS_PER_UNIT, CurrencyUnknown, Money, Rate
-from ledger.domain.refusal import Invalid, Refusal, Unknown
+from ledger.domain.money import Money, Rate
+from ledger.domain.refusal import Refusal, Unknown
+from marketplace.domain.bounds import (
+    DEADLINE_AHEAD_MAX,
+    DEADLINE_ROOM,
+    LimitCurrencyDiffers,
+    check_account,
+    check_deadline,
+    check_extension,
+    check_lasting,
+    check_money,
+    check_request,
+    check_size,
+    check_start,
+    check_workload,
+    in_utc,
+)
 from marketplace.domain.events import (
     BidAmended,
     BidCancelled,
@@ -17,38 +31,19 @@ from marketplace.domain.events import (
     BidExpired,
     BidFilled,
     BidPlaced,
+    ExpiryReason,
+    GoodTill,
     GpuRequest,
     Patience,
     Placement,
     ServiceClass,
     Workload,
 )
-from marketplace.domain.workloads import complete, workload_named
+from marketplace.domain.workloads import complete
 
 BidState = Literal["open", "filled", "cancelled", "expired"]
 
-GPUS_MAX = 1024
-DURATION_MIN = timedelta(minutes=1)
-DURATION_MAX = timedelta(days=28)
-DEADLINE_AHEAD_MAX = timedelta(days=28)
-"""How far ahead the book knows every window, so that a bid that fits nothing now cannot start to
-fit because time goes by (see Book)."""
-DEADLINE_ROOM = timedelta(days=1)
-"""How long a bid that names no deadline may wait for its start."""
-START_PAST_MAX = timedelta(minutes=5)
-"""A start that lies this far back is a slow request or clock and means now."""
-LIMIT_MAX_NANOS = 10_000 * NANOS_PER_UNIT
-COMMAND_WORDS_MAX = 256
-COMMAND_CHARS_MAX = 8_192
-ENVIRONMENT_MAX = 64
-LABELS_MAX = 16
-TEXT_MAX = 64
-
-_CURRENCY = re.compile(r"[A-Z]{3}")
-_MARKET = re.compile(r"[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}")
-_CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
+NOW_OR_NEVER: tuple[GoodTill, ...] = ("immediate-or-cancel", "fill-or-kill")
 
 
 class BidUnknown(Unknown):
@@ -65,72 +60,6 @@ class BidTermsDiffer(Refusal):
 
 class BidStillPossible(Refusal):
     """That bid can still be met by its deadline."""
-
-
-class GpuCountOutOfBounds(Invalid):
-    """A bid asks for 1 to 1,024 GPUs."""
-
-
-class DurationOutOfBounds(Invalid):
-    """A bid asks for a whole number of seconds between one minute and 28 days."""
-
-
-class TimeWithoutZone(Invalid):
-    """A time must say its offset from UTC, such as 2026-01-05T18:00:00Z."""
-
-
-class DeadlineTooSoon(Invalid):
-    """Between the earliest start and the deadline there is less time than the bid asks for.
-
-    Set the deadline at `deadline_min` or later, or ask for less time.
-    """
-
-
-class StartInThePast(Invalid):
-    """The earliest start lies in the past."""
-
-
-class DeadlineUnreachable(Invalid):
-    """The time asked for no longer fits between now and the deadline."""
-
-
-class DeadlineTooFarAhead(Invalid):
-    """The deadline of a bid lies at most 28 days ahead."""
-
-
-class LimitOutOfBounds(Invalid):
-    """A limit price lies above 0 and is at most 10,000 per GPU-hour."""
-
-
-class LimitCurrencyDiffers(Invalid):
-    """The limit of a bid stays in the currency it was placed in."""
-
-
-class CommandTooLong(Invalid):
-    """A command has at most 256 words and 8,192 characters, without zero bytes."""
-
-
-class CommandWithoutProgram(Invalid):
-    """The first word of a command names the program to run; it cannot be empty.
-
-    Leave the command out altogether to hold the GPUs without running anything.
-    """
-
-
-class EnvironmentUnreadable(Invalid):
-    """An environment has at most 64 variables with plain names and 8,192 characters in all."""
-
-
-class MarketUnreadable(Invalid):
-    """A market is a lower-case name such as eu-west."""
-
-
-class CostCentreUnreadable(Invalid):
-    """A cost centre is a printable text of at most 64 characters."""
-
-
-class RequestUnreadable(Invalid):
-    """What is asked of the GPUs is not described as it must be: `field` says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +87,12 @@ class BidTerms:
     workload: Workload
     cost_centre: str = ""
     burst_allowed: bool = False
+    good_till: GoodTill = "good-till-deadline"
+    good_until: datetime | None = None
+    gpus_min: int | None = None
+    duration_min_seconds: int | None = None
+    budget: Money | None = None
+    auto_extend_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +111,7 @@ class Bid:
     @property
     def hold(self) -> Money:
         """Return the most the bid can cost: what its hold sets aside."""
-        return cost_at_most(self.limit, self.terms.gpus, self.terms.duration_seconds)
+        return hold_of(self.terms, self.limit)
 
     def need_open(self) -> None:
         """Refuse unless the bid still waits for a lease.
@@ -192,14 +127,14 @@ class Bid:
         Raises: BidNotOpen, LimitCurrencyDiffers, and the bounds of `check_money`, `check_time`.
         """
         self.need_open()
-        deadline = _in_utc(deadline)
+        deadline = in_utc(deadline)
         if (limit, deadline) == (self.limit, self.deadline):
             return []
         if limit.currency != self.limit.currency:
             raise LimitCurrencyDiffers(currency=self.limit.currency)
         check_money(limit)
-        duration = timedelta(seconds=self.terms.duration_seconds)
-        _check_deadline(max(self.terms.earliest_start, now), duration, deadline, now)
+        duration = shortest(self.terms)
+        check_deadline(max(self.terms.earliest_start, now), duration, deadline, now)
         return [BidAmended(bid_id=self.terms.bid_id, limit=limit, deadline=deadline, at=now)]
 
     def cancel(self, *, now: datetime) -> list[BidCancelled]:
@@ -213,16 +148,25 @@ class Bid:
         return [BidCancelled(bid_id=self.terms.bid_id, at=now)]
 
     def expire(self, *, now: datetime) -> list[BidExpired]:
-        """End a bid that can no longer be met; one that is over already stays as it is.
+        """End a bid that waits no longer; one that is over already stays as it is.
+
+        The engine asks for it, and only for a bid that it has looked at: so one that is filled
+        at once or never is over as soon as it asks.
 
         Raises: BidStillPossible.
         """
         if self.state != "open":
             return []
-        latest_start = self.deadline - timedelta(seconds=self.terms.duration_seconds)
-        if now <= latest_start:
-            raise BidStillPossible(bid_id=self.terms.bid_id, latest_start=latest_start)
-        return [BidExpired(bid_id=self.terms.bid_id, at=now)]
+        reason: ExpiryReason = "deadline"
+        latest_start = self.deadline - shortest(self.terms)
+        if self.terms.good_till in NOW_OR_NEVER:
+            reason = "not-at-once"
+        elif now <= latest_start:
+            good_until = self.terms.good_until
+            if good_until is None or now <= good_until:
+                raise BidStillPossible(bid_id=self.terms.bid_id, latest_start=latest_start)
+            reason = "good-till"
+        return [BidExpired(bid_id=self.terms.bid_id, at=now, reason=reason)]
 
     def fill(self, *, lease_id: LeaseId, now: datetime) -> list[BidFilled]:
         """Take up the engine's grant; the same grant again changes nothing.
@@ -260,35 +204,51 @@ def cost_at_most(limit: Rate, gpus: int, duration_seconds: int) -> Money:
     return limit.charge(gpus * duration_seconds * 1000)
 
 
+def hold_of(placed: BidPlaced, limit: Rate) -> Money:
+    """Return the most a bid can cost at a limit: all it asks for, or its budget if that is less."""
+    most = cost_at_most(limit, placed.gpus, placed.duration_seconds)
+    return most if placed.budget is None else min(most, placed.budget)
+
+
+def shortest(placed: BidPlaced) -> timedelta:
+    """Return the least time a bid makes do with."""
+    return timedelta(seconds=placed.duration_min_seconds or placed.duration_seconds)
+
+
 def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
     """Decide whether this may be asked at all, and return the bid in its normal form.
 
-    Times come out in UTC and whole milliseconds, an earliest start just gone by as `now`, and a
-    request that says nothing of models or memory is completed from the workload's envelope.
+    Times come out in UTC and whole milliseconds, an earliest start just gone by as `now`, a
+    minimum that is the whole as none, and a request that says nothing of models or memory is
+    completed from the workload's envelope.
 
-    Raises: a refusal for each bound in this module, WorkloadUnknown, CurrencyUnknown.
+    Raises: a refusal for each bound in `bounds`, WorkloadUnknown, CurrencyUnknown.
     """
-    if not 1 <= terms.gpus <= GPUS_MAX:
-        raise GpuCountOutOfBounds(gpus=terms.gpus, gpus_max=GPUS_MAX)
-    duration = timedelta(seconds=terms.duration_seconds)
-    if not DURATION_MIN <= duration <= DURATION_MAX:
-        raise DurationOutOfBounds(
-            seconds_min=DURATION_MIN // timedelta(seconds=1),
-            seconds_max=DURATION_MAX // timedelta(seconds=1),
-        )
-    earliest_start = _in_utc(terms.earliest_start or now)
-    deadline = _in_utc(
-        terms.deadline or min(earliest_start + duration + DEADLINE_ROOM, now + DEADLINE_AHEAD_MAX)
+    gpus_min, seconds_min = check_size(
+        gpus=terms.gpus,
+        gpus_min=terms.gpus_min,
+        seconds=terms.duration_seconds,
+        seconds_min=terms.duration_min_seconds,
     )
-    if earliest_start < now - START_PAST_MAX:
-        raise StartInThePast(earliest_start=earliest_start, now=now)
-    _check_deadline(earliest_start, duration, deadline, now)
-    check_money(terms.limit)
-    if not _MARKET.fullmatch(terms.market):
-        raise MarketUnreadable(market=terms.market[:TEXT_MAX])
-    if len(terms.cost_centre) > TEXT_MAX or not terms.cost_centre.isprintable():
-        raise CostCentreUnreadable()
-    _check_request(terms.request)
+    longest = timedelta(seconds=terms.duration_seconds)
+    least = timedelta(seconds=seconds_min or terms.duration_seconds)
+    earliest_start = in_utc(terms.earliest_start or now)
+    deadline = in_utc(
+        terms.deadline or min(earliest_start + longest + DEADLINE_ROOM, now + DEADLINE_AHEAD_MAX)
+    )
+    check_start(earliest_start, now)
+    check_deadline(earliest_start, least, deadline, now)
+    check_money(terms.limit, terms.budget)
+    good_until = check_lasting(
+        terms.good_till,
+        terms.good_until,
+        patience=terms.patience,
+        has_ranges=gpus_min is not None or seconds_min is not None,
+        deadline=deadline,
+        now=now,
+    )
+    check_account(market=terms.market, cost_centre=terms.cost_centre)
+    check_request(terms.request)
     check_workload(terms.workload)
     return BidPlaced(
         bid_id=terms.bid_id,
@@ -311,82 +271,17 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
         cost_centre=terms.cost_centre,
         burst_allowed=terms.burst_allowed,
         at=now,
+        good_till=terms.good_till,
+        good_until=good_until,
+        gpus_min=gpus_min,
+        duration_min_seconds=seconds_min,
+        budget=terms.budget,
+        auto_extend_until=check_extension(
+            terms.auto_extend_until, earliest_end=earliest_start + least, now=now
+        ),
     )
 
 
 def same_terms(placed: BidPlaced, terms: BidTerms) -> bool:
     """Tell if a bid that is there is what `terms` would have made at that moment."""
     return place(terms, now=placed.at) == placed
-
-
-def _in_utc(moment: datetime) -> datetime:
-    if moment.utcoffset() is None:
-        raise TimeWithoutZone(given=moment.isoformat())
-    moment = moment.astimezone(UTC)
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-
-
-def _check_deadline(
-    earliest_start: datetime, duration: timedelta, deadline: datetime, now: datetime
-) -> None:
-    if deadline < earliest_start + duration and earliest_start >= now:
-        raise DeadlineTooSoon(deadline=deadline, deadline_min=earliest_start + duration)
-    if deadline < now + duration:
-        raise DeadlineUnreachable(deadline=deadline, now=now)
-    if deadline > now + DEADLINE_AHEAD_MAX:
-        raise DeadlineTooFarAhead(deadline=deadline, deadline_max=now + DEADLINE_AHEAD_MAX)
-
-
-def check_money(limit: Rate) -> None:
-    """Refuse a limit price that no market has.
-
-    Raises: LimitOutOfBounds, CurrencyUnknown.
-    """
-    if not _CURRENCY.fullmatch(limit.currency):
-        raise CurrencyUnknown(given=limit.currency[:TEXT_MAX])
-    if not 0 < limit.nanos_per_gpu_hour <= LIMIT_MAX_NANOS:
-        raise LimitOutOfBounds(nanos_max=LIMIT_MAX_NANOS)
-
-
-def check_workload(workload: Workload) -> None:
-    """Refuse a workload that cannot be handed to a host.
-
-    Raises: WorkloadUnknown, CommandTooLong, CommandWithoutProgram, EnvironmentUnreadable.
-    """
-    workload_named(workload.kind)
-    words = workload.command
-    chars = sum(map(len, words))
-    if len(words) > COMMAND_WORDS_MAX or chars > COMMAND_CHARS_MAX or "\0" in "".join(words):
-        raise CommandTooLong(words=len(words), chars=chars)
-    if words and not words[0]:
-        raise CommandWithoutProgram()
-    names = [name for name, _ in workload.environment]
-    chars = sum(len(name) + len(value) for name, value in workload.environment)
-    if (
-        len(names) > ENVIRONMENT_MAX
-        or len(set(names)) != len(names)
-        or chars > COMMAND_CHARS_MAX
-        or not all(_VARIABLE.fullmatch(name) for name in names)
-        or any("\0" in value for _, value in workload.environment)
-    ):
-        raise EnvironmentUnreadable(variables=len(names), chars=chars)
-
-
-def _check_request(request: GpuRequest) -> None:
-    texts = (*request.models, request.region, request.isolation)
-    memory, capability = request.memory_mib_min, request.compute_capability_min
-    faults = {
-        "models": len(request.models) > LABELS_MAX or any("," in name for name in request.models),
-        "memory_mib_min": memory is not None and not 0 < memory <= 16 * 1024 * 1024,
-        "compute_capability_min": capability is not None and not _CAPABILITY.fullmatch(capability),
-        "labels": len(request.labels) > LABELS_MAX
-        or not all(_LABEL.fullmatch(name) for name, _ in request.labels),
-        "text": not all(
-            0 < len(text) <= TEXT_MAX and text.isprintable() and '"' not in text
-            for text in (*texts, *(part for label in request.labels for part in label))
-            if text is not None
-        ),
-    }
-    for field, wrong in faults.items():
-        if wrong:
-            raise RequestUnreadable(field=field)

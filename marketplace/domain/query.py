@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from uuid import UUID
 
+from ledger.domain.ids import HostId
 from ledger.domain.refusal import Invalid
 from marketplace.domain.events import GpuRequest
 
@@ -22,6 +24,10 @@ _CONDITION = re.compile(r'([A-Za-z][A-Za-z0-9._/-]*)(?:(>=|<=|=|>|<)("[^"]*"|[^\
 _MEMORY = re.compile(r"([0-9]{1,9})(MiB|GiB|TiB|MB|GB|TB)?", re.IGNORECASE)
 _MIB = {"mib": 1, "gib": 1024, "tib": 1024 * 1024, "mb": 1, "gb": 1024, "tb": 1024 * 1024}
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
+DRIVER = re.compile(r"[1-9][0-9]{1,3}(\.[0-9]{1,4}){0,2}")
+LINKED_MAX = 576
+"""GPUs of the largest NVLink domain there is (NVL576)."""
+HOSTS_MAX = 12
 
 
 class QueryTooLong(Invalid):
@@ -53,21 +59,21 @@ class ValueUnreadable(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One word of the language."""
+    """One word of the language. signs: those it is written with; empty: it stands alone."""
 
     name: str
-    sign: str
+    signs: tuple[str, ...]
     example: str
     meaning: str
-    apply: Callable[[GpuRequest, str], GpuRequest | None]
+    apply: Callable[[GpuRequest, str, str], GpuRequest | None]
 
 
-def _models(request: GpuRequest, value: str) -> GpuRequest | None:
+def _models(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     names = tuple(name.strip() for name in value.split(","))
     return replace(request, models=names) if all(names) else None
 
 
-def _memory(request: GpuRequest, value: str) -> GpuRequest | None:
+def _memory(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     form = _MEMORY.fullmatch(value)
     if form is None:
         return None
@@ -75,37 +81,84 @@ def _memory(request: GpuRequest, value: str) -> GpuRequest | None:
     return replace(request, memory_mib_min=mib) if 0 < mib <= 16 * 1024 * 1024 else None
 
 
-def _compute(request: GpuRequest, value: str) -> GpuRequest | None:
+def _compute(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     return replace(request, compute_capability_min=value) if _CAPABILITY.fullmatch(value) else None
 
 
-def _nvlink(request: GpuRequest, value: str) -> GpuRequest | None:
-    return replace(request, nvlink=value in ("", "yes")) if value in ("", "yes", "no") else None
+def _driver(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    return replace(request, driver_min=value) if DRIVER.fullmatch(value) else None
 
 
-def _region(request: GpuRequest, value: str) -> GpuRequest | None:
+def _nvlink(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    if sign == ">=":
+        count = int(value) if re.fullmatch(r"[0-9]{1,3}", value) else 0
+        fits = 2 <= count <= LINKED_MAX
+        return replace(request, nvlink=True, nvlink_min=count) if fits else None
+    if sign == "=" and value not in ("yes", "no"):
+        return None
+    return replace(request, nvlink=value != "no")
+
+
+def _region(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     return replace(request, region=value) if value else None
 
 
-def _isolation(request: GpuRequest, value: str) -> GpuRequest | None:
+def _isolation(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     return replace(request, isolation=value) if value in ISOLATIONS else None
 
+
+def _tenant(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    return replace(request, own=True) if value == "own" else None
+
+
+def _hosts(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    hosts = _host_ids(value)
+    return replace(request, hosts=hosts) if hosts else None
+
+
+def _not_hosts(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    hosts = _host_ids(value)
+    return replace(request, not_hosts=hosts) if hosts else None
+
+
+def _host_ids(value: str) -> tuple[HostId, ...] | None:
+    words = value.split(",")
+    try:
+        ids = {HostId(UUID(word)) for word in words}
+    except ValueError:
+        return None
+    return tuple(sorted(ids)) if len(words) <= HOSTS_MAX else None
+
+
+_HOST = "00000000-0000-4000-8000-00000000000a"
 
 CONDITIONS = {
     each.name: each
     for each in (
-        Condition("gpu", "=", "gpu=H100,A100", "one of these models, or a kind of it", _models),
-        Condition("memory", ">=", "memory>=40GiB", "memory of each GPU; GiB if no unit", _memory),
-        Condition("compute", ">=", "compute>=8.0", "CUDA compute capability", _compute),
-        Condition("nvlink", "", "nvlink", "the GPUs of a host are joined by NVLink", _nvlink),
+        Condition("gpu", ("=",), "gpu=H100,A100", "one of these models, or a kind of it", _models),
         Condition(
-            "region", "=", "region=eu", "the host's region, or a part of it (eu-west)", _region
+            "memory", (">=",), "memory>=40GiB", "memory of each GPU; GiB if no unit", _memory
+        ),
+        Condition("compute", (">=",), "compute>=8.0", "CUDA compute capability", _compute),
+        Condition("driver", (">=",), "driver>=570", "version of the host's driver", _driver),
+        Condition(
+            "nvlink",
+            ("", "=", ">="),
+            "nvlink>=4",
+            "the GPUs of a host are joined by NVLink; with a number: so many at least",
+            _nvlink,
         ),
         Condition(
-            "isolation", "=", "isolation=mig", "at least this level of isolation", _isolation
+            "region", ("=",), "region=eu", "the host's region, or a part of it (eu-west)", _region
         ),
         Condition(
-            "label.NAME", "=", "label.team=x", "the offer carries this label", lambda r, _: r
+            "isolation", ("=",), "isolation=mig", "at least this level of isolation", _isolation
+        ),
+        Condition("tenant", ("=",), "tenant=own", "GPUs of your own organisation only", _tenant),
+        Condition("host", ("=",), f"host={_HOST}", "only on these hosts, by id", _hosts),
+        Condition("not-host", ("=",), f"not-host={_HOST}", "on none of these hosts", _not_hosts),
+        Condition(
+            "label.NAME", ("=",), "label.team=x", "the offer carries this label", lambda r, *_: r
         ),
     )
 }
@@ -153,12 +206,9 @@ def _add(
     condition = CONDITIONS.get(name.lower())
     if condition is None:
         raise ConditionUnknown(known=sorted(CONDITIONS), **place)
-    fits = sign == condition.sign or (condition.name == "nvlink" and sign == "=")
-    if not fits:
+    if sign not in condition.signs:
         raise ComparisonUnfit(expected=condition.example, **place)
-    if condition.name == "nvlink" and sign and not value:
-        raise ValueUnreadable(expected="nvlink=yes", **place)
-    narrowed = condition.apply(request, value)
+    narrowed = condition.apply(request, sign, value)
     if narrowed is None:
         raise ValueUnreadable(expected=condition.example, **place)
     return narrowed
@@ -174,12 +224,21 @@ def write_query(request: GpuRequest) -> str:
         parts.append(f"memory>={request.memory_mib_min}MiB" if rest else f"memory>={gib}GiB")
     if request.compute_capability_min is not None:
         parts.append(f"compute>={request.compute_capability_min}")
+    if request.driver_min is not None:
+        parts.append(f"driver>={request.driver_min}")
     if request.nvlink:
-        parts.append("nvlink")
+        parts.append(f"nvlink>={request.nvlink_min}" if request.nvlink_min else "nvlink")
     if request.region is not None:
         parts.append("region=" + _quoted(request.region))
     if request.isolation is not None:
         parts.append(f"isolation={request.isolation}")
+    if request.own:
+        parts.append("tenant=own")
+    parts += [
+        f"{word}={','.join(map(str, hosts))}"
+        for word, hosts in (("host", request.hosts), ("not-host", request.not_hosts))
+        if hosts
+    ]
     parts += [f"label.{name}={_quoted(value)}" for name, value in request.labels]
     return " ".join(parts)
 

@@ -39,11 +39,21 @@ class BidRow(models.Model):
     environment = models.JSONField()
     cost_centre = models.CharField(max_length=64)
     burst_allowed = models.BooleanField()
+    good_till = models.CharField(max_length=20, default="good-till-deadline")
+    good_until = models.DateTimeField(null=True)
+    gpus_min = models.PositiveIntegerField(null=True)
+    """With fewer it would make do; null: with all it asks for only. So with the duration."""
+    duration_min_seconds = models.PositiveIntegerField(null=True)
+    budget_nanos = models.BigIntegerField(null=True)
+    auto_extend_until = models.DateTimeField(null=True)
+    """The lease is extended by itself until then; null: it is not."""
     lease_id = models.UUIDField(null=True)
     placed_at = models.DateTimeField()
     queued_at = models.DateTimeField()
     """When it took its place in the queue: placed or last amended."""
     ended_at = models.DateTimeField(null=True)
+    ended_because = models.CharField(max_length=12, default="")
+    """Of an expired bid: `deadline`, `good-till` or `not-at-once`."""
     version = models.PositiveIntegerField()
 
     class Meta:

@@ -38,6 +38,7 @@ def project_bids(recorded: Recorded, rows: Rows) -> None:
             _end(cancelled.bid_id, "cancelled", cancelled.at, recorded, rows)
         case BidExpired() as expired:
             _end(expired.bid_id, "expired", expired.at, recorded, rows)
+            rows.change(BidRow, expired.bid_id, ended_because=expired.reason)
         case BidFilled() as filled:
             _end(filled.bid_id, "filled", filled.at, recorded, rows)
             rows.change(BidRow, filled.bid_id, lease_id=filled.lease_id, reason="")
@@ -73,6 +74,12 @@ def _row(placed: BidPlaced) -> BidRow:
         environment=dict(placed.workload.environment),
         cost_centre=placed.cost_centre,
         burst_allowed=placed.burst_allowed,
+        good_till=placed.good_till,
+        good_until=placed.good_until,
+        gpus_min=placed.gpus_min,
+        duration_min_seconds=placed.duration_min_seconds,
+        budget_nanos=None if placed.budget is None else placed.budget.nanos,
+        auto_extend_until=placed.auto_extend_until,
         placed_at=placed.at,
         queued_at=placed.at,
         version=1,

@@ -23,8 +23,13 @@ COLUMNS = (
     ("lease_id", "lease"),
     ("reason.text", "why not yet"),
 )
+WAITS = ("deadline", "immediate-or-cancel", "fill-or-kill")
 ONE = (
     *COLUMNS,
+    ("gpus_min", "count at least"),
+    ("budget", "budget"),
+    ("good_till", "good till"),
+    ("auto_extend_until", "extended until"),
     ("earliest_start", "not before"),
     ("service_class", "class"),
     ("cost_centre", "cost centre"),
@@ -34,6 +39,7 @@ QUOTE = (
     ("price", "price per GPU-hour"),
     ("starts_at", "starts"),
     ("ends_at", "ends"),
+    ("gpus", "count"),
     ("cost", "costs"),
     ("hold", "set aside"),
     ("explanation.reason.text", "why not"),
@@ -45,6 +51,18 @@ Query = Annotated[
 ]
 Gpus = Annotated[int, typer.Option("--gpus", min=1, help="how many together")]
 For = Annotated[str, typer.Option("--for", help="how long: 30m, 6h, 1d12h")]
+GpusMin = Annotated[int | None, typer.Option("--gpus-min", min=1, help="make do with so many")]
+ForMin = Annotated[str | None, typer.Option("--for-min", help="make do with so long: 1h")]
+Till = Annotated[
+    str,
+    typer.Option(
+        "--good-till", help="deadline, immediate-or-cancel, fill-or-kill, or a time: +2h, 22:00"
+    ),
+]
+Extend = Annotated[
+    str | None, typer.Option("--extend-until", help="go on by itself until: +12h, 06:00, RFC 3339")
+]
+Budget = Annotated[str | None, typer.Option("--budget", help="most the whole lease may cost")]
 Max = Annotated[str, typer.Option("--max", help="most you pay per GPU-hour, such as 2.15")]
 Start = Annotated[str | None, typer.Option("--start", help="not before: now, +2h, 22:00, RFC 3339")]
 By = Annotated[str | None, typer.Option("--by", help="deadline for the end: +8h, 06:00, RFC 3339")]
@@ -61,7 +79,8 @@ Command = Annotated[list[str] | None, typer.Argument(help="what runs: -- python 
 def _asked(
     query: str, gpus: int, length: str, limit: str, start: str | None, by: str | None,
     service: str, patient: bool, gang: bool, burst: bool, kind: str, unit: str | None,
-    centre: str, command: list[str] | None,
+    centre: str, command: list[str] | None, gpus_min: int | None, length_min: str | None,
+    till: str, extend: str | None, budget: str | None,
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -80,9 +99,16 @@ def _asked(
         asked["earliest_start"] = moment_of(start, now=now).isoformat()
     if by is not None:
         asked["deadline"] = moment_of(by, now=now).isoformat()
-    if unit is not None:
-        asked["subscriber_id"] = unit
-    return asked
+    if till in WAITS:
+        asked["good_till"] = till
+    else:
+        asked["good_till"] = moment_of(till, now=now).isoformat()
+    if length_min is not None:
+        asked["duration_min_seconds"] = length_of(length_min)
+    if extend is not None:
+        asked["auto_extend_until"] = moment_of(extend, now=now).isoformat()
+    given = {"gpus_min": gpus_min, "budget": budget, "subscriber_id": unit}
+    return asked | {name: value for name, value in given.items() if value is not None}
 
 
 @app.command()
@@ -90,12 +116,13 @@ def preview(
     context: typer.Context, query: Query, length: For, limit: Max, command: Command = None,
     gpus: Gpus = 1, start: Start = None, by: By = None, service: Service = "on-demand",
     patient: Patient = False, gang: Gang = False, burst: Burst = False, kind: Kind = "other",
-    unit: Unit = None, centre: Centre = "",
+    unit: Unit = None, centre: Centre = "", gpus_min: GpusMin = None, length_min: ForMin = None,
+    till: Till = "deadline", extend: Extend = None, budget: Budget = None,
 ) -> None:  # fmt: skip
     """Say what a bid would get right now. Nothing is placed."""
     session = session_of(context)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
-                   unit, centre, command)  # fmt: skip
+                   unit, centre, command, gpus_min, length_min, till, extend, budget)  # fmt: skip
     session.printer.facts(session.client.post("bids/preview", asked), QUOTE)
 
 
@@ -104,14 +131,15 @@ def create(
     context: typer.Context, query: Query, length: For, limit: Max, command: Command = None,
     gpus: Gpus = 1, start: Start = None, by: By = None, service: Service = "on-demand",
     patient: Patient = False, gang: Gang = False, burst: Burst = False, kind: Kind = "other",
-    unit: Unit = None, centre: Centre = "",
+    unit: Unit = None, centre: Centre = "", gpus_min: GpusMin = None, length_min: ForMin = None,
+    till: Till = "deadline", extend: Extend = None, budget: Budget = None,
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
     """Place a bid; the most it can cost is set aside."""
     session = session_of(context)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
-                   unit, centre, command)  # fmt: skip
+                   unit, centre, command, gpus_min, length_min, till, extend, budget)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     bid = session.client.get(f"bids/{placed['id']}", after=placed["position"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -30,6 +31,22 @@ ACCOUNT = funds_account(UNIT, "USD")
 BID = BidId(named("bid x"))
 HOUR = timedelta(hours=1)
 START_GRACE = timedelta(minutes=10)
+TERMS = BidTerms(
+    bid_id=BID,
+    tenant_id=TENANT,
+    subscriber_id=UNIT,
+    user_id=None,
+    account_id=ACCOUNT,
+    market=MARKET,
+    request=GpuRequest(),
+    gpus=2,
+    placement="same-host",
+    duration_seconds=4 * 3_600,
+    limit=rate(3),
+    service_class="on-demand",
+    patience="immediate",
+    workload=Workload(kind="other"),
+)
 
 
 class Site(Market):
@@ -72,22 +89,7 @@ class Site(Market):
 
     def ask(self, *, limit: str = "3", hours: int = 4) -> None:
         """Place the bid that the tests are about."""
-        terms = BidTerms(
-            bid_id=BID,
-            tenant_id=TENANT,
-            subscriber_id=UNIT,
-            user_id=None,
-            account_id=ACCOUNT,
-            market=MARKET,
-            request=GpuRequest(),
-            gpus=2,
-            placement="same-host",
-            duration_seconds=hours * 3_600,
-            limit=rate(limit),
-            service_class="on-demand",
-            patience="immediate",
-            workload=Workload(kind="other"),
-        )
+        terms = replace(TERMS, duration_seconds=hours * 3_600, limit=rate(limit))
         bids.place_bid(self.store, terms=terms, by=somebody(), now=self.now)
 
     def go(self) -> None:

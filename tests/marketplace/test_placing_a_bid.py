@@ -26,7 +26,7 @@ from marketplace.commands.bids import (
     place_bid,
     release_stray_hold,
 )
-from marketplace.domain import bids
+from marketplace.domain import bids, bounds
 from marketplace.domain.bids import Bid, BidTerms
 from marketplace.domain.events import GpuRequest, Workload
 from marketplace.domain.workloads import WorkloadUnknown
@@ -200,7 +200,7 @@ def test_a_deadline_can_move_but_not_out_of_reach(funded: MemoryStore) -> None:
     put(funded)
 
     amend_bid(funded, bid_id=BID, limit=None, deadline=NOON + 5 * HOUR, by=somebody(), now=NOON)
-    with pytest.raises(bids.DeadlineTooSoon):
+    with pytest.raises(bounds.DeadlineTooSoon):
         amend_bid(funded, bid_id=BID, limit=None, deadline=NOON + 3 * HOUR, by=somebody(), now=NOON)
 
     assert bid_in(funded).deadline == NOON + 5 * HOUR
@@ -292,38 +292,38 @@ def test_money_comes_back_though_the_process_died_before_giving_it_back(
 
 
 REFUSED: list[tuple[type[Refusal], dict[str, Any]]] = [
-    (bids.GpuCountOutOfBounds, {"gpus": 0}),
-    (bids.GpuCountOutOfBounds, {"gpus": -3}),
-    (bids.GpuCountOutOfBounds, {"gpus": 1025}),
-    (bids.DurationOutOfBounds, {"duration_seconds": 59}),
-    (bids.DurationOutOfBounds, {"duration_seconds": 28 * 86_400 + 1}),
-    (bids.DeadlineTooSoon, {"deadline": NOON + 3 * HOUR}),
+    (bounds.GpuCountOutOfBounds, {"gpus": 0}),
+    (bounds.GpuCountOutOfBounds, {"gpus": -3}),
+    (bounds.GpuCountOutOfBounds, {"gpus": 1025}),
+    (bounds.DurationOutOfBounds, {"duration_seconds": 59}),
+    (bounds.DurationOutOfBounds, {"duration_seconds": 28 * 86_400 + 1}),
+    (bounds.DeadlineTooSoon, {"deadline": NOON + 3 * HOUR}),
     (
-        bids.DeadlineUnreachable,
+        bounds.DeadlineUnreachable,
         {"earliest_start": NOON - 4 * timedelta(minutes=1), "deadline": NOON},
     ),
-    (bids.StartInThePast, {"earliest_start": NOON - HOUR}),
-    (bids.DeadlineTooFarAhead, {"deadline": NOON + timedelta(days=29)}),
-    (bids.TimeWithoutZone, {"earliest_start": datetime(2026, 1, 5, 13)}),  # noqa: DTZ001 -- that is the point
-    (bids.TimeWithoutZone, {"deadline": datetime(2026, 1, 5, 18)}),  # noqa: DTZ001 -- that is the point
-    (bids.LimitOutOfBounds, {"limit": Rate(0)}),
-    (bids.LimitOutOfBounds, {"limit": Rate(-1)}),
-    (bids.LimitOutOfBounds, {"limit": Rate(10_000 * NANOS_PER_UNIT + 1)}),
+    (bounds.StartInThePast, {"earliest_start": NOON - HOUR}),
+    (bounds.DeadlineTooFarAhead, {"deadline": NOON + timedelta(days=29)}),
+    (bounds.TimeWithoutZone, {"earliest_start": datetime(2026, 1, 5, 13)}),  # noqa: DTZ001 -- that is the point
+    (bounds.TimeWithoutZone, {"deadline": datetime(2026, 1, 5, 18)}),  # noqa: DTZ001 -- that is the point
+    (bounds.LimitOutOfBounds, {"limit": Rate(0)}),
+    (bounds.LimitOutOfBounds, {"limit": Rate(-1)}),
+    (bounds.LimitOutOfBounds, {"limit": Rate(10_000 * NANOS_PER_UNIT + 1)}),
     (CurrencyUnknown, {"limit": Rate(1, "usd")}),
     (WorkloadUnknown, {"workload": Workload(kind="mining")}),
-    (bids.CommandTooLong, {"workload": Workload(kind="other", command=("x" * 8_193,))}),
-    (bids.CommandTooLong, {"workload": Workload(kind="other", command=("x",) * 257)}),
-    (bids.CommandTooLong, {"workload": Workload(kind="other", command=("a\0b",))}),
+    (bounds.CommandTooLong, {"workload": Workload(kind="other", command=("x" * 8_193,))}),
+    (bounds.CommandTooLong, {"workload": Workload(kind="other", command=("x",) * 257)}),
+    (bounds.CommandTooLong, {"workload": Workload(kind="other", command=("a\0b",))}),
     (
-        bids.EnvironmentUnreadable,
+        bounds.EnvironmentUnreadable,
         {"workload": Workload(kind="other", environment=(("NOT A NAME", "x"),))},
     ),
-    (bids.MarketUnreadable, {"market": "No Such Market"}),
-    (bids.CostCentreUnreadable, {"cost_centre": "x" * 65}),
-    (bids.RequestUnreadable, {"request": GpuRequest(memory_mib_min=-1)}),
-    (bids.RequestUnreadable, {"request": GpuRequest(compute_capability_min="nine")}),
-    (bids.RequestUnreadable, {"request": GpuRequest(labels=(("a b", "c"),))}),
-    (bids.RequestUnreadable, {"request": GpuRequest(region="")}),
+    (bounds.MarketUnreadable, {"market": "No Such Market"}),
+    (bounds.CostCentreUnreadable, {"cost_centre": "x" * 65}),
+    (bounds.RequestUnreadable, {"request": GpuRequest(memory_mib_min=-1)}),
+    (bounds.RequestUnreadable, {"request": GpuRequest(compute_capability_min="nine")}),
+    (bounds.RequestUnreadable, {"request": GpuRequest(labels=(("a b", "c"),))}),
+    (bounds.RequestUnreadable, {"request": GpuRequest(region="")}),
 ]
 
 
@@ -345,7 +345,7 @@ def test_what_a_bid_leaves_out_is_completed() -> None:
     placed = bids.place(asked, now=NOON)
 
     assert placed.earliest_start == NOON
-    assert placed.deadline == NOON + 3 * HOUR + bids.DEADLINE_ROOM
+    assert placed.deadline == NOON + 3 * HOUR + bounds.DEADLINE_ROOM
     assert placed.request.memory_mib_min == 18 * 1024
     assert placed.request.compute_capability_min == "7.0"
 

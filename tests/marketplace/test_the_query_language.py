@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import string
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.domain.ids import HostId
 from ledger.domain.refusal import Refusal
 from marketplace.domain import query
 from marketplace.domain.events import GpuRequest
 from marketplace.domain.query import CONDITIONS, ISOLATIONS, read_query, write_query
+
+HOSTS = (HostId(UUID(int=1)), HostId(UUID(int=2)))
 
 
 @pytest.mark.parametrize(
@@ -28,6 +32,11 @@ from marketplace.domain.query import CONDITIONS, ISOLATIONS, read_query, write_q
         ("compute>=8.0 nvlink", GpuRequest(compute_capability_min="8.0", nvlink=True)),
         ("nvlink=yes", GpuRequest(nvlink=True)),
         ("nvlink=no", GpuRequest()),
+        ("nvlink>=4", GpuRequest(nvlink=True, nvlink_min=4)),
+        ("driver>=570.86", GpuRequest(driver_min="570.86")),
+        ("tenant=own", GpuRequest(own=True)),
+        (f"host={HOSTS[1]},{HOSTS[0]}", GpuRequest(hosts=HOSTS)),
+        (f"not-host={HOSTS[0]}", GpuRequest(not_hosts=HOSTS[:1])),
         ("  region=eu   isolation=mig ", GpuRequest(region="eu", isolation="mig")),
         ("label.team=x label.a=b", GpuRequest(labels=(("a", "b"), ("team", "x")))),
     ],
@@ -58,6 +67,13 @@ def test_a_query_reads_as_what_it_asks(text: str, request_: GpuRequest) -> None:
         ("isolation=total", query.ValueUnreadable, 1),
         ("nvlink=maybe", query.ValueUnreadable, 1),
         ("nvlink=", query.ValueUnreadable, 1),
+        ("nvlink>=1", query.ValueUnreadable, 1),
+        ("nvlink>=many", query.ValueUnreadable, 1),
+        ("nvlink<=4", query.ComparisonUnfit, 1),
+        ("driver=570", query.ComparisonUnfit, 1),
+        ("driver>=new", query.ValueUnreadable, 1),
+        ("tenant=others", query.ValueUnreadable, 1),
+        ("host=gpu-12", query.ValueUnreadable, 1),
         ("label.=x", query.ValueUnreadable, 1),
     ],
 )
@@ -90,6 +106,10 @@ REQUESTS = st.builds(
     nvlink=st.booleans(),
     region=st.none() | PHRASE,
     isolation=st.none() | st.sampled_from(ISOLATIONS),
+    driver_min=st.none() | st.sampled_from(["570", "570.86", "570.86.10"]),
+    hosts=st.lists(st.sampled_from(HOSTS), unique=True).map(sorted).map(tuple),
+    not_hosts=st.lists(st.sampled_from(HOSTS), unique=True).map(sorted).map(tuple),
+    own=st.booleans(),
     labels=st.dictionaries(WORD, PHRASE, max_size=3).map(lambda d: tuple(sorted(d.items()))),
 )
 

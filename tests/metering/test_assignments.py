@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.refusal import Refusal
-from marketplace.domain.bids import CommandWithoutProgram, check_workload
+from marketplace.domain.bounds import CommandWithoutProgram, check_workload
 from marketplace.domain.events import Workload
 from marketplace.queries.leases import HOLD, Assignment
 from metering.api.agent import _spoken

@@ -1,0 +1,31 @@
+"""Ask for the next step of a lease that goes on by itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ledger.domain.ids import LeaseId
+from ledger.eventstore.port import EventStore, Meta, load
+from marketplace.commands.leases import request_extension
+from marketplace.domain.bids import Bid
+from marketplace.domain.extending import next_end
+from marketplace.domain.leases import Lease, LeaseUnknown
+
+
+def extend_when_due(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> bool:
+    """Ask for a lease's next step if it is time for it; tell if that was so.
+
+    Each step is asked for once, however often this is called.
+
+    Raises: LeaseUnknown, FundsInsufficient and the other refusals of `request_extension`.
+    """
+    lease = load(store, Lease, lease_id)
+    if lease is None:
+        raise LeaseUnknown(lease_id=lease_id)
+    bid = load(store, Bid, lease.terms.bid_id)
+    assert bid is not None, "a lease comes from a bid"
+    ends_at = next_end(bid.terms, lease, now=now)
+    if ends_at is None:
+        return False
+    request_extension(store, lease_id=lease_id, ends_at=ends_at, by=by, now=now)
+    return True

@@ -1,0 +1,35 @@
+"""Leases that go on by themselves: when the next step is asked for, and until when.
+
+A step is at most an hour, so that a lease that goes on for a day never binds its bidder or its
+owner for much longer than it must. Each step is asked for once, some time before the
+lease ends; what the engine declines (the floor has risen, others hold the GPUs, the owner wants
+them back) ends the lease at its time.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from marketplace.domain.events import BidPlaced
+from marketplace.domain.leases import LEASE_MAX, Lease
+
+STEP_MAX = timedelta(hours=1)
+AHEAD_MAX = timedelta(minutes=15)
+"""How long before its end a lease is extended at the earliest: the answer takes a moment."""
+
+
+def next_end(bid: BidPlaced, lease: Lease, *, now: datetime) -> datetime | None:
+    """Return until when a lease is to go on, or None where nothing is to be asked for now."""
+    until = bid.auto_extend_until
+    if until is None or lease.over or lease.state == "ending" or lease.stop_at is not None:
+        return None
+    window = lease.terms.window
+    step = min(window.ends_at - window.starts_at, STEP_MAX)
+    if not lease.ends_at - min(step, AHEAD_MAX) <= now < lease.ends_at:
+        return None
+    ends_at = min(lease.ends_at + step, until, window.starts_at + LEASE_MAX)
+    if ends_at <= lease.ends_at or lease.extension_asked == ends_at:
+        return None
+    if bid.budget is not None and lease.cost_at_most(ends_at=ends_at) > bid.budget:
+        return None
+    return ends_at
