@@ -42,3 +42,13 @@ def share(dice: Ints) -> float:
 def bell(dice: Ints) -> float:
     """Return a number in (-1.5, 1.5), most often near 0; its deviation is one half."""
     return share(dice) + share(dice) + share(dice) - 1.5
+
+
+@compiled
+def mixed(seed: int, number: int) -> int:
+    """Return a number in [1, 2**32) that depends on both, for a generator of its own."""
+    x = (seed ^ (number * 0x9E3779B1)) & 0xFFFFFFFF
+    x = ((x ^ (x >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
+    x = ((x ^ (x >> 12)) * 0x297A2D39) & 0xFFFFFFFF
+    x ^= x >> 15
+    return max(x, 1)

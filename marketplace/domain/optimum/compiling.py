@@ -49,9 +49,9 @@ def compiled(kernel: Kernel) -> Kernel:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = _FOLDER
     try:
-        made: Kernel = numba.njit(cache=True, nogil=True)(kernel)
+        made: Kernel = numba.njit(cache=True, nogil=True, _nrt=False)(kernel)
     except RuntimeError:  # no folder that may be written: compile in each process
-        made = numba.njit(nogil=True)(kernel)
+        made = numba.njit(nogil=True, _nrt=False)(kernel)
     finally:
         numba.config.CACHE_DIR = before
     return made

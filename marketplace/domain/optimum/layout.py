@@ -63,6 +63,11 @@ class Layout(NamedTuple):
     beside_at: Ints
     beside: Ints
     """The pools of each pool's host."""
+    opens: Ints
+    closes: Ints
+    """Slots [opens, closes) outside of which a pool has nothing."""
+    solid: NDArray[np.bool_]
+    """Whole GPUs, as many in every slot between."""
     capacity: Narrow
     divided: NDArray[np.bool_]
     profile_at: Ints
@@ -83,12 +88,18 @@ def lay_out(problem: Problem) -> Layout:
     members = np.repeat(np.arange(len(list_at) - 1), np.diff(list_at))
     lengths = np.diff(list_at)[listed] if problem.bids else np.zeros(0, np.int64)
     pieces = np.where(spread == ONE_POOL, 1, np.maximum(1, np.minimum(problem.gpus, lengths)))
-    by_list = np.lexsort((members, pool))
     by_host = np.argsort(problem.host, kind="stable")
     hosts, host_of = np.unique(problem.host, return_inverse=True)
     host_at = _starts(np.bincount(host_of, minlength=len(hosts)))
     sizes = np.diff(host_at)[host_of] if problem.pools else np.zeros(0, np.int64)
     beside = [by_host[host_at[host] : host_at[host + 1]] for host in host_of]
+    dense = _dense(problem, list_at, members, pool)
+    there = problem.capacity > 0
+    most = problem.capacity.max(axis=1, keepdims=True)
+    opens = np.argmax(there, axis=1).astype(np.int64)
+    closes = np.where(most[:, 0] > 0, problem.slots - np.argmax(there[:, ::-1], axis=1), 0)
+    slot = np.arange(problem.slots)
+    spans = (slot >= opens[:, None]) & (slot < closes[:, None])
     return Layout(
         slots=problem.slots,
         pools=problem.pools,
@@ -108,12 +119,15 @@ def lay_out(problem: Problem) -> Layout:
         floor=problem.floor[entries].astype(np.float64),
         profile=problem.profile[entries].astype(np.int64),
         host=host_of[pool].astype(np.int64) if len(pool) else np.zeros(0, np.int64),
-        dense=_dense(problem, list_at, members, pool),
-        by_pool=np.lexsort((pool, members)).astype(np.int64),
+        dense=dense,
+        by_pool=(np.zeros(0) if dense.size else np.lexsort((pool, members))).astype(np.int64),
         lists_at=_starts(np.bincount(pool, minlength=problem.pools)),
-        lists=members[by_list].astype(np.int64),
+        lists=members[_sorted(pool)].astype(np.int64),
         beside_at=_starts(sizes),
         beside=(np.concatenate(beside) if beside else np.zeros(0)).astype(np.int64),
+        opens=opens,
+        closes=closes,
+        solid=~problem.divided & ((problem.capacity == most) | ~spans).all(axis=1),
         capacity=problem.capacity.astype(np.int32),
         divided=problem.divided,
         profile_at=problem.profile_at,
@@ -123,6 +137,12 @@ def lay_out(problem: Problem) -> Layout:
         slot_hours=np.diff(problem.grid) / MILLIS_PER_HOUR,
         piece_at=_starts(pieces),
     )
+
+
+def _sorted(numbers: Ints) -> Ints:
+    """Return the stable order of small whole numbers; those of 16 bits are sorted by radix."""
+    narrow = numbers.size and int(numbers.max()) < 2**16
+    return np.argsort(numbers.astype(np.uint16) if narrow else numbers, kind="stable")
 
 
 def _starts(lengths: Ints) -> Ints:

@@ -93,9 +93,12 @@ def cheapest_start(
     best = FAR
     start = -1
     full = -1
-    t = q.first[i]
-    for s in range(q.first[i], q.last[i] + 1):
+    t = max(q.first[i], q.opens[p])
+    closes = q.closes[p]
+    for s in range(t, q.last[i] + 1):
         e = q.ends[row, s]
+        if e > closes:
+            break
         while t < e:
             if st.free[p, t] < need or bench.barred[t]:
                 full = t
@@ -241,8 +244,8 @@ def gang_at(
 @compiled
 def find_gang(
     q: Layout, st: State, paid: Floats, bench: Bench, i: int, count: int, alpha: float
-) -> int:
-    """Return the start of the cheapest place over several pools, -1 if there is none."""
+) -> tuple[float, int]:
+    """Return the cost and start of the cheapest place over several pools, -1 if there is none."""
     best = FAR
     start = -1
     for s in range(q.first[i], q.last[i] + 1):
@@ -257,7 +260,7 @@ def find_gang(
             start = s
     if start >= 0:
         cut(q, st, i, start)
-    return start
+    return best, start
 
 
 @compiled
@@ -283,7 +286,7 @@ def place(q: Layout, st: State, paid: Floats, bench: Bench, i: int, alpha: float
             if q.floor[j] <= q.limit[i]:
                 bench.among[count] = j
                 count += 1
-        start = find_gang(q, st, paid, bench, i, count, alpha)
+        start = find_gang(q, st, paid, bench, i, count, alpha)[1]
     if start < 0:
         return False
     enter(q, st, i, start)

@@ -6,14 +6,21 @@ Each stage keeps the best clearing so far; how far the later ones go is `Effort`
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 
 import numpy as np
 
+from marketplace.domain.optimum.chance import seeded
+from marketplace.domain.optimum.dual import Pricing, add_up
 from marketplace.domain.optimum.layout import Layout, lay_out
 from marketplace.domain.optimum.placing import bench_for, place_all
 from marketplace.domain.optimum.problem import Floats, Ints, Problem
+from marketplace.domain.optimum.search import desk_for, search
 from marketplace.domain.optimum.solution import Effort, Piece, Placed, Solution, welfare_of
 from marketplace.domain.optimum.state import State, begin
+
+CHUNK_MOVES = 256
+"""Moves of local search between two looks at the guard."""
 
 
 def never() -> bool:
@@ -33,28 +40,45 @@ def solve(
     enough: asked between chunks of work, true when time is up. What it cut off shows in `done`.
     """
     layout = lay_out(problem)
-    state = begin(problem, layout)
+    bench = bench_for(layout)
     paid = np.zeros((problem.pools, problem.slots + 1))
-    place_all(layout, state, paid, bench_for(layout), by_price(layout), 0.0)
-    prices = np.zeros((problem.pools, problem.slots), np.int64)
+    state = begin(problem, layout)
+    worth = place_all(layout, state, paid, bench, by_price(layout), 0.0)
+    pricing = Pricing(problem, layout, seed)
+    while pricing.steps < effort.dual and not enough():
+        pricing.step()
+    prices = np.ceil(pricing.prices.mean)
+    bound = pricing.bound(prices)
+    add_up(layout, prices, paid)
+    for order in orders(layout, pricing.wants.least):
+        other = begin(problem, layout)
+        total = place_all(layout, other, paid, bench, order, 1.0)
+        if total > worth:
+            state, worth = other, total
+    desk, dice = desk_for(layout), seeded(seed)
+    chunks = 0
+    while chunks < effort.search and not enough():
+        search(layout, state, paid, bench, desk, pricing.wants.least, dice, CHUNK_MOVES)
+        chunks += 1
     placed = read(problem, layout, state)
     return Solution(
         placed=placed,
         welfare_nanos=welfare_of(problem, placed),
-        bound_nanos=_ceiling(layout, prices),
-        prices=prices,
-        done=Effort(dual=0, search=0),
+        bound_nanos=ceil(bound),
+        prices=prices.astype(np.int64),
+        done=Effort(dual=pricing.steps, search=chunks),
         seed=seed,
     )
 
 
-def _ceiling(layout: Layout, prices: Ints) -> int:
-    best = np.zeros(len(layout.row))
-    for bid, held in enumerate(layout.listed):
-        floors = layout.floor[layout.list_at[held] : layout.list_at[held + 1]]
-        if len(floors) and layout.first[bid] <= layout.last[bid]:
-            best[bid] = max(0.0, layout.worth[bid] - floors.min())
-    return int(float((best * layout.gpus * layout.hours).sum()) * (1 + 1e-9)) + 1
+def orders(layout: Layout, least: Floats) -> tuple[Ints, ...]:
+    """Return orders in which to place bids by prices: by gain, and by gain per GPU-hour."""
+    rate = layout.worth - np.minimum(least, 4.0 * layout.worth)
+    total = rate * np.where(rate > 0.0, layout.gpus * layout.hours, 1.0)
+    return (
+        np.argsort(-total, kind="stable").astype(np.int64),
+        np.argsort(-rate, kind="stable").astype(np.int64),
+    )
 
 
 def by_price(layout: Layout) -> Ints:
@@ -83,6 +107,3 @@ def read(problem: Problem, layout: Layout, state: State) -> tuple[Placed | None,
             ),
         )
     return tuple(placed)
-
-
-__all__ = ["Floats", "by_price", "read", "solve"]

@@ -1,0 +1,302 @@
+"""Scarcity prices by tatonnement: bids are asked one by one, and prices answer at once.
+
+For any prices, what bidders would gain at most at them, plus what all capacity would earn at them,
+is at least what any clearing is worth (Lagrange; Geoffrion 1974). The closer wants are to capacity,
+the tighter is this bound, and the better prices guide the placing.
+
+What a bid likes best gets dearer by the share of the capacity it wants; all prices fall steadily;
+both by less with every step (stochastic subgradients). That the next bid sees the prices the last
+one left keeps like bids from running to the same pool. Only one bid in `TURN` looks at all of its
+list, the others at the `SHORT` pools they liked best when they last looked; the bound looks at all.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from marketplace.domain.optimum.chance import mixed
+from marketplace.domain.optimum.compiling import compiled
+from marketplace.domain.optimum.layout import Layout
+from marketplace.domain.optimum.placing import (
+    FAR,
+    Bench,
+    bar,
+    bench_for,
+    cheapest_start,
+    find_gang,
+)
+from marketplace.domain.optimum.problem import ONE_POOL, Floats, Ints, Problem
+from marketplace.domain.optimum.state import State, begin
+
+SHORT = 12
+TURN = 6
+STEP_FIRST, STEP_HALF = 0.3, 6.0
+"""Prices fall by this share of their scale while all bids are asked; half of it after so many."""
+MEMORY = 0.2
+"""How much of the last step enters the mean of prices."""
+BLOCKS = 32
+"""Falls of prices in a step."""
+
+
+class Wants(NamedTuple):
+    """What each bid likes best at the current prices; see `Layout` for the letters."""
+
+    short: Ints
+    """[N, SHORT] entries, best when last looked at in full; -1 where there are no more."""
+    gain: Floats
+    """[N] what the bid gains at most, not below 0."""
+    least: Floats
+    """[N] the lowest floor plus price it could get, nano-units per GPU-hour; FAR if none."""
+
+
+class Prices(NamedTuple):
+    """Prices on their way to balance: [P, T], nano-units per unit-hour."""
+
+    now: Floats
+    mean: Floats
+    scale: Floats
+    """[P] what prices are measured by."""
+    paid: Floats
+    """[P, T+1] see `placing`."""
+
+
+def open_prices(q: Layout) -> Prices:
+    """Return prices of zero."""
+    shape = (q.pools, q.slots)
+    floors = np.bincount(q.pool, q.floor / q.units, minlength=q.pools)
+    floors = floors / np.maximum(1, np.bincount(q.pool, minlength=q.pools))
+    ordinary = float(q.worth.mean()) if q.worth.size else 1.0
+    return Prices(
+        now=np.zeros(shape),
+        mean=np.zeros(shape),
+        scale=np.maximum(floors, 0.1 * ordinary),
+        paid=np.zeros((q.pools, q.slots + 1)),
+    )
+
+
+@compiled
+def _best_start(
+    q: Layout, st: State, paid: Floats, bench: Bench, i: int, j: int
+) -> tuple[float, int]:
+    """Return the lowest price, and slot, of the bid in one pool that is empty but for the book."""
+    p = q.pool[j]
+    if not q.solid[p] or q.group_at[i] < q.group_at[i + 1]:
+        return cheapest_start(q, st, paid, bench, i, j, 1.0)
+    row = q.row[i]
+    closes = q.closes[p]
+    best = FAR
+    start = -1
+    for s in range(max(q.first[i], q.opens[p]), q.last[i] + 1):
+        e = q.ends[row, s]
+        if e > closes:
+            break
+        cost = paid[p, e] - paid[p, s]
+        if cost < best:
+            best = cost
+            start = s
+    return best * (q.gpus[i] * q.units[j]), start
+
+
+@compiled
+def _look(
+    q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, kept: Floats, i: int
+) -> None:
+    """Price the bid's whole list; keep the best as its short list."""
+    held = q.listed[i]
+    size = q.gpus[i] * q.hours[i]
+    width = wants.short.shape[1]
+    n = 0
+    best = 0.0
+    least = FAR
+    for j in range(q.list_at[held], q.list_at[held + 1]):
+        base = (q.worth[i] - q.floor[j]) * size
+        if q.floor[j] > q.limit[i] or (n == width and base <= kept[n - 1]):
+            break
+        cost, s = _best_start(q, st, paid, bench, i, j)
+        if s < 0:
+            continue
+        gain = base - cost
+        best = max(best, gain)
+        least = min(least, q.worth[i] - gain / size)
+        if n == width and gain <= kept[n - 1]:
+            continue
+        at = min(n, width - 1)
+        while at > 0 and kept[at - 1] < gain:
+            kept[at] = kept[at - 1]
+            wants.short[i, at] = wants.short[i, at - 1]
+            at -= 1
+        kept[at] = gain
+        wants.short[i, at] = j
+        n = min(n + 1, width)
+    for at in range(n, width):
+        wants.short[i, at] = -1
+    wants.gain[i] = best
+    wants.least[i] = least
+
+
+@compiled
+def _raise(q: Layout, prices: Prices, i: int, j: int, s: int, gpus: float, step: float) -> None:
+    """Make dearer what a bid wants, by its share of the capacity."""
+    p = q.pool[j]
+    units = gpus * q.units[j] * step * prices.scale[p]
+    for t in range(s, q.ends[q.row[i], s]):
+        prices.now[p, t] += units / q.capacity[p, t]
+    for t in range(s, q.slots):
+        prices.paid[p, t + 1] = prices.paid[p, t] + prices.now[p, t] * q.slot_hours[t]
+
+
+@compiled
+def _want(
+    q: Layout, st: State, bench: Bench, prices: Prices, wants: Wants, i: int, step: float
+) -> None:
+    """Raise the prices of what the bid likes best of its short list."""
+    size = q.gpus[i] * q.hours[i]
+    chosen = start = -1
+    high = 0.0
+    for at in range(wants.short.shape[1]):
+        j = wants.short[i, at]
+        if j < 0:
+            break
+        base = (q.worth[i] - q.floor[j]) * size
+        if base <= high:
+            continue
+        cost, s = _best_start(q, st, prices.paid, bench, i, j)
+        if s >= 0 and base - cost > high:
+            high = base - cost
+            chosen = j
+            start = s
+    if chosen >= 0:
+        _raise(q, prices, i, chosen, start, q.gpus[i], step)
+
+
+@compiled
+def _gang(q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, i: int) -> int:
+    """Price a bid that may spread; return the slot from which it wants its pieces, or -1."""
+    wants.gain[i] = 0.0
+    wants.least[i] = FAR
+    count = 0
+    for j in range(q.list_at[q.listed[i]], q.list_at[q.listed[i] + 1]):
+        if q.floor[j] <= q.limit[i]:
+            bench.among[count] = j
+            count += 1
+    cost, s = find_gang(q, st, paid, bench, i, count, 1.0)
+    size = q.gpus[i] * q.hours[i]
+    if s < 0:
+        return -1
+    wants.gain[i] = max(0.0, q.worth[i] * size - cost)
+    wants.least[i] = cost / size
+    return s if wants.gain[i] > 0.0 else -1
+
+
+@compiled
+def gains(q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, kept: Floats) -> float:
+    """Ask every bid for what it would gain at most; return the sum."""
+    total = 0.0
+    for i in range(q.row.size):
+        if st.seat[i] < 0 or not bar(q, st, i, bench):
+            continue
+        if q.spread[i] == ONE_POOL:
+            _look(q, st, paid, bench, wants, kept, i)
+        else:
+            _gang(q, st, paid, bench, wants, i)
+        total += wants.gain[i]
+    return total
+
+
+@compiled
+def sweep(
+    q: Layout, st: State, bench: Bench, prices: Prices, wants: Wants, kept: Floats,
+    turn: int, every: int, step: float, stride: int, weight: float,
+) -> None:  # fmt: skip
+    """Ask every bid in turn, each `every`th to look at its whole list, and move prices at once.
+
+    While all bids are asked once, every price falls by `step` of its scale, in `BLOCKS` parts.
+    """
+    bids = q.row.size
+    block = max(1, bids // BLOCKS)
+    for n in range(bids):
+        i = n * stride % bids
+        if st.seat[i] >= 0 and bar(q, st, i, bench):
+            if q.spread[i] == ONE_POOL:
+                if (i + turn) % every == 0:
+                    _look(q, st, prices.paid, bench, wants, kept, i)
+                _want(q, st, bench, prices, wants, i, step)
+            else:
+                s = _gang(q, st, prices.paid, bench, wants, i)
+                if s >= 0:
+                    for m in range(q.piece_at[i], q.piece_at[i] + st.parts[i]):
+                        _raise(q, prices, i, st.entry[m], s, st.gpus[m], step)
+        if (n + 1) % block == 0:
+            fall(q, prices, step * block / bids, weight * block / bids)
+
+
+@compiled
+def fall(q: Layout, prices: Prices, step: float, weight: float) -> None:
+    """Let all prices fall, and enter them into their mean."""
+    for p in range(q.pools):
+        drop = step * prices.scale[p]
+        for t in range(q.opens[p], q.closes[p]):
+            prices.now[p, t] = max(0.0, prices.now[p, t] - drop)
+            prices.mean[p, t] += weight * (prices.now[p, t] - prices.mean[p, t])
+            prices.paid[p, t + 1] = prices.paid[p, t] + prices.now[p, t] * q.slot_hours[t]
+        for t in range(q.closes[p], q.slots):
+            prices.paid[p, t + 1] = prices.paid[p, t]
+
+
+@compiled
+def add_up(q: Layout, now: Floats, paid: Floats) -> float:
+    """Sum prices over slots into `paid`; return what all capacity earns at them."""
+    total = 0.0
+    for p in range(q.pools):
+        for t in range(q.slots):
+            cost = now[p, t] * q.slot_hours[t]
+            paid[p, t + 1] = paid[p, t] + cost
+            total += cost * q.capacity[p, t]
+    return total
+
+
+class Pricing:
+    """Prices, and the wants they are moved by, for one problem."""
+
+    def __init__(self, problem: Problem, layout: Layout, seed: int) -> None:
+        self.layout = layout
+        self.empty = begin(problem, layout)
+        self.bench = bench_for(layout)
+        self.prices = open_prices(layout)
+        bids = problem.bids
+        self.wants = Wants(
+            short=np.full((bids, SHORT), -1, np.int64),
+            gain=np.zeros(bids),
+            least=np.full(bids, FAR),
+        )
+        self.kept = np.zeros(SHORT)
+        self.seed = seed
+        self.steps = 0
+
+    def step(self) -> None:
+        """Ask all bids, and move the prices."""
+        at = self.steps
+        sweep(
+            self.layout, self.empty, self.bench, self.prices, self.wants, self.kept,
+            at, 1 if at == 0 else TURN, STEP_FIRST / (1.0 + at / STEP_HALF),
+            self._stride(), max(MEMORY, 1.0 / (at + 1)),
+        )  # fmt: skip
+        self.steps += 1
+
+    def bound(self, prices: Floats) -> float:
+        """Return the least bound on any clearing that these prices, [P, T], prove."""
+        paid = np.zeros_like(self.prices.paid)
+        earned = add_up(self.layout, prices, paid)
+        gained = gains(self.layout, self.empty, paid, self.bench, self.wants, self.kept)
+        return (earned + gained) * (1 + 1e-9) + 1.0
+
+    def _stride(self) -> int:
+        """Return a stride that visits every bid, another in each step."""
+        bids = max(1, len(self.layout.row))
+        stride = mixed(self.seed & 0x7FFFFFFF, self.steps) % bids
+        while gcd(stride, bids) > 1:
+            stride += 1
+        return stride

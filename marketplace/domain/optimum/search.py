@@ -1,0 +1,378 @@
+"""Local search: take the grants of a few pools and hours out, put them back in another order.
+
+A move keeps what it finds if that is worth at least as much as before, else everything goes back
+to where it was (large-neighbourhood search; Shaw 1998). Bids that wait are put in along with those
+taken out, the more gladly the more they would gain at the scarcity prices.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from marketplace.domain.optimum.chance import bell, below, share
+from marketplace.domain.optimum.compiling import compiled
+from marketplace.domain.optimum.layout import Layout
+from marketplace.domain.optimum.placing import (
+    FAR,
+    Bench,
+    bar,
+    find_gang,
+    seat,
+    slices,
+)
+from marketplace.domain.optimum.problem import ONE_POOL, Floats, Ints
+from marketplace.domain.optimum.state import State, enter, leave, value
+
+POOLS_MAX = 4
+TRIED = 16
+"""Bids that wait, tried in each move."""
+CROWD_MAX = 400
+"""Bids moved at once."""
+GANG_POOLS_MAX = 256
+"""A gang that may use no more pools than this looks at all of them, else at those of the move."""
+
+
+class Desk(NamedTuple):
+    """Room for one move. C: bids moved."""
+
+    chosen: Ints
+    """[POOLS_MAX] the pools of the move."""
+    near: Ints
+    """[P] the number of the move in which a pool was last chosen."""
+    crowd: Ints
+    key: Floats
+    order: Ints
+    """[C] bids in hand, what they are sorted by, and their order."""
+    held: Ints
+    """[N] the number of the move in which a bid was last in hand."""
+    start: Ints
+    parts: Ints
+    entry: Ints
+    gpus: Ints
+    mask: Ints
+    """Grants as they were; as in `State`."""
+    moves: Ints
+    """[1] number of the move."""
+
+
+def desk_for(q: Layout) -> Desk:
+    """Return a desk for any move."""
+    bids, pieces = len(q.row), int(q.piece_at[-1])
+    return Desk(
+        chosen=np.zeros(POOLS_MAX, np.int64),
+        near=np.zeros(q.pools, np.int64),
+        crowd=np.zeros(CROWD_MAX + TRIED, np.int64),
+        key=np.zeros(CROWD_MAX + TRIED),
+        order=np.zeros(CROWD_MAX + TRIED, np.int64),
+        held=np.zeros(bids, np.int64),
+        start=np.zeros(bids, np.int64),
+        parts=np.zeros(bids, np.int64),
+        entry=np.zeros(pieces, np.int64),
+        gpus=np.zeros(pieces, np.int64),
+        mask=np.zeros(pieces, np.int64),
+        moves=np.zeros(1, np.int64),
+    )
+
+
+@compiled
+def entry_of(q: Layout, held: int, p: int) -> int:
+    """Return the entry of a pool in a list, or -1."""
+    if q.dense.shape[0] > 0:
+        entry: int = q.dense[held, p]
+        return entry
+    low = q.list_at[held]
+    high = q.list_at[held + 1]
+    while low < high:
+        mid = (low + high) // 2
+        if q.pool[q.by_pool[mid]] < p:
+            low = mid + 1
+        else:
+            high = mid
+    if low < q.list_at[held + 1] and q.pool[q.by_pool[low]] == p:
+        found: int = q.by_pool[low]
+        return found
+    return -1
+
+
+@compiled
+def _choose(q: Layout, st: State, desk: Desk, dice: Ints) -> int:
+    """Choose the pools of a move: one at random and others that like bids may use."""
+    move = desk.moves[0]
+    first = below(dice, q.pools)
+    desk.chosen[0] = first
+    desk.near[first] = move
+    count = 1
+    wanted = 1 + below(dice, POOLS_MAX)
+    for _ in range(wanted * 4):
+        if count >= wanted:
+            break
+        lists = q.lists_at[first + 1] - q.lists_at[first]
+        beside = q.beside_at[first + 1] - q.beside_at[first]
+        if beside > 1 and below(dice, 4) == 0:
+            p = q.beside[q.beside_at[first] + below(dice, beside)]
+        elif lists > 0 and below(dice, 8) > 0:
+            held = q.lists[q.lists_at[first] + below(dice, lists)]
+            size = q.list_at[held + 1] - q.list_at[held]
+            p = q.pool[q.list_at[held] + below(dice, size)]
+        else:
+            p = below(dice, q.pools)
+        if desk.near[p] == move or q.opens[p] >= q.closes[first] or q.closes[p] <= q.opens[first]:
+            continue
+        desk.chosen[count] = p
+        desk.near[p] = move
+        count += 1
+    return count
+
+
+@compiled
+def _lift(q: Layout, st: State, desk: Desk, count: int, low: int, high: int) -> int:
+    """Take in hand the grants of the chosen pools that touch slots [low, high)."""
+    crowd = 0
+    for c in range(count):
+        piece = st.head[desk.chosen[c]]
+        while piece >= 0:
+            i = st.owner[piece]
+            s = st.start[i]
+            inside = s < high and q.ends[q.row[i], s] > low
+            if inside and crowd < CROWD_MAX and desk.held[i] != desk.moves[0]:
+                desk.held[i] = desk.moves[0]
+                desk.crowd[crowd] = i
+                crowd += 1
+            piece = st.after[piece]
+    return crowd
+
+
+@compiled
+def _hope(q: Layout, least: Floats, i: int) -> float:
+    """Return what a bid would gain at the scarcity prices, in nano-units."""
+    gain: float = (q.worth[i] - least[i]) * q.gpus[i] * q.hours[i]
+    return gain
+
+
+@compiled
+def _invite(
+    q: Layout, st: State, desk: Desk, least: Floats, dice: Ints, count: int, crowd: int
+) -> int:
+    """Take in hand some bids that wait for one of the chosen pools."""
+    for _ in range(TRIED):
+        p = desk.chosen[below(dice, count)]
+        lists = q.lists_at[p + 1] - q.lists_at[p]
+        if lists == 0:
+            continue
+        chosen = -1
+        for _ in range(2):
+            held = q.lists[q.lists_at[p] + below(dice, lists)]
+            if st.waits[held] == 0:
+                continue
+            i = st.waiting[st.waiting_at[held] + below(dice, st.waits[held])]
+            if chosen < 0 or _hope(q, least, i) > _hope(q, least, chosen):
+                chosen = i
+        if chosen >= 0 and desk.held[chosen] != desk.moves[0]:
+            desk.held[chosen] = desk.moves[0]
+            desk.crowd[crowd] = chosen
+            crowd += 1
+    return crowd
+
+
+@compiled
+def _sort(desk: Desk, crowd: int) -> None:
+    """Order the bids in hand by key, ascending (Shell's sort)."""
+    for c in range(crowd):
+        desk.order[c] = c
+    gap = 1
+    while gap < crowd // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for c in range(gap, crowd):
+            moved = desk.order[c]
+            at = c
+            while at >= gap and desk.key[desk.order[at - gap]] > desk.key[moved]:
+                desk.order[at] = desk.order[at - gap]
+                at -= gap
+            desk.order[at] = moved
+        gap //= 3
+
+
+@compiled
+def _rank(q: Layout, desk: Desk, least: Floats, dice: Ints, crowd: int, alpha: float) -> None:
+    """Give the bids in hand an order: by limit, by hoped-for gain, or between, blurred."""
+    mode = share(dice)
+    blur = 0.6 if share(dice) < 0.75 else 1.2
+    for c in range(crowd):
+        i = desk.crowd[c]
+        size = q.gpus[i] * q.hours[i]
+        z = 1.0 + blur * bell(dice) * 0.66
+        if mode < 0.4:
+            desk.key[c] = -q.worth[i] * z
+        elif mode < 0.8:
+            gain = q.worth[i] - alpha * min(least[i], 4.0 * q.worth[i])
+            desk.key[c] = -gain * size * z if gain > 0.0 else -gain
+        else:
+            desk.key[c] = -q.worth[i] * z * sqrt(size)
+    _sort(desk, crowd)
+
+
+@compiled
+def _snug_start(
+    q: Layout, st: State, paid: Floats, bench: Bench, dice: Ints, i: int, j: int,
+    alpha: float, noise: float, best: float,
+) -> tuple[float, int]:  # fmt: skip
+    """Return the cost and slot of a start in one pool that costs less than `best`.
+
+    Starts that leave no gap beside other grants are liked better, and all costs are blurred.
+    """
+    p = q.pool[j]
+    k = q.gpus[i]
+    need = k * q.units[j]
+    row = q.row[i]
+    base = q.floor[j] * k * q.hours[i]
+    gap = 0.03 * q.limit[i] * k * q.hours[i]
+    opens = q.opens[p]
+    closes = q.closes[p]
+    start = -1
+    full = -1
+    t = max(q.first[i], opens)
+    for s in range(t, q.last[i] + 1):
+        e = q.ends[row, s]
+        if e > closes:
+            break
+        while t < e:
+            if st.free[p, t] < need or bench.barred[t]:
+                full = t
+            t += 1
+        if full >= s:
+            continue
+        cost = base + alpha * need * (paid[p, e] - paid[p, s])
+        if s > opens and st.free[p, s - 1] >= need:
+            cost += gap
+        if e < closes and st.free[p, e] >= need:
+            cost += gap
+        cost *= 1.0 + noise * share(dice)
+        if cost < best and (not q.divided[p] or slices(q, st, j, s, e, k, 0)[0] == k):
+            best = cost
+            start = s
+    return best, start
+
+
+@compiled
+def _settle(
+    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, dice: Ints,
+    i: int, count: int, alpha: float, noise: float,
+) -> bool:  # fmt: skip
+    """Grant the bid a place in the chosen pools if there is one."""
+    if not bar(q, st, i, bench):
+        return False
+    held = q.listed[i]
+    start = -1
+    if q.spread[i] == ONE_POOL:
+        best = FAR
+        for c in range(count):
+            j = entry_of(q, held, desk.chosen[c])
+            if j < 0 or q.floor[j] > q.limit[i]:
+                continue
+            cost, s = _snug_start(q, st, paid, bench, dice, i, j, alpha, noise, best)
+            if s >= 0:
+                best = cost
+                start = s
+                entry = j
+        if start >= 0:
+            turn = below(dice, 8) if q.divided[q.pool[entry]] else 0
+            seat(q, st, i, entry, start, turn)
+    else:
+        start = _settle_gang(q, st, paid, bench, desk, dice, i, alpha)
+    if start < 0:
+        return False
+    enter(q, st, i, start)
+    return True
+
+
+@compiled
+def _settle_gang(
+    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, dice: Ints, i: int, alpha: float
+) -> int:
+    """Write pieces for a gang: of all its pools if they are few, else of those at hand."""
+    begin = q.list_at[q.listed[i]]
+    size = q.list_at[q.listed[i] + 1] - begin
+    for m in range(q.piece_at[i], q.piece_at[i] + desk.parts[i]):
+        desk.near[q.pool[desk.entry[m]]] = desk.moves[0]
+    thin = below(dice, 4) == 0
+    count = 0
+    for j in range(begin, begin + size):
+        at_hand = size <= GANG_POOLS_MAX or desk.near[q.pool[j]] == desk.moves[0]
+        if at_hand and q.floor[j] <= q.limit[i] and not (thin and below(dice, 3) == 0):
+            bench.among[count] = j
+            count += 1
+    return find_gang(q, st, paid, bench, i, count, alpha)[1]
+
+
+@compiled
+def _note(q: Layout, st: State, desk: Desk, i: int) -> None:
+    """Remember the bid's grant."""
+    desk.start[i] = st.start[i]
+    desk.parts[i] = st.parts[i] if st.start[i] >= 0 else 0
+    for m in range(q.piece_at[i], q.piece_at[i] + desk.parts[i]):
+        desk.entry[m] = st.entry[m]
+        desk.gpus[m] = st.gpus[m]
+        desk.mask[m] = st.mask[m]
+
+
+@compiled
+def _restore(q: Layout, st: State, desk: Desk, crowd: int) -> None:
+    """Give every bid in hand the grant it had."""
+    for c in range(crowd):
+        if st.start[desk.crowd[c]] >= 0:
+            leave(q, st, desk.crowd[c])
+    for c in range(crowd):
+        i = desk.crowd[c]
+        if desk.start[i] < 0:
+            continue
+        st.parts[i] = desk.parts[i]
+        for m in range(q.piece_at[i], q.piece_at[i] + desk.parts[i]):
+            st.entry[m] = desk.entry[m]
+            st.gpus[m] = desk.gpus[m]
+            st.mask[m] = desk.mask[m]
+        enter(q, st, i, desk.start[i])
+
+
+@compiled
+def search(
+    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, least: Floats, dice: Ints,
+    moves: int,
+) -> float:  # fmt: skip
+    """Make so many moves; return how much more the clearing is worth, in nano-units."""
+    gained = 0.0
+    for _ in range(moves):
+        desk.moves[0] += 1
+        count = _choose(q, st, desk, dice)
+        low = 0
+        high = q.slots
+        if below(dice, 2) == 0:
+            centre = below(dice, q.slots)
+            half = 1 + below(dice, max(1, q.slots // 2))
+            low = centre - half
+            high = centre + half
+        lifted = _lift(q, st, desk, count, low, high)
+        crowd = _invite(q, st, desk, least, dice, count, lifted)
+        before = 0.0
+        for c in range(crowd):
+            _note(q, st, desk, desk.crowd[c])
+            if c < lifted:
+                before += value(q, st, desk.crowd[c])
+        for c in range(lifted):
+            leave(q, st, desk.crowd[c])
+        alpha = share(dice)
+        noise = 0.05 if below(dice, 4) else 0.4
+        _rank(q, desk, least, dice, crowd, alpha)
+        after = 0.0
+        for c in range(crowd):
+            i = desk.crowd[desk.order[c]]
+            if _settle(q, st, paid, bench, desk, dice, i, count, alpha, noise):
+                after += value(q, st, i)
+        if after >= before:
+            gained += after - before
+        else:
+            _restore(q, st, desk, crowd)
+    return gained
