@@ -22,6 +22,8 @@ from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from marketplace.commands.leases import close_lease, reclaim_lease, request_extension
+from marketplace.domain.leases import LeaseOver
+from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
 from metering.domain.meters import MeterUnknown
@@ -58,6 +60,12 @@ def cost_of(row: LeaseRow, now: datetime) -> Cost:
         at_most=rate.charge(whole * row.gpus),
         passed_ppm=min(1_000_000, max(0, (until - row.starts_at) // MILLI) * 1_000_000 // whole),
     )
+
+
+class ReclaimForm(forms.Form):
+    """With how much notice capacity is taken back."""
+
+    notice_seconds = forms.IntegerField(min_value=0, required=False)
 
 
 class ExtendForm(forms.Form):
@@ -141,11 +149,14 @@ def reclaim(request: HttpRequest, lease_id: UUID) -> HttpResponse:
     actor = actor_of(request)
     actor.need("owner", "operator")
     queries.lease(actor, lease_id)
+    form = ReclaimForm(request.POST)
+    seconds = form.cleaned_data["notice_seconds"] if form.is_valid() else None
     try:
         position = reclaim_lease(
             default_store(),
             lease_id=LeaseId(lease_id),
             owner_id=actor.tenant_id,
+            notice=None if seconds is None else timedelta(seconds=seconds),
             by=meta_of(actor),
             now=timezone.now(),
         )
@@ -172,23 +183,36 @@ def _show(
 def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
     row = queries.lease(actor, lease_id)
     now = timezone.now()
-    rate = Rate(row.price_nanos_per_gpu_hour, row.currency)
-    back_at = now + timedelta(seconds=row.notice_seconds)
-    lost = max(0, (row.ends_at - max(back_at, row.starts_at)) // MILLI) * row.gpus
+    over = row.state not in OPEN
     return {
         "row": row,
         "cost": cost_of(row, now),
         "use": _use(actor, lease_id),
         "steps": list(reversed(steps_of(queries.timeline(default_store(), lease_id)))),
-        "over": row.state not in OPEN,
+        "over": over,
+        "choices": () if over else _choices(actor, lease_id, now),
         "mine": _is_mine(actor, row),
         "owned": actor.tenant_id in row.owner_ids,
         "now": now,
-        "back_at": back_at,
-        "reclaim_fee": rate.charge(lost).share(row.reclaim_fee_ppm),
-        "notice": timedelta(seconds=row.notice_seconds),
+        "promises": [
+            (each["gpus"], [(_seconds(step), step["fee_ppm"]) for step in each["steps"]])
+            for each in row.reclaim_schedule
+        ],
         "length": row.ends_at - row.starts_at,
     }
+
+
+def _seconds(step: dict[str, int]) -> timedelta:
+    return timedelta(seconds=step["notice_seconds"])
+
+
+def _choices(actor: Actor, lease_id: UUID, now: datetime) -> list[tuple[timedelta, Choice]]:
+    """Return what a reclaim would cost now, by its notice; none while the lease is ending."""
+    try:
+        found = queries.reclaim_quote(actor, default_store(), lease_id, now=now)
+    except LeaseOver:
+        return []
+    return [(timedelta(seconds=each.notice_seconds), each) for each in found.choices]
 
 
 def _is_mine(actor: Actor, row: LeaseRow) -> bool:

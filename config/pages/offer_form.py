@@ -10,12 +10,13 @@ from django.utils import timezone
 
 from config.pages.fields import MomentField, RateField, TokenField
 from ledger.domain.span import Window
-from listings.domain.events import WeeklyRule
+from listings.domain.events import ReclaimStep, WeeklyRule
 from listings.domain.terms import OfferTerms
 from listings.models import HostRow
 from listings.queries import gpus_of_row
 
 MINUTE = 60
+HOUR = 3_600
 PPM_PER_PERCENT = 10_000
 REPEATS = (
     ("", "Just this once"),
@@ -32,6 +33,10 @@ ISOLATIONS = (
 )
 
 
+STEPS = (("longer_notice", "longer_fee"), ("longest_notice", "longest_fee"))
+"""Fields of notice (in hours) and fee (in percent) of a reclaim that comes with more notice."""
+
+
 class OfferForm(forms.Form):
     """GPUs of one host, one window (once or weekly), and the terms."""
 
@@ -45,6 +50,18 @@ class OfferForm(forms.Form):
     notice = forms.IntegerField(label="Notice of a reclaim", min_value=0, initial=10)
     reclaim_fee = forms.IntegerField(
         label="You pay on reclaim", min_value=0, max_value=100, initial=10
+    )
+    longer_notice = forms.IntegerField(
+        label="With at least this notice", min_value=1, max_value=720, required=False
+    )
+    longer_fee = forms.IntegerField(
+        label="you pay only", min_value=0, max_value=100, required=False
+    )
+    longest_notice = forms.IntegerField(
+        label="And with at least", min_value=1, max_value=720, required=False
+    )
+    longest_fee = forms.IntegerField(
+        label="you pay only", min_value=0, max_value=100, required=False
     )
     isolation = forms.ChoiceField(label="Isolation", choices=ISOLATIONS)
     workload_kinds = forms.CharField(label="Only for", required=False, max_length=400)
@@ -68,6 +85,10 @@ class OfferForm(forms.Form):
         starts_at, ends_at = data.get("starts_at"), data.get("ends_at")
         if starts_at and ends_at and ends_at <= starts_at:
             self.add_error("ends_at", "The window must end after it starts. Choose a later end.")
+        for notice, fee in STEPS:
+            if (data.get(notice) is None) != (data.get(fee) is None):
+                missing = notice if data.get(notice) is None else fee
+                self.add_error(missing, "Say both how much notice and what you pay, or neither.")
         return data
 
 
@@ -103,6 +124,11 @@ def terms_of(form: OfferForm, zone: ZoneInfo) -> OfferTerms:
         lease_min_seconds=data["lease_min"] * MINUTE,
         notice_seconds=data["notice"] * MINUTE,
         reclaim_fee_ppm=data["reclaim_fee"] * PPM_PER_PERCENT,
+        reclaim_steps=tuple(
+            ReclaimStep(data[notice] * HOUR, data[fee] * PPM_PER_PERCENT)
+            for notice, fee in STEPS
+            if data[notice] is not None
+        ),
         workload_kinds=tuple(kinds),
         isolation=data["isolation"],
     )

@@ -177,6 +177,10 @@ def _show(
         "open": row.state in queries.OPEN,
         "leases": leases(actor, states=HOLDING).filter(gpu_uuids__overlap=row.gpu_uuids)[:LIST_MAX],
         "notice": timedelta(seconds=row.notice_seconds),
+        "steps": [
+            (timedelta(seconds=step.notice_seconds), step.fee_ppm)
+            for step in queries.steps_of_row(row)
+        ],
         "lease_min": timedelta(seconds=row.lease_min_seconds),
     }
     invalid = form is not None and bool(form.errors)

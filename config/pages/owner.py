@@ -17,7 +17,7 @@ from config.pages.answers import done, meta_of, page
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.ids import LeaseId, OfferId
-from ledger.domain.money import Money, Rate
+from ledger.domain.money import Money
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import START
@@ -26,9 +26,11 @@ from listings import queries as listings
 from listings.commands import pause_offer
 from listings.models import HostRow
 from marketplace.commands.leases import reclaim_lease
-from marketplace.domain.leases import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
+from marketplace.domain.leases import LeaseOver, ReclaimUnderWay
+from marketplace.domain.reclaim import LeaseEndsSooner
+from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow
-from marketplace.queries.leases import leases
+from marketplace.queries.leases import leases, reclaim_quote
 from metering.queries import usage
 
 HOURS = 24
@@ -124,18 +126,27 @@ def _taken(host: HostRow, running: list[LeaseRow], actor: Actor, now: datetime) 
     for row in running:
         if host.host_id not in row.host_ids:
             continue
-        back_at = row.stop_at or now + timedelta(seconds=row.notice_seconds)
-        rate = Rate(row.price_nanos_per_gpu_hour, row.currency)
-        sooner = row.stop_at is not None or back_at >= row.ends_at
-        lost = max(0, (row.ends_at - max(back_at, row.starts_at)) // MILLI) * row.gpus
-        fee = Money(0, row.currency) if sooner else rate.charge(lost).share(row.reclaim_fee_ppm)
-        found.append(Taken(row, min(back_at, row.ends_at), fee, sooner))
+        first = _first_choice(row, actor, now)
+        if first is None:
+            back_at = min(row.stop_at or row.ends_at, row.ends_at)
+            found.append(Taken(row, back_at, Money(0, row.currency), ends_sooner=True))
+        else:
+            found.append(Taken(row, first.stop_at, first.compensation, ends_sooner=False))
     currency = found[0].fee.currency if found else settings.ENV.currency
     return {
         "leases": found,
         "back_at": max((each.back_at for each in found), default=now),
         "fee": Money(sum(each.fee.nanos for each in found), currency),
     }
+
+
+def _first_choice(row: LeaseRow, actor: Actor, now: datetime) -> Choice | None:
+    """Return the reclaim at the least notice, or None where the lease gives its GPUs back first."""
+    try:
+        choices = reclaim_quote(actor, default_store(), row.lease_id, now=now).choices
+    except LeaseOver:
+        return None
+    return choices[0] if choices else None
 
 
 def _heat(

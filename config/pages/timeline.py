@@ -60,6 +60,9 @@ def _step(recorded: Recorded) -> Step | None:
             return Step(event.at, "Work stopped on a host", f"{said}{event.detail}".strip(), tone)
         case ReclaimRequested() as event:
             detail = f"The work has until {local(event.stop_at)}; then it is stopped."
+            if event.compensation is not None and event.compensation.nanos:
+                paid = amount_text(event.compensation.nanos, event.compensation.currency)
+                detail += f" The owner pays {paid} for it."
             return Step(event.at, "Owner takes the GPUs back", detail, "warn")
         case ExtensionRequested() as event:
             return Step(event.at, "Extension asked for", f"Until {local(event.ends_at)}.")

@@ -10,7 +10,7 @@ import typer
 
 from .bids import LEASE
 from .session import session_of
-from .spoken import moment_of
+from .spoken import length_of, moment_of
 
 app = typer.Typer(help="Leases: what runs, until when, at what price.", no_args_is_help=True)
 
@@ -30,6 +30,12 @@ ONE = (
     ("gpu_uuids", "GPUs"),
     ("cost_centre", "cost centre"),
     ("close_reason.text", "how it ended"),
+)
+QUOTE = (
+    ("notice_seconds", "notice, s"),
+    ("stop_at", "back by"),
+    ("compensation", "you pay"),
+    ("currency", "currency"),
 )
 USAGE = (
     ("granted_ms", "granted, GPU-ms"),
@@ -88,11 +94,29 @@ def extend(
     session.printer.say(f"Asked. offpeak leases show {lease} tells when it is granted.")
 
 
+@app.command("reclaim-quote")
+def reclaim_quote(context: typer.Context, lease: UUID) -> None:
+    """Show what a reclaim would cost now, by the notice it gives."""
+    session = session_of(context)
+    session.printer.table(
+        session.client.get(f"leases/{lease}/reclaim-quote")["choices"],
+        QUOTE,
+        empty="The lease ends before the least notice would be over: nothing to reclaim.",
+    )
+
+
 @app.command()
-def reclaim(context: typer.Context, lease: UUID) -> None:
+def reclaim(
+    context: typer.Context,
+    lease: UUID,
+    notice: Annotated[
+        str | None, typer.Option(help="more than the least agreed costs less: 24h")
+    ] = None,
+) -> None:
     """As an owner, take your capacity back after the agreed notice."""
     session = session_of(context)
-    done = session.client.post(f"leases/{lease}/reclaim")
+    asked = {} if notice is None else {"notice_seconds": length_of(notice)}
+    done = session.client.post(f"leases/{lease}/reclaim", asked)
     session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), ONE)
 
 

@@ -59,6 +59,10 @@ def publish(
     gpus: Annotated[list[str] | None, typer.Option("--gpu", help="UUID; else all")] = None,
     notice: Annotated[str, typer.Option(help="between a reclaim and the loss: 5m")] = "5m",
     fee: Annotated[int, typer.Option(help="share of the lost value that a reclaim pays, ppm")] = 0,
+    step: Annotated[
+        list[str] | None,
+        typer.Option(help="cheaper with more notice: 24h=0 or 1h=50000 (ppm); may be repeated"),
+    ] = None,
 ) -> None:  # fmt: skip
     """List an idle window."""
     session = session_of(context)
@@ -73,9 +77,18 @@ def publish(
         "floor": floor,
         "notice_seconds": length_of(notice),
         "reclaim_fee_ppm": fee,
+        "reclaim_steps": sorted(map(_step, step or []), key=lambda one: one["notice_seconds"]),
     }
     done = session.client.post("offers", asked)
     session.printer.facts(session.client.get(f"offers/{done['id']}", after=done["position"]), ONE)
+
+
+def _step(text: str) -> dict[str, int]:
+    """Read `24h=0`: with at least 24 hours of notice a reclaim pays nothing."""
+    length, _, fee = text.partition("=")
+    if not fee.isdecimal():
+        raise typer.BadParameter(f"Write a step as notice=ppm, such as 24h=0, not {text!r}.")
+    return {"notice_seconds": length_of(length), "fee_ppm": int(fee)}
 
 
 @app.command()

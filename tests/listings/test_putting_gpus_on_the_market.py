@@ -13,7 +13,7 @@ from ledger.domain.money import Rate
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import load
 from listings import commands
-from listings.domain.events import GpusListed, OfferPublished, WeeklyRule
+from listings.domain.events import GpusListed, OfferPublished, ReclaimStep, WeeklyRule
 from listings.domain.gpus import GpuNamedTwice, IsolationUnfit
 from listings.domain.hosts import (
     GpuListedAlready,
@@ -32,6 +32,7 @@ from listings.domain.terms import (
     NoticeOutOfBounds,
     OfferTermsDiffer,
     ReclaimFeeOutOfBounds,
+    ReclaimStepsUnordered,
     WorkloadKindsUnreadable,
 )
 from listings.domain.windows import (
@@ -123,6 +124,20 @@ def test_an_id_of_another_hosts_offer_is_refused_and_lists_nothing(market: Memor
         ({"notice_seconds": -1}, NoticeOutOfBounds),
         ({"notice_seconds": 8 * 86_400}, NoticeOutOfBounds),
         ({"reclaim_fee_ppm": 1_000_001}, ReclaimFeeOutOfBounds),
+        ({"reclaim_fee_ppm": 9, "reclaim_steps": (ReclaimStep(300, 5),)}, ReclaimStepsUnordered),
+        ({"reclaim_fee_ppm": 9, "reclaim_steps": (ReclaimStep(301, 9),)}, ReclaimStepsUnordered),
+        ({"reclaim_fee_ppm": 9, "reclaim_steps": (ReclaimStep(301, -1),)}, ReclaimStepsUnordered),
+        (
+            {"reclaim_fee_ppm": 9, "reclaim_steps": (ReclaimStep(31 * 86_400, 0),)},
+            ReclaimStepsUnordered,
+        ),
+        (
+            {
+                "reclaim_fee_ppm": 99,
+                "reclaim_steps": tuple(ReclaimStep(400 + n, 50 - n) for n in range(9)),
+            },
+            ReclaimStepsUnordered,
+        ),
         ({"workload_kinds": ("Fine Tune",)}, WorkloadKindsUnreadable),
         ({"labels": (("Rack", "1"),)}, LabelsUnreadable),
         ({"labels": (("rack", "1"), ("rack", "2"))}, LabelsUnreadable),

@@ -21,7 +21,7 @@ from ledger.eventstore.port import EventStore, Meta
 from ledger.following import follow_policies, follow_projections
 from ledger.models import Person
 from listings.commands import publish_offer, register_host, report_inventory
-from listings.domain.events import Gpu
+from listings.domain.events import Gpu, ReclaimStep
 from listings.domain.terms import OfferTerms
 from marketplace.engine import Engine
 
@@ -141,6 +141,7 @@ class World:
                 floor=Rate((int(whole) * 100 + int(cents)) * 10_000_000),
                 notice_seconds=600,
                 reclaim_fee_ppm=100_000,
+                reclaim_steps=(ReclaimStep(7_200, 20_000),),
             ),
             by=BY,
             now=self.now,

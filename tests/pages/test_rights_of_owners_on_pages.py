@@ -1,0 +1,125 @@
+"""What a reclaim costs is on the page and in the API before it is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.test import Client
+
+from listings.models import OfferRow
+from marketplace.models import LeaseRow
+from tests.pages.test_bidding_on_pages import form as bid_form
+from tests.pages.test_owning_on_pages import form as offer_form
+from tests.pages.world import CONSUMER, OWNER, World, id_in
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def owner(world: World) -> Client:
+    return world.member(OWNER, "owner")
+
+
+@pytest.fixture
+def consumer(world: World) -> Client:
+    return world.member(CONSUMER, "consumer")
+
+
+@pytest.fixture
+def lease_id(world: World, consumer: Client) -> UUID:
+    """Return a lease of the consumer's, on GPUs that go cheaper with two hours of notice."""
+    world.list_gpus(0, 1)
+    consumer.post("/bids/new", bid_form())
+    world.settle()
+    return LeaseRow.objects.get().lease_id
+
+
+def quoted(client: Client, lease_id: UUID) -> list[dict[str, Any]]:
+    answer = client.get(f"/api/v1/leases/{lease_id}/reclaim-quote")
+    assert answer.status_code == 200, answer.content
+    choices: list[dict[str, Any]] = answer.json()["choices"]
+    return choices
+
+
+def test_an_owner_sees_what_each_notice_costs_before_reclaiming(
+    world: World, owner: Client, lease_id: UUID
+) -> None:
+    page = owner.get(f"/leases/{lease_id}").content.decode()
+    assert 'name="notice_seconds" value="600" checked' in page
+    assert 'name="notice_seconds" value="7200"' in page
+
+    answer = owner.post(f"/leases/{lease_id}/reclaim", {"notice_seconds": "7200"})
+    world.settle()
+
+    assert answer.status_code == 302
+    row = LeaseRow.objects.get()
+    assert row.stop_at is not None
+    told = owner.get(f"/leases/{lease_id}").content.decode()
+    assert "The owner pays" in told
+    # It may still be brought forward.
+    assert 'name="notice_seconds" value="600" checked' in told
+
+
+def test_the_api_quotes_and_the_reclaim_pays_that(
+    world: World, owner: Client, consumer: Client, lease_id: UUID
+) -> None:
+    least, longer = quoted(owner, lease_id)
+    assert (least["notice_seconds"], longer["notice_seconds"]) == (600, 7_200)
+    assert float(least["compensation"]) > float(longer["compensation"]) > 0
+    assert [each["notice_seconds"] for each in quoted(consumer, lease_id)] == [600, 7_200]
+
+    short = owner.post(
+        f"/api/v1/leases/{lease_id}/reclaim", {"notice_seconds": 599}, "application/json"
+    )
+    assert (short.status_code, short.json()["code"]) == (422, "notice-too-short")
+    asked = owner.post(f"/api/v1/leases/{lease_id}/reclaim", {}, "application/json")
+    assert asked.status_code == 202, asked.content
+
+
+def test_a_stranger_gets_no_quote(world: World, lease_id: UUID) -> None:
+    stranger = world.member("platform", "owner")
+    assert stranger.get(f"/api/v1/leases/{lease_id}/reclaim-quote").status_code == 404
+
+
+def test_the_schedule_is_on_the_lease(consumer: Client, lease_id: UUID) -> None:
+    shown = consumer.get(f"/api/v1/leases/{lease_id}").json()["reclaim_schedule"]
+    [of_host] = shown
+    assert of_host["steps"] == [
+        {"notice_seconds": 600, "fee_ppm": 100_000},
+        {"notice_seconds": 7_200, "fee_ppm": 20_000},
+    ]
+    page = consumer.get(f"/leases/{lease_id}").content.decode()
+    assert "A reclaim now would pay you" in page
+
+
+def test_an_offer_with_steps_is_made_on_the_page(world: World, owner: Client) -> None:
+    steps = {"longer_notice": "1", "longer_fee": "5", "longest_notice": "24", "longest_fee": "0"}
+    answer = owner.post("/offers/new", offer_form(world, **steps))
+    world.settle()
+
+    assert answer.status_code == 302, answer.content
+    row = OfferRow.objects.get(offer_id=id_in(answer["Location"]))
+    assert row.reclaim_steps == [
+        {"notice_seconds": 3_600, "fee_ppm": 50_000},
+        {"notice_seconds": 86_400, "fee_ppm": 0},
+    ]
+    shown = owner.get(f"/api/v1/offers/{row.offer_id}").json()
+    assert shown["reclaim_steps"] == row.reclaim_steps
+    assert "With 1 h of notice" in owner.get(answer["Location"]).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ({"longer_notice": "1"}, "Say both how much notice and what you pay"),
+        ({"longer_notice": "1", "longer_fee": "10"}, "more notice and a lower fee"),
+    ],
+)
+def test_steps_that_make_no_sense_are_refused_on_the_page(
+    world: World, owner: Client, steps: dict[str, str], said: str
+) -> None:
+    answer = owner.post("/offers/new", offer_form(world, **steps))
+    assert answer.status_code == 422
+    assert said in answer.content.decode()
