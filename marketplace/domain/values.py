@@ -1,0 +1,108 @@
+"""What the facts of the market are made of: wishes, shares, reasons, proofs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ledger.domain.ids import BidId, HostId, OfferId, TenantId
+from ledger.domain.money import Money
+from listings.domain.events import ReclaimStep
+
+ServiceClass = Literal["on-demand", "reserved", "interruptible"]
+Placement = Literal["same-host", "any-hosts"]
+GoodTill = Literal["good-till-deadline", "good-till-moment", "immediate-or-cancel", "fill-or-kill"]
+"""How long a bid waits: as long as it can be met; up to a moment; not at all, taking as much of
+its ranges as there is; not at all, taking all of it or nothing."""
+ExpiryReason = Literal["deadline", "good-till", "not-at-once"]
+Patience = Literal["immediate", "patient"]
+"""immediate: cleared at once against what is listed, the rest waits for what is listed next.
+patient: cleared in rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """What a GPU must be to serve a bid. Empty and None ask for nothing; unset is not zero.
+
+    nvlink_min: GPUs that NVLink joins on the host, at least; with nvlink. hosts: only on one of
+    these; not_hosts: on none of these. own: only GPUs of the bidder's own organisation.
+    """
+
+    models: tuple[str, ...] = ()
+    memory_mib_min: int | None = None
+    compute_capability_min: str | None = None
+    nvlink: bool = False
+    region: str | None = None
+    isolation: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    driver_min: str | None = None
+    nvlink_min: int | None = None
+    hosts: tuple[HostId, ...] = ()
+    not_hosts: tuple[HostId, ...] = ()
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What will run: kind, and how the host's agent starts it."""
+
+    kind: str
+    runtime: Literal["process"] = "process"
+    command: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of a grant that one offer gives."""
+
+    offer_id: OfferId
+    host_id: HostId
+    owner_id: TenantId
+    gpu_uuids: tuple[str, ...]
+    notice_seconds: int
+    reclaim_fee_ppm: int
+    source: Literal["local", "burst"]
+    reclaim_steps: tuple[ReclaimStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """Why a bid got nothing in a round: the first constraint that left too few GPUs."""
+
+    bid_id: BidId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a round proves of itself; an independent verifier checked it before the append.
+
+    welfare: what the grants are worth, the sum of (limit − floor) × GPU-time, in nano-units.
+    bound: no other clearing of the round with its starts on the same grid is worth more.
+    seed, iterations (steps of each stage): with the rule they give the same clearing again.
+    slots, pools: the size of the problem: spans of time, and groups of GPUs that are alike.
+    price_mean: per GPU-hour, each grant weighing as much as its GPU-time.
+    capped: grants that pay their own limit, the round's price being higher.
+    paradoxical: bids refused although their limit was above the round's price; and what they
+    would have gained at that price, in nano-units.
+    """
+
+    welfare_nanos: int
+    bound_nanos: int
+    seed: int
+    iterations: tuple[tuple[str, int], ...]
+    slots: int
+    pools: int
+    price_mean: int
+    capped: int
+    paradoxical: int
+    paradoxical_nanos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compensation:
+    """What one owner pays the consumer of a lease for taking capacity back."""
+
+    owner_id: TenantId
+    money: Money
