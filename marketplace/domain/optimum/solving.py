@@ -57,7 +57,7 @@ def solve(
             state, worth = other, total
     desk, dice = desk_for(layout), seeded(seed)
     chunks = 0
-    while chunks < effort.search and not enough():
+    while problem.pools and chunks < effort.search and not enough():
         search(layout, state, paid, bench, desk, pricing.wants.least, dice, CHUNK_MOVES)
         chunks += 1
     placed = read(problem, layout, state)
