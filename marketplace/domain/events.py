@@ -21,35 +21,15 @@ from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 from marketplace.domain.values import (
     Certificate as Certificate,
-)
-from marketplace.domain.values import (
     Compensation as Compensation,
-)
-from marketplace.domain.values import (
     ExpiryReason as ExpiryReason,
-)
-from marketplace.domain.values import (
     GoodTill as GoodTill,
-)
-from marketplace.domain.values import (
     GpuRequest as GpuRequest,
-)
-from marketplace.domain.values import (
     Patience as Patience,
-)
-from marketplace.domain.values import (
     Placement as Placement,
-)
-from marketplace.domain.values import (
     ServiceClass as ServiceClass,
-)
-from marketplace.domain.values import (
     Share as Share,
-)
-from marketplace.domain.values import (
     Unmatched as Unmatched,
-)
-from marketplace.domain.values import (
     Workload as Workload,
 )
 
