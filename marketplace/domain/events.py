@@ -20,18 +20,33 @@ from ledger.domain.ids import (
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 from marketplace.domain.values import (
-    Certificate as Certificate,
-    Compensation as Compensation,
-    ExpiryReason as ExpiryReason,
-    GoodTill as GoodTill,
-    GpuRequest as GpuRequest,
-    Patience as Patience,
-    Placement as Placement,
-    ServiceClass as ServiceClass,
-    Share as Share,
-    Unmatched as Unmatched,
-    Workload as Workload,
+    Certificate,
+    Compensation,
+    ExpiryReason,
+    GoodTill,
+    GpuRequest,
+    Patience,
+    Placement,
+    ServiceClass,
+    Share,
+    Unmatched,
+    Workload,
 )
+
+__all__ = [
+    "Certificate",
+    "Compensation",
+    "ExpiryReason",
+    "GoodTill",
+    "GpuRequest",
+    "Patience",
+    "Placement",
+    "ServiceClass",
+    "Share",
+    "Unmatched",
+    "Workload",
+]
+"""The values that events are made of are imported from here too."""
 
 # --- bids: streams bid-<bid_id> ----------------------------------------------------------------
 
