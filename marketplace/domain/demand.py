@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ledger.domain.ids import BidId
+from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.events import BidAmended, BidPlaced, GpuRequest
 from marketplace.domain.moments import Millis, from_below
 
+NEVER = 1 << 62
 CLASS_RANK = {"reserved": 0, "on-demand": 1, "interruptible": 2}
 
 
@@ -22,40 +24,84 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenBid:
-    """A bid that waits. since: store position at which it was placed or last amended.
+    """A bid that waits, in one of the sizes it makes do with: the largest, unless it is `sized`.
 
-    Times in milliseconds; limit in nano-units per GPU-hour.
+    since: store position at which it was placed or last amended. limit: most it pays at this
+    size, within its budget; reach: the most at any of its sizes, by which it queues. Times in
+    milliseconds; rate, limit and reach in nano-units per GPU-hour.
     """
 
     terms: BidPlaced
     shape: Shape
     since: int
+    rate: int
     limit: int
+    reach: int
     earliest: Millis
     deadline: Millis
+    gpus: int
     duration: int
+    gpus_min: int
+    duration_min: int
+    lapses: int
+    """The last moment at which it may be granted anything."""
 
     @classmethod
     def of(cls, placed: BidPlaced, *, since: int) -> OpenBid:
         """Return a bid as it was placed."""
+        seconds_min = placed.duration_min_seconds or placed.duration_seconds
+        whole = (placed.gpus, placed.duration_seconds * 1000)
+        least = (placed.gpus_min or placed.gpus, seconds_min * 1000)
+        rate = placed.limit.nanos_per_gpu_hour
         return cls(
             terms=placed,
             shape=Shape(placed.request, placed.workload.kind, placed.limit.currency),
             since=since,
-            limit=placed.limit.nanos_per_gpu_hour,
+            rate=rate,
+            limit=_within(placed, rate, *whole),
+            reach=_within(placed, rate, *least),
             earliest=from_below(placed.earliest_start),
             deadline=from_below(placed.deadline),
-            duration=placed.duration_seconds * 1000,
+            gpus=whole[0],
+            duration=whole[1],
+            gpus_min=least[0],
+            duration_min=least[1],
+            lapses=NEVER if placed.good_until is None else from_below(placed.good_until),
         )
 
     def amended(self, event: BidAmended, *, since: int) -> OpenBid:
         """Return the bid with a new limit and deadline, at the end of the queue."""
+        rate = event.limit.nanos_per_gpu_hour
         return replace(
             self,
             since=since,
-            limit=event.limit.nanos_per_gpu_hour,
+            rate=rate,
+            limit=_within(self.terms, rate, self.gpus, self.duration),
+            reach=_within(self.terms, rate, self.gpus_min, self.duration_min),
             deadline=from_below(event.deadline),
         )
+
+    def sized(self, gpus: int, duration: int) -> OpenBid:
+        """Return the same bid for so many GPUs and so long."""
+        if (gpus, duration) == (self.gpus, self.duration):
+            return self
+        limit = _within(self.terms, self.rate, gpus, duration)
+        return replace(self, gpus=gpus, duration=duration, limit=limit)
+
+    @property
+    def least(self) -> OpenBid:
+        """Return the bid in the smallest size it makes do with."""
+        return self.sized(self.gpus_min, self.duration_min)
+
+    @property
+    def has_ranges(self) -> bool:
+        """Tell if it makes do with less than its size."""
+        return self.gpus_min < self.gpus or self.duration_min < self.duration
+
+    @property
+    def waits(self) -> bool:
+        """Tell if it stays in the book when it is not met as it comes."""
+        return self.terms.good_till not in ("immediate-or-cancel", "fill-or-kill")
 
     @property
     def bid_id(self) -> BidId:
@@ -63,21 +109,31 @@ class OpenBid:
         return self.terms.bid_id
 
     @property
-    def gpus(self) -> int:
-        """Return how many GPUs it asks for."""
-        return self.terms.gpus
+    def latest_start(self) -> int:
+        """Return the last moment at which it can still be met in this size."""
+        return self.deadline - self.duration
 
     @property
-    def latest_start(self) -> int:
-        """Return the last moment at which it can still be met."""
-        return self.deadline - self.duration
+    def last_chance(self) -> int:
+        """Return the moment after which it is over: never later than it can be met."""
+        if not self.waits:
+            return 0
+        return min(self.deadline - self.duration_min, self.lapses)
 
     @property
     def price_time(self) -> tuple[int, int, str]:
         """Return the place in the queue of the instant lane: highest limit, then first come."""
-        return (-self.limit, self.since, str(self.terms.bid_id))
+        return (-self.reach, self.since, str(self.terms.bid_id))
 
     @property
     def round_order(self) -> tuple[int, int, int, str]:
         """Return the place in a round: service class, then limit, then age."""
         return (CLASS_RANK[self.terms.service_class], *self.price_time)
+
+
+def _within(placed: BidPlaced, rate: int, gpus: int, duration: int) -> int:
+    """Return the highest rate up to `rate` at which that size costs no more than the budget."""
+    if placed.budget is None:
+        return rate
+    # A charge is rounded down: what costs less than one nano-unit more is still within.
+    return min(rate, ((placed.budget.nanos + 1) * MILLIS_PER_HOUR - 1) // (gpus * duration))
