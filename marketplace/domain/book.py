@@ -12,16 +12,14 @@ until they are published in a new offer: nobody reclaims in order to be leased a
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from heapq import heappop, heappush, merge
+from heapq import heappop, heappush
 from typing import Any
 
 from ledger.domain.event import Event
-from ledger.domain.ids import BidId, HostId, LeaseId, OfferId, TenantId
+from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
 from listings.domain.events import (
     OfferExpired,
     OfferPaused,
@@ -31,8 +29,9 @@ from listings.domain.events import (
     OfferWithdrawn,
 )
 from marketplace.domain.calendar import Calendar, Taken
+from marketplace.domain.catalogue import SHAPES_MAX, Catalogue
 from marketplace.domain.demand import OpenBid, Shape
-from marketplace.domain.eligibility import Explanation, Screened, explain, fitting, screen
+from marketplace.domain.eligibility import Explanation, Screened, explain, screen
 from marketplace.domain.events import (
     BidAmended,
     BidCancelled,
@@ -47,12 +46,14 @@ from marketplace.domain.events import (
     ReclaimRequested,
     RoundCleared,
 )
-from marketplace.domain.moments import Millis, from_above, from_below
+from marketplace.domain.moments import Millis, from_above, from_below, whole_second
+from marketplace.domain.queue import Queue
+from marketplace.domain.reasons import reason_of
 from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.triggers import BidCame, ExtensionAsked, SupplyGrew, Trigger
 
-SHAPES_MAX = 2_000
-"""Indexes kept; a shape that is asked for again after it was dropped costs one pass over offers."""
+SCREENED_MAX = 2_000
+"""Funnels kept by shape: made for explanations, dropped with every new offer."""
 
 
 @dataclass(slots=True)
@@ -71,19 +72,19 @@ class Book:
 
     def __init__(self, market: str) -> None:
         self.market = market
-        self.offers: dict[OfferId, Listed] = {}
         self.bids: dict[BidId, OpenBid] = {}
         self.held: dict[LeaseId, Held] = {}
         self.calendar = Calendar()
+        self.catalogue = Catalogue(self.calendar)
+        self.offers = self.catalogue.offers
+        self.queue = Queue(lambda bid: self.catalogue.kinds.shape(bid.shape))
         self.told: dict[BidId, str] = {}
         """The reason each waiting bid was last given."""
         self.read_to = 0
         """Store position of the last fact that is not the engine's own."""
-        self._by_host: dict[HostId, dict[OfferId, Listed]] = defaultdict(dict)
-        self._entries: dict[Shape, list[Entry]] = {}
-        self._resting: dict[Shape, list[tuple[int, int, str, OpenBid]]] = {}
         self._dying: list[tuple[int, str, BidId]] = []
         self._screened: dict[Shape, Screened] = {}
+        self._shapes_max = SHAPES_MAX
         self.round_at: datetime | None = None
         """When the last round that decided anything was cleared."""
 
@@ -96,56 +97,49 @@ class Book:
 
     def entries(self, shape: Shape) -> Sequence[Entry]:
         """Return the offers that fit a shape and are not paused, cheapest first."""
-        entries = self._entries.get(shape)
-        if entries is None:
-            if len(self._entries) >= SHAPES_MAX:
-                self._forget_shapes()
-            entries = self._entries[shape] = sorted(
-                entry
-                for listed in self.offers.values()
-                if not listed.paused and (entry := _entry(listed, shape)) is not None
-            )
-        return entries
+        return self.catalogue.entries(shape)
 
     def entries_on(self, shape: Shape, hosts: Collection[HostId]) -> Sequence[Entry]:
         """Return the part of `entries` that is on these hosts."""
-        return sorted(
-            entry
-            for host_id in hosts
-            for listed in self._by_host.get(host_id, {}).values()
-            if not listed.paused and (entry := _entry(listed, shape)) is not None
-        )
+        return self.catalogue.entries_on(shape, hosts)
 
-    def _forget_shapes(self) -> None:
-        self._entries = {
-            shape: entries for shape, entries in self._entries.items() if shape in self._resting
-        }
-        for listed in self.offers.values():
-            listed.fits = {
-                shape: fit for shape, fit in listed.fits.items() if shape in self._entries
-            }
+    def within_reach(self, bid: OpenBid, *, now: int) -> Iterator[Entry]:
+        """Yield those of `entries` that may serve a bid, in the same order."""
+        earliest = max(bid.earliest, whole_second(now))
+        return self.catalogue.candidates(bid, earliest=earliest, limit=bid.limit)
 
     def patient(self) -> list[OpenBid]:
         """Return the bids that wait for a round, in the order of the round."""
         waiting = (bid for bid in self.bids.values() if bid.terms.patience == "patient")
         return sorted(waiting, key=lambda bid: bid.round_order)
 
-    def resting(self, hosts: Collection[HostId] | None = None) -> Iterator[OpenBid]:
-        """Yield the immediate bids that wait, best price first, then first come.
+    def resting(self, hosts: Collection[HostId] | None = None) -> list[OpenBid]:
+        """Return the immediate bids that wait, best price first, then first come.
 
         hosts: only those that something on these hosts fits, at their price.
         """
-        queues = []
-        for shape, queue in self._resting.items():
-            floor = 0 if hosts is None else self._lowest_floor(shape, hosts)
-            if floor is not None:
-                end = bisect_left(queue, -floor + 1, key=lambda item: item[0])
-                queues.append(queue[:end])
-        for _, _, _, bid in merge(*queues, key=lambda item: item[:3]):
-            yield bid
+        if hosts is None:
+            return self.queue.all()
+        return self.queue.served(self.catalogue.floors(hosts)).in_order()
 
-    def _lowest_floor(self, shape: Shape, hosts: Collection[HostId]) -> int | None:
-        return min((entry.floor for entry in self.entries_on(shape, hosts)), default=None)
+    def served_by(
+        self, hosts: Collection[HostId], calendar: Calendar, *, now: int
+    ) -> tuple[int, Iterator[OpenBid]]:
+        """Return how many bids `resting` would, and those of them for which there may be room.
+
+        calendar: in which the caller takes room for one bid before it asks for the next.
+        """
+        served = self.queue.served(self.catalogue.floors(hosts))
+        bids = served.with_room(
+            lambda: [self.catalogue.levels(host_id, calendar) for host_id in hosts],
+            lambda: calendar.changes,
+            now,
+        )
+        return len(served), bids
+
+    def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str:
+        """Return why a bid that cannot be placed cannot: what `explain` would say."""
+        return reason_of(bid, self.catalogue, calendar, now=now)
 
     def explain(self, bid: OpenBid, *, now: int, calendar: Calendar | None = None) -> Explanation:
         """Walk the funnel of a bid, which need not be in the book.
@@ -154,7 +148,7 @@ class Book:
         """
         screened = self._screened.get(bid.shape)
         if screened is None:
-            if len(self._screened) >= SHAPES_MAX:
+            if len(self._screened) >= SCREENED_MAX:
                 self._screened.clear()
             screened = self._screened[bid.shape] = screen(bid.shape, self.offers.values())
         return explain(bid, screened, self.entries(bid.shape), calendar or self.calendar, now=now)
@@ -179,12 +173,10 @@ class Book:
         if event.market != self.market:
             return None
         listed = Listed(event, position, event.floor.nanos_per_gpu_hour)
-        self.offers[event.offer_id] = listed
-        self._by_host[event.host_id][event.offer_id] = listed
         for gpu in event.gpus:
             self.calendar.drop(gpu.uuid, None)
         self._screened.clear()
-        self._enlist(listed)
+        self.catalogue.add(listed)
         return SupplyGrew(frozenset({event.host_id}))
 
     def _repriced(self, event: OfferRepriced, position: int) -> Trigger | None:
@@ -192,49 +184,31 @@ class Book:
         if listed is None:
             return None
         cheaper = event.floor.nanos_per_gpu_hour < listed.floor
-        self._delist(listed)
         listed.floor, listed.since = event.floor.nanos_per_gpu_hour, position
-        self._enlist(listed)
+        self.catalogue.changed(listed)
         return SupplyGrew(frozenset({listed.terms.host_id})) if cheaper else None
 
     def _paused(self, event: OfferPaused, position: int) -> Trigger | None:
         listed = self.offers.get(event.offer_id)
         if listed is not None:
-            self._delist(listed)
             listed.paused = True
+            self.catalogue.changed(listed)
         return None
 
     def _resumed(self, event: OfferResumed, position: int) -> Trigger | None:
         listed = self.offers.get(event.offer_id)
         if listed is None:
             return None
-        self._delist(listed)
         listed.paused, listed.since = False, position
-        self._enlist(listed)
+        self.catalogue.changed(listed)
         return SupplyGrew(frozenset({listed.terms.host_id}))
 
     def _gone(self, event: OfferWithdrawn | OfferExpired, position: int) -> Trigger | None:
-        listed = self.offers.pop(event.offer_id, None)
+        listed = self.offers.get(event.offer_id)
         if listed is not None:
             self._screened.clear()
-            self._delist(listed)
-            del self._by_host[listed.terms.host_id][listed.offer_id]
+            self.catalogue.remove(listed)
         return None
-
-    def _enlist(self, listed: Listed) -> None:
-        if not listed.paused:
-            for shape, entries in self._entries.items():
-                entry = _entry(listed, shape)
-                if entry is not None:
-                    insort(entries, entry)
-
-    def _delist(self, listed: Listed) -> None:
-        if listed.paused:
-            return
-        for entries in self._entries.values():
-            place = bisect_left(entries, listed.rank, key=lambda entry: entry[:3])
-            if place < len(entries) and entries[place].listed is listed:
-                del entries[place]
 
     # --- demand ----------------------------------------------------------------------------
 
@@ -261,21 +235,19 @@ class Book:
         heappush(self._dying, (bid.latest_start, str(bid.bid_id), bid.bid_id))
         if bid.terms.patience == "patient":
             return None
-        insort(
-            self._resting.setdefault(bid.shape, []),
-            (*bid.price_time, bid),
-            key=lambda item: item[:3],
-        )
+        self._drop_shapes_without_bids()
+        self.queue.add(bid)
         return BidCame(bid.bid_id)
 
     def _unqueue(self, bid: OpenBid) -> None:
         del self.bids[bid.bid_id]
-        queue = self._resting.get(bid.shape, [])
-        place = bisect_left(queue, bid.price_time, key=lambda item: item[:3])
-        if place < len(queue) and queue[place][3] is bid:
-            del queue[place]
-            if not queue:
-                del self._resting[bid.shape]
+        self.queue.remove(bid)
+
+    def _drop_shapes_without_bids(self) -> None:
+        if self.catalogue.kinds.shapes > self._shapes_max:
+            self.catalogue.forget_shapes()
+            self.queue.renumber()
+            self._shapes_max = max(SHAPES_MAX, 2 * self.catalogue.kinds.shapes)
 
     # --- the engine's own decisions, and what became of leases --------------------------------
 
@@ -294,6 +266,7 @@ class Book:
         starts, ends = from_below(event.window.starts_at), from_above(event.window.ends_at)
         self.held[event.lease_id] = Held(event, ends)
         for share in event.shares:
+            self.catalogue.touch(share.host_id)
             for uuid in share.gpu_uuids:
                 self.calendar.take(uuid, Taken(starts, ends, event.lease_id))
 
@@ -306,9 +279,11 @@ class Book:
             return
         held.ends = from_above(event.ends_at)
         starts = from_below(held.granted.window.starts_at)
-        for uuid in _uuids(held.granted):
-            self.calendar.drop(uuid, event.lease_id)
-            self.calendar.take(uuid, Taken(starts, held.ends, event.lease_id))
+        for share in held.granted.shares:
+            self.catalogue.touch(share.host_id)
+            for uuid in share.gpu_uuids:
+                self.calendar.drop(uuid, event.lease_id)
+                self.calendar.take(uuid, Taken(starts, held.ends, event.lease_id))
 
     def _declined(self, event: ExtensionDeclined, position: int) -> None:
         """Change nothing: it is read for its `through`, by which an engine folds."""
@@ -325,6 +300,7 @@ class Book:
         free_from = from_above(event.at)
         freed = set[HostId]()
         for share in held.granted.shares:
+            self.catalogue.touch(share.host_id)
             for uuid in share.gpu_uuids:
                 kept = share.owner_id == held.reclaimed_by and not self._listed_since(
                     uuid, share.host_id, held.reclaimed_at
@@ -336,7 +312,7 @@ class Book:
         return SupplyGrew(frozenset(freed)) if freed else None
 
     def _listed_since(self, uuid: str, host_id: HostId, position: int) -> bool:
-        offers = self._by_host.get(host_id, {}).values()
+        offers = self.catalogue.on(host_id)
         return any(listed.published > position and uuid in listed.groups for listed in offers)
 
     def _give_back(self, uuid: str, span: Taken, free_from: Millis, *, kept: bool) -> None:
@@ -346,18 +322,6 @@ class Book:
         since = max(span.starts, free_from)
         if kept and since < span.ends:
             self.calendar.take(uuid, Taken(since, span.ends, None))
-
-
-def _entry(listed: Listed, shape: Shape) -> Entry | None:
-    fit = listed.fits.get(shape)
-    if fit is None:
-        fit = listed.fits[shape] = fitting(shape, listed.terms)
-    return Entry(*listed.rank, listed, *fit) if fit[0] else None
-
-
-def _uuids(granted: LeaseGranted) -> Iterator[str]:
-    for share in granted.shares:
-        yield from share.gpu_uuids
 
 
 RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {

@@ -28,6 +28,8 @@ class Calendar:
     def __init__(self, parent: Calendar | None = None) -> None:
         self._parent = parent
         self._taken: dict[str, tuple[Taken, ...]] = {}
+        self.changes = 0
+        """Counts what was taken and given back here."""
 
     def fork(self) -> Calendar:
         """Return a calendar that starts as this one."""
@@ -57,6 +59,7 @@ class Calendar:
         assert place == 0 or spans[place - 1].ends <= span.starts, f"{uuid} is leased twice"
         assert place == len(spans) or span.ends <= spans[place].starts, f"{uuid} is leased twice"
         self._taken[uuid] = (*spans[:place], span, *spans[place:])
+        self.changes += 1
 
     def drop(self, uuid: str, lease_id: LeaseId | None) -> Sequence[Taken]:
         """Give back all spans that somebody holds of a GPU, and return them."""
@@ -64,6 +67,7 @@ class Calendar:
         dropped = [span for span in spans if span.lease_id == lease_id]
         if dropped:
             self._taken[uuid] = tuple(span for span in spans if span.lease_id != lease_id)
+            self.changes += 1
         return dropped
 
     def forget_before(self, millis: int) -> None:

@@ -13,33 +13,33 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ledger.domain.money import Rate
-from listings.domain.events import Gpu, OfferPublished
 from listings.domain.gpus import model_matches
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
+from marketplace.domain.kinds import Kind, Spec
 from marketplace.domain.moments import whole_second
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.query import ISOLATIONS
 from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.workloads import allowed_by
 
-Fits = Callable[[Shape, Gpu, OfferPublished], bool]
+Fits = Callable[[Shape, Spec, Kind], bool]
 
 matches = lru_cache(maxsize=65_536)(model_matches)
 
 
-def _model(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+def _model(shape: Shape, spec: Spec, kind: Kind) -> bool:
     models = shape.request.models
-    return not models or any(matches(asked, gpu.model) for asked in models)
+    return not models or any(matches(asked, spec.gpu.model) for asked in models)
 
 
-def _memory(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
-    return gpu.memory_mib >= (shape.request.memory_mib_min or 0)
+def _memory(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    return spec.gpu.memory_mib >= (shape.request.memory_mib_min or 0)
 
 
-def _compute(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+def _compute(shape: Shape, spec: Spec, kind: Kind) -> bool:
     asked = shape.request.compute_capability_min
-    return asked is None or _capability(gpu.compute_capability) >= _capability(asked)
+    return asked is None or _capability(spec.gpu.compute_capability) >= _capability(asked)
 
 
 @lru_cache(maxsize=1_024)
@@ -47,30 +47,30 @@ def _capability(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
-def _nvlink(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
-    return not shape.request.nvlink or gpu.nvlink_group is not None
+def _nvlink(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    return not shape.request.nvlink or spec.joined > 0
 
 
-def _region(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+def _region(shape: Shape, spec: Spec, kind: Kind) -> bool:
     asked = shape.request.region
-    return asked is None or offer.region == asked or offer.region.startswith(asked + "-")
+    return asked is None or kind.region == asked or kind.region.startswith(asked + "-")
 
 
-def _labels(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
-    return set(shape.request.labels) <= set(offer.labels)
+def _labels(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    return set(shape.request.labels) <= set(kind.labels)
 
 
-def _isolation(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
+def _isolation(shape: Shape, spec: Spec, kind: Kind) -> bool:
     asked = shape.request.isolation
-    return asked is None or ISOLATIONS.index(offer.isolation) <= ISOLATIONS.index(asked)
+    return asked is None or ISOLATIONS.index(kind.isolation) <= ISOLATIONS.index(asked)
 
 
-def _workload(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
-    return allowed_by(offer.workload_kinds, shape.kind)
+def _workload(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    return allowed_by(kind.workload_kinds, shape.kind)
 
 
-def _currency(shape: Shape, gpu: Gpu, offer: OfferPublished) -> bool:
-    return offer.floor.currency == shape.currency
+def _currency(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    return kind.currency == shape.currency
 
 
 CONSTRAINTS: tuple[tuple[str, Fits], ...] = (
@@ -110,10 +110,15 @@ REASONS: dict[str, str] = {
 """Every reason an unmatched bid can have, in order, and how it reads."""
 
 
-def fitting(shape: Shape, offer: OfferPublished) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the UUIDs of the offer's GPUs that fit a shape, in their order, and their models."""
-    fit = [gpu for gpu in offer.gpus if all(fits(shape, gpu, offer) for _, fits in CONSTRAINTS)]
-    return tuple(gpu.uuid for gpu in fit), frozenset(gpu.model for gpu in fit)
+def passed(shape: Shape, kind: Kind) -> tuple[int, ...]:
+    """Return for each spec of a kind how many constraints it passes before one that it does not."""
+    return tuple(
+        next(
+            (place for place, (_, fits) in enumerate(CONSTRAINTS) if not fits(shape, spec, kind)),
+            len(CONSTRAINTS),
+        )
+        for spec in kind.specs
+    )
 
 
 class Stage(NamedTuple):
@@ -148,14 +153,18 @@ class Screened:
 
 def screen(shape: Shape, offers: Iterable[Listed]) -> Screened:
     """Apply `CONSTRAINTS` one by one to every GPU of the market."""
-    pool = [(listed, gpu) for listed in offers for gpu in listed.terms.gpus]
-    stages = [Stage("listed", len({gpu.uuid for _, gpu in pool}))]
+    pool = [
+        (listed, gpu.uuid, listed.kind.specs[spec])
+        for listed in offers
+        for gpu, spec in zip(listed.terms.gpus, listed.specs, strict=True)
+    ]
+    stages = [Stage("listed", len({uuid for _, uuid, _ in pool}))]
     for name, fits in CONSTRAINTS:
-        pool = [(listed, gpu) for listed, gpu in pool if fits(shape, gpu, listed.terms)]
-        stages.append(Stage(name, len({gpu.uuid for _, gpu in pool})))
+        pool = [each for each in pool if fits(shape, each[2], each[0].kind)]
+        stages.append(Stage(name, len({uuid for _, uuid, _ in pool})))
     by_offer: dict[int, tuple[Listed, list[str]]] = {}
-    for listed, gpu in pool:
-        by_offer.setdefault(id(listed), (listed, []))[1].append(gpu.uuid)
+    for listed, uuid, _ in pool:
+        by_offer.setdefault(id(listed), (listed, []))[1].append(uuid)
     fit = tuple((listed, tuple(uuids)) for listed, uuids in by_offer.values())
     return Screened(tuple(stages), fit)
 

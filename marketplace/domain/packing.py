@@ -45,7 +45,7 @@ class Placement:
 
 def place(
     bid: OpenBid,
-    entries: Sequence[Entry],
+    entries: Iterable[Entry],
     calendar: Calendar,
     *,
     now: int,
@@ -58,7 +58,7 @@ def place(
         limit: in place of the bid's own; None: any price.
     """
     earliest = max(bid.earliest, whole_second(now))
-    if earliest > bid.latest_start:
+    if earliest > bid.latest_start or now > bid.lapses:
         return None
     highest = NO_LIMIT if limit is None else bid.limit if limit < 0 else limit
     usable = (

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from ledger.domain.ids import BidId, OfferId
 from listings.domain.events import OfferPublished
 from listings.domain.windows import windows_of
 from marketplace.domain.calendar import Calendar, Taken, gaps
+from marketplace.domain.kinds import Kind, kind_of
 from marketplace.domain.moments import (
     ONE_MILLI,
     Millis,
@@ -22,6 +22,12 @@ from marketplace.domain.moments import (
 
 KNOWN_AHEAD = timedelta(days=7)
 """Weekly windows are worked out this much further than asked, so that it is seldom done."""
+
+LONG_AGO, FAR_AHEAD = (
+    from_above(datetime(2000, 1, 1, tzinfo=UTC)),
+    from_below(datetime(2200, 1, 1, tzinfo=UTC)),
+)
+NEVER = 1 << 62
 
 Spans = tuple[tuple[Millis, Millis], ...]
 
@@ -43,8 +49,13 @@ class Listed:
     """In milliseconds."""
     groups: dict[str, str | None] = field(init=False)
     """The NVLink group of each GPU."""
-    fits: dict[Hashable, tuple[tuple[str, ...], frozenset[str]]] = field(default_factory=dict)
-    """Which GPUs, of which models, fit each shape of bid that was asked about."""
+    kind: Kind = field(init=False)
+    specs: tuple[int, ...] = field(init=False)
+    """For each GPU, the place of its spec in the kind."""
+    text: str = field(init=False)
+    """The id, as it is sorted by."""
+    fits: dict[int, tuple[tuple[str, ...], frozenset[str]]] = field(default_factory=dict)
+    """Which GPUs, of which models, fit each shape of bid (by number) that was asked about."""
     _windows: Spans = ()
     _known_from: int | None = None
     _known_until: int = 0
@@ -53,6 +64,8 @@ class Listed:
     def __post_init__(self) -> None:
         self.published = self.since
         self.lease_min = self.terms.lease_min_seconds * 1000
+        self.kind, self.specs = kind_of(self.terms)
+        self.text = str(self.terms.offer_id)
         self.groups = {gpu.uuid: gpu.nvlink_group for gpu in self.terms.gpus}
 
     @property
@@ -63,11 +76,16 @@ class Listed:
     @property
     def rank(self) -> tuple[int, int, str]:
         """Return the place among offers: cheapest, then oldest, then by id."""
-        return (self.floor, self.since, str(self.terms.offer_id))
+        return (self.floor, self.since, self.text)
 
     def open_to(self, bid_id: BidId) -> bool:
         """Tell if the offer is for everybody, or for this bid."""
         return self.terms.reserved_for is None or self.terms.reserved_for == bid_id
+
+    @property
+    def known(self) -> tuple[int, int]:
+        """Return from when until when the windows are known; those of no weekly rule always are."""
+        return (NEVER if self._known_from is None else self._known_from, self._known_until)
 
     def windows(self, since: int, until: int) -> Spans:
         """Return the windows that may share time with [since, until), joined where they touch."""
@@ -76,6 +94,8 @@ class Listed:
         return self._windows
 
     def _work_out(self, since: int, until: int) -> None:
+        if self.terms.weekly is None:
+            since, until = min(since, LONG_AGO), max(until, FAR_AHEAD)
         start = since if self._known_from is None else min(since, self._known_from)
         end = max(until, self._known_until)
         joined: list[tuple[Millis, Millis]] = []

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-NAMES = ("append", "replay", "lag", "bids", "ingest")
+NAMES = ("append", "replay", "lag", "bids", "ingest", "instant")
 
 
 def main() -> None:

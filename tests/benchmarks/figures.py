@@ -16,6 +16,7 @@ class Figure:
     limit: float | None = None
     limit_name: str = ""
     goal: str = ""
+    digits: int = 1
 
     def line(self) -> str:
         """Return one line of the table."""
@@ -25,7 +26,7 @@ class Figure:
             else ""
         )
         goal = f"   goal {self.goal}" if self.goal else ""
-        return f"  {self.name:<52} {self.value:>12,.1f} {self.unit:<10} {ratio}{goal}"
+        return f"  {self.name:<52} {self.value:>12,.{self.digits}f} {self.unit:<10} {ratio}{goal}"
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -1,0 +1,373 @@
+"""All offers of a market, found by what they are, what they cost and when they have room.
+
+Offers of one host are looked up together, because they may serve a bid together. What is found
+are hosts that may have room; whether they do is for `packing` to say, which sees every GPU.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import numpy as np
+
+from ledger.domain.ids import HostId, OfferId
+from marketplace.domain.calendar import Calendar
+from marketplace.domain.demand import OpenBid, Shape
+from marketplace.domain.eligibility import CONSTRAINTS, passed
+from marketplace.domain.kinds import Kind, Kinds
+from marketplace.domain.openings import Ints, Level, Levels, Seconds, level_of, levels_of
+from marketplace.domain.supply import Entry, Listed, Spans
+
+SHAPES_MAX = 2_000
+"""Shapes kept; beyond, those that no bid has any more are forgotten."""
+CHANGES_MAX = 100_000
+SLOTS_START = 256
+ALWAYS = 1 << 62
+
+KIND, LEASE_MIN, FLOOR, KNOWN_FROM, KNOWN_UNTIL, OPENS, CLOSES, LONGEST = range(8)
+"""What a column of facts says of a host: the number of its kind, the shortest lease and the lowest
+floor of its offers; between which moments its windows are known, when the first of them opens, the
+last closes, and how long the longest is."""
+
+
+@dataclass(slots=True, eq=False)
+class _Host:
+    """One host's offers. loose: some come back every week, so not all its time is known."""
+
+    slot: int
+    offers: dict[OfferId, Listed] = field(default_factory=dict)
+    rows: list[list[int]] = field(default_factory=list)
+    loose: bool = False
+
+
+@dataclass(slots=True)
+class _Index:
+    """The offers that fit one shape, cheapest first, as of `seen` changes."""
+
+    entries: list[Entry] = field(default_factory=list)
+    by_offer: dict[OfferId, Entry] = field(default_factory=dict)
+    seen: int = 0
+
+
+class Catalogue:
+    """Changed by `add`, `remove`, `changed`; whoever changes the calendar says so to `touch`."""
+
+    def __init__(self, calendar: Calendar) -> None:
+        self.offers: dict[OfferId, Listed] = {}
+        self.kinds = Kinds(passed, len(CONSTRAINTS))
+        self._calendar = calendar
+        self._hosts: dict[HostId, _Host] = {}
+        self._by_slot: list[_Host] = []
+        self._unused: list[int] = []
+        self._levels: list[Level] = [Level()]
+        self._stale: dict[HostId, _Host] = {}
+        self._facts: Ints = np.zeros((8, SLOTS_START), np.int64)
+        self._of_kind: dict[Kind, dict[OfferId, Listed]] = defaultdict(dict)
+        self._loose = 0
+        self._indexes: dict[int, _Index] = {}
+        self._changes: list[Listed] = []
+
+    # --- changing --------------------------------------------------------------------------
+
+    def add(self, listed: Listed) -> None:
+        """Take in a new offer."""
+        self.offers[listed.offer_id] = listed
+        host = self._hosts.get(listed.terms.host_id)
+        if host is None:
+            host = self._hosts[listed.terms.host_id] = self._new_host()
+        host.offers[listed.offer_id] = listed
+        self._of_kind[listed.kind][listed.offer_id] = listed
+        self.changed(listed)
+
+    def remove(self, listed: Listed) -> None:
+        """Forget an offer."""
+        del self.offers[listed.offer_id]
+        del self._hosts[listed.terms.host_id].offers[listed.offer_id]
+        alike = self._of_kind[listed.kind]
+        del alike[listed.offer_id]
+        if not alike:
+            del self._of_kind[listed.kind]
+        self.changed(listed)
+
+    def changed(self, listed: Listed) -> None:
+        """Take note that an offer's floor or state is another."""
+        self.touch(listed.terms.host_id)
+        if self._indexes:
+            self._changes.append(listed)
+            if len(self._changes) > CHANGES_MAX:
+                self._indexes.clear()
+        if not self._indexes:
+            self._changes.clear()
+
+    def touch(self, host_id: HostId) -> None:
+        """Take note that some of a host's capacity was taken or given back."""
+        host = self._hosts.get(host_id)
+        if host is not None:
+            self._stale[host_id] = host
+
+    def _new_host(self) -> _Host:
+        if self._unused:
+            host = _Host(self._unused.pop())
+            self._by_slot[host.slot] = host
+            return host
+        host = _Host(len(self._by_slot))
+        self._by_slot.append(host)
+        if len(self._by_slot) > self._facts.shape[1]:
+            self._facts = np.concatenate([self._facts, np.zeros_like(self._facts)], axis=1)
+        return host
+
+    def forget_shapes(self) -> None:
+        """Give shapes and kinds new numbers, so that those nobody has any more take no room."""
+        self.kinds = Kinds(passed, len(CONSTRAINTS))
+        self._indexes.clear()
+        self._changes.clear()
+        for listed in self.offers.values():
+            listed.fits.clear()
+        self._stale.update(self._hosts)
+
+    # --- keeping the columns up to date ----------------------------------------------------
+
+    def _bring_up_to_date(self) -> None:
+        for host_id, host in self._stale.items():
+            listed = [each for each in host.offers.values() if not each.paused]
+            self._describe(host, listed)
+            self._write(host, levels_of(_free(listed, self._calendar)) if listed else [])
+            if not host.offers:
+                del self._hosts[host_id]
+                self._unused.append(host.slot)
+        self._stale.clear()
+
+    def _describe(self, host: _Host, listed: Sequence[Listed]) -> None:
+        weekly = [each for each in listed if each.terms.weekly is not None]
+        self._loose += bool(weekly) - host.loose
+        host.loose = bool(weekly)
+        if not listed:
+            self._facts[:, host.slot] = (0, 0, ALWAYS, -ALWAYS, ALWAYS, ALWAYS, -ALWAYS, 0)
+            return
+        windows = [window for each in listed for window in _windows(each)]
+        self._facts[:, host.slot] = (
+            self.kinds.mixed(frozenset([self.kinds.kind(each.kind) for each in listed])),
+            min(each.lease_min for each in listed),
+            min(each.floor for each in listed),
+            max((each.known[0] for each in weekly), default=-ALWAYS),
+            min((each.known[1] for each in weekly), default=ALWAYS),
+            min((opens for opens, _ in windows), default=ALWAYS),
+            max((closes for _, closes in windows), default=-ALWAYS),
+            max((closes - opens for opens, closes in windows), default=0),
+        )
+
+    def _write(self, host: _Host, levels: Levels) -> None:
+        while len(self._levels) < len(levels):
+            self._levels.append(Level())
+        while len(host.rows) < len(levels):
+            host.rows.append([])
+        floor = int(self._facts[FLOOR, host.slot])
+        for number, rows in enumerate(host.rows):
+            spans = levels[number] if number < len(levels) else ()
+            if rows or spans:
+                self._levels[number].put(rows, host.slot, floor, spans)
+
+    def levels(self, host_id: HostId, calendar: Calendar) -> Levels:
+        """Return when a host has room, as a calendar has it; always, where that is not known."""
+        listed = [each for each in self.on(host_id) if not each.paused]
+        if any(each.terms.weekly is not None for each in listed):
+            gpus = sum(len(each.terms.gpus) for each in listed)
+            return [[(-ALWAYS, ALWAYS)]] * (level_of(gpus) + 1)
+        return levels_of(_free(listed, calendar)) if listed else []
+
+    def floors(self, hosts: Collection[HostId]) -> Ints:
+        """Return for each shape, by number, the lowest floor of what fits it on some hosts."""
+        count = self.kinds.shapes
+        lowest = np.full(count, ALWAYS, np.int64)
+        for host_id in hosts:
+            for listed in self.on(host_id):
+                if not listed.paused:
+                    fit = self.kinds.table[self.kinds.kind(listed.kind), :count]
+                    np.minimum(lowest, listed.floor, out=lowest, where=fit)
+        return lowest
+
+    # --- finding ---------------------------------------------------------------------------
+
+    def candidates(
+        self, bid: OpenBid, *, earliest: int, limit: int, gpus: int | None = None
+    ) -> Iterator[Entry]:
+        """Yield the offers of every host that may have room for a bid, cheapest first.
+
+        Whatever is left out could not add anything to serving it.
+
+        Args:
+            gpus: the least that a host must have free to be of use; those of the bid, or one
+                where several hosts may serve it together.
+        """
+        self._bring_up_to_date()
+        if gpus is None:
+            gpus = bid.gpus if bid.terms.placement == "same-host" else 1
+        shape = self.kinds.shape(bid.shape)
+        number = level_of(gpus)
+        if number >= len(self._levels):
+            slots, floors = _NOWHERE
+        else:
+            level = self._levels[number]
+            slots, floors = level.find(earliest, bid.deadline, bid.duration, limit)
+        if self._loose:
+            slots, floors = self._with_unknown(slots, floors, earliest, bid.deadline, limit)
+        if len(slots):
+            fit = self.kinds.table[self._facts[KIND, slots], shape]
+            fit &= self._facts[LEASE_MIN, slots] <= bid.duration
+            slots, floors = slots[fit], floors[fit]
+        order = floors.argsort(kind="stable")
+        return self._in_order(slots[order].tolist(), floors[order].tolist(), shape)
+
+    def _with_unknown(
+        self, slots: Seconds, floors: Ints, earliest: int, deadline: int, limit: int
+    ) -> tuple[Seconds, Ints]:
+        """Add hosts of which it is not known yet what windows they have at that time."""
+        facts = self._facts[:, : len(self._by_slot)]
+        unknown = facts[KNOWN_UNTIL] < deadline
+        unknown |= facts[KNOWN_FROM] > earliest
+        unknown &= facts[FLOOR] <= limit
+        more = unknown.nonzero()[0].astype(np.int32)
+        return np.concatenate([slots, more]), np.concatenate([floors, self._facts[FLOOR, more]])
+
+    def _in_order(self, slots: list[int], floors: list[int], shape: int) -> Iterator[Entry]:
+        """Yield the entries of hosts, which come by their lowest floor, in order of rank."""
+        ahead: list[Entry] = []
+        seen = set[int]()
+        loose: list[_Host] = []
+        try:
+            for slot, floor in zip(slots, floors, strict=True):
+                while ahead and ahead[0].floor < floor:
+                    yield heappop(ahead)
+                if slot in seen:
+                    continue
+                seen.add(slot)
+                host = self._by_slot[slot]
+                for listed in host.offers.values():
+                    entry = None if listed.paused else self._entry(listed, shape)
+                    if entry is not None:
+                        heappush(ahead, entry)
+                if host.loose:
+                    loose.append(host)
+            while ahead:
+                yield heappop(ahead)
+        finally:
+            # Whoever looked at them made more of their windows known.
+            for host in loose:
+                known = int(self._facts[KNOWN_UNTIL, host.slot])
+                for listed in host.offers.values():
+                    if listed.terms.weekly is not None and listed.known[1] > known:
+                        self.touch(listed.terms.host_id)
+
+    def entries(self, shape: Shape) -> Sequence[Entry]:
+        """Return the offers that fit a shape and are not paused, cheapest first."""
+        number = self.kinds.shape(shape)
+        index = self._indexes.get(number)
+        if index is None:
+            index = self._indexes[number] = _Index(seen=len(self._changes))
+            self._rebuild(index, number)
+        elif index.seen < len(self._changes):
+            self._follow(index, number)
+        return index.entries
+
+    def _rebuild(self, index: _Index, shape: int) -> None:
+        found = (self._entry(listed, shape) for listed in self.offers.values() if not listed.paused)
+        index.entries = sorted(entry for entry in found if entry is not None)
+        index.by_offer = {entry.listed.offer_id: entry for entry in index.entries}
+        index.seen = len(self._changes)
+
+    def _follow(self, index: _Index, shape: int) -> None:
+        changed = {listed.offer_id: listed for listed in self._changes[index.seen :]}
+        if len(changed) > 16 + len(index.entries) // 8:
+            self._rebuild(index, shape)
+            return
+        for offer_id, listed in changed.items():
+            old = index.by_offer.pop(offer_id, None)
+            if old is not None:
+                del index.entries[bisect_left(index.entries, old)]
+            if offer_id in self.offers and not listed.paused:
+                entry = self._entry(listed, shape)
+                if entry is not None:
+                    insort(index.entries, entry)
+                    index.by_offer[offer_id] = entry
+        index.seen = len(self._changes)
+
+    def with_windows(self, bid: OpenBid, *, earliest: int) -> Iterator[Entry]:
+        """Yield what fits a bid on hosts with a window that may be long enough, taken or not."""
+        self._bring_up_to_date()
+        count, shape = len(self._by_slot), self.kinds.shape(bid.shape)
+        facts = self._facts[:, :count]
+        slots = self.kinds.table[facts[KIND], shape].nonzero()[0]
+        facts = facts[:, slots]
+        room = np.minimum(facts[CLOSES], bid.deadline) - np.maximum(facts[OPENS], earliest)
+        found = (room >= bid.duration) & (facts[LONGEST] >= bid.duration)
+        if self._loose:
+            found |= facts[KNOWN_UNTIL] < bid.deadline
+            found |= facts[KNOWN_FROM] > earliest
+        slots = slots[found]
+        for slot in slots.tolist():
+            for listed in self._by_slot[slot].offers.values():
+                entry = self._entry(listed, shape)
+                if entry is not None:
+                    yield entry
+
+    def passing(self, shape: Shape, constraints: int) -> Iterator[Entry]:
+        """Yield the offers with GPUs that pass so many of `CONSTRAINTS`, in no order."""
+        number = self.kinds.shape(shape)
+        for kind, offers in self._of_kind.items():
+            if max(self.kinds.specs(self.kinds.kind(kind), number)) >= constraints:
+                for listed in offers.values():
+                    fit = self._gpus_passing(listed, number, constraints)
+                    yield Entry(*listed.rank, listed, *fit)
+
+    def entries_on(self, shape: Shape, hosts: Collection[HostId]) -> Sequence[Entry]:
+        """Return the part of `entries` that is on these hosts."""
+        number = self.kinds.shape(shape)
+        found = (
+            self._entry(listed, number)
+            for host_id in hosts
+            for listed in self.on(host_id)
+            if not listed.paused
+        )
+        return sorted(entry for entry in found if entry is not None)
+
+    def on(self, host_id: HostId) -> Collection[Listed]:
+        """Return the offers of one host."""
+        host = self._hosts.get(host_id)
+        return () if host is None else host.offers.values()
+
+    def _entry(self, listed: Listed, shape: int) -> Entry | None:
+        fit = listed.fits.get(shape)
+        if fit is None:
+            fit = listed.fits[shape] = self._gpus_passing(listed, shape, len(CONSTRAINTS))
+        return Entry(listed.floor, listed.since, listed.text, listed, *fit) if fit[0] else None
+
+    def _gpus_passing(
+        self, listed: Listed, shape: int, least: int
+    ) -> tuple[tuple[str, ...], frozenset[str]]:
+        specs = self.kinds.specs(self.kinds.kind(listed.kind), shape)
+        pairs = zip(listed.terms.gpus, listed.specs, strict=True)
+        gpus = [gpu for gpu, spec in pairs if specs[spec] >= least]
+        return tuple(gpu.uuid for gpu in gpus), frozenset(gpu.model for gpu in gpus)
+
+
+_NOWHERE = (np.zeros(0, np.int32), np.zeros(0, np.int64))
+
+
+def _windows(listed: Listed) -> Spans:
+    """Return the windows of an offer as far as they are known."""
+    since, until = (0, 0) if listed.terms.weekly is None else listed.known
+    return listed.windows(since, until) if since <= until else ()
+
+
+def _free(listed: Sequence[Listed], calendar: Calendar) -> list[Sequence[tuple[int, int]]]:
+    """Return the free spans of every GPU of some offers, as far as their windows are known."""
+    found: list[Sequence[tuple[int, int]]] = []
+    for each in listed:
+        since, until = (0, 0) if each.terms.weekly is None else each.known
+        if since <= until:
+            found += [each.free(uuid, calendar, since=since, until=until) for uuid in each.groups]
+    return found or [()]

@@ -1,0 +1,124 @@
+"""When hosts have room: spans during which 1, 2, 4, 8, … of their GPUs are free, as columns.
+
+A bid that some host can serve has such a span there: long enough, at the level of the greatest
+power of two that is not more than the GPUs it asks for. So one pass of NumPy over the columns of
+that level leaves few hosts out of thousands, and never one too few; what is left is looked at
+GPU by GPU. Times here are whole seconds, rounded so that a span only ever looks longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Seconds = npt.NDArray[np.int32]
+
+ROWS_START = 256
+ZERO = 2_208_988_800
+"""Seconds count from 2040 on; columns reach from 2006 to 2074, what lies beyond is cut there."""
+FAR = (1 << 30) - 1
+"""The last second of a column: a difference of two never leaves 32 bits."""
+
+
+def seconds_below(millis: int) -> int:
+    """Return the second of a column that is not after an instant."""
+    return min(max(millis // 1_000 - ZERO, -FAR), FAR)
+
+
+def seconds_above(millis: int) -> int:
+    """Return the second of a column that is not before an instant."""
+    return min(max(-(-millis // 1_000) - ZERO, -FAR), FAR)
+
+
+def level_of(gpus: int) -> int:
+    """Return the level at which a bid for so many GPUs of one host is looked up."""
+    return gpus.bit_length() - 1
+
+
+Levels = list[list[tuple[int, int]]]
+
+
+def levels_of(gpus: Sequence[Sequence[tuple[int, int]]]) -> Levels:
+    """Return for each level the spans in which that many of the GPUs are free, in order.
+
+    gpus: the free spans of each GPU, in milliseconds, in order.
+    """
+    count = len(gpus)
+    if count == 1:
+        return [list(gpus[0])]
+    # Ends after starts at the same instant: what touches is one span, which only looks longer.
+    turns = sorted(
+        [(opens, -1) for spans in gpus for opens, _ in spans]
+        + [(closes, 1) for spans in gpus for _, closes in spans]
+    )
+    levels: Levels = [[] for _ in range(level_of(count) + 1)]
+    since = [0] * len(levels)
+    free = 0
+    for at, turn in turns:
+        if turn < 0:
+            free += 1
+            if free & (free - 1) == 0:  # a power of two is reached
+                since[level_of(free)] = at
+        else:
+            if free & (free - 1) == 0:
+                levels[level_of(free)].append((since[level_of(free)], at))
+            free -= 1
+    return levels
+
+
+class Level:
+    """The rows of one level. A row that belongs to nobody closes before everything."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.opens: Seconds = np.zeros(ROWS_START, np.int32)
+        self.closes: Seconds = np.zeros(ROWS_START, np.int32)
+        self.floors: Ints = np.zeros(ROWS_START, np.int64)
+        self.slots: Seconds = np.zeros(ROWS_START, np.int32)
+        self._unused: list[int] = []
+
+    def put(self, rows: list[int], slot: int, floor: int, spans: Iterable[tuple[int, int]]) -> None:
+        """Write a host's spans over the rows it has; `rows` is brought up to date."""
+        used = 0
+        for opens, closes in spans:
+            if used == len(rows):
+                rows.append(self._row())
+            row = rows[used]
+            self.opens[row], self.closes[row] = seconds_below(opens), seconds_above(closes)
+            self.floors[row], self.slots[row] = floor, slot
+            used += 1
+        for row in rows[used:]:
+            self.opens[row], self.closes[row] = FAR, -FAR
+            self._unused.append(row)
+        del rows[used:]
+
+    def _row(self) -> int:
+        if self._unused:
+            return self._unused.pop()
+        if self.count == len(self.slots):
+            self.opens, self.closes = _twice(self.opens), _twice(self.closes)
+            self.floors, self.slots = _twice(self.floors), _twice(self.slots)
+        self.count += 1
+        return self.count - 1
+
+    def find(self, earliest: int, deadline: int, duration: int, limit: int) -> tuple[Seconds, Ints]:
+        """Return the slots and floors of rows with room; milliseconds. A slot may come twice."""
+        rows = self.count
+        first = np.maximum(self.opens[:rows], seconds_below(earliest))
+        last = np.minimum(self.closes[:rows], seconds_above(deadline))
+        last -= first
+        found = last >= duration // 1_000
+        found &= self.floors[:rows] <= limit
+        places = found.nonzero()[0]
+        return self.slots[places], self.floors[places]
+
+
+Column = TypeVar("Column", Ints, Seconds)
+
+
+def _twice(column: Column) -> Column:
+    return np.concatenate([column, np.zeros_like(column)])

@@ -1,0 +1,89 @@
+"""The reason a bid is not matched, without the whole funnel: the engine tells it to every such bid.
+
+The same answer as `eligibility.explain` gives, which counts everything there is. Here counting
+stops as soon as it is known that enough GPUs are left, and begins with the last constraint: what
+most bids lack is price or a free moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from marketplace.domain.calendar import Calendar
+from marketplace.domain.catalogue import Catalogue
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.eligibility import CONSTRAINTS, TOGETHER
+from marketplace.domain.moments import whole_second
+from marketplace.domain.packing import NO_LIMIT
+from marketplace.domain.supply import Entry
+
+
+def reason_of(bid: OpenBid, catalogue: Catalogue, calendar: Calendar, *, now: int) -> str:
+    """Return the first constraint that leaves too few GPUs for a bid that cannot be placed."""
+    earliest = max(bid.earliest, whole_second(now))
+    # One GPU that is free and cheap enough would have been enough: no need to look again.
+    if bid.gpus > 1 and _free(bid, catalogue, calendar, earliest, bid.limit):
+        return TOGETHER
+    if _free(bid, catalogue, calendar, earliest, NO_LIMIT):
+        return "limit"
+    with_windows = catalogue.with_windows(bid, earliest=earliest)
+    if _enough(bid, with_windows, lambda it: _usable(it, bid) and _fits_in(it, bid, earliest)):
+        return "taken"
+    left_by: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
+        ("windows", lambda each: _usable(each, bid)),
+        ("lease-minimum", lambda each: not each.listed.paused and each.listed.open_to(bid.bid_id)),
+        ("reserved", lambda each: not each.listed.paused),
+        ("paused", lambda each: True),
+    )
+    for next_one, keep in left_by:
+        if _enough(bid, catalogue.passing(bid.shape, len(CONSTRAINTS)), keep):
+            return next_one
+    for passed in range(len(CONSTRAINTS) - 1, -1, -1):
+        if _enough(bid, catalogue.passing(bid.shape, passed), lambda each: True):
+            return CONSTRAINTS[passed][0]
+    return "listed"
+
+
+def _free(
+    bid: OpenBid, catalogue: Catalogue, calendar: Calendar, earliest: int, limit: int
+) -> bool:
+    """Tell if enough GPUs within a limit are free for long enough, each at its own time."""
+    found = set[str]()
+    for entry in catalogue.candidates(bid, earliest=earliest, limit=limit, gpus=1):
+        if entry.floor > limit:
+            break
+        if not _usable(entry, bid):
+            continue
+        for uuid in entry.uuids:
+            spans = entry.listed.free(uuid, calendar, since=earliest, until=bid.deadline)
+            if _long_enough(spans, bid, earliest):
+                found.add(uuid)
+        if len(found) >= bid.gpus:
+            return True
+    return False
+
+
+def _enough(bid: OpenBid, entries: Iterable[Entry], keep: Callable[[Entry], bool]) -> bool:
+    found = set[str]()
+    for entry in entries:
+        if keep(entry):
+            found.update(entry.uuids)
+            if len(found) >= bid.gpus:
+                return True
+    return False
+
+
+def _usable(entry: Entry, bid: OpenBid) -> bool:
+    listed = entry.listed
+    return not listed.paused and listed.open_to(bid.bid_id) and listed.lease_min <= bid.duration
+
+
+def _fits_in(entry: Entry, bid: OpenBid, earliest: int) -> bool:
+    return _long_enough(entry.listed.windows(earliest, bid.deadline), bid, earliest)
+
+
+def _long_enough(spans: Iterable[tuple[int, int]], bid: OpenBid, earliest: int) -> bool:
+    for opens, closes in spans:
+        if min(closes, bid.deadline) - max(opens, earliest) >= bid.duration:
+            return True
+    return False

@@ -1,0 +1,107 @@
+"""The book's columns only ever save time: a book that looks at everything decides the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.domain.ids import HostId
+from marketplace.domain.book import Book
+from marketplace.domain.calendar import Calendar
+from marketplace.domain.demand import OpenBid, Shape
+from marketplace.domain.eligibility import CONSTRAINTS, explain, screen
+from marketplace.domain.supply import Entry, Listed
+from tests.marketplace.random_market import Crowd, Lane
+from tests.marketplace.trading import MARKET
+
+ACTS = 60
+
+
+class PlainBook(Book):
+    """A book that goes through all there is, every time, and keeps nothing for later."""
+
+    def _plain_entries(self, shape: Shape) -> list[Entry]:
+        return sorted(
+            Entry(*listed.rank, listed, *_fit(listed, shape))
+            for listed in self.offers.values()
+            if not listed.paused and _fit(listed, shape)[0]
+        )
+
+    def entries(self, shape: Shape) -> Sequence[Entry]:
+        return self._plain_entries(shape)
+
+    def entries_on(self, shape: Shape, hosts: Collection[HostId]) -> Sequence[Entry]:
+        return [e for e in self._plain_entries(shape) if e.listed.terms.host_id in hosts]
+
+    def within_reach(self, bid: OpenBid, *, now: int) -> Iterator[Entry]:
+        return iter(self._plain_entries(bid.shape))
+
+    def resting(self, hosts: Collection[HostId] | None = None) -> list[OpenBid]:
+        waiting = [bid for bid in self.bids.values() if bid.terms.patience == "immediate"]
+        if hosts is not None:
+            waiting = [
+                bid
+                for bid in waiting
+                if any(entry.floor <= bid.limit for entry in self.entries_on(bid.shape, hosts))
+            ]
+        return sorted(waiting, key=lambda bid: bid.price_time)
+
+    def served_by(
+        self, hosts: Collection[HostId], calendar: Calendar, *, now: int
+    ) -> tuple[int, Iterator[OpenBid]]:
+        waiting = self.resting(hosts)
+        return len(waiting), iter(waiting)
+
+    def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str:
+        screened = screen(bid.shape, self.offers.values())
+        entries = self._plain_entries(bid.shape)
+        explanation = explain(bid, screened, entries, calendar, now=now)
+        assert explanation.reason is not None
+        return explanation.reason
+
+
+def _fit(listed: Listed, shape: Shape) -> tuple[tuple[str, ...], frozenset[str]]:
+    gpus = [
+        gpu
+        for gpu, spec in zip(listed.terms.gpus, listed.specs, strict=True)
+        if all(fits(shape, listed.kind.specs[spec], listed.kind) for _, fits in CONSTRAINTS)
+    ]
+    return tuple(gpu.uuid for gpu in gpus), frozenset(gpu.model for gpu in gpus)
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_same_grants_and_reasons_as_by_looking_at_everything(random: Random) -> None:
+    crowd, fast, plain = Crowd(random), Lane(Book(MARKET)), Lane(PlainBook(MARKET))
+
+    for _ in range(ACTS):
+        for event, position in crowd.acts(fast.book):
+            decided = fast.take_in(event, position, now=crowd.now)
+            expected = plain.take_in(event, position, now=crowd.now)
+
+            assert expected == decided
+    for bid in fast.book.bids.values():
+        assert list(plain.book.entries(bid.shape)) == _seen_by(plain.book, fast.book, bid)
+
+
+def _seen_by(plain: Book, fast: Book, bid: OpenBid) -> list[Entry]:
+    """Return a book's index of a shape, with the offers of another book that they stand for."""
+    return [
+        entry._replace(listed=plain.offers[entry.listed.offer_id])
+        for entry in fast.entries(bid.shape)
+    ]
+
+
+def test_shapes_without_bids_are_forgotten_and_nothing_changes() -> None:
+    crowd, fast, plain = Crowd(Random(7)), Lane(Book(MARKET)), Lane(PlainBook(MARKET))
+    fast.book._shapes_max = 5
+
+    for _ in range(ACTS * 5):
+        for event, position in crowd.acts(fast.book):
+            decided = fast.take_in(event, position, now=crowd.now)
+
+            assert plain.take_in(event, position, now=crowd.now) == decided
+    assert fast.decided
