@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-NAMES = ("append", "replay", "lag", "bids", "ingest", "instant")
+NAMES = ("append", "replay", "lag", "bids", "ingest", "instant", "admission")
 
 
 def main() -> None:
