@@ -56,17 +56,22 @@ class Desk(NamedTuple):
     """Grants as they were; as in `State`."""
     moves: Ints
     """[1] number of the move."""
+    short: Ints
+    """[N, S] the pools each bid likes best at the scarcity prices, as entries."""
+    regret: Floats
+    sorry: Ints
+    """[N] what each bid could gain more than it does, and those who could."""
 
 
-def desk_for(q: Layout) -> Desk:
+def desk_for(q: Layout, short: Ints) -> Desk:
     """Return a desk for any move."""
     bids, pieces = len(q.row), int(q.piece_at[-1])
     return Desk(
         chosen=np.zeros(POOLS_MAX, np.int64),
         near=np.zeros(q.pools, np.int64),
-        crowd=np.zeros(CROWD_MAX + TRIED, np.int64),
-        key=np.zeros(CROWD_MAX + TRIED),
-        order=np.zeros(CROWD_MAX + TRIED, np.int64),
+        crowd=np.zeros(CROWD_MAX + TRIED + 1, np.int64),
+        key=np.zeros(CROWD_MAX + TRIED + 1),
+        order=np.zeros(CROWD_MAX + TRIED + 1, np.int64),
         held=np.zeros(bids, np.int64),
         start=np.zeros(bids, np.int64),
         parts=np.zeros(bids, np.int64),
@@ -74,6 +79,9 @@ def desk_for(q: Layout) -> Desk:
         gpus=np.zeros(pieces, np.int64),
         mask=np.zeros(pieces, np.int64),
         moves=np.zeros(1, np.int64),
+        short=short,
+        regret=np.zeros(bids),
+        sorry=np.zeros(bids, np.int64),
     )
 
 
@@ -128,9 +136,60 @@ def _choose(q: Layout, st: State, desk: Desk, dice: Ints) -> int:
 
 
 @compiled
-def _lift(q: Layout, st: State, desk: Desk, count: int, low: int, high: int) -> int:
-    """Take in hand the grants of the chosen pools that touch slots [low, high)."""
+def _regrets(q: Layout, st: State, paid: Floats, desk: Desk, least: Floats) -> int:
+    """Work out who could gain more at the scarcity prices; return how many could."""
+    count = 0
+    for i in range(q.row.size):
+        desk.regret[i] = 0.0
+        if st.start[i] < 0 and st.seat[i] < 0:
+            continue
+        regret = max(0.0, _hope(q, least, i))
+        if st.start[i] >= 0:
+            s = st.start[i]
+            e = q.ends[q.row[i], s]
+            regret -= value(q, st, i)
+            for m in range(q.piece_at[i], q.piece_at[i] + st.parts[i]):
+                j = st.entry[m]
+                p = q.pool[j]
+                regret += st.gpus[m] * q.units[j] * (paid[p, e] - paid[p, s])
+        if regret > 0.0:
+            desk.regret[i] = regret
+            desk.sorry[count] = i
+            count += 1
+    return count
+
+
+@compiled
+def _side_with(q: Layout, st: State, desk: Desk, dice: Ints, i: int) -> int:
+    """Choose the pools of a move for one bid's sake: where it is, and where it would rather be."""
+    move = desk.moves[0]
+    count = 0
+    if st.start[i] >= 0:
+        p = q.pool[st.entry[q.piece_at[i]]]
+        desk.chosen[0] = p
+        desk.near[p] = move
+        count = 1
+    wanted = count + 1 + below(dice, POOLS_MAX - count)
+    for _ in range(wanted * 2):
+        if count >= wanted:
+            break
+        j = desk.short[i, below(dice, 1 + below(dice, desk.short.shape[1]))]
+        if j < 0 or desk.near[q.pool[j]] == move:
+            continue
+        desk.chosen[count] = q.pool[j]
+        desk.near[q.pool[j]] = move
+        count += 1
+    return count
+
+
+@compiled
+def _lift(q: Layout, st: State, desk: Desk, count: int, low: int, high: int, sided: int) -> int:
+    """Take in hand the grants of the chosen pools that touch slots [low, high), and one bid."""
     crowd = 0
+    if sided >= 0:
+        desk.held[sided] = desk.moves[0]
+        desk.crowd[0] = sided
+        crowd = 1
     for c in range(count):
         piece = st.head[desk.chosen[c]]
         while piece >= 0:
@@ -260,17 +319,17 @@ def _snug_start(
 @compiled
 def _settle(
     q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, dice: Ints,
-    i: int, count: int, alpha: float, noise: float,
+    i: int, count: int, wide: int, alpha: float, noise: float,
 ) -> bool:  # fmt: skip
-    """Grant the bid a place in the chosen pools if there is one."""
+    """Grant the bid a place in the chosen pools or the first of its short list; say if it has."""
     if not bar(q, st, i, bench):
         return False
     held = q.listed[i]
     start = -1
     if q.spread[i] == ONE_POOL:
         best = FAR
-        for c in range(count):
-            j = entry_of(q, held, desk.chosen[c])
+        for c in range(count + wide):
+            j = entry_of(q, held, desk.chosen[c]) if c < count else desk.short[i, c - count]
             if j < 0 or q.floor[j] > q.limit[i]:
                 continue
             cost, s = _snug_start(q, st, paid, bench, dice, i, j, alpha, noise, best)
@@ -344,35 +403,68 @@ def search(
 ) -> float:  # fmt: skip
     """Make so many moves; return how much more the clearing is worth, in nano-units."""
     gained = 0.0
+    sorry = _regrets(q, st, paid, desk, least)
     for _ in range(moves):
         desk.moves[0] += 1
-        count = _choose(q, st, desk, dice)
-        low = 0
-        high = q.slots
+        sided = _sorriest(desk, dice, sorry) if sorry > 0 and below(dice, 2) == 0 else -1
+        count = _side_with(q, st, desk, dice, sided) if sided >= 0 else 0
+        if count == 0:
+            count = _choose(q, st, desk, dice)
+        low = 0 if sided < 0 else q.first[sided]
+        high = q.slots if sided < 0 else q.ends[q.row[sided], q.last[sided]]
         if below(dice, 2) == 0:
-            centre = below(dice, q.slots)
-            half = 1 + below(dice, max(1, q.slots // 2))
+            centre = low + below(dice, high - low)
+            half = 1 + below(dice, max(1, (high - low) // 2))
             low = centre - half
             high = centre + half
-        lifted = _lift(q, st, desk, count, low, high)
+        lifted = _lift(q, st, desk, count, low, high, sided)
         crowd = _invite(q, st, desk, least, dice, count, lifted)
-        before = 0.0
-        for c in range(crowd):
-            _note(q, st, desk, desk.crowd[c])
-            if c < lifted:
-                before += value(q, st, desk.crowd[c])
-        for c in range(lifted):
-            leave(q, st, desk.crowd[c])
+        before = _take_out(q, st, desk, crowd)
         alpha = share(dice)
-        noise = 0.05 if below(dice, 4) else 0.4
         _rank(q, desk, least, dice, crowd, alpha)
-        after = 0.0
-        for c in range(crowd):
-            i = desk.crowd[desk.order[c]]
-            if _settle(q, st, paid, bench, desk, dice, i, count, alpha, noise):
-                after += value(q, st, i)
+        after = _put_in(q, st, paid, bench, desk, dice, crowd, count, alpha)
         if after >= before:
             gained += after - before
         else:
             _restore(q, st, desk, crowd)
     return gained
+
+
+@compiled
+def _sorriest(desk: Desk, dice: Ints, sorry: int) -> int:
+    """Return one of three of those who could gain more, the one that could gain most."""
+    i: int = desk.sorry[below(dice, sorry)]
+    for _ in range(2):
+        other = desk.sorry[below(dice, sorry)]
+        if desk.regret[other] > desk.regret[i]:
+            i = other
+    return i
+
+
+@compiled
+def _take_out(q: Layout, st: State, desk: Desk, crowd: int) -> float:
+    """Remember and end the grants in hand; return what they were worth."""
+    worth = 0.0
+    for c in range(crowd):
+        i = desk.crowd[c]
+        _note(q, st, desk, i)
+        if st.start[i] >= 0:
+            worth += value(q, st, i)
+            leave(q, st, i)
+    return worth
+
+
+@compiled
+def _put_in(
+    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, dice: Ints,
+    crowd: int, count: int, alpha: float,
+) -> float:  # fmt: skip
+    """Give the bids in hand places in their order; return what these are worth."""
+    noise = 0.05 if below(dice, 4) else 0.4
+    wide = 0 if below(dice, 2) == 0 else below(dice, 1 + desk.short.shape[1])
+    worth = 0.0
+    for c in range(crowd):
+        i = desk.crowd[desk.order[c]]
+        if _settle(q, st, paid, bench, desk, dice, i, count, wide, alpha, noise):
+            worth += value(q, st, i)
+    return worth

@@ -11,7 +11,8 @@ from marketplace.domain.optimum.problem import MILLIS_PER_HOUR, Ints, Problem
 class Effort:
     """How much work is done at most, in steps, so that a repeat does exactly the same.
 
-    dual: steps of price finding. search: chunks of `CHUNK_MOVES` moves of local search.
+    dual: steps of price finding. search: chunks of `CHUNK_MOVES` moves of local search. With
+    neither, bids are placed in the order of their limits, each where it is cheapest.
     """
 
     dual: int = 60

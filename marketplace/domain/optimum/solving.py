@@ -50,12 +50,12 @@ def solve(
     prices = np.ceil(pricing.prices.mean)
     bound = pricing.bound(prices)
     add_up(layout, prices, paid)
-    for order in orders(layout, pricing.wants.least):
+    for order in orders(layout, pricing.wants.least) if pricing.steps else ():
         other = begin(problem, layout)
         total = place_all(layout, other, paid, bench, order, 1.0)
         if total > worth:
             state, worth = other, total
-    desk, dice = desk_for(layout), seeded(seed)
+    desk, dice = desk_for(layout, pricing.wants.short), seeded(seed)
     chunks = 0
     while problem.pools and chunks < effort.search and not enough():
         search(layout, state, paid, bench, desk, pricing.wants.least, dice, CHUNK_MOVES)

@@ -1,0 +1,94 @@
+"""Small made-up rounds with everything in them: gangs, MIG, quotas, odd hours, uneven slots."""
+
+from __future__ import annotations
+
+from random import Random
+
+from marketplace.domain.optimum import (
+    ANYWHERE,
+    MASK_WHOLE,
+    ONE_HOST,
+    ONE_POOL,
+    Ask,
+    Entry,
+    Pool,
+    Problem,
+    Quota,
+    pose,
+)
+
+HOUR = 3_600_000
+CENT = 10_000_000
+"""Nano-units."""
+
+PROFILES = {
+    "1g.10gb": tuple(1 << at for at in range(7)),
+    "1g.20gb": (0x03, 0x0C, 0x30, 0xC0),
+    "2g.20gb": (0x03, 0x0C, 0x30),
+    "3g.40gb": (0x0F, 0xF0),
+    "4g.40gb": (0x0F,),
+    "7g.80gb": (MASK_WHOLE,),
+}
+"""Placements of MIG profiles on cards of 80 GB (NVIDIA MIG user guide)."""
+
+
+def small_round(bids: int, seed: int, *, hosts: int = 4, slots: int = 8) -> Problem:
+    """Return a round with so many bids for a few hosts; the same for the same seed."""
+    chance = Random(seed)
+    grid = [0]
+    for _ in range(slots):
+        grid.append(grid[-1] + chance.choice([HOUR, HOUR, HOUR, HOUR // 2, 2 * HOUR]))
+    pools = [pool for host in range(hosts) for pool in _pools(host, slots, chance)]
+    floors = [chance.randint(20, 90) * CENT for _ in pools]
+    quotas = [
+        Quota(
+            concurrent=tuple([chance.randint(2, 8)] * slots) if chance.random() < 0.6 else None,
+            gpu_ms=chance.randint(5, 40) * HOUR if chance.random() < 0.5 else None,
+        )
+        for _ in range(3)
+    ]
+    asks = [_ask(pools, floors, grid, len(quotas), chance) for _ in range(bids)]
+    return pose(grid, pools, asks, quotas)
+
+
+def _pools(host: int, slots: int, chance: Random) -> list[Pool]:
+    if chance.random() < 0.25:
+        taken = [chance.choice([0, 0, 0, 0x0F, 0x01])] * slots
+        return [Pool(host, (1,) * slots, divided=True, taken=tuple(taken))]
+    begin = chance.randint(0, slots // 2)
+    end = chance.randint(begin + slots // 3, slots)
+    gpus = chance.choice([1, 2, 4, 8])
+    whole = tuple(gpus if begin <= slot < end else 0 for slot in range(slots))
+    found = [Pool(host, whole)]
+    if chance.random() < 0.4:
+        found.append(Pool(host, tuple(chance.randint(0, 2) for _ in range(slots))))
+    return found
+
+
+def _ask(pools: list[Pool], floors: list[int], grid: list[int], groups: int, chance: Random) -> Ask:
+    entries = []
+    profile = PROFILES[chance.choice(list(PROFILES))]
+    small = chance.random() < 0.3
+    for pool, (held, floor) in enumerate(zip(pools, floors, strict=True)):
+        if chance.random() < 0.3:
+            continue
+        if held.divided:
+            masks = profile if small else PROFILES["7g.80gb"]
+            entries.append(Entry(pool, floor * masks[0].bit_count() // 8, masks=masks))
+        elif not small:
+            entries.append(Entry(pool, floor, units=1 if chance.random() < 0.9 else 2))
+    duration = chance.randint(1, 12) * HOUR // 2
+    earliest = chance.randrange(0, grid[-1] // 2, HOUR // 4)
+    slack = 0 if chance.random() < 0.3 else chance.randrange(0, 4 * HOUR, HOUR // 4)
+    gpus = chance.choice([1, 1, 1, 2, 2, 3, 4, 6])
+    return Ask(
+        gpus=gpus,
+        duration=duration,
+        earliest=earliest,
+        deadline=earliest + duration + slack,
+        limit=chance.randint(30, 200) * CENT,
+        entries=tuple(entries),
+        weight=chance.choice([0, 0, 0, 20 * CENT]),
+        spread=chance.choice([ONE_POOL, ONE_POOL, ONE_HOST, ANYWHERE]),
+        groups=tuple(group for group in range(groups) if chance.random() < 0.3),
+    )

@@ -1,0 +1,162 @@
+"""What holds of every clearing: no rule broken, never above its bound, the same again."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marketplace.domain.optimum import Effort, Problem, Quota, Solution, solve
+from tests.marketplace.optimum.checking import audit
+from tests.marketplace.optimum.markets import CENT, HOUR, small_round
+
+SEEDS = st.integers(0, 2**32)
+EFFORT = Effort(dual=10, search=2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, bids=st.integers(0, 40))
+def test_a_clearing_breaks_no_rule_and_stays_below_its_bound(seed: int, bids: int) -> None:
+    problem = small_round(bids, seed)
+
+    solution = solve(problem, effort=EFFORT, seed=seed)
+
+    audit(problem, solution)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=SEEDS)
+def test_more_effort_never_clears_less(seed: int) -> None:
+    problem = small_round(30, seed)
+
+    worths = [
+        solve(problem, effort=Effort(dual=10, search=chunks), seed=seed).welfare_nanos
+        for chunks in (0, 1, 3)
+    ]
+    greedy = solve(problem, effort=Effort(dual=0, search=0), seed=seed).welfare_nanos
+
+    assert greedy <= worths[0] + 1
+    assert worths[0] <= worths[1] + 1
+    assert worths[1] <= worths[2] + 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=SEEDS)
+def test_the_same_problem_effort_and_seed_give_the_same_clearing(seed: int) -> None:
+    first = solve(small_round(30, seed), effort=EFFORT, seed=seed)
+    second = solve(small_round(30, seed), effort=EFFORT, seed=seed)
+
+    assert told(first) == told(second)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=SEEDS, looks=st.integers(0, 14))
+def test_what_a_guard_cut_short_can_be_done_again_without_it(seed: int, looks: int) -> None:
+    problem = small_round(25, seed)
+    left = iter([False] * looks)
+
+    short = solve(problem, effort=EFFORT, seed=seed, enough=lambda: next(left, True))
+    again = solve(problem, effort=short.done, seed=seed)
+
+    assert short.done.dual + short.done.search <= looks
+    assert told(short) == told(again)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_numba_the_clearing_is_the_same(seed: int) -> None:
+    problem = small_round(14, seed)
+    compiled = solve(problem, effort=Effort(dual=4, search=1), seed=seed)
+
+    with optimum_without_numba() as plain:
+        columns = {
+            field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)
+        }
+        interpreted = plain.solve(
+            plain.Problem(**columns), effort=plain.Effort(dual=4, search=1), seed=seed
+        )
+
+    assert told(compiled) == told(interpreted)
+
+
+def test_nobody_gets_anything_of_a_quota_of_zero_and_unset_is_no_limit() -> None:
+    problem = small_round(30, 5)
+    none = dataclasses.replace(problem, gpu_ms=np.zeros(problem.groups, np.int64))
+
+    solution = solve(none, effort=EFFORT, seed=1)
+
+    members = np.flatnonzero(np.diff(problem.group_at))
+    assert all(solution.placed[bid] is None for bid in members)
+    assert Quota() == Quota(concurrent=None, gpu_ms=None)
+
+
+def test_a_bid_starts_at_its_own_moment_within_a_slot() -> None:
+    from marketplace.domain.optimum import Ask, Entry, Pool, pose
+
+    ask = Ask(1, HOUR, HOUR // 4, HOUR // 4 + HOUR, 100 * CENT, (Entry(0, 10 * CENT),))
+    problem = pose([0, HOUR, 2 * HOUR], [Pool(0, (1, 1))], [ask])
+
+    grant = solve(problem, effort=Effort(0, 0), seed=0).placed[0]
+
+    assert grant is not None
+    assert (grant.slot, grant.end, grant.starts) == (0, 2, HOUR // 4)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("grid", np.array([0, 5, 5, 9, 10, 11, 12, 13, 14]), "grid rises"),
+        ("weight", np.full(3, -1), "weight"),
+        ("gpus", np.zeros(3, np.int64), "gpus, duration"),
+        ("kind", np.full(3, 99), "kind"),
+        ("limit", np.zeros(2, np.int64), "arrays of bids"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(
+    field: str, value: np.ndarray[tuple[int], np.dtype[np.int64]], said: str
+) -> None:
+    problem = small_round(3, 1)
+
+    with pytest.raises(ValueError, match=said):
+        dataclasses.replace(problem, **{field: value})
+
+
+def told(solution: Solution) -> tuple[object, ...]:
+    """Return everything a solution says, as values that compare."""
+    return (
+        repr(solution.placed),
+        solution.welfare_nanos,
+        solution.bound_nanos,
+        solution.prices.tobytes(),
+        solution.iterations,
+    )
+
+
+@contextmanager
+def optimum_without_numba() -> Iterator[ModuleType]:
+    """Yield the package as it is where numba is not installed."""
+    name = Problem.__module__.rpartition(".")[0]
+    kept = {
+        key: mod for key, mod in sys.modules.items() if key == name or key.startswith(name + ".")
+    }
+    numba = sys.modules.get("numba")
+    for key in kept:
+        del sys.modules[key]
+    sys.modules["numba"] = None  # type: ignore[assignment]  # how Python marks what is not there
+    try:
+        yield importlib.import_module(name)
+    finally:
+        for key in [key for key in sys.modules if key == name or key.startswith(name + ".")]:
+            del sys.modules[key]
+        sys.modules.update(kept)
+        if numba is None:
+            del sys.modules["numba"]
+        else:
+            sys.modules["numba"] = numba
