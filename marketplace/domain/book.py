@@ -12,7 +12,7 @@ until they are published in a new offer: nobody reclaims in order to be leased a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import heappop, heappush
@@ -38,19 +38,23 @@ from marketplace.domain.events import (
     BidExpired,
     BidFilled,
     BidPlaced,
+    Cut,
     ExtensionDeclined,
     ExtensionGranted,
     ExtensionRequested,
     LeaseClosed,
     LeaseGranted,
+    LeaseShortened,
     ReclaimRequested,
+    ResaleEnded,
+    ResaleOpened,
     RoundCleared,
 )
 from marketplace.domain.moments import Millis, from_above, from_below, whole_second
 from marketplace.domain.queue import Queue
 from marketplace.domain.reasons import reason_of
 from marketplace.domain.supply import Entry, Listed
-from marketplace.domain.triggers import BidCame, ExtensionAsked, SupplyGrew, Trigger
+from marketplace.domain.triggers import BidCame, ExtensionAsked, ResaleCame, SupplyGrew, Trigger
 
 SCREENED_MAX = 2_000
 """Funnels kept by shape: made for explanations, dropped with every new offer."""
@@ -62,6 +66,8 @@ class Held:
 
     granted: LeaseGranted
     ends: Millis
+    bid: BidPlaced | None = None
+    """What it was granted for; None where the bid was gone by then."""
     reclaimed_by: TenantId | None = None
     reclaimed_at: int = 0
     """Store position of the reclaim."""
@@ -78,6 +84,8 @@ class Book:
         self.catalogue = Catalogue(self.calendar)
         self.offers = self.catalogue.offers
         self.queue = Queue(lambda bid: self.catalogue.kinds.shape(bid.shape))
+        self.resales: dict[LeaseId, tuple[int, ResaleOpened]] = {}
+        """Leases of which the rest is for sale, and since which store position."""
         self.told: dict[BidId, str] = {}
         """The reason each waiting bid was last given."""
         self.read_to = 0
@@ -103,10 +111,11 @@ class Book:
         """Return the part of `entries` that is on these hosts."""
         return self.catalogue.entries_on(shape, hosts)
 
-    def within_reach(self, bid: OpenBid, *, now: int) -> Iterator[Entry]:
-        """Yield those of `entries` that may serve a bid, in the same order."""
+    def within_reach(self, bid: OpenBid, *, now: int) -> Iterable[Entry]:
+        """Return those of `entries` that may serve a bid in some size, in the same order."""
         earliest = max(bid.earliest, whole_second(now))
-        return self.catalogue.candidates(bid, earliest=earliest, limit=bid.limit)
+        found = self.catalogue.candidates(bid.least, earliest=earliest, limit=bid.reach)
+        return list(found) if bid.has_ranges else found
 
     def patient(self) -> list[OpenBid]:
         """Return the bids that wait for a round, in the order of the round."""
@@ -139,7 +148,7 @@ class Book:
 
     def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str:
         """Return why a bid that cannot be placed cannot: what `explain` would say."""
-        return reason_of(bid, self.catalogue, calendar, now=now)
+        return reason_of(bid.least, self.catalogue, calendar, now=now)
 
     def explain(self, bid: OpenBid, *, now: int, calendar: Calendar | None = None) -> Explanation:
         """Walk the funnel of a bid, which need not be in the book.
@@ -159,7 +168,7 @@ class Book:
         while self._dying and self._dying[0][0] < now:
             _, _, bid_id = heappop(self._dying)
             bid = self.bids.get(bid_id)
-            if bid is not None and bid.latest_start < now:
+            if bid is not None and bid.last_chance < now:
                 found.append(bid_id)
         return found
 
@@ -232,11 +241,12 @@ class Book:
 
     def _queue(self, bid: OpenBid) -> Trigger | None:
         self.bids[bid.bid_id] = bid
-        heappush(self._dying, (bid.latest_start, str(bid.bid_id), bid.bid_id))
+        heappush(self._dying, (bid.last_chance, str(bid.bid_id), bid.bid_id))
         if bid.terms.patience == "patient":
             return None
         self._drop_shapes_without_bids()
-        self.queue.add(bid)
+        if bid.waits:
+            self.queue.add(bid)
         return BidCame(bid.bid_id)
 
     def _unqueue(self, bid: OpenBid) -> None:
@@ -263,12 +273,45 @@ class Book:
         if bid is not None:
             self._unqueue(bid)
             self.told.pop(event.bid_id, None)
+        for cut in event.cuts:
+            self._cut(cut)
         starts, ends = from_below(event.window.starts_at), from_above(event.window.ends_at)
-        self.held[event.lease_id] = Held(event, ends)
+        self.held[event.lease_id] = Held(event, ends, None if bid is None else bid.terms)
         for share in event.shares:
             self.catalogue.touch(share.host_id)
             for uuid in share.gpu_uuids:
                 self.calendar.take(uuid, Taken(starts, ends, event.lease_id))
+
+    def _cut(self, cut: Cut) -> None:
+        self.resales.pop(cut.lease_id, None)
+        held = self.held.get(cut.lease_id)
+        if held is None:
+            return
+        starts = from_below(held.granted.window.starts_at)
+        held.ends = max(starts, from_above(cut.ends_at))
+        for share in held.granted.shares:
+            self.catalogue.touch(share.host_id)
+            for uuid in share.gpu_uuids:
+                self.calendar.drop(uuid, cut.lease_id)
+                if starts < held.ends:
+                    self.calendar.take(uuid, Taken(starts, held.ends, cut.lease_id))
+
+    def _shortened(self, event: LeaseShortened, position: int) -> Trigger | None:
+        """What a sale left over is its owner's again, for whoever waits."""
+        held = self.held.get(event.lease_id)
+        if held is None:
+            return None
+        return SupplyGrew(frozenset(share.host_id for share in held.granted.shares))
+
+    def _resale_opened(self, event: ResaleOpened, position: int) -> Trigger | None:
+        held = self.held.get(event.lease_id)
+        if held is None or held.reclaimed_by is not None:
+            return None
+        self.resales[event.lease_id] = (position, event)
+        return ResaleCame(event.lease_id)
+
+    def _resale_ended(self, event: ResaleEnded, position: int) -> None:
+        self.resales.pop(event.lease_id, None)
 
     def _extension_asked(self, event: ExtensionRequested, position: int) -> Trigger | None:
         return ExtensionAsked(event.lease_id, event) if event.lease_id in self.held else None
@@ -289,11 +332,13 @@ class Book:
         """Change nothing: it is read for its `through`, by which an engine folds."""
 
     def _reclaimed(self, event: ReclaimRequested, position: int) -> None:
+        self.resales.pop(event.lease_id, None)
         held = self.held.get(event.lease_id)
         if held is not None:
             held.reclaimed_by, held.reclaimed_at = event.owner_id, position
 
     def _closed(self, event: LeaseClosed, position: int) -> Trigger | None:
+        self.resales.pop(event.lease_id, None)
         held = self.held.pop(event.lease_id, None)
         if held is None:
             return None
@@ -343,6 +388,9 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     ExtensionRequested: Book._extension_asked,
     ReclaimRequested: Book._reclaimed,
     LeaseClosed: Book._closed,
+    ResaleOpened: Book._resale_opened,
+    ResaleEnded: Book._resale_ended,
+    LeaseShortened: Book._shortened,
 }
 
 READS = frozenset(kind.name for kind in RULES)

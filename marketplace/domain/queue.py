@@ -45,7 +45,7 @@ class _Group:
 
     @property
     def limits(self) -> Ints:
-        """Return the limit of each bid."""
+        """Return the most that each bid pays in any of its sizes."""
         return self._limits[: len(self.bids)]
 
     @property
@@ -65,7 +65,7 @@ class _Group:
             self._limits = np.concatenate([self._limits, np.zeros_like(self._limits)])
             self._since = np.concatenate([self._since, np.zeros_like(self._since)])
             self._asked = np.concatenate([self._asked, np.zeros_like(self._asked)], axis=1)
-        self._limits[row], self._since[row] = bid.limit, bid.since
+        self._limits[row], self._since[row] = bid.reach, bid.since
         self._asked[:, row] = asked
         self.bids.append(bid)
         return row
@@ -103,8 +103,8 @@ class Queue:
         alone = bid.terms.placement == "same-host"
         asked = (
             self._number(bid),
-            level_of(bid.gpus) if alone else 0,
-            bid.duration // 1_000,
+            level_of(bid.gpus_min) if alone else 0,
+            bid.duration_min // 1_000,
             seconds_below(bid.earliest),
             seconds_above(bid.deadline),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from random import Random
 
 from hypothesis import given, settings
@@ -36,7 +36,7 @@ class PlainBook(Book):
     def entries_on(self, shape: Shape, hosts: Collection[HostId]) -> Sequence[Entry]:
         return [e for e in self._plain_entries(shape) if e.listed.terms.host_id in hosts]
 
-    def within_reach(self, bid: OpenBid, *, now: int) -> Iterator[Entry]:
+    def within_reach(self, bid: OpenBid, *, now: int) -> Iterable[Entry]:
         return iter(self._plain_entries(bid.shape))
 
     def resting(self, hosts: Collection[HostId] | None = None) -> list[OpenBid]:
