@@ -64,6 +64,7 @@ NAVIGATION = (
         (
             Place("Ops", "/ops", "ops", platform=True),
             Place("Burst", "/ops/burst", "burst", _OPERATOR | _FINANCE),
+            Place("Lab", "/lab", "lab", platform=True),
         ),
     ),
     Group("", (Place("Settings", "/settings", "settings"), Place("Docs", "/docs/", "docs"))),

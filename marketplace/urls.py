@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from marketplace.api.bids import Bids, ExplainBid, OneBid, PreviewBids
+from marketplace.api.lab import Lab
 from marketplace.api.leases import (
     LeaseEvents,
     LeaseExtension,
@@ -27,6 +28,7 @@ api_urls: list[URLPattern] = [
     path("bids/preview", PreviewBids.as_view()),
     path("bids/<uuid:bid_id>", OneBid.as_view()),
     path("bids/<uuid:bid_id>/explain", ExplainBid.as_view()),
+    path("lab", Lab.as_view()),
     path("leases", Leases.as_view()),
     path("leases/<uuid:lease_id>", OneLease.as_view()),
     path("leases/<uuid:lease_id>/events", LeaseEvents.as_view()),

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from config.pages import bids, burst, finance, leases, market, offers, ops, owner, rounds, settings
+from config.pages import (
+    bids,
+    burst,
+    finance,
+    lab,
+    leases,
+    market,
+    offers,
+    ops,
+    owner,
+    rounds,
+    settings,
+)
 from ledger.signin import demo_sign_in, switch_tenant
 
 page_urls: list[URLPattern] = [
@@ -33,6 +45,7 @@ page_urls: list[URLPattern] = [
     path("finance", finance.index),
     path("finance/accounts/<uuid:account_id>", finance.statement),
     path("finance/export/<str:name>", finance.export),
+    path("lab", lab.index),
     path("ops", ops.index),
     path("ops/burst", burst.index),
     path("settings", settings.index),

@@ -16,7 +16,7 @@ BY_ROLE = {
     "owner": ("/offers", "/offers/new", "/owner"),
     "consumer": ("/bids/new",),
     "finance": ("/finance", "/ops/burst"),
-    "operator": ("/offers/new", "/owner", "/finance", "/ops", "/ops/burst", "/bids/new"),
+    "operator": ("/offers/new", "/owner", "/finance", "/ops", "/ops/burst", "/lab", "/bids/new"),
 }
 INLINE = re.compile(
     r"""\sstyle\s*=|\son[a-z]+\s*=\s*["']|<script(?![^>]*\ssrc=)|<style|javascript:"""

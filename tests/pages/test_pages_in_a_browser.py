@@ -69,7 +69,9 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
         open_world.member(CONSUMER, "consumer"): [
             "/bids", f"/bids/{bid.bid_id}", "/leases", f"/leases/{lease.lease_id}",
         ],
-        open_world.member(PLATFORM, "operator"): ["/ops"],
+        open_world.member(PLATFORM, "operator"): [
+            "/ops", "/lab", "/lab?hours=24&price=limit&lanes=patient&round_seconds=60&fee=5",
+        ],
         Client(): ["/accounts/login/"],
     }  # fmt: skip
     wrong: dict[str, list[str]] = {}

@@ -1,0 +1,168 @@
+"""The policy lab: the last hours of the market, run again under other rules, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from config.figures import amount_text, duration_text, gpu_hours_text
+from config.pages.answers import page
+from ledger.access import PlatformOnly
+from ledger.access.visits import actor_of
+from ledger.domain.refusal import Refusal
+from ledger.eventstore import default_store
+from marketplace.domain.rules import PRICE_RULES, Rules
+from marketplace.lab.comparing import (
+    CANNOT_CHANGE,
+    FEE_PPM_MAX,
+    HOURS_MAX,
+    ROUND_SECONDS_MAX,
+    Comparison,
+    Question,
+    compare,
+)
+from marketplace.lab.figures import Figures
+from marketplace.lab.running import Variant
+
+PPM_PER_PERCENT = 10_000
+PRICES = {
+    "market": "As the market does",
+    "floor": "Floor",
+    "midpoint": "Midpoint",
+    "limit": "Pay as bid",
+}
+LANES = {
+    "as-bid": "As each bid says",
+    "instant": "All at once",
+    "patient": "All in rounds",
+}
+
+
+class LabForm(forms.Form):
+    """What to run again, and under which rules."""
+
+    hours = forms.IntegerField(label="Last hours", min_value=1, max_value=HOURS_MAX)
+    price = forms.ChoiceField(label="Price rule", choices=list(PRICES.items()))
+    lanes = forms.ChoiceField(label="Bids are cleared", choices=list(LANES.items()))
+    round_seconds = forms.IntegerField(
+        label="Between rounds", min_value=1, max_value=ROUND_SECONDS_MAX
+    )
+    fee = forms.DecimalField(
+        label="Platform fee",
+        min_value=0,
+        max_value=Decimal(FEE_PPM_MAX) / PPM_PER_PERCENT,
+        decimal_places=4,
+    )
+
+    def question(self) -> Question:
+        """Return what is asked, once the form is valid."""
+        asked = self.cleaned_data
+        variant = Variant(Rules(asked["price"]), asked["lanes"], asked["round_seconds"])
+        return Question(asked["hours"], variant, int(asked["fee"] * PPM_PER_PERCENT))
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Show the form, and once it is sent what comes of it. It only looks, so it is a GET."""
+    if not actor_of(request).sees_all:
+        raise PlatformOnly()
+    env = settings.ENV
+    present = {
+        "hours": 24,
+        "price": "market",
+        "lanes": "as-bid",
+        "round_seconds": env.round_seconds,
+        "fee": f"{Decimal(env.fee_ppm) / PPM_PER_PERCENT:f}",
+    }
+    asked = "hours" in request.GET
+    form = LabForm({**present, **request.GET.dict()} if asked else None, initial=present)
+    context: dict[str, Any] = {
+        "form": form,
+        "kept": CANNOT_CHANGE,
+        "prices": [(PRICES[name], text) for name, text in PRICE_RULES.items()],
+    }
+    if not asked or not form.is_valid():
+        return page(request, "pages/lab.html", context, invalid=asked)
+    try:
+        found = compare(
+            default_store(),
+            market=env.market,
+            currency=env.currency,
+            question=form.question(),
+            present=Variant(round_seconds=env.round_seconds),
+            fee_ppm=env.fee_ppm,
+            now=timezone.now(),
+        )
+    except Refusal as refusal:
+        return page(request, "pages/lab.html", context, refusal=refusal)
+    context |= {"found": found, "lines": _lines(found, env.currency)}
+    return page(request, "pages/lab.html", context)
+
+
+Reads = Callable[[Figures], int | None]
+
+
+def _lines(found: Comparison, currency: str) -> list[dict[str, Any]]:
+    """Return the table: for each figure its name, the three values, and the change in per cent."""
+
+    def money(value: int) -> str:
+        return amount_text(value, currency)
+
+    def seconds(value: int) -> str:
+        return duration_text(timedelta(seconds=value))
+
+    rows: tuple[tuple[str, str, Reads, Callable[[int], str]], ...] = (
+        ("Bids", "that came", lambda each: each.bids, str),
+        ("Grants", "", lambda each: each.grants, str),
+        ("GPU-hours leased", "", lambda each: each.gpu_millis, gpu_hours_text),
+        ("Utilisation", "of local GPU-time on offer", lambda each: each.utilisation_ppm, _percent),
+        ("Welfare", "limits less floors", lambda each: each.welfare_nanos, money),
+        ("Owners earn", "after the fee", lambda each: each.owners_nanos, money),
+        ("Consumers gain", "limits less prices", lambda each: each.surplus_nanos, money),
+        ("Platform fee", "", lambda each: each.fee_nanos, money),
+        ("Mean wait", "from wanted to start", lambda each: each.wait_mean_seconds, seconds),
+        ("95th percentile of waits", "", lambda each: each.wait_p95_seconds, seconds),
+        ("Jain\u2019s index", "of the share each tenant got", lambda each: each.jain_ppm, _index),
+        ("Spent on bursting", "", lambda each: each.burst_nanos, money),
+    )
+    return [
+        {
+            "name": name,
+            "note": note,
+            "recorded": _shown(reads(found.recorded), write),
+            "again": _shown(reads(found.again), write),
+            "variant": _shown(reads(found.variant), write),
+            "change": _change(reads(found.again), reads(found.variant)),
+        }
+        for name, note, reads, write in rows
+    ]
+
+
+def _shown(value: int | None, write: Callable[[int], str]) -> str:
+    return "\N{EN DASH}" if value is None else write(value)
+
+
+def _percent(ppm: int) -> str:
+    return f"{ppm / PPM_PER_PERCENT:.1f}%"
+
+
+def _index(ppm: int) -> str:
+    return f"{ppm / 1_000_000:.3f}"
+
+
+def _change(before: int | None, after: int | None) -> str:
+    if before == after:
+        return "="
+    if not before or after is None:
+        return "\N{EN DASH}"
+    change = (after - before) * 1000 // before / 10
+    sign = "+" if change >= 0 else "\N{MINUS SIGN}"
+    return f"{sign}{abs(change):.1f}%"

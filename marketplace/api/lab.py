@@ -1,0 +1,113 @@
+"""JSON over HTTP for the policy lab: a stretch of the log, run again under other rules."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, get_args
+
+from django.conf import settings
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ledger.access import PlatformOnly
+from ledger.rest import AmountField, Body, CountField, Endpoint, MomentField
+from marketplace.domain.rules import PriceRule, Rules
+from marketplace.lab.comparing import (
+    CANNOT_CHANGE,
+    FEE_PPM_MAX,
+    HOURS_MAX,
+    ROUND_SECONDS_MAX,
+    Question,
+    compare,
+)
+from marketplace.lab.running import Lanes, Variant
+
+
+class AskLab(Body):
+    """What to run again, and under which rules. What is left out stays as it is."""
+
+    hours = CountField(value_min=1, value_max=HOURS_MAX, default=24)
+    price = serializers.ChoiceField(choices=get_args(PriceRule), default="market")
+    lanes = serializers.ChoiceField(choices=get_args(Lanes), default="as-bid")
+    round_seconds = CountField(value_min=1, value_max=ROUND_SECONDS_MAX, required=False)
+    fee_ppm = CountField(value_min=0, value_max=FEE_PPM_MAX, required=False)
+
+
+class FiguresShape(serializers.Serializer[Any]):
+    """A stretch of the log in numbers; null where there is nothing to take one of."""
+
+    bids = serializers.IntegerField()
+    grants = serializers.IntegerField()
+    gpu_seconds = serializers.SerializerMethodField()
+    offered_gpu_seconds = serializers.SerializerMethodField()
+    used_gpu_seconds = serializers.SerializerMethodField()
+    utilisation_ppm = serializers.IntegerField(allow_null=True)
+    welfare = AmountField(source="welfare_nanos")
+    owners = AmountField(source="owners_nanos")
+    consumer_surplus = AmountField(source="surplus_nanos")
+    platform_fee = AmountField(source="fee_nanos")
+    wait_mean_seconds = serializers.IntegerField(allow_null=True)
+    wait_p95_seconds = serializers.IntegerField(allow_null=True)
+    jain_ppm = serializers.IntegerField(allow_null=True)
+    burst_spend = AmountField(source="burst_nanos")
+
+    def get_gpu_seconds(self, figures: Any) -> int:
+        """Return the GPU-time of the leases granted."""
+        return int(figures.gpu_millis // 1000)
+
+    def get_offered_gpu_seconds(self, figures: Any) -> int:
+        """Return the local GPU-time on offer."""
+        return int(figures.offered_millis // 1000)
+
+    def get_used_gpu_seconds(self, figures: Any) -> int:
+        """Return how much of it was leased."""
+        return int(figures.used_millis // 1000)
+
+
+class ComparisonShape(serializers.Serializer[Any]):
+    """What was, what comes of the present rules run again, and what of the others."""
+
+    since = MomentField()
+    until = MomentField()
+    facts = serializers.IntegerField()
+    recorded = FiguresShape()
+    again = FiguresShape()
+    variant = FiguresShape()
+    cannot_change = serializers.ListField(child=serializers.CharField())
+
+
+class Lab(Endpoint):
+    """The policy lab. For those who govern the platform: operators and auditors."""
+
+    scopes: ClassVar = {"POST": "market:read"}
+
+    @extend_schema(request=AskLab, responses=ComparisonShape)
+    def post(self, request: Request) -> Response:
+        """Run the last hours of the market again under other rules; nothing is written."""
+        if not self.actor.sees_all:
+            raise PlatformOnly()
+        asked = self.body(AskLab)
+        present = Variant(round_seconds=settings.ENV.round_seconds)
+        variant = Variant(
+            Rules(asked["price"]),
+            asked["lanes"],
+            asked.get("round_seconds", present.round_seconds),
+        )
+        found = compare(
+            self.store(),
+            market=settings.ENV.market,
+            currency=settings.ENV.currency,
+            question=Question(asked["hours"], variant, asked.get("fee_ppm", settings.ENV.fee_ppm)),
+            present=present,
+            fee_ppm=settings.ENV.fee_ppm,
+            now=timezone.now(),
+        )
+        shown = ComparisonShape({**_fields(found), "cannot_change": CANNOT_CHANGE}).data
+        return Response({"currency": settings.ENV.currency, **shown})
+
+
+def _fields(found: Any) -> dict[str, Any]:
+    names = ("since", "until", "facts", "recorded", "again", "variant")
+    return {name: getattr(found, name) for name in names}

@@ -1,0 +1,321 @@
+"""Run the facts of a stretch of the log past the real engine, under other rules.
+
+What people did is repeated as far as it still makes sense: bids come and are amended or withdrawn
+when they were; offers come, change and go; who left a lease early leaves after the same time of
+use; an extension is asked for by as much; an owner who took GPUs back takes them back from whoever
+holds them then. The engine's own decisions, and what follows from them, are made anew.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import count, groupby
+from typing import Literal
+
+from ledger.domain.event import Event
+from ledger.domain.ids import BidId, LeaseId, TenantId
+from ledger.domain.refusal import Refusal
+from ledger.eventstore.port import Recorded
+from listings.domain.events import OfferPublished
+from marketplace.domain.bids import NOW_OR_NEVER
+from marketplace.domain.book import Book
+from marketplace.domain.close_reasons import CLOSED_BY_CONSUMER, RECLAIMED, WINDOW_OVER
+from marketplace.domain.deciding import on_round
+from marketplace.domain.events import (
+    BidAmended,
+    BidCancelled,
+    BidExpired,
+    BidFilled,
+    BidPlaced,
+    ExtensionGranted,
+    ExtensionRequested,
+    LeaseClosed,
+    LeaseGranted,
+    ReclaimRequested,
+)
+from marketplace.domain.moments import EPOCH
+from marketplace.domain.rules import PRESENT, Rules
+from marketplace.engine import Engine
+from marketplace.lab.replica import Replica
+
+Lanes = Literal["as-bid", "instant", "patient"]
+SECOND = timedelta(seconds=1)
+
+
+class LabTooSlow(Refusal):
+    """The stretch takes too long to run again.
+
+    Ask for a shorter one.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What is put differently. round_seconds: between two rounds of patient bids."""
+
+    rules: Rules = PRESENT
+    lanes: Lanes = "as-bid"
+    round_seconds: int = 60
+
+
+@dataclass(slots=True)
+class _Lease:
+    granted: LeaseGranted
+    ends: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The log up to `after`, and the facts and decisions that came then. market: whose."""
+
+    market: str
+    history: Sequence[Recorded]
+    recorded: Sequence[Recorded]
+    since: datetime
+    until: datetime
+
+    @property
+    def after(self) -> int:
+        """Return the position after which the stretch begins."""
+        return self.history[-1].position if self.history else 0
+
+
+class _Unhurried(Engine):
+    """The engine without its clock: each round is searched to its stated end, in every run."""
+
+    def _clear_round(self, book: Book) -> None:
+        round_id = self._next_id("round")
+        self._keep(book, on_round(book, now=self._millis, round_id=round_id, rules=self._rules))
+
+
+class Run:
+    """One run of a stretch under one variant. `again` returns the log that came of it."""
+
+    def __init__(self, stretch: Stretch, variant: Variant) -> None:
+        self._stretch, self._variant = stretch, variant
+        self._stream = f"market-{stretch.market}"
+        self._round_every = timedelta(seconds=variant.round_seconds)
+        self._store = Replica(stretch.history)
+        self._engine = _Unhurried(
+            self._store,
+            stretch.market,
+            round_seconds=variant.round_seconds,
+            rules=variant.rules,
+        )
+        self._was = _what_was(stretch.recorded, self._stream)
+        self._live: dict[BidId, _Lease] = {}
+        self._due: list[tuple[datetime, int, Callable[[], None]]] = []
+        self._number = count()
+        self._news = self._ticking = False
+        self._latest = EPOCH
+        self._version = sum(1 for _ in self._store.read_stream(self._stream))
+
+    def again(self, *, enough: Callable[[], bool]) -> Sequence[Recorded]:
+        """Run it all.
+
+        Args:
+            enough: asked at each step; true once it has run too long.
+
+        Raises: LabTooSlow.
+        """
+        facts = (each for each in self._stretch.recorded if each.stream != self._stream)
+        # Together what came at one moment: a round that is due then finds all of it.
+        for at, together in groupby(facts, key=self._moment):
+            self._pass(at, enough)
+            self._step(max(self._boundary(at), self._store.now), enough)
+            for recorded in together:
+                self._repeat(recorded)
+            self._step(at, enough)
+        self._pass(self._stretch.until, enough)
+        self._step(self._stretch.until, enough)
+        return self._store.records
+
+    def _moment(self, recorded: Recorded) -> datetime:
+        """Return when a fact is repeated: when it happened, and never before what came earlier."""
+        at: datetime = recorded.event.at  # type: ignore[attr-defined]  # facts have it
+        self._latest = max(at, self._latest)
+        return self._latest
+
+    def _pass(self, until: datetime, enough: Callable[[], bool]) -> None:
+        """Let what is due by then happen."""
+        while self._due and self._due[0][0] <= until:
+            at, _, act = heapq.heappop(self._due)
+            self._store.now = max(at, self._store.now)
+            act()
+            self._step(self._store.now, enough)
+
+    def _step(self, now: datetime, enough: Callable[[], bool]) -> None:
+        """Let the engine look at what is new, and once more when the next round is due."""
+        if enough():
+            raise LabTooSlow(facts=len(self._stretch.recorded))
+        self._store.now = now
+        self._engine.run_once(now=now)
+        for recorded in self._store.read_stream(self._stream, after_version=self._version):
+            self._version += 1
+            self._follow(recorded.event)
+        if self._news and not self._ticking:
+            self._news, self._ticking = False, True
+            self._at(self._boundary(now) + self._round_every, self._tick)
+
+    def _at(self, when: datetime, act: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (when, next(self._number), act))
+
+    def _boundary(self, at: datetime) -> datetime:
+        """Return when the last round was due: they go on at their pace, also with nobody there."""
+        since = self._stretch.since
+        return since + (at - since) // self._round_every * self._round_every
+
+    def _tick(self) -> None:
+        """Come to where a round is due. Without news since the last there is nothing to clear."""
+        self._ticking = False
+
+    def _put(self, stream: str, event: Event) -> None:
+        self._news = True
+        self._store.put(stream, event)
+
+    def _follow(self, decided: Event) -> None:
+        """Do what follows from a decision of the engine."""
+        if isinstance(decided, ExtensionGranted):
+            for lease in self._live.values():
+                if lease.granted.lease_id == decided.lease_id:
+                    lease.ends = decided.ends_at
+                    self._end_at(lease, decided.ends_at, WINDOW_OVER)
+        if not isinstance(decided, LeaseGranted):
+            return
+        filled = BidFilled(bid_id=decided.bid_id, lease_id=decided.lease_id, at=decided.at)
+        self._put(f"bid-{decided.bid_id}", filled)
+        lease = self._live[decided.bid_id] = _Lease(decided, decided.window.ends_at)
+        self._end_at(lease, lease.ends, WINDOW_OVER)
+        used = self._was.used.get(BidId(decided.bid_id))
+        if used is not None and used < decided.window.length:
+            self._end_at(lease, decided.window.starts_at + used, CLOSED_BY_CONSUMER)
+
+    def _end_at(self, lease: _Lease, at: datetime, reason: int) -> None:
+        def end() -> None:
+            if self._live.get(lease.granted.bid_id) is not lease:
+                return
+            if reason == WINDOW_OVER and lease.ends > at:
+                return
+            del self._live[lease.granted.bid_id]
+            self._put(f"lease-{lease.granted.lease_id}", self._closed(lease, at, reason))
+
+        self._at(max(at, self._store.now), end)
+
+    def _closed(self, lease: _Lease, at: datetime, reason: int) -> LeaseClosed:
+        return LeaseClosed(
+            lease_id=lease.granted.lease_id,
+            market=self._stretch.market,
+            reason=reason,
+            failed=False,
+            compensation=None,
+            compensation_from=None,
+            at=at,
+        )
+
+    # --- what people did -------------------------------------------------------------------
+
+    def _repeat(self, recorded: Recorded) -> None:
+        """Put a fact of the past as it makes sense in this run, or leave it out."""
+        stream, event = recorded.stream, recorded.event
+        match event:
+            case BidPlaced():
+                self._put(stream, self._in_lane(event))
+            case BidFilled() | BidExpired():
+                pass
+            case BidAmended() | BidCancelled() if self._is_over(stream):
+                pass
+            case OfferPublished() if event.reserved_for and self._is_over(
+                f"bid-{event.reserved_for}"
+            ):
+                pass
+            case ReclaimRequested() if event.lease_id in self._was.bids:
+                self._reclaim(event)
+            case LeaseClosed() if event.lease_id in self._was.bids:
+                pass
+            case ExtensionRequested() if event.lease_id in self._was.bids:
+                self._ask_for_more(event)
+            case _:
+                self._put(stream, event)
+
+    def _in_lane(self, placed: BidPlaced) -> BidPlaced:
+        match self._variant.lanes:
+            case "instant":
+                return replace(placed, patience="immediate")
+            case "patient" if placed.good_till not in NOW_OR_NEVER:
+                return replace(placed, patience="patient")
+            case _:
+                return placed
+
+    def _is_over(self, stream: str) -> bool:
+        """Tell if a bid waits no longer in this run."""
+        over = (BidFilled, BidExpired, BidCancelled)
+        return any(isinstance(each.event, over) for each in self._store.read_stream(stream))
+
+    def _reclaim(self, was: ReclaimRequested) -> None:
+        """Take the same GPUs back from whoever holds them now."""
+        wanted = self._was.gpus[was.lease_id, was.owner_id]
+        for lease in list(self._live.values()):
+            granted = lease.granted
+            held = {
+                uuid
+                for share in granted.shares
+                if share.owner_id == was.owner_id
+                for uuid in share.gpu_uuids
+            }
+            if held & wanted and granted.window.starts_at < was.stop_at:
+                event = replace(was, lease_id=granted.lease_id)
+                self._put(f"lease-{granted.lease_id}", event)
+                self._end_at(lease, was.stop_at, RECLAIMED)
+
+    def _ask_for_more(self, was: ExtensionRequested) -> None:
+        lease = self._live.get(self._was.bids[was.lease_id])
+        if lease is None:
+            return
+        more = was.ends_at - self._was.asked_from[was.lease_id, was.ends_at]
+        lease_id = lease.granted.lease_id
+        event = replace(was, lease_id=lease_id, ends_at=lease.ends + more, at=self._store.now)
+        self._put(f"lease-{lease_id}", event)
+
+
+@dataclass(frozen=True, slots=True)
+class _Was:
+    """What became of the leases that were granted in the stretch.
+
+    used: of those left early. asked_from: when a lease would have ended as more was asked for.
+    """
+
+    bids: dict[LeaseId, BidId]
+    ends: dict[LeaseId, datetime]
+    used: dict[BidId, timedelta]
+    gpus: dict[tuple[LeaseId, TenantId], set[str]]
+    asked_from: dict[tuple[LeaseId, datetime], datetime]
+
+
+def _what_was(recorded: Sequence[Recorded], stream: str) -> _Was:
+    was = _Was({}, {}, {}, defaultdict(set), {})
+    starts: dict[LeaseId, datetime] = {}
+    for each in recorded:
+        match each.event:
+            case LeaseGranted() as granted if each.stream == stream:
+                lease_id = granted.lease_id
+                was.bids[lease_id] = granted.bid_id
+                starts[lease_id] = granted.window.starts_at
+                was.ends[lease_id] = granted.window.ends_at
+                for share in granted.shares:
+                    was.gpus[lease_id, share.owner_id].update(share.gpu_uuids)
+            case ExtensionRequested() as asked if asked.lease_id in was.bids:
+                was.asked_from[asked.lease_id, asked.ends_at] = was.ends[asked.lease_id]
+            case ExtensionGranted() as extended if extended.lease_id in was.bids:
+                was.ends[extended.lease_id] = extended.ends_at
+            case LeaseClosed() as closed if closed.lease_id in was.bids:
+                left_early = closed.at + SECOND < was.ends[closed.lease_id]
+                if left_early and closed.reason // 100 != 2:
+                    used = max(closed.at - starts[closed.lease_id], timedelta(0))
+                    was.used[was.bids[closed.lease_id]] = used
+            case _:
+                pass
+    return was
