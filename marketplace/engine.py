@@ -13,7 +13,8 @@ there or they are not, and what came after the last decision's `through` is gone
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4, uuid5
 
@@ -34,7 +35,7 @@ from ledger.eventstore.port import (
 )
 from marketplace.commands.bids import expire_bid
 from marketplace.domain.book import READS, Book
-from marketplace.domain.deciding import on_fact, on_round
+from marketplace.domain.deciding import RoundUnsound, on_fact, on_round
 from marketplace.domain.events import (
     ExtensionDeclined,
     ExtensionGranted,
@@ -49,6 +50,8 @@ PAGE = 1_000
 APPEND_MAX = 500
 """Decisions after which a pass appends what it has and goes on: bounds the size of an append."""
 APPEND_ATTEMPTS_MAX = 5
+ROUND_SECONDS_MAX = 1.0
+"""How long a round may be searched; immediate bids wait meanwhile. A round says how far it came."""
 FORGET_EVERY = timedelta(hours=1)
 FORGET_AFTER = timedelta(days=1)
 
@@ -174,7 +177,19 @@ class Engine:
 
     def _clear_round(self, book: Book) -> None:
         round_id = self._next_id("round")
-        self._keep(book, on_round(book, now=self._millis, round_id=round_id, rules=self._rules))
+        try:
+            events = on_round(
+                book,
+                now=self._millis,
+                round_id=round_id,
+                rules=self._rules,
+                enough=_guard(ROUND_SECONDS_MAX),
+            )
+        except RoundUnsound as unsound:
+            # The bids wait for the next round; nobody is granted what cannot be vouched for.
+            log.error("round.unsound", market=self._market, faults=str(unsound))
+            return
+        self._keep(book, events)
 
     def _keep(self, book: Book, events: Sequence[MarketEvent]) -> None:
         for event in events:
@@ -223,6 +238,20 @@ class Engine:
                 # One bid that cannot be ended must not hold up the market.
                 log.error("bid.stuck", bid=str(bid_id), code=refusal.code)
         return ended
+
+
+def _guard(seconds: float) -> Callable[[], bool]:
+    """Return what says that time is up, counted from when it is first asked.
+
+    So the time in which a kernel is compiled, once in a process, does not count.
+    """
+    asked: list[float] = []
+
+    def enough() -> bool:
+        asked.append(time.monotonic())
+        return asked[-1] - asked[0] > seconds
+
+    return enough
 
 
 def _take_in(book: Book, facts: Sequence[Recorded], through: int) -> list[Recorded]:

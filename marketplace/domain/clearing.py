@@ -12,12 +12,13 @@ from typing import Literal
 from uuid import UUID, uuid5
 
 from ledger.domain.ids import BidId, HostId, LeaseId
-from ledger.domain.money import Rate
+from ledger.domain.money import MILLIS_PER_HOUR, Rate
 from ledger.domain.span import Window
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import (
+    Certificate,
     ExtensionDeclined,
     ExtensionGranted,
     ExtensionRequested,
@@ -28,12 +29,15 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.moments import Millis, from_above, from_below, moment
 from marketplace.domain.packing import Placement, place
-from marketplace.domain.pricing import instant_price, round_price
+from marketplace.domain.pricing import instant_price
 from marketplace.domain.supply import Entry, Listed
 
 Lane = Literal["instant", "round"]
 
 RULE = "price-time-1"
+"""Of the instant lane."""
+ROUND_RULE = "welfare-1"
+"""Of rounds: see `rounds.clear_round`."""
 TOLD_MAX = 500
 """Reasons worked out in one round; the bids beyond are told in the rounds that follow."""
 
@@ -57,6 +61,49 @@ class Fill:
         """Return the span of the lease."""
         return Window(moment(self.placement.starts), moment(self.ends))
 
+    @property
+    def worth(self) -> int:
+        """Return (limit − floor) × GPU-time in nano-units, rounded down."""
+        floors = sum(listed.floor for listed, _ in self.placement.gpus)
+        value = self.bid.limit * len(self.placement.gpus) - floors
+        return value * self.bid.duration // MILLIS_PER_HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a round knows of its own quality; see `Certificate` for the meanings."""
+
+    seed: int
+    bound: int = 0
+    steps: tuple[tuple[str, int], ...] = ()
+    slots: int = 0
+    pools: int = 0
+    capped: int = 0
+    paradoxical: int = 0
+    paradoxical_nanos: int = 0
+
+    def plus(
+        self,
+        *,
+        bound: int,
+        steps: Iterable[tuple[str, int]],
+        slots: int,
+        pools: int,
+        capped: int,
+        regrets: tuple[int, int],
+    ) -> Proof:
+        """Add a service class that was cleared after the others."""
+        return Proof(
+            seed=self.seed,
+            bound=self.bound + bound,
+            steps=(*self.steps, *steps),
+            slots=max(self.slots, slots),
+            pools=max(self.pools, pools),
+            capped=self.capped + capped,
+            paradoxical=self.paradoxical + regrets[0],
+            paradoxical_nanos=self.paradoxical_nanos + regrets[1],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
@@ -66,6 +113,8 @@ class Clearing:
     refused: tuple[OpenBid, ...]
     calendar: Calendar
     """As it stands with the fills in it."""
+    proof: Proof | None = None
+    """Of a round; None in the instant lane."""
 
     @property
     def considered(self) -> int:
@@ -78,11 +127,10 @@ def clear(
     bids: Iterable[OpenBid],
     *,
     now: int,
-    lane: Lane,
     round_id: UUID,
     hosts: Collection[HostId] | None = None,
 ) -> Clearing:
-    """Match bids to free GPUs, in the order given: `book.patient()` or `book.resting()`.
+    """Match bids to free GPUs one after the other, in the order given: the instant lane.
 
     Args:
         now: milliseconds; nothing starts before.
@@ -100,19 +148,11 @@ def clear(
         if placement is None:
             refused.append(bid)
             continue
-        lease_id = LeaseId(uuid5(round_id, str(bid.bid_id)))
+        lease_id = lease_id_of(round_id, bid)
         _take(calendar, placement, bid, lease_id)
         placed.append((bid, lease_id, placement))
-    rivals = sorted(refused, key=lambda bid: bid.price_time) if lane == "round" else []
     fills = tuple(
-        Fill(
-            bid,
-            lease_id,
-            placement,
-            _round_price(book, calendar, bid, lease_id, placement, rivals, now)
-            if lane == "round"
-            else instant_price(bid, placement),
-        )
+        Fill(bid, lease_id, placement, instant_price(bid, placement))
         for bid, lease_id, placement in placed
     )
     for fill in fills:
@@ -130,30 +170,15 @@ def _within_reach(book: Book, bid: OpenBid, hosts: Collection[HostId] | None) ->
     return book.entries_on(bid.shape, hosts)
 
 
+def lease_id_of(round_id: UUID, bid: OpenBid) -> LeaseId:
+    """Return the id of the lease that a bid gets in a round."""
+    return LeaseId(uuid5(round_id, str(bid.bid_id)))
+
+
 def _take(calendar: Calendar, placement: Placement, bid: OpenBid, lease_id: LeaseId) -> None:
     span = Taken(placement.starts, Millis(placement.starts + bid.duration), lease_id)
     for _, uuid in placement.gpus:
         calendar.take(uuid, span)
-
-
-def _round_price(
-    book: Book,
-    calendar: Calendar,
-    bid: OpenBid,
-    lease_id: LeaseId,
-    placement: Placement,
-    rivals: Sequence[OpenBid],
-    now: int,
-) -> int:
-    without = calendar.fork()
-    for _, uuid in placement.gpus:
-        without.drop(uuid, lease_id)
-    hosts = {listed.terms.host_id for listed, _ in placement.gpus}
-
-    def would_fit(rival: OpenBid) -> bool:
-        return place(rival, _within_reach(book, rival, hosts), without, now=now) is not None
-
-    return round_price(bid, placement, rivals, would_fit)
 
 
 def decided(
@@ -186,8 +211,9 @@ def decided(
         unmatched=unmatched,
         price_low=min(prices, default=0),
         price_high=max(prices, default=0),
-        rule=RULE,
+        rule=RULE if clearing.proof is None else ROUND_RULE,
         at=at,
+        certificate=_certificate(clearing),
     )
     granted = [
         LeaseGranted(
@@ -204,6 +230,26 @@ def decided(
         for fill in clearing.fills
     ]
     return [cleared, *granted]
+
+
+def _certificate(clearing: Clearing) -> Certificate | None:
+    proof = clearing.proof
+    if proof is None:
+        return None
+    millis = sum(fill.bid.duration * len(fill.placement.gpus) for fill in clearing.fills)
+    paid = sum(fill.price * fill.bid.duration * len(fill.placement.gpus) for fill in clearing.fills)
+    return Certificate(
+        welfare_nanos=sum(fill.worth for fill in clearing.fills),
+        bound_nanos=proof.bound,
+        seed=proof.seed,
+        iterations=proof.steps,
+        slots=proof.slots,
+        pools=proof.pools,
+        price_mean=paid // millis if millis else 0,
+        capped=proof.capped,
+        paradoxical=proof.paradoxical,
+        paradoxical_nanos=proof.paradoxical_nanos,
+    )
 
 
 def _news(

@@ -7,16 +7,17 @@ they return to the book.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from uuid import UUID
 
 from ledger.domain.ids import HostId
 from marketplace.domain.book import Book
-from marketplace.domain.clearing import Lane, clear, decide_extension, decided
+from marketplace.domain.clearing import clear, decide_extension, decided
 from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import MarketEvent
+from marketplace.domain.events import LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.triggers import BidCame, ExtensionAsked, SupplyGrew, Trigger
+from marketplace.domain.verification import faults
 
 
 def on_fact(
@@ -26,10 +27,10 @@ def on_fact(
     match trigger:
         case BidCame(bid_id):
             bids = [book.bids[bid_id]]
-            return _cleared(book, bids, "instant", now, round_id, rules, tell=True)
+            return _cleared(book, bids, now, round_id, rules, tell=True)
         case SupplyGrew(hosts):
             resting = book.resting(hosts)
-            return _cleared(book, resting, "instant", now, round_id, rules, tell=False, hosts=hosts)
+            return _cleared(book, resting, now, round_id, rules, tell=False, hosts=hosts)
         case ExtensionAsked(asked=asked):
             return [decide_extension(book, asked, now=now)]
 
@@ -47,15 +48,50 @@ def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:
             return []
 
 
-def on_round(book: Book, *, now: int, round_id: UUID, rules: Rules = PRESENT) -> list[MarketEvent]:
-    """Clear the patient bids together. now: milliseconds."""
-    return _cleared(book, book.patient(), "round", now, round_id, rules, tell=True)
+class RoundUnsound(Exception):
+    """A round has faults that an independent check found: it must not be appended."""
+
+
+def on_round(
+    book: Book,
+    *,
+    now: int,
+    round_id: UUID,
+    rules: Rules = PRESENT,
+    enough: Callable[[], bool] | None = None,
+    steps: Mapping[str, int] | None = None,
+) -> list[MarketEvent]:
+    """Clear the patient bids together.
+
+    Args:
+        now: milliseconds.
+        enough: true once time is up; steps: those of a round that is cleared again.
+
+    Raises: RoundUnsound.
+    """
+    # Late: most processes never clear a round, and NumPy takes its time to load.
+    from marketplace.domain.rounds import clear_round
+
+    bids = book.patient()
+    if not bids:
+        return []
+    clearing = clear_round(book, bids, now=now, round_id=round_id, enough=enough, steps=steps)
+    clearing = rules.priced(clearing)
+    events = decided(
+        book, clearing, now=now, lane="round", round_id=round_id, tell=clearing.refused
+    )
+    if events:
+        cleared, *granted = events
+        assert isinstance(cleared, RoundCleared)
+        found = faults(book, cleared, [g for g in granted if isinstance(g, LeaseGranted)])
+        if found:
+            raise RoundUnsound("; ".join(found))
+    return list(events)
 
 
 def _cleared(
     book: Book,
     bids: Iterable[OpenBid],
-    lane: Lane,
     now: int,
     round_id: UUID,
     rules: Rules,
@@ -63,7 +99,7 @@ def _cleared(
     tell: bool,
     hosts: Collection[HostId] | None = None,
 ) -> list[MarketEvent]:
-    clearing = clear(book, bids, now=now, lane=lane, round_id=round_id, hosts=hosts)
+    clearing = clear(book, bids, now=now, round_id=round_id, hosts=hosts)
     clearing = rules.priced(clearing)
     told = clearing.refused if tell else ()
-    return list(decided(book, clearing, now=now, lane=lane, round_id=round_id, tell=told))
+    return list(decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=told))

@@ -117,11 +117,7 @@ def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
     with book_of(store, placed.market) as book:
         bid = OpenBid.of(placed, since=book.read_to + 1)
         millis = from_above(now)
-        others = book.patient() if lane == "round" else []
-        queue = sorted([*others, bid], key=lambda each: each.round_order)
-        clearing = clear(
-            book, queue, now=millis, lane=lane, round_id=uuid5(QUOTES, str(bid.bid_id))
-        )
+        clearing = _cleared_with(book, bid, millis)
         fill = next((fill for fill in clearing.fills if fill.bid is bid), None)
         calendar = clearing.calendar if fill is None else _without(clearing, fill)
         explanation = book.explain(bid, now=millis, calendar=calendar)
@@ -139,6 +135,18 @@ def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
         explanation=explanation,
         expires_at=now + QUOTE_LIFE,
     )
+
+
+def _cleared_with(book: Book, bid: OpenBid, now: int) -> Clearing:
+    """Clear the lane of a bid as if it were in the book."""
+    round_id = uuid5(QUOTES, str(bid.bid_id))
+    if bid.terms.patience == "immediate":
+        return clear(book, [bid], now=now, round_id=round_id)
+    # Late, as where rounds are decided: NumPy takes its time to load.
+    from marketplace.domain.rounds import clear_round
+
+    queue = sorted([*book.patient(), bid], key=lambda each: each.round_order)
+    return clear_round(book, queue, now=now, round_id=round_id)
 
 
 def _without(clearing: Clearing, fill: Fill) -> Calendar:

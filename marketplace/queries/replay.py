@@ -165,7 +165,9 @@ def _replay(store: EventStore, market: str, round_id: UUID) -> Replayed:
 def _cleared_again(found: Found, now: int) -> Sequence[MarketEvent]:
     round_id = found.cleared.round_id
     if found.trigger is None:
-        return on_round(found.book, now=now, round_id=round_id)
+        certificate = found.cleared.certificate
+        steps = dict(certificate.iterations) if certificate is not None else None
+        return on_round(found.book, now=now, round_id=round_id, steps=steps)
     return on_fact(found.book, found.trigger, now=now, round_id=round_id)
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-NAMES = ("append", "replay", "lag", "bids", "ingest", "instant", "admission")
+NAMES = ("append", "replay", "lag", "bids", "ingest", "instant", "admission", "shading")
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.eventstore.port import Recorded
@@ -144,6 +144,7 @@ steps = st.lists(
 
 
 @given(steps)
+@settings(max_examples=50, deadline=None)
 def test_any_history_replays(history: list[tuple[str, int, int]]) -> None:
     market = Market()
     for number, (what, gpus, price) in enumerate(history):

@@ -24,6 +24,7 @@ from ledger.eventstore.port import (
 from marketplace.domain.bids import DEADLINE_AHEAD_MAX
 from marketplace.domain.book import READS, Book
 from marketplace.domain.clearing import clear, decided
+from marketplace.domain.deciding import on_round
 from marketplace.domain.events import (
     BidExpired,
     ExtensionGranted,
@@ -349,15 +350,18 @@ def replay(log: Sequence[Any]) -> list[Any]:
             ):
                 book.apply(recorded.event, recorded.position)
                 book.read_to = recorded.position if not ours else book.read_to
-        now = from_above(cleared.event.at)
-        lane = cleared.event.lane
-        bids = book.patient() if lane == "round" else list(book.resting())
-        clearing = clear(book, bids, now=now, lane=lane, round_id=cleared.event.round_id)
-        again = decided(
-            book, clearing, now=now, lane=lane, round_id=cleared.event.round_id, tell=()
-        )
+        again = _again(book, cleared.event)
         found += [_plain(event) for event in again if isinstance(event, LeaseGranted)]
     return found
+
+
+def _again(book: Book, cleared: RoundCleared) -> Sequence[Any]:
+    now, round_id = from_above(cleared.at), cleared.round_id
+    if cleared.certificate is not None:
+        steps = dict(cleared.certificate.iterations)
+        return on_round(book, now=now, round_id=round_id, steps=steps)
+    clearing = clear(book, list(book.resting()), now=now, round_id=round_id)
+    return decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=())
 
 
 def _plain(granted: Any) -> tuple[Any, ...]:

@@ -1,0 +1,231 @@
+"""Clear the patient bids of a market together: the most worth, at prices fair to both sides.
+
+The round is written as numbers (`optimum.Problem`), solved within a stated number of steps, and the
+answer is turned back into GPUs with names. Service classes go one after the other, each on what the
+ones before it left: guaranteed capacity is not weighed against a higher bid.
+
+What a grant pays is the floor of its GPUs plus what their time is worth to those who got none (the
+dual prices), never less than the floor and never more than its own limit. Buyers pay exactly what
+owners and platform share.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+import numpy as np
+
+from marketplace.domain.book import Book
+from marketplace.domain.calendar import Calendar
+from marketplace.domain.clearing import Clearing, Fill, Proof, lease_id_of
+from marketplace.domain.demand import OpenBid, Shape
+from marketplace.domain.grid import grid_of
+from marketplace.domain.moments import whole_second
+from marketplace.domain.optimum.posing import Ask, Entry, Pool as Capacity, pose
+from marketplace.domain.optimum.problem import ANYWHERE, ONE_HOST, ONE_POOL, Ints
+from marketplace.domain.optimum.solution import Effort, Solution
+from marketplace.domain.optimum.solving import never, solve
+from marketplace.domain.pools import Pool, pools_of
+from marketplace.domain.round_prices import Prices
+from marketplace.domain.settling import Given, given_names, pulled_forward, sweep
+
+WORK = 40_000_000
+"""Steps of the innermost loop that a round is given; small rounds are searched longer for it."""
+DUAL_MIN, DUAL_MAX = 10, 200
+SEARCH_MIN, SEARCH_MAX = 2, 200
+
+Enough = Callable[[], bool]
+Steps = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The bids of one service class, and what the round knows of the supply they met."""
+
+    bids: Sequence[OpenBid]
+    pools: Sequence[Pool]
+    fits: Mapping[Shape, Sequence[int]]
+    grid: Sequence[int]
+
+
+def clear_round(
+    book: Book,
+    bids: Iterable[OpenBid],
+    *,
+    now: int,
+    round_id: UUID,
+    enough: Enough | None = None,
+    steps: Steps | None = None,
+) -> Clearing:
+    """Match patient bids to free GPUs so that the grants are worth the most.
+
+    Args:
+        bids: in the order of `book.patient()`.
+        enough: asked now and then; once true, the best that was found so far stands.
+        steps: of an earlier clearing, as its proof has them, to make it again bit for bit.
+
+    Returns:
+        Fills with prices, and the proof. The same book, bids, `now` and steps give the same.
+    """
+    calendar = book.calendar.fork()
+    fills: list[Fill] = []
+    refused: list[OpenBid] = []
+    proof = Proof(seed=book.read_to & 0x7FFFFFFF)
+    classes: dict[tuple[str, str], list[OpenBid]] = defaultdict(list)
+    for bid in bids:
+        classes[bid.terms.service_class, bid.shape.currency].append(bid)
+    for (service_class, currency), group in classes.items():
+        part, name = _part(book, group, calendar, now), f"{service_class} {currency}"
+        before = None if steps is None else _effort_before(steps, name)
+        solution = _solved(part, proof.seed, enough, before)
+        given = given_names(part.pools, part.bids, solution)
+        placed = pulled_forward(given, calendar, now=now, round_id=round_id)
+        swept, left = sweep(book, group, placed, calendar, now=now, round_id=round_id)
+        made, regrets = _priced(part, solution, placed + swept, left, round_id)
+        fills += made
+        refused += left
+        proof = proof.plus(
+            bound=solution.bound_nanos + sum(fill.worth for fill in made[len(placed) :]),
+            steps=[(f"{name} {stage}", count) for stage, count in solution.iterations],
+            slots=len(part.grid) - 1,
+            pools=len(part.pools),
+            capped=sum(fill.price == fill.bid.limit for fill in made),
+            regrets=regrets,
+        )
+    return Clearing(tuple(fills), tuple(refused), calendar, proof)
+
+
+def _priced(
+    part: _Part,
+    solution: Solution,
+    placed: Sequence[Given],
+    refused: Sequence[OpenBid],
+    round_id: UUID,
+) -> tuple[list[Fill], tuple[int, int]]:
+    """Return the grants with their prices, and what the refused regret at these prices."""
+    prices = Prices(part.grid, part.pools, solution.prices, partial(_usable, part))
+    prices.lower(refused)
+    at = {(id(pool.listed), uuid): n for n, pool in enumerate(part.pools) for uuid in pool.uuids}
+    fills = []
+    for bid, placement in placed:
+        counts = Counter(at[id(listed), uuid] for listed, uuid in placement.gpus)
+        price = min(bid.limit, max(placement.floor, prices.of(bid, counts, placement.starts)))
+        fills.append(Fill(bid, lease_id_of(round_id, bid), placement, price))
+    return fills, prices.regrets(refused)
+
+
+def _usable(part: _Part, bid: OpenBid) -> list[int]:
+    """Return the pools that a bid may use at its limit and that are large enough for it."""
+    found = [number for number in part.fits[bid.shape] if _open(part.pools[number], bid)]
+    sizes: dict[object, int] = defaultdict(int)
+    for number in found:
+        sizes[_place(part.pools[number], bid)] += len(part.pools[number].uuids)
+    return [number for number in found if sizes[_place(part.pools[number], bid)] >= bid.gpus]
+
+
+def _place(pool: Pool, bid: OpenBid) -> object:
+    """Return what the GPUs of a bid must have in common: nothing, a host, or an NVLink group."""
+    if bid.terms.placement == "any-hosts":
+        return None
+    host_id = pool.listed.terms.host_id
+    return (host_id, pool.link) if bid.terms.request.nvlink else host_id
+
+
+def _part(book: Book, bids: Sequence[OpenBid], calendar: Calendar, now: int) -> _Part:
+    until = max(bid.deadline for bid in bids)
+    shapes = dict.fromkeys(bid.shape for bid in bids)
+    pools, fits = pools_of(book, shapes, calendar, since=whole_second(now), until=until)
+    return _Part(bids, pools, fits, grid_of(now, until, _edges(bids, pools)))
+
+
+def _edges(bids: Sequence[OpenBid], pools: Sequence[Pool]) -> Iterable[int]:
+    yield from dict.fromkeys(edge for pool in pools for span in pool.spans for edge in span)
+    for bid in bids:
+        yield from (bid.earliest, bid.earliest + bid.duration, bid.latest_start, bid.deadline)
+
+
+# --- the round as numbers ----------------------------------------------------------------------
+
+
+def _solved(part: _Part, seed: int, enough: Enough | None, before: Effort | None) -> Solution:
+    grid = np.array(part.grid, np.int64)
+    hosts: dict[object, int] = {}
+    capacities = [
+        Capacity(
+            host=hosts.setdefault(pool.listed.terms.host_id, len(hosts)),
+            capacity=_capacity(pool, grid),
+        )
+        for pool in part.pools
+    ]
+    asks = [_ask(part, bid) for bid in part.bids]
+    problem = pose(part.grid, capacities, asks)
+    if before is not None or enough is None:
+        enough = never
+    return solve(problem, effort=before or _effort(part, asks), seed=seed, enough=enough)
+
+
+def _capacity(pool: Pool, grid: Ints) -> tuple[int, ...]:
+    """Return how many GPUs are free over the whole of each slot."""
+    free = np.zeros(len(grid) - 1, np.int64)
+    for opens, closes in pool.spans:
+        first = int(np.searchsorted(grid, opens))
+        end = int(np.searchsorted(grid, closes, side="right")) - 1
+        free[first:end] = len(pool.uuids)
+    return tuple(free.tolist())
+
+
+def _ask(part: _Part, bid: OpenBid) -> Ask:
+    entries = tuple(
+        Entry(number, part.pools[number].listed.floor)
+        for number in part.fits[bid.shape]
+        if _open(part.pools[number], bid)
+    )
+    return Ask(
+        gpus=bid.gpus,
+        duration=bid.duration,
+        earliest=whole_second(max(bid.earliest, part.grid[0])),
+        deadline=bid.deadline,
+        limit=bid.limit,
+        entries=entries,
+        spread=_spread(bid),
+    )
+
+
+def _open(pool: Pool, bid: OpenBid) -> bool:
+    listed = pool.listed
+    return (
+        listed.floor <= bid.limit
+        and listed.lease_min <= bid.duration
+        and listed.open_to(bid.bid_id)
+    )
+
+
+def _spread(bid: OpenBid) -> int:
+    """Return how far the bid's GPUs may lie apart.
+
+    Those joined by NVLink stay in one pool, which is one group; where a group is in several pools,
+    or a gang wants NVLink on each host, the sweep after the search finds what there is.
+    """
+    if bid.gpus == 1 or bid.terms.request.nvlink:
+        return ONE_POOL
+    return ONE_HOST if bid.terms.placement == "same-host" else ANYWHERE
+
+
+def _effort(part: _Part, asks: Sequence[Ask]) -> Effort:
+    """Return steps by the size of the round, and by nothing that differs between machines."""
+    step = max(1, sum(len(ask.entries) for ask in asks) * len(part.grid))
+    share = WORK // 2 // step
+    return Effort(
+        dual=min(DUAL_MAX, max(DUAL_MIN, share)),
+        search=min(SEARCH_MAX, max(SEARCH_MIN, len(asks) // 4)),
+    )
+
+
+def _effort_before(steps: Steps, service_class: str) -> Effort:
+    return Effort(
+        dual=steps.get(f"{service_class} dual", 0), search=steps.get(f"{service_class} search", 0)
+    )

@@ -1,0 +1,141 @@
+"""Turn the answer of a round's search into GPUs with names and starts to the second.
+
+The search counts GPUs of pools and starts leases on a grid. Here each lease gets its GPUs, the
+better bid of two that are alike gets the earlier start, every lease moves to where its GPUs become
+free, and whoever the search left out is tried once more on what is left.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations
+from uuid import UUID
+
+from marketplace.domain.book import Book
+from marketplace.domain.calendar import Calendar, Taken
+from marketplace.domain.clearing import lease_id_of
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.moments import Millis, whole_second
+from marketplace.domain.optimum.solution import Solution
+from marketplace.domain.packing import Placement, place
+from marketplace.domain.pools import Pool, named
+
+Given = tuple[OpenBid, Placement]
+
+ALIKE_MAX = 200
+"""Grants of one kind among which starts are exchanged; it compares each with each."""
+
+
+def given_names(pools: Sequence[Pool], bids: Sequence[OpenBid], solution: Solution) -> list[Given]:
+    """Return the grants with their GPUs, in the order of the bids."""
+    by_pool: dict[int, list[tuple[OpenBid, int, int, int]]] = defaultdict(list)
+    granted = [
+        (bid, placed)
+        for bid, placed in zip(bids, solution.placed, strict=True)
+        if placed is not None
+    ]
+    for bid, placed in granted:
+        for piece in placed.pieces:
+            ends = placed.starts + bid.duration
+            by_pool[piece.pool].append((bid, piece.gpus, placed.starts, ends))
+    names = {number: named(pools[number], wanted) for number, wanted in by_pool.items()}
+    given = []
+    for bid, placed in granted:
+        gpus = tuple(
+            (pools[piece.pool].listed, uuid)
+            for piece in placed.pieces
+            for uuid in names[piece.pool][bid]
+        )
+        floor = max(listed.floor for listed, _ in gpus)
+        given.append((bid, Placement(Millis(placed.starts), gpus, floor)))
+    return exchanged(given)
+
+
+def exchanged(given: Sequence[Given]) -> list[Given]:
+    """Let of two grants that could be each other's the better bid have the earlier one.
+
+    What the round is worth stays the same.
+    """
+    placements = dict(given)
+    alike: dict[object, list[OpenBid]] = defaultdict(list)
+    for bid, _ in given:
+        alike[bid.shape, bid.gpus, bid.duration, bid.terms.placement].append(bid)
+    for bids in alike.values():
+        bids.sort(key=lambda bid: bid.price_time)
+        for better, worse in combinations(bids[:ALIKE_MAX], 2):
+            early, late = placements[worse], placements[better]
+            if (early.starts, early.floor) < (late.starts, late.floor) and (
+                _could_have(better, early) and _could_have(worse, late)
+            ):
+                placements[better], placements[worse] = early, late
+    return [(bid, placements[bid]) for bid, _ in given]
+
+
+def _could_have(bid: OpenBid, placement: Placement) -> bool:
+    """Tell if a bid could have the grant of one that is alike."""
+    return (
+        placement.floor <= bid.limit
+        and bid.earliest <= placement.starts <= bid.latest_start
+        and all(listed.open_to(bid.bid_id) for listed, _ in placement.gpus)
+    )
+
+
+def pulled_forward(
+    given: Iterable[Given], calendar: Calendar, *, now: int, round_id: UUID
+) -> list[Given]:
+    """Take the grants into the calendar, each as soon as its GPUs are free: off the grid too.
+
+    A GPU that stands in two offers at once was counted twice; who comes second is left out.
+    """
+    pulled = []
+    for bid, placement in sorted(given, key=lambda one: (one[1].starts, one[0].price_time)):
+        starts, ends = placement.starts, placement.starts + bid.duration
+        uuids = {uuid for _, uuid in placement.gpus}
+        if len(uuids) < bid.gpus or not all(calendar.is_free(u, starts, ends) for u in uuids):
+            continue
+        opens = [
+            next(
+                opens
+                for opens, closes in listed.free(uuid, calendar, since=now, until=ends)
+                if opens <= starts and ends <= closes
+            )
+            for listed, uuid in placement.gpus
+        ]
+        starts = min(starts, max(whole_second(max(bid.earliest, now)), *opens))
+        pulled.append((bid, replace(placement, starts=starts)))
+        _take(calendar, *pulled[-1], round_id)
+    return pulled
+
+
+def _take(calendar: Calendar, bid: OpenBid, placement: Placement, round_id: UUID) -> None:
+    ends = Millis(placement.starts + bid.duration)
+    span = Taken(placement.starts, ends, lease_id_of(round_id, bid))
+    for _, uuid in placement.gpus:
+        calendar.take(uuid, span)
+
+
+def sweep(
+    book: Book,
+    bids: Iterable[OpenBid],
+    given: Iterable[Given],
+    calendar: Calendar,
+    *,
+    now: int,
+    round_id: UUID,
+) -> tuple[list[Given], list[OpenBid]]:
+    """Serve, off the grid, whoever still can be served; return the grants and who is left."""
+    served = {bid.bid_id for bid, _ in given}
+    swept: list[Given] = []
+    left: list[OpenBid] = []
+    for bid in sorted(bids, key=lambda bid: bid.price_time):
+        if bid.bid_id in served:
+            continue
+        placement = place(bid, book.entries(bid.shape), calendar, now=now)
+        if placement is None:
+            left.append(bid)
+        else:
+            swept.append((bid, placement))
+            _take(calendar, bid, placement, round_id)
+    return swept, left
