@@ -6,12 +6,19 @@ from ledger.commands.money import pay_compensation, resize_hold
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
 from ledger.following import Policy, names_of
 from marketplace.commands.bids import fill_bid, release_bid
-from marketplace.commands.leases import abandon_lease, extend_lease, schedule_lease
+from marketplace.commands.leases import (
+    abandon_lease,
+    extend_lease,
+    give_lease_back,
+    schedule_lease,
+    shorten_lease,
+)
 from marketplace.domain.bids import Bid, BidNotOpen
 from marketplace.domain.events import (
     BidCancelled,
     BidExpired,
     Compensation,
+    Cut,
     ExtensionDeclined,
     ExtensionGranted,
     LeaseClosed,
@@ -24,13 +31,15 @@ def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: i
     """A grant becomes a lease, and its hold shrinks from the bid's limit to the cleared price.
 
     The bid's own stream decides between this and a cancellation that came at the same moment:
-    where the cancellation won, the lease is scheduled and closed, which frees the capacity.
+    where the cancellation won, the lease is scheduled and closed, which frees the capacity. So
+    does the stream of a lease that was cut for the grant, between this and its owner's reclaim.
     """
     granted = recorded.event
     assert isinstance(granted, LeaseGranted)
     by = Meta.because(recorded, policy="open-lease-when-granted")
     bid = load(store, Bid, granted.bid_id)
     assert bid is not None, "the engine grants only bids that it has read"
+    taken_up = [_cut(store, granted, cut, by) for cut in granted.cuts]
     schedule_lease(store, granted=granted, bid=bid.terms, fee_ppm=fee_ppm, by=by)
     try:
         fill_bid(
@@ -43,6 +52,16 @@ def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: i
     except BidNotOpen:
         abandon_lease(store, lease_id=granted.lease_id, by=by.step("abandon"), now=granted.at)
         return
+    if not all(taken_up):
+        owner_id = granted.shares[0].owner_id
+        give_lease_back(
+            store,
+            lease_id=granted.lease_id,
+            owner_id=owner_id,
+            by=by.step("give-back"),
+            now=granted.at,
+        )
+        return
     gpus = sum(len(share.gpu_uuids) for share in granted.shares)
     resize_hold(
         store,
@@ -50,6 +69,18 @@ def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: i
         hold_id=bid.terms.hold_id,
         money=granted.price.charge(granted.window.millis * gpus),
         by=by.step("hold"),
+        now=granted.at,
+    )
+
+
+def _cut(store: EventStore, granted: LeaseGranted, cut: Cut, by: Meta) -> bool:
+    """Tell a lease that it ends sooner in favour of the one granted; tell if the grant stands."""
+    return shorten_lease(
+        store,
+        lease_id=cut.lease_id,
+        sold_to=granted.lease_id,
+        ends_at=cut.ends_at,
+        by=by.step(f"cut:{cut.lease_id}"),
         now=granted.at,
     )
 

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from math import gcd
 
 from ledger.commands.money import capture_usage
 from ledger.domain.events import UsageItem
+from ledger.domain.holds import WEIGHT_MAX
 from ledger.domain.ids import LeaseId, OfferId, TenantId
 from ledger.domain.money import Rate
 from ledger.domain.parties import PLATFORM_ID
@@ -75,6 +77,9 @@ def charge_window(store: EventStore, closed: UsageWindowClosed, *, by: Meta, now
         return
     terms = terms_of_lease(store, closed.lease_id)
     assert terms is not None, "only a lease has a meter"
+    weights = weights_of(terms, closed.gpus)
+    for earner in weights or ():
+        granted[earner] += 0
     capture_usage(
         store,
         account_id=terms.account_id,
@@ -85,12 +90,45 @@ def charge_window(store: EventStore, closed: UsageWindowClosed, *, by: Meta, now
         price=terms.price,
         fee_ppm=terms.fee_ppm,
         owner_millis=sorted(granted.items()),
+        weights=weights,
         platform_id=PLATFORM_ID,
         cost_centre=terms.cost_centre,
         by=by,
         now=now,
         item=item_of(store, terms),
     )
+
+
+def weights_of(terms: LeaseScheduled, gpus: Sequence[GpuUse]) -> dict[TenantId, int] | None:
+    """Return how the earnings of a use are divided, or None where they go by GPU-time.
+
+    Of GPUs that were resold, the owner gets what the first lease's price is of this one's, and
+    the reseller the rest.
+    """
+    resold = {
+        uuid: share.resold for share in terms.shares if share.resold for uuid in share.gpu_uuids
+    }
+    paid = terms.price.nanos_per_gpu_hour
+    if not resold or not paid:
+        return None
+    weights: Counter[TenantId] = Counter()
+    for gpu in gpus:
+        sale = resold.get(gpu.gpu_uuid)
+        kept = paid if sale is None else sale.price.nanos_per_gpu_hour
+        weights[gpu.owner_id] += kept * gpu.granted_ms
+        if sale is not None:
+            weights[sale.tenant_id] += (paid - kept) * gpu.granted_ms
+    return _whole(weights)
+
+
+def _whole(weights: Counter[TenantId]) -> dict[TenantId, int]:
+    """Return the same proportions in numbers that fit 64 bits."""
+    shared = gcd(*weights.values()) or 1
+    found = {earner: weight // shared for earner, weight in weights.items()}
+    total = sum(found.values())
+    if total > WEIGHT_MAX:
+        found = {earner: weight * WEIGHT_MAX // total for earner, weight in found.items()}
+    return found
 
 
 def item_of(store: EventStore, terms: LeaseScheduled) -> UsageItem:

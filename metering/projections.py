@@ -11,7 +11,13 @@ from ledger.domain.ids import HostId, TenantId
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
-from marketplace.domain.events import LeaseClosed, LeaseExtended, LeaseScheduled, LeaseStarting
+from marketplace.domain.events import (
+    LeaseClosed,
+    LeaseExtended,
+    LeaseScheduled,
+    LeaseShortened,
+    LeaseStarting,
+)
 from metering.domain.events import (
     GpuUse,
     MeterClosed,
@@ -32,6 +38,10 @@ def project_meters(recorded: Recorded, rows: Rows) -> None:
             rows.change(MeterRow, starting.lease_id, ever_starting=True)
         case LeaseExtended() as extended:
             rows.change(MeterRow, extended.lease_id, ends_ms=millis_down(extended.ends_at))
+        case LeaseShortened() as shortened:
+            row = rows.get(MeterRow, shortened.lease_id)
+            ends_ms = min(row.ends_ms, millis_down(shortened.ends_at))
+            rows.change(MeterRow, shortened.lease_id, ends_ms=ends_ms)
         case LeaseClosed() as over:
             rows.change(MeterRow, over.lease_id, over_ms=millis_down(over.at))
         case MeterOpened() as opened:
@@ -206,6 +216,7 @@ PROJECTIONS: tuple[Projection, ...] = (
             LeaseScheduled,
             LeaseStarting,
             LeaseExtended,
+            LeaseShortened,
             LeaseClosed,
             MeterOpened,
             UsageWindowClosed,

@@ -6,7 +6,7 @@ succeeds and changes nothing, and asking for something else under the same id is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from ledger.domain import account_ids, accounts
@@ -190,6 +190,7 @@ def capture_usage(
     price: Rate,
     fee_ppm: int,
     owner_millis: Sequence[tuple[TenantId, int]],
+    weights: Mapping[TenantId, int] | None = None,
     platform_id: TenantId,
     cost_centre: str,
     by: Meta,
@@ -199,7 +200,8 @@ def capture_usage(
     """Charge one metered usage window of a lease to its hold, once per lease and window.
 
     The hold keeps the running total that is rated, so windows may come in any batching and
-    order. owner_millis: each owner once; they add up to `gpu_millis`. A window without use is
+    order. owner_millis: each owner once; they add up to `gpu_millis`. weights: how
+    the earnings are divided among them; None: by GPU-time. A window without use is
     not recorded. item: what was used, for statements and exports.
 
     Returns: the store position at which it is charged.
@@ -214,7 +216,10 @@ def capture_usage(
         gpu_millis=gpu_millis,
         price=price,
         fee_ppm=fee_ppm,
-        owners=tuple(OwnerUse(owner_id, millis) for owner_id, millis in owner_millis),
+        owners=tuple(
+            OwnerUse(owner_id, millis, None if weights is None else weights[owner_id])
+            for owner_id, millis in owner_millis
+        ),
         cost_centre=cost_centre,
         item=item,
     )

@@ -114,10 +114,14 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class OwnerUse:
-    """The GPU-milliseconds of a usage window that one owner's GPUs gave."""
+    """The GPU-milliseconds of a usage window that one owner's GPUs gave.
+
+    weight: the part of the earnings it gets, in proportion to the others'; None: by GPU-time.
+    """
 
     owner_id: TenantId
     gpu_millis: int
+    weight: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +185,7 @@ class HoldResized(Event, name="ledger.hold-resized"):
     at: datetime
 
 
-class UsageCaptured(Event, name="ledger.usage-captured"):
+class UsageCaptured(Event, name="ledger.usage-captured", version=2, grown_from=1):
     """A metered usage window was charged to a hold. The postings sum to zero.
 
     window: the span of use that is rated. gpu_millis: granted GPU-time in it, `owners`' in all.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from unicodedata import category
 
@@ -15,6 +16,7 @@ from ledger.domain.span import Window
 FEE_PPM_MAX = 1_000_000
 GPU_MILLIS_MAX = 10**15
 """Of one usage window: a hundred thousand GPUs for a hundred days."""
+WEIGHT_MAX = 2**62
 
 
 TEXT_LENGTH_MAX = 200
@@ -78,6 +80,14 @@ def need_text(*texts: str, length_max: int) -> None:
             raise TextUnreadable(length_max=length_max, given=ascii(text[:40]))
 
 
+def _weighed(owners: Sequence[OwnerUse]) -> bool:
+    """Tell if all owners have a weight, of which one is above zero, or none has."""
+    weights = [use.weight for use in owners if use.weight is not None]
+    return not weights or (
+        len(weights) == len(owners) and min(weights) >= 0 and 0 < sum(weights) <= WEIGHT_MAX
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """What is to be charged: a metered window of a lease and the terms of the lease."""
@@ -115,6 +125,7 @@ class Usage:
             and 0 <= list_price.nanos_per_gpu_hour <= NANOS_MAX
             and list_price.currency == self.price.currency
             and all(millis >= 0 for millis in by_owner)
+            and _weighed(self.owners)
             and sum(by_owner) == self.gpu_millis
             and len({use.owner_id for use in self.owners}) == len(self.owners)
         )

@@ -110,7 +110,8 @@ def usage_postings(
     earnings: Sequence[tuple[AccountId, OwnerUse]],
 ) -> tuple[Posting, ...]:
     """Return the entry for a charge: payer down, platform up by the fee, owners by the rest."""
-    parts = split((charged - fee).nanos, [use.gpu_millis for _, use in earnings])
+    weights = [use.gpu_millis if use.weight is None else use.weight for _, use in earnings]
+    parts = split((charged - fee).nanos, weights)
     return balanced(
         [
             Posting(payer, -charged.nanos),

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from ledger.commands.money import resize_hold
 from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.money import Rate
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from marketplace.domain.events import (
     BidPlaced,
@@ -16,6 +17,7 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.leases import Lease, LeaseUnknown
 from marketplace.domain.reclaim import reclaim
+from marketplace.domain.resale import give_back, keep_rest, list_rest, shorten, take_first
 
 
 def schedule_lease(
@@ -88,6 +90,95 @@ def reclaim_lease(
         lambda lease: reclaim(lease, owner_id=owner_id, now=now, notice=notice),
         by,
     )
+
+
+def sell_rest(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    since: datetime | None,
+    floor: Rate,
+    lease_min_seconds: int = 900,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Put what is left of a lease from `since` on (None: now) back on the market.
+
+    Raises: LeaseUnknown, and the refusals of `resale.list_rest`.
+    """
+    return _decide(
+        store,
+        lease_id,
+        lambda lease: list_rest(
+            lease, since=since, floor=floor, lease_min_seconds=lease_min_seconds, now=now
+        ),
+        by,
+    )
+
+
+def keep_rest_of_lease(
+    store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime
+) -> Position:
+    """Take the rest of a lease off the market again, as long as nobody bought it.
+
+    Raises: LeaseUnknown, NothingOnSale.
+    """
+    return _decide(store, lease_id, lambda lease: keep_rest(lease, now=now), by)
+
+
+def take_rest_first(
+    store: EventStore, *, lease_id: LeaseId, owner_id: TenantId, by: Meta, now: datetime
+) -> Position:
+    """As the owner, take the rest that is for sale before the market is asked.
+
+    Raises: LeaseUnknown, NotTheOwner, NothingOnSale, FirstRefusalOver.
+    """
+    return _decide(store, lease_id, lambda lease: take_first(lease, owner_id=owner_id, now=now), by)
+
+
+def shorten_lease(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    sold_to: LeaseId,
+    ends_at: datetime,
+    by: Meta,
+    now: datetime,
+) -> bool:
+    """Take up that the engine sold the rest of a lease from `ends_at` on; tell if that stands.
+
+    The lease's own stream decides between the sale and an owner's reclaim that came at the same
+    moment. What is not needed any more is set free of its hold.
+
+    Raises: LeaseUnknown.
+    """
+    _decide(
+        store,
+        lease_id,
+        lambda lease: shorten(lease, sold_to=sold_to, ends_at=ends_at, now=now),
+        by,
+    )
+    lease = load(store, Lease, lease_id)
+    assert lease is not None
+    if not lease.over:
+        resize_hold(
+            store,
+            account_id=lease.terms.account_id,
+            hold_id=lease.terms.hold_id,
+            money=lease.cost_at_most(ends_at=lease.ends_at),
+            by=by.step("hold"),
+            now=now,
+        )
+    shortened = lease.rights.shortened
+    assert shortened is not None
+    return shortened.stands or shortened.sold_to != sold_to
+
+
+def give_lease_back(
+    store: EventStore, *, lease_id: LeaseId, owner_id: TenantId, by: Meta, now: datetime
+) -> Position:
+    """End a lease that was bought of capacity which its owner had taken back already."""
+    return _decide(store, lease_id, lambda lease: give_back(lease, owner_id=owner_id, now=now), by)
 
 
 def request_extension(

@@ -9,9 +9,11 @@ WORK_DONE = 101
 CLOSED_BY_CONSUMER = 102
 WORK_FAILED = 103
 BID_WITHDRAWN = 104
+RESOLD = 105
 RECLAIMED = 201
 RECLAIMED_BEFORE_START = 202
 WINDOW_OVER = 301
+INTERRUPTED = 302
 MONEY_SPENT = 401
 NEVER_STARTED = 501
 START_FAILED = 502
@@ -22,9 +24,11 @@ REASONS: dict[int, str] = {
     CLOSED_BY_CONSUMER: "The consumer ended the lease.",
     WORK_FAILED: "The work ended with an error of its own.",
     BID_WITHDRAWN: "The bid was withdrawn before the grant reached it.",
+    RESOLD: "The consumer sold the rest of the lease.",
     RECLAIMED: "The owner took the capacity back, after the agreed notice.",
     RECLAIMED_BEFORE_START: "The owner took the capacity back before the lease began.",
     WINDOW_OVER: "The window of the lease was over.",
+    INTERRUPTED: "The market took the capacity for a firm bid, after the agreed notice.",
     MONEY_SPENT: "The money set aside for the lease was spent.",
     NEVER_STARTED: "The host did not start the work in time.",
     START_FAILED: "The host could not start the work.",

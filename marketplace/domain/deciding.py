@@ -16,7 +16,8 @@ from marketplace.domain.clearing import clear, decide_extension, decided
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.rules import PRESENT, Rules
-from marketplace.domain.triggers import BidCame, ExtensionAsked, SupplyGrew, Trigger
+from marketplace.domain.selling_on import BIDS_MAX, sell_on
+from marketplace.domain.triggers import BidCame, ExtensionAsked, ResaleCame, SupplyGrew, Trigger
 from marketplace.domain.verification import faults
 
 
@@ -27,12 +28,18 @@ def on_fact(
     match trigger:
         case BidCame(bid_id):
             bids = [book.bids[bid_id]]
-            return _cleared(book, bids, now, round_id, rules, tell=True)
+            events = _cleared(book, bids, now, round_id, rules, tell=True)
+            if not any(isinstance(event, LeaseGranted) for event in events):
+                return sell_on(book, bids, now=now, round_id=round_id, rules=rules) or events
+            return events
         case SupplyGrew(hosts):
             resting = book.resting(hosts)
             return _cleared(book, resting, now, round_id, rules, tell=False, hosts=hosts)
         case ExtensionAsked(asked=asked):
             return [decide_extension(book, asked, now=now)]
+        case ResaleCame():
+            bids = considered(book, trigger)
+            return sell_on(book, bids, now=now, round_id=round_id, rules=rules)
 
 
 def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:
@@ -46,6 +53,8 @@ def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:
             return list(book.resting(hosts))
         case ExtensionAsked():
             return []
+        case ResaleCame():
+            return list(book.resting())[:BIDS_MAX]
 
 
 class RoundUnsound(Exception):

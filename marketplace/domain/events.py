@@ -19,14 +19,23 @@ from ledger.domain.ids import (
 )
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
+from marketplace.domain.rights_events import (
+    LeaseInterrupted,
+    LeaseShortened,
+    ResaleEnded,
+    ResaleListed,
+    ResaleOpened,
+)
 from marketplace.domain.values import (
     Certificate,
     Compensation,
+    Cut,
     ExpiryReason,
     GoodTill,
     GpuRequest,
     Patience,
     Placement,
+    Resold,
     ServiceClass,
     Share,
     Unmatched,
@@ -36,11 +45,18 @@ from marketplace.domain.values import (
 __all__ = [
     "Certificate",
     "Compensation",
+    "Cut",
     "ExpiryReason",
     "GoodTill",
     "GpuRequest",
+    "LeaseInterrupted",
+    "LeaseShortened",
     "Patience",
     "Placement",
+    "ResaleEnded",
+    "ResaleListed",
+    "ResaleOpened",
+    "Resold",
     "ServiceClass",
     "Share",
     "Unmatched",
@@ -159,7 +175,10 @@ class RoundCleared(Event, name="marketplace.round-cleared", version=2, grown_fro
 
 
 class LeaseGranted(Event, name="marketplace.lease-granted", version=2, grown_from=1):
-    """The engine gave a bid these GPUs over this window at this price. It is binding."""
+    """The engine gave a bid these GPUs over this window at this price. It is binding.
+
+    cuts: leases that end sooner to make room for it; they are cut by this very fact.
+    """
 
     lease_id: LeaseId
     bid_id: BidId
@@ -170,6 +189,7 @@ class LeaseGranted(Event, name="marketplace.lease-granted", version=2, grown_fro
     window: Window
     price: Rate
     at: datetime
+    cuts: tuple[Cut, ...] = ()
 
 
 class ExtensionGranted(Event, name="marketplace.extension-granted"):
@@ -323,6 +343,11 @@ LeaseEvent = (
     | ReclaimRequested
     | ExtensionRequested
     | LeaseExtended
+    | ResaleListed
+    | ResaleOpened
+    | ResaleEnded
+    | LeaseShortened
+    | LeaseInterrupted
     | LeaseEnding
     | LeaseClosed
 )

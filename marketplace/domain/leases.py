@@ -24,17 +24,19 @@ from marketplace.domain.events import (
     LeaseEnding,
     LeaseEvent,
     LeaseExtended,
+    LeaseInterrupted,
     LeaseScheduled,
+    LeaseShortened,
     LeaseStarting,
     ReclaimRequested,
+    ResaleEnded,
+    ResaleListed,
+    ResaleOpened,
     WorkStarted,
     WorkStopped,
 )
-from marketplace.domain.reclaim_fees import (
-    Reclaim,
-    compensation,
-    due_from,
-)
+from marketplace.domain.reclaim_fees import compensation, due_from
+from marketplace.domain.rights import NO_CLAIMS, Rights, RightsEvent
 
 State = Literal["scheduled", "starting", "active", "reclaiming", "ending", "closed", "failed"]
 
@@ -57,6 +59,14 @@ class ReclaimUnderWay(Refusal):
     """An owner is already taking that lease's capacity back, at least as soon: by `stop_at`."""
 
 
+class RestOnSale(Refusal):
+    """The rest of the lease is for sale, or sold: it cannot be extended."""
+
+
+class ResoldIsFixed(Refusal):
+    """A lease bought from another consumer ends when that one's would have ended."""
+
+
 class ExtensionNotLater(Invalid):
     """An extension must end later than the lease does now."""
 
@@ -76,9 +86,7 @@ class Lease:
     state: State = "scheduled"
     started: frozenset[HostId] = frozenset()
     stopped: frozenset[HostId] = frozenset()
-    stop_at: datetime | None = None
-    reclaims: tuple[Reclaim, ...] = ()
-    """The last reclaim of each owner, the one that is due first in front."""
+    rights: Rights = NO_CLAIMS
     ending_reason: int | None = None
     ending_at: datetime | None = None
     extension_asked: datetime | None = None
@@ -104,6 +112,11 @@ class Lease:
         return self.terms.window.starts_at
 
     @property
+    def stop_at(self) -> datetime | None:
+        """Return the deadline of the reclaim or interruption that is due first."""
+        return self.rights.stop_at
+
+    @property
     def due_at(self) -> datetime:
         """Return when the work must stop: the end, or the reclaim deadline if that is sooner."""
         return self.ends_at if self.stop_at is None else min(self.ends_at, self.stop_at)
@@ -121,7 +134,11 @@ class Lease:
         However long nobody looked, one call brings a lease to where it belongs.
         """
         events: list[LeaseEvent] = []
+        if not self.over and self.state != "ending" and now < self.due_at:
+            events += self.rights.opening(tenant_id=self.terms.tenant_id, now=now)
         lease = self
+        for event in events:
+            lease = Lease.evolve(lease, event)
         while step := lease._next(now, start_grace, stop_grace):
             events += step
             for event in step:
@@ -134,11 +151,7 @@ class Lease:
         starts_at = self.starts_at
         match self.state:
             case "scheduled" if now >= self.due_at:
-                reclaimed = self.stop_at is not None and self.stop_at < self.ends_at
-                never = close_reasons.NEVER_STARTED
-                return self._end(
-                    close_reasons.RECLAIMED_BEFORE_START if reclaimed else never, self.due_at
-                )
+                return self._end(self._reason_before_start(), self.due_at)
             case "scheduled" if now >= starts_at:
                 return [LeaseStarting(lease_id=self.terms.lease_id, at=max(starts_at, now))]
             case "starting" if now >= starts_at + start_grace and self.started != self.hosts:
@@ -151,9 +164,17 @@ class Lease:
                     return [self._close(now)]
         return []
 
+    def _reason_before_start(self) -> int:
+        if self.stop_at is not None and self.stop_at < self.ends_at:
+            before = close_reasons.RECLAIMED_BEFORE_START
+            return close_reasons.INTERRUPTED if self.rights.interrupted else before
+        return close_reasons.NEVER_STARTED
+
     def _reason_of_due(self) -> int:
         if self.stop_at is not None and self.stop_at <= self.ends_at:
-            return close_reasons.RECLAIMED
+            return close_reasons.INTERRUPTED if self.rights.interrupted else close_reasons.RECLAIMED
+        if self.rights.shortened is not None and self.started:
+            return close_reasons.RESOLD
         return close_reasons.WINDOW_OVER if self.started else close_reasons.NEVER_STARTED
 
     def _end(self, reason: int, at: datetime) -> Sequence[LeaseEvent]:
@@ -162,7 +183,7 @@ class Lease:
     def _close(self, now: datetime) -> LeaseClosed:
         reason = self.ending_reason
         assert reason is not None
-        first, *others = due_from(self.reclaims, reason) or (None,)
+        first, *others = due_from(self.rights.reclaims, reason) or (None,)
         return LeaseClosed(
             lease_id=self.terms.lease_id,
             market=self.terms.market,
@@ -235,11 +256,12 @@ class Lease:
             close_reasons.CLOSED_BY_CONSUMER, now
         )
 
-    def abandon(self, *, now: datetime) -> list[LeaseEvent]:
-        """End a lease whose bid was withdrawn before the grant reached it."""
+    def abandon(
+        self, *, now: datetime, reason: int = close_reasons.BID_WITHDRAWN
+    ) -> list[LeaseEvent]:
+        """End a lease at once, by default one whose bid was withdrawn before the grant came."""
         if self.over or self.state == "ending":
             return []
-        reason = close_reasons.BID_WITHDRAWN
         return list(self._end(reason, now)) + self._closed_if_idle(reason, now)
 
     def _closed_if_idle(self, reason: int, now: datetime) -> list[LeaseEvent]:
@@ -263,12 +285,17 @@ class Lease:
     def ask_extension(self, *, ends_at: datetime, now: datetime) -> list[LeaseEvent]:
         """Decide whether the consumer may ask to go on; the engine decides whether it can be.
 
-        Raises: LeaseOver, ReclaimUnderWay, ExtensionNotLater, LeaseTooLong.
+        Raises: LeaseOver, ReclaimUnderWay, RestOnSale, ResoldIsFixed, ExtensionNotLater,
+            LeaseTooLong.
         """
         if self.over or self.state == "ending":
             raise LeaseOver(lease_id=self.terms.lease_id, state=self.state)
         if self.stop_at is not None:
             raise ReclaimUnderWay(lease_id=self.terms.lease_id, stop_at=self.stop_at)
+        if self.rights.resale is not None or self.rights.shortened is not None:
+            raise RestOnSale(lease_id=self.terms.lease_id)
+        if any(share.resold for share in self.terms.shares):
+            raise ResoldIsFixed(lease_id=self.terms.lease_id)
         if ends_at <= self.ends_at:
             raise ExtensionNotLater(ends_at=self.ends_at)
         if ends_at - self.terms.window.starts_at > LEASE_MAX:
@@ -284,12 +311,21 @@ class Lease:
     def extend(self, *, ends_at: datetime, now: datetime) -> list[LeaseEvent]:
         """Take up an extension that the engine granted; one that comes too late lapses.
 
-        Too late is also after a reclaim: what it costs was told, and does not grow.
+        Too late is also after a reclaim: what it costs was told, and does not grow; and after
+        the rest was sold.
         """
-        late = self.over or self.state == "ending" or self.stop_at is not None
-        if late or ends_at <= self.ends_at:
+        cut = self.stop_at is not None or self.rights.shortened is not None
+        if cut or self.over or self.state == "ending" or ends_at <= self.ends_at:
             return []
         return [LeaseExtended(lease_id=self.terms.lease_id, ends_at=ends_at, at=now)]
+
+    def _claimed(self, event: RightsEvent) -> Rights:
+        owed = None
+        if isinstance(event, ReclaimRequested):
+            owed = event.compensation
+            if owed is None:
+                owed = self.compensation(event.owner_id, asked_at=event.at, stop_at=event.stop_at)
+        return self.rights.after(event, owed)
 
     @classmethod
     def evolve(cls, state: Lease | None, event: LeaseEvent, /) -> Lease:
@@ -307,22 +343,18 @@ class Lease:
                 return replace(state, state="active" if state.stop_at is None else "reclaiming")
             case WorkStopped():
                 return replace(state, stopped=state.stopped | {event.host_id})
-            case ReclaimRequested():
-                reclaiming: State = "scheduled" if state.state == "scheduled" else "reclaiming"
-                money = event.compensation
-                if money is None:
-                    money = state.compensation(
-                        event.owner_id, asked_at=event.at, stop_at=event.stop_at
-                    )
-                others = [each for each in state.reclaims if each.owner_id != event.owner_id]
-                first = Reclaim(event.owner_id, event.stop_at, money)
-                return replace(
-                    state, state=reclaiming, stop_at=event.stop_at, reclaims=(first, *others)
-                )
+            case ReclaimRequested() | LeaseInterrupted():
+                stopping: State = "scheduled" if state.state == "scheduled" else "reclaiming"
+                return replace(state, state=stopping, rights=state._claimed(event))
             case ExtensionRequested():
                 return replace(state, extension_asked=event.ends_at)
             case LeaseExtended():
                 return replace(state, ends_at=event.ends_at, extension_asked=None)
+            case LeaseShortened():
+                ends_at = min(state.ends_at, event.ends_at)
+                return replace(state, ends_at=ends_at, rights=state._claimed(event))
+            case ResaleListed() | ResaleOpened() | ResaleEnded():
+                return replace(state, rights=state._claimed(event))
             case LeaseEnding():
                 return replace(
                     state, state="ending", ending_reason=event.reason, ending_at=event.at

@@ -30,6 +30,7 @@ OWED_NOTHING = frozenset(
         close_reasons.WORK_DONE,
         close_reasons.WORK_FAILED,
         close_reasons.BID_WITHDRAWN,
+        close_reasons.RESOLD,
         close_reasons.MONEY_SPENT,
     }
 )
@@ -88,15 +89,16 @@ def compensation(
 
     Exactly: for each share the value of its lost GPU-time, rounded down to a nano-unit, then the
     fee's part of it, rounded down again. Down, because who pays an amount should never pay more
-    than the terms say.
+    than the terms say. Of a share that was resold the value is at the price its owner agreed to.
     """
     lost_from = max(stop_at, starts_at)
     lost_millis = max(timedelta(0), ends_at - lost_from) // ONE_MILLI
     notice = lost_from - asked_at
-    total = sum(
-        price.charge(lost_millis * len(share.gpu_uuids)).share(fee_ppm(share, notice)).nanos
-        for share in shares
-    )
+    total = 0
+    for share in shares:
+        worth = share.resold.price if share.resold else price
+        lost = worth.charge(lost_millis * len(share.gpu_uuids))
+        total += lost.share(fee_ppm(share, notice)).nanos
     return Money(total, price.currency)
 
 

@@ -30,4 +30,11 @@ class ExtensionAsked:
     asked: ExtensionRequested
 
 
-Trigger = BidCame | SupplyGrew | ExtensionAsked
+@dataclass(frozen=True, slots=True)
+class ResaleCame:
+    """What is left of a lease is for sale."""
+
+    lease_id: LeaseId
+
+
+Trigger = BidCame | SupplyGrew | ExtensionAsked | ResaleCame

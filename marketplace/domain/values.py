@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
-from ledger.domain.ids import BidId, HostId, OfferId, TenantId
-from ledger.domain.money import Money
+from ledger.domain.ids import BidId, HostId, LeaseId, OfferId, TenantId
+from ledger.domain.money import Money, Rate
 from listings.domain.events import ReclaimStep
 
 ServiceClass = Literal["on-demand", "reserved", "interruptible"]
@@ -53,8 +54,21 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class Resold:
+    """The holder of a lease sold these GPUs on: whose that lease was, and what it paid for them.
+
+    Of what is paid for their use, the owner gets what `price` per GPU-hour is of the lease's
+    price, and `tenant_id` the rest; a reclaim is compensated by the value at `price`.
+    """
+
+    lease_id: LeaseId
+    tenant_id: TenantId
+    price: Rate
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a grant that one offer gives."""
+    """The part of a grant that one offer gives. resold: None, if its owner gives it directly."""
 
     offer_id: OfferId
     host_id: HostId
@@ -64,6 +78,16 @@ class Share:
     reclaim_fee_ppm: int
     source: Literal["local", "burst"]
     reclaim_steps: tuple[ReclaimStep, ...] = ()
+    resold: Resold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A lease ends at `ends_at`, sooner than it would have, in favour of the one granted."""
+
+    lease_id: LeaseId
+    ends_at: datetime
+    because: Literal["resold", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,12 @@ class LeaseRow(models.Model):
     reclaim_fee_ppm = models.PositiveIntegerField()
     reclaim_schedule = models.JSONField(default=list)
     """By share: host_id, gpus, steps of notice_seconds and fee_ppm with the least notice first."""
+    resale_state = models.CharField(max_length=16, default="")
+    """Of the rest of the lease: empty, `first-refusal`, `open`, `sold`, or `kept` again."""
+    resale = models.JSONField(null=True)
+    """since, floor_nanos, lease_min_seconds, opens_at; sold_to once it is sold."""
+    resold_lease_id = models.UUIDField(null=True)
+    """The lease whose rest this one is."""
     granted_at = models.DateTimeField()
     activated_at = models.DateTimeField(null=True)
     closed_at = models.DateTimeField(null=True)

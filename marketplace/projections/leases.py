@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, assert_never
 
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
@@ -13,15 +13,22 @@ from marketplace.domain.events import (
     LeaseClosed,
     LeaseEnding,
     LeaseExtended,
+    LeaseInterrupted,
     LeaseScheduled,
+    LeaseShortened,
     LeaseStarting,
     ReclaimRequested,
+    ResaleEnded,
+    ResaleListed,
+    ResaleOpened,
     Share,
     WorkStarted,
     WorkStopped,
 )
 from marketplace.domain.reclaim_fees import schedule_of
 from marketplace.models.leases import LeaseRow, LeaseShareRow
+
+Claim = ResaleListed | ResaleOpened | ResaleEnded | LeaseShortened | LeaseInterrupted
 
 
 def project_leases(recorded: Recorded, rows: Rows) -> None:
@@ -41,26 +48,20 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
                 activated.lease_id,
                 state="active" if row.stop_at is None else "reclaiming",
                 activated_at=activated.at,
-                due_at=_deadline(row),
+                due_at=_until_resale(row, _deadline(row)),
             )
         case ReclaimRequested() as reclaim:
-            row = rows.get(LeaseRow, reclaim.lease_id)
-            started = row.state != "scheduled"
-            rows.change(
-                LeaseRow,
-                reclaim.lease_id,
-                state="reclaiming" if started else "scheduled",
-                stop_at=reclaim.stop_at,
-                due_at=min(row.due_at, reclaim.stop_at),
-            )
-            if started:
-                _phase(row, "warn", rows)
+            _stop_by(rows.get(LeaseRow, reclaim.lease_id), reclaim.stop_at, rows)
         case LeaseExtended() as extended:
             row = rows.change(LeaseRow, extended.lease_id, ends_at=extended.ends_at)
             if row.state == "active":
                 row.due_at = _deadline(row)
             for share in _shares(row, rows):
                 rows.change(LeaseShareRow, share.pk, ends_at=extended.ends_at)
+        case (
+            ResaleListed() | ResaleOpened() | ResaleEnded() | LeaseShortened() | LeaseInterrupted()
+        ) as claim:
+            _project_claim(claim, rows)
         case LeaseEnding() as ending:
             row = rows.change(LeaseRow, ending.lease_id, state="ending", due_at=ending.at)
             _phase(row, "stop", rows)
@@ -107,6 +108,7 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
             burst=any(share.source == "burst" for share in shares),
             notice_seconds=max(share.notice_seconds for share in shares),
             reclaim_fee_ppm=min(share.reclaim_fee_ppm for share in shares),
+            resold_lease_id=next((share.resold.lease_id for share in shares if share.resold), None),
             reclaim_schedule=[_promised(share) for share in shares],
             granted_at=scheduled.at,
             version=1,
@@ -161,6 +163,86 @@ def _phase(row: LeaseRow, phase: str, rows: Rows) -> None:
         rows.change(LeaseShareRow, share.pk, phase=phase, stop_at=row.stop_at)
 
 
+def _project_claim(claim: Claim, rows: Rows) -> None:
+    """Keep what is told of a sale of the rest, and of what else cuts a lease short."""
+    match claim:
+        case ResaleListed() as listed:
+            row = rows.get(LeaseRow, listed.lease_id)
+            rows.change(
+                LeaseRow,
+                listed.lease_id,
+                resale_state="first-refusal",
+                resale=_on_sale(listed),
+                due_at=min(row.due_at, listed.opens_at),
+            )
+        case ResaleOpened() | ResaleEnded() as resale:
+            row = rows.get(LeaseRow, resale.lease_id)
+            opened = isinstance(resale, ResaleOpened)
+            row = rows.change(LeaseRow, resale.lease_id, resale_state="open" if opened else "kept")
+            row.due_at = _due(row)
+        case LeaseShortened() as shortened:
+            row = rows.get(LeaseRow, shortened.lease_id)
+            if row.state not in ("closed", "failed"):
+                _shorten(row, shortened, rows)
+        case LeaseInterrupted() as interrupted:
+            _stop_by(rows.get(LeaseRow, interrupted.lease_id), interrupted.stop_at, rows)
+        case _:
+            assert_never(claim)
+
+
+def _stop_by(row: LeaseRow, stop_at: datetime, rows: Rows) -> None:
+    """Note that the work must stop by then: a reclaim, or an interruption."""
+    started = row.state != "scheduled"
+    rows.change(
+        LeaseRow,
+        row.lease_id,
+        state="reclaiming" if started else "scheduled",
+        stop_at=stop_at,
+        due_at=min(row.due_at, stop_at),
+        resale_state="kept" if row.resale_state in ("first-refusal", "open") else row.resale_state,
+    )
+    if started:
+        _phase(row, "warn", rows)
+
+
+def _shorten(row: LeaseRow, shortened: LeaseShortened, rows: Rows) -> None:
+    """Note that the lease ends where its rest was sold."""
+    ends_at = min(row.ends_at, shortened.ends_at)
+    rows.change(
+        LeaseRow,
+        row.lease_id,
+        ends_at=ends_at,
+        due_at=min(row.due_at, ends_at),
+        resale_state="sold",
+        resale={**(row.resale or {}), "sold_to": str(shortened.sold_to)},
+    )
+    for share in _shares(row, rows):
+        rows.change(LeaseShareRow, share.pk, ends_at=ends_at)
+
+
+def _on_sale(listed: ResaleListed) -> dict[str, Any]:
+    return {
+        "since": listed.since.isoformat(),
+        "ends_at": listed.ends_at.isoformat(),
+        "floor_nanos": listed.floor.nanos_per_gpu_hour,
+        "lease_min_seconds": listed.lease_min_seconds,
+        "opens_at": listed.opens_at.isoformat(),
+    }
+
+
+def _until_resale(row: LeaseRow, due_at: datetime) -> datetime:
+    if row.resale_state != "first-refusal" or row.resale is None:
+        return due_at
+    return min(due_at, datetime.fromisoformat(row.resale["opens_at"]))
+
+
+def _due(row: LeaseRow) -> datetime:
+    """Return when the clock next has something to say, once a resale is open or over."""
+    if row.state == "scheduled":
+        return row.starts_at if row.stop_at is None else min(row.starts_at, row.stop_at)
+    return _deadline(row) if row.state in ("active", "reclaiming") else row.due_at
+
+
 def _deadline(row: LeaseRow) -> datetime:
     return row.ends_at if row.stop_at is None else min(row.ends_at, row.stop_at)
 
@@ -178,6 +260,11 @@ PROJECTIONS = (
             WorkStopped,
             ReclaimRequested,
             LeaseExtended,
+            ResaleListed,
+            ResaleOpened,
+            ResaleEnded,
+            LeaseShortened,
+            LeaseInterrupted,
             LeaseEnding,
             LeaseClosed,
         ),

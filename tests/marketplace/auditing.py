@@ -54,6 +54,8 @@ def audit(log: Iterable[Recorded]) -> None:
                 assert granted.bid_id not in {each.bid_id for each in grants.values()}
                 grants[granted.lease_id] = granted
                 ends[granted.lease_id] = granted.window.ends_at
+                for cut in granted.cuts:
+                    ends[cut.lease_id] = min(ends[cut.lease_id], cut.ends_at)
                 _check_terms(granted, bids[granted.bid_id], limits[granted.bid_id], offers, floors)
             case ExtensionGranted() as extension:
                 ends[extension.lease_id] = extension.ends_at
@@ -76,9 +78,14 @@ def _check_terms(
     floors: dict[OfferId, list[tuple[int, int]]],
 ) -> None:
     uuids = [uuid for share in granted.shares for uuid in share.gpu_uuids]
-    assert len(uuids) == len(set(uuids)) == bid.gpus
+    assert len(uuids) == len(set(uuids))
+    assert (bid.gpus_min or bid.gpus) <= len(uuids) <= bid.gpus
     window = granted.window
-    assert window.length == timedelta(seconds=bid.duration_seconds)
+    shortest = bid.duration_min_seconds or bid.duration_seconds
+    assert timedelta(seconds=shortest) <= window.length
+    assert window.length <= timedelta(seconds=bid.duration_seconds)
+    cost = granted.price.charge(window.millis * len(uuids))
+    assert bid.budget is None or cost <= bid.budget
     assert bid.earliest_start <= window.starts_at
     assert window.starts_at >= granted.at
     price = granted.price.nanos_per_gpu_hour
@@ -89,7 +96,7 @@ def _check_terms(
         offer = offers[share.offer_id]
         _check_window(offer, window.starts_at, window.ends_at)
         assert set(share.gpu_uuids) <= {gpu.uuid for gpu in offer.gpus}
-        assert offer.lease_min_seconds <= bid.duration_seconds
+        assert timedelta(seconds=offer.lease_min_seconds) <= window.length
         assert offer.reserved_for in (None, bid.bid_id)
         assert any(floor <= price for _, floor in floors[share.offer_id])
         if bid.request.memory_mib_min is not None:

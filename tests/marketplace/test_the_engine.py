@@ -21,8 +21,8 @@ from ledger.eventstore.port import (
     OutcomeUnknown,
     StoreUnavailable,
 )
-from marketplace.domain.bids import DEADLINE_AHEAD_MAX
 from marketplace.domain.book import READS, Book
+from marketplace.domain.bounds import DEADLINE_AHEAD_MAX
 from marketplace.domain.clearing import clear, decided
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import (
@@ -374,7 +374,7 @@ def test_the_book_reads_every_fact_it_has_a_rule_for() -> None:
         "marketplace.bid-placed",
         "marketplace.lease-closed",
     } < READS
-    assert len(READS) == 18
+    assert len(READS) == 21
 
 
 def test_every_window_a_bid_may_use_is_known_when_it_is_placed() -> None:

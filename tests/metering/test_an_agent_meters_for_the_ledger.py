@@ -22,6 +22,7 @@ from listings.projections import PROJECTIONS as LISTINGS
 from marketplace.domain import close_reasons
 from marketplace.domain.events import LeaseClosed, LeaseScheduled, ReclaimRequested, Workload
 from marketplace.domain.leases import Lease
+from marketplace.domain.reclaim import reclaim
 from marketplace.loops import advance_leases
 from marketplace.projections.leases import PROJECTIONS as LEASES
 from metering.agent import wire
@@ -236,7 +237,7 @@ def test_an_owner_who_reclaims_has_the_gpus_back_and_the_rest_is_not_charged(sit
     now = instant_of(site.clock.now_ms())
     lease = load(site.store, Lease, site.host.lease_id)
     assert lease is not None
-    asked = lease.reclaim(owner_id=site.host.tenant_id, now=now)
+    asked = reclaim(lease, owner_id=site.host.tenant_id, now=now)
     assert isinstance(asked[0], ReclaimRequested)
     site.world.tell(*asked)
 

@@ -1,0 +1,215 @@
+"""A consumer sells the rest of a lease; its owner may take it first.
+
+All of it in one rule: **where the rest is sold, the first lease ends.** Buyers bid for the rest as
+for any offer; the first grant on it cuts the first lease at the instant it begins, on all its GPUs
+and in the same fact, and what it leaves unsold is the owner's again. So no GPU ever has two
+leases, nobody pays for the same GPU-time twice, and until somebody buys the holder keeps it.
+
+The floor is not below the price of the first lease: a lease can be left at any time for nothing,
+so nobody needs to sell at a loss, and the owner can always get what the first lease agreed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from ledger.domain.ids import LeaseId, TenantId
+from ledger.domain.money import Money, Rate
+from ledger.domain.refusal import Invalid, Refusal
+from marketplace.domain import close_reasons
+from marketplace.domain.events import (
+    LeaseEvent,
+    LeaseShortened,
+    ReclaimRequested,
+    ResaleEnded,
+    ResaleListed,
+)
+from marketplace.domain.leases import Lease, LeaseOver, ReclaimUnderWay, RestOnSale
+from marketplace.domain.reclaim import NotTheOwner
+from marketplace.domain.reclaim_fees import ONE_MILLI, ONE_SECOND
+
+FIRST_REFUSAL = timedelta(minutes=15)
+"""How long the rest of a lease is the owner's alone to take, once its consumer wants to sell it."""
+
+LEASE_MIN_SECONDS_MAX = 30 * 86_400
+
+
+class RestTooShort(Invalid):
+    """Nothing is left to sell: the rest must last a minute, and the shortest lease sold of it.
+
+    The owner has a quarter of an hour to take it first.
+    """
+
+
+class FloorBelowPrice(Invalid):
+    """The rest of a lease is sold at its own price or above: `price` per GPU-hour.
+
+    A lease that is not needed any more can be ended; then it costs nothing more.
+    """
+
+
+class GangCannotBeResold(Refusal):
+    """Only a lease on one host can be sold on."""
+
+
+class ResaleOfResale(Refusal):
+    """A lease bought from another consumer cannot be sold on once more."""
+
+
+class ResaleOfRented(Refusal):
+    """Rented cloud capacity is not sold on."""
+
+
+class NothingOnSale(Refusal):
+    """The rest of that lease is not for sale."""
+
+
+class FirstRefusalOver(Refusal):
+    """The time in which the owner could take the rest first is over: it is open to the market.
+
+    A reclaim is always possible, at the fee that was agreed.
+    """
+
+
+def list_rest(
+    lease: Lease,
+    *,
+    since: datetime | None,
+    floor: Rate,
+    lease_min_seconds: int = 900,
+    now: datetime,
+) -> list[LeaseEvent]:
+    """Decide whether the consumer may put what is left from `since` on back on the market.
+
+    Args:
+        since: None: from now on, or all of a lease that has not begun.
+
+    Raises: LeaseOver, ReclaimUnderWay, RestOnSale, GangCannotBeResold, ResaleOfResale,
+        ResaleOfRented, FloorBelowPrice, RestTooShort.
+    """
+    terms = lease.terms
+    if lease.over or lease.state == "ending":
+        raise LeaseOver(lease_id=terms.lease_id, state=lease.state)
+    if lease.stop_at is not None:
+        raise ReclaimUnderWay(lease_id=terms.lease_id, stop_at=lease.stop_at)
+    if len(lease.hosts) > 1:
+        raise GangCannotBeResold(hosts=len(lease.hosts))
+    if any(share.resold for share in terms.shares):
+        raise ResaleOfResale(lease_id=terms.lease_id)
+    if any(share.source == "burst" for share in terms.shares):
+        raise ResaleOfRented(lease_id=terms.lease_id)
+    price = terms.price
+    if floor.currency != price.currency or floor < price:
+        raise FloorBelowPrice(price=str(price.nanos_per_gpu_hour), currency=price.currency)
+    begins = max(since or now, now, lease.starts_at)
+    opens_at = now + FIRST_REFUSAL
+    left = (lease.ends_at - max(begins, opens_at)) // ONE_SECOND
+    if not 1 <= lease_min_seconds <= LEASE_MIN_SECONDS_MAX or left < max(60, lease_min_seconds):
+        raise RestTooShort(seconds_left=max(0, left), lease_min_seconds=lease_min_seconds)
+    wanted = ResaleListed(
+        lease_id=terms.lease_id,
+        market=terms.market,
+        since=begins,
+        ends_at=lease.ends_at,
+        floor=floor,
+        lease_min_seconds=lease_min_seconds,
+        opens_at=opens_at,
+        at=now,
+    )
+    if lease.rights.shortened is not None or lease.rights.resale is not None:
+        raise RestOnSale(lease_id=terms.lease_id)
+    return [wanted]
+
+
+def keep_rest(lease: Lease, *, now: datetime) -> list[LeaseEvent]:
+    """Decide whether the consumer keeps the rest after all: until somebody bought it.
+
+    Raises: NothingOnSale.
+    """
+    if lease.rights.resale is None:
+        raise NothingOnSale(lease_id=lease.terms.lease_id)
+    return [ResaleEnded(lease_id=lease.terms.lease_id, market=lease.terms.market, at=now)]
+
+
+def price_of_rest(lease: Lease, *, now: datetime) -> Money:
+    """Return what the owner pays to take the rest first: what the consumer would gain by a sale.
+
+    (floor − price) × GPU-time from `since` (or from now, if that is later) to the lease's end,
+    each rounded down to a nano-unit. The owner's own price is saved by not being charged.
+
+    Raises: NothingOnSale.
+    """
+    resale = lease.rights.resale
+    if resale is None:
+        raise NothingOnSale(lease_id=lease.terms.lease_id)
+    gpu_millis = (lease.ends_at - max(resale.since, now)) // ONE_MILLI * lease.gpus
+    return resale.floor.charge(gpu_millis) - lease.terms.price.charge(gpu_millis)
+
+
+def take_first(lease: Lease, *, owner_id: TenantId, now: datetime) -> list[LeaseEvent]:
+    """Decide whether the owner takes the rest that is for sale, before the market is asked.
+
+    It is a reclaim at the resale's own terms: from the instant that the consumer named, without
+    further notice, for what the consumer would have gained at the floor.
+
+    Raises: NotTheOwner, NothingOnSale, FirstRefusalOver.
+    """
+    if all(share.owner_id != owner_id for share in lease.terms.shares):
+        raise NotTheOwner(lease_id=lease.terms.lease_id)
+    price = price_of_rest(lease, now=now)
+    resale = lease.rights.resale
+    assert resale is not None
+    if lease.rights.resale_open or now >= resale.opens_at:
+        raise FirstRefusalOver(opened_at=resale.opens_at)
+    return [
+        ReclaimRequested(
+            lease_id=lease.terms.lease_id,
+            owner_id=owner_id,
+            stop_at=max(resale.since, now),
+            at=now,
+            compensation=price,
+        )
+    ]
+
+
+def shorten(
+    lease: Lease, *, sold_to: LeaseId, ends_at: datetime, now: datetime
+) -> list[LeaseEvent]:
+    """Take up that the engine sold the rest: the lease ends where the one sold begins.
+
+    What the engine granted is binding, whatever the consumer changed in the meantime. Only an
+    owner's reclaim that reached this lease first is stronger: then the sale does not stand.
+    """
+    if lease.rights.shortened is not None:
+        return []
+    events: list[LeaseEvent] = [
+        LeaseShortened(
+            lease_id=lease.terms.lease_id,
+            market=lease.terms.market,
+            sold_to=sold_to,
+            ends_at=ends_at,
+            stands=lease.stop_at is None,
+            at=now,
+        )
+    ]
+    if not lease.over and lease.state == "scheduled" and ends_at <= lease.starts_at:
+        events += Lease.evolve(lease, events[0]).abandon(now=now, reason=close_reasons.RESOLD)
+    return events
+
+
+def give_back(lease: Lease, *, owner_id: TenantId, now: datetime) -> list[LeaseEvent]:
+    """End a lease that was bought of capacity which its owner had taken back already."""
+    if lease.over or lease.state == "ending":
+        return []
+    nothing = Money(0, lease.terms.price.currency)
+    reclaimed = ReclaimRequested(
+        lease_id=lease.terms.lease_id,
+        owner_id=owner_id,
+        stop_at=now,
+        at=now,
+        compensation=nothing,
+    )
+    closing = Lease.evolve(lease, reclaimed).abandon(
+        now=now, reason=close_reasons.RECLAIMED_BEFORE_START
+    )
+    return [reclaimed, *closing]

@@ -1,0 +1,77 @@
+"""What cuts a lease short besides its owners: its consumer sells the rest, a firm bid needs it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ledger.domain.event import Event
+from ledger.domain.ids import LeaseId, TenantId
+from ledger.domain.money import Rate
+from marketplace.domain.values import Compensation
+
+# --- on lease-<lease_id>, beside the events of `marketplace.domain.events` ----------------------
+
+
+class ResaleListed(Event, name="marketplace.resale-listed"):
+    """The consumer wants to sell what is left of the lease from `since` on.
+
+    floor: least per GPU-hour, not below the lease's own price. Until `opens_at` the owner of the
+    GPUs has the right of first refusal; then it is open to the market.
+    """
+
+    lease_id: LeaseId
+    market: str
+    since: datetime
+    ends_at: datetime
+    floor: Rate
+    lease_min_seconds: int
+    opens_at: datetime
+    at: datetime
+
+
+class ResaleOpened(Event, name="marketplace.resale-opened"):
+    """The owner did not take the rest of the lease: whoever bids for it may have it."""
+
+    lease_id: LeaseId
+    market: str
+    tenant_id: TenantId
+    since: datetime
+    ends_at: datetime
+    floor: Rate
+    lease_min_seconds: int
+    at: datetime
+
+
+class ResaleEnded(Event, name="marketplace.resale-ended"):
+    """The consumer keeps the rest of the lease after all."""
+
+    lease_id: LeaseId
+    market: str
+    at: datetime
+
+
+class LeaseShortened(Event, name="marketplace.lease-shortened"):
+    """The rest of the lease from `ends_at` on was sold: it belongs to `sold_to` now.
+
+    stands: False where an owner's reclaim came first; the lease sold is given back to the owner.
+    """
+
+    lease_id: LeaseId
+    market: str
+    sold_to: LeaseId
+    ends_at: datetime
+    stands: bool
+    at: datetime
+
+
+class LeaseInterrupted(Event, name="marketplace.lease-interrupted"):
+    """The market takes an interruptible lease's capacity for a firm bid, from `stop_at` on.
+
+    compensations: what the owners pay for it, by the terms of a reclaim with that notice.
+    """
+
+    lease_id: LeaseId
+    in_favour_of: LeaseId
+    stop_at: datetime
+    compensations: tuple[Compensation, ...]
+    at: datetime
