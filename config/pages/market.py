@@ -25,6 +25,8 @@ from ledger.eventstore import default_store
 from listings import queries as listings
 from marketplace.queries.leases import leased_gpus
 from marketplace.queries.market import Goods24h, PriceOfHour, depth, market_now, prices, trades
+from marketplace.queries.price_index import HALF_LIFE, price_index
+from marketplace.queries.quotes import WindowQuote, window_quotes
 
 DAY = timedelta(days=1)
 SLOT = timedelta(minutes=30)
@@ -114,6 +116,8 @@ def _book_of(kind: Kind, now: datetime) -> dict[str, Any]:
         for row in reversed(recent)
     ]
     return {
+        **_index_of(kind, now),
+        "quotes": _quotes_of(kind, now),
         "points": json.dumps(points),
         "asks": [Level(each.price_nanos, each.gpus) for each in book.asks] if book else [],
         "bids": [Level(each.price_nanos, each.gpus) for each in book.bids] if book else [],
@@ -121,6 +125,42 @@ def _book_of(kind: Kind, now: datetime) -> dict[str, Any]:
         "day_millis": goods.free_day_gpu_millis,
         "week_millis": goods.free_week_gpu_millis,
     }
+
+
+def _index_of(kind: Kind, now: datetime) -> dict[str, Any]:
+    """Return the index of the last day: its values, the latest, and how old its last trade is."""
+    found = price_index(
+        market=settings.ENV.market, gpu_model=kind.model, since=now - DAY, until=now
+    )
+    points = [point for point in found if point.currency == kind.goods.currency]
+    if not points:
+        return {"index": None, "half_life": HALF_LIFE}
+    first, last = points[0].index_nanos, points[-1].index_nanos
+    traded = [point.hour for point in points if point.gpu_millis]
+    return {
+        "index": Rate(last, kind.goods.currency),
+        "index_change_ppm": (last - first) * 1_000_000 // first if first else None,
+        "index_values": [float(decimal_of(point.index_nanos)) for point in points],
+        "index_traded": traded[-1] + timedelta(hours=1) if traded else None,
+        "half_life": HALF_LIFE,
+    }
+
+
+def _quotes_of(kind: Kind, now: datetime) -> list[dict[str, Any]]:
+    """Return a line for each count and length, with what it costs now, in a day, in a week."""
+    quotes = window_quotes(
+        default_store(),
+        market=settings.ENV.market,
+        gpu_model=kind.model,
+        currency=kind.goods.currency,
+        now=now,
+    )
+    lines: dict[tuple[int, timedelta], list[WindowQuote]] = defaultdict(list)
+    for quote in quotes:
+        lines[quote.gpus, quote.length].append(quote)
+    return [
+        {"gpus": gpus, "length": length, "quotes": found} for (gpus, length), found in lines.items()
+    ]
 
 
 def _line(row: TapeRow) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from marketplace.domain.eligibility import REASONS
 from marketplace.domain.query import CONDITIONS
 from marketplace.domain.workloads import ENVELOPES
 from marketplace.queries import market as queries
+from marketplace.queries.price_index import IndexPoint, price_index
+from marketplace.queries.quotes import WindowQuote, window_quotes
 
 MARKET = OpenApiParameter(
     "market", description="name of the market; the installation's own if left out"
@@ -32,6 +34,10 @@ HOURS_DEFAULT = 24
 
 class HoursOutOfRange(Invalid):
     """Prices are kept by the hour; ask for the last 1 to 744 hours."""
+
+
+class ModelMissing(Invalid):
+    """Say for which GPU model: `gpu_model=H100-80GB`."""
 
 
 class GoodsShape(serializers.Serializer[Any]):
@@ -108,6 +114,40 @@ class TradeShape(serializers.Serializer[Any]):
     ends_at = MomentField()
     source = serializers.CharField()  # type: ignore[assignment]  # a field of that name
     at = MomentField()
+
+
+class IndexShape(serializers.Serializer[Any]):
+    """The index of a model at the end of an hour; nothing traded in an hour without GPU-time."""
+
+    gpu_model = serializers.CharField()
+    currency = serializers.CharField()
+    hour = MomentField()
+    index = AmountField(source="index_nanos")
+    gpu_seconds = serializers.SerializerMethodField()
+
+    def get_gpu_seconds(self, point: IndexPoint) -> int:
+        """Return the GPU-time that was leased in the hour."""
+        return point.gpu_millis // 1000
+
+
+class QuotedShape(serializers.Serializer[Any]):
+    """What GPUs on one host would cost; price, cost and times null where they are not to be had.
+
+    starts_within: `now`, `day` or `week`. Not binding, and nothing is kept free for it.
+    """
+
+    gpu_model = serializers.CharField()
+    gpus = serializers.IntegerField()
+    duration_seconds = serializers.SerializerMethodField()
+    starts_within = serializers.CharField()
+    price = AmountField(source="price.nanos_per_gpu_hour", default=None)
+    cost = AmountField(source="cost.nanos", default=None)
+    starts_at = MomentField(source="window.starts_at", default=None)
+    ends_at = MomentField(source="window.ends_at", default=None)
+
+    def get_duration_seconds(self, quote: WindowQuote) -> int:
+        """Return for how long."""
+        return int(quote.length.total_seconds())
 
 
 class WorkloadKindShape(serializers.Serializer[Any]):
@@ -199,6 +239,48 @@ class MarketTape(Endpoint):
     def get(self, request: Request) -> Response:
         """List trades, newest first."""
         return self.page(queries.trades(market_of(request)), TradeShape, ("-position",))
+
+
+class MarketIndex(Endpoint):
+    """The price index by the hour."""
+
+    scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ("marketplace.rounds",)
+
+    @extend_schema(
+        responses=IndexShape(many=True), parameters=[MARKET, MODEL, OpenApiParameter("hours")]
+    )
+    def get(self, request: Request) -> Response:
+        """Show the index of the last `hours` (24), by model and hour; it is carried on."""
+        now = timezone.now()
+        found = price_index(
+            market=market_of(request),
+            gpu_model=request.query_params.get("gpu_model"),
+            since=now - timedelta(hours=_hours(request)),
+            until=now,
+        )
+        return Response({"data": IndexShape(found, many=True).data, "next": None})
+
+
+class MarketQuotes(Endpoint):
+    """What GPUs would cost now, within a day, within a week."""
+
+    scopes: ClassVar = {"GET": "market:read"}
+
+    @extend_schema(responses=QuotedShape(many=True), parameters=[MARKET, MODEL])
+    def get(self, request: Request) -> Response:
+        """Preview 1 and 8 GPUs for 1 hour, 8 hours and 3 days; `gpu_model` must be said."""
+        model = request.query_params.get("gpu_model")
+        if not model:
+            raise ModelMissing()
+        found = window_quotes(
+            self.store(),
+            market=market_of(request),
+            gpu_model=model,
+            currency=settings.ENV.currency,
+            now=timezone.now(),
+        )
+        return Response({"data": QuotedShape(found, many=True).data, "next": None})
 
 
 class Workloads(Endpoint):
