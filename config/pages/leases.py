@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from config.pages.answers import done, meta_of, page
-from config.pages.fields import MomentField, TokenField
+from config.pages.fields import MomentField, RateField, TokenField
 from config.pages.timeline import steps_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
@@ -21,7 +21,14 @@ from ledger.domain.ids import LeaseId
 from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
-from marketplace.commands.leases import close_lease, reclaim_lease, request_extension
+from marketplace.commands.leases import (
+    close_lease,
+    keep_rest_of_lease,
+    reclaim_lease,
+    request_extension,
+    sell_rest,
+    take_rest_first,
+)
 from marketplace.domain.leases import LeaseOver
 from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow
@@ -66,6 +73,18 @@ class ReclaimForm(forms.Form):
     """With how much notice capacity is taken back."""
 
     notice_seconds = forms.IntegerField(min_value=0, required=False)
+
+
+class ResaleForm(forms.Form):
+    """From when on, and for how much at least, the rest of a lease is for sale."""
+
+    token = TokenField()
+    since = MomentField(label="From", required=False)
+    shortest = forms.IntegerField(label="Shortest lease", min_value=1, initial=15)
+
+    def __init__(self, *args: Any, currency: str, **kwargs: Any) -> None:
+        super().__init__(*args, auto_id="resale_%s", **kwargs)
+        self.fields["floor"] = RateField(label="Least you take", currency=currency)
 
 
 class ExtendForm(forms.Form):
@@ -144,6 +163,58 @@ def extend(request: HttpRequest, lease_id: UUID) -> HttpResponse:
 
 
 @require_POST
+def sell(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """Put the rest of a lease back on the market, or keep it: the button says which."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    row = queries.consumed_lease(actor, lease_id)
+    store, now = default_store(), timezone.now()
+    keep = request.POST.get("do") == "keep"
+    form = ResaleForm(request.POST, currency=row.currency)
+    if not keep and not form.is_valid():
+        return _show(request, lease_id, resale=form)
+    try:
+        if keep:
+            position = keep_rest_of_lease(
+                store, lease_id=LeaseId(lease_id), by=meta_of(actor), now=now
+            )
+            return done(request, f"/leases/{lease_id}", position, "You keep the rest.")
+        data = form.cleaned_data
+        position = sell_rest(
+            store,
+            lease_id=LeaseId(lease_id),
+            since=data["since"],
+            floor=data["floor"],
+            lease_min_seconds=data["shortest"] * 60,
+            by=meta_of(actor, data["token"]),
+            now=now,
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal, resale=None if keep else form)
+    said = "For sale. The owner may take it first, then the market is asked."
+    return done(request, f"/leases/{lease_id}", position, said)
+
+
+@require_POST
+def take(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """As the owner, take the rest that is for sale before the market is asked."""
+    actor = actor_of(request)
+    actor.need("owner", "operator")
+    queries.lease(actor, lease_id)
+    try:
+        position = take_rest_first(
+            default_store(),
+            lease_id=LeaseId(lease_id),
+            owner_id=actor.tenant_id,
+            by=meta_of(actor),
+            now=timezone.now(),
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal)
+    return done(request, f"/leases/{lease_id}", position, "The rest is yours.")
+
+
+@require_POST
 def reclaim(request: HttpRequest, lease_id: UUID) -> HttpResponse:
     """Take the owner's capacity back, after the agreed notice."""
     actor = actor_of(request)
@@ -171,12 +242,15 @@ def _show(
     *,
     refusal: Refusal | None = None,
     form: ExtendForm | None = None,
+    resale: ResaleForm | None = None,
 ) -> HttpResponse:
     context = _context(actor_of(request), lease_id)
     row = context["row"]
     later = ExtendForm(initial={"ends_at": row.ends_at + timedelta(hours=1)})
-    invalid = form is not None and bool(form.errors)
+    invalid = any(each is not None and each.errors for each in (form, resale))
     context["form"] = form or later
+    price = Rate(row.price_nanos_per_gpu_hour, row.currency)
+    context["resale_form"] = resale or ResaleForm(initial={"floor": price}, currency=row.currency)
     return page(request, "pages/lease.html", context, refusal=refusal, invalid=invalid)
 
 
@@ -194,12 +268,27 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "mine": _is_mine(actor, row),
         "owned": actor.tenant_id in row.owner_ids,
         "now": now,
+        "sale": _sale(row, now),
         "promises": [
             (each["gpus"], [(_seconds(step), step["fee_ppm"]) for step in each["steps"]])
             for each in row.reclaim_schedule
         ],
         "length": row.ends_at - row.starts_at,
     }
+
+
+def _sale(row: LeaseRow, now: datetime) -> dict[str, Any] | None:
+    """Return the sale of the rest, and what its owner would pay to take it first."""
+    if row.resale is None or row.resale_state == "kept":
+        return None
+    since, opens_at = (datetime.fromisoformat(row.resale[key]) for key in ("since", "opens_at"))
+    found = {"since": since, "opens_at": opens_at, "floor_nanos": row.resale["floor_nanos"]}
+    if row.resale_state == "first-refusal":
+        gpu_millis = max(0, (row.ends_at - max(since, now)) // MILLI) * row.gpus
+        floor = Rate(row.resale["floor_nanos"], row.currency)
+        price = Rate(row.price_nanos_per_gpu_hour, row.currency)
+        found["price"] = floor.charge(gpu_millis) - price.charge(gpu_millis)
+    return found
 
 
 def _seconds(step: dict[str, int]) -> timedelta:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from config.figures import amount_text
 from config.templatetags.offpeak import local
+from ledger.domain.event import Event
 from ledger.eventstore.port import Recorded
 from marketplace.domain.close_reasons import REASONS
 from marketplace.domain.events import (
@@ -16,9 +17,14 @@ from marketplace.domain.events import (
     LeaseClosed,
     LeaseEnding,
     LeaseExtended,
+    LeaseInterrupted,
     LeaseScheduled,
+    LeaseShortened,
     LeaseStarting,
     ReclaimRequested,
+    ResaleEnded,
+    ResaleListed,
+    ResaleOpened,
     WorkStarted,
     WorkStopped,
 )
@@ -77,5 +83,25 @@ def _step(recorded: Recorded) -> Step | None:
                 paid = amount_text(event.compensation.nanos, event.compensation.currency)
                 detail += f" The owner pays {paid} for what was lost."
             return Step(event.at, title, detail, "bad" if event.failed else "")
+        case claim:
+            return _claim(claim)
+
+
+def _claim(claim: Event) -> Step | None:
+    """Tell what cuts a lease short besides its owner: a sale of the rest, a firm bid."""
+    match claim:
+        case ResaleListed() as event:
+            floor = amount_text(event.floor.nanos_per_gpu_hour, event.floor.currency)
+            detail = f"From {local(event.since)} on, for {floor} per GPU-h at least."
+            return Step(event.at, "The rest is for sale", detail)
+        case ResaleOpened() as event:
+            return Step(event.at, "The rest is open to the market")
+        case ResaleEnded() as event:
+            return Step(event.at, "The rest is kept")
+        case LeaseShortened() as event:
+            return Step(event.at, "The rest is sold", f"It ends {local(event.ends_at)}.", "good")
+        case LeaseInterrupted() as event:
+            detail = f"The work has until {local(event.stop_at)}; then it is stopped."
+            return Step(event.at, "A firm bid takes the GPUs", detail, "warn")
         case _:
             return None

@@ -38,6 +38,8 @@ page_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>/end", leases.end),
     path("leases/<uuid:lease_id>/extend", leases.extend),
     path("leases/<uuid:lease_id>/reclaim", leases.reclaim),
+    path("leases/<uuid:lease_id>/sell", leases.sell),
+    path("leases/<uuid:lease_id>/take", leases.take),
     path("rounds", rounds.index),
     path("rounds/<uuid:round_id>", rounds.one),
     path("owner", owner.index),

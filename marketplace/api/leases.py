@@ -13,14 +13,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger.domain.ids import LeaseId
+from ledger.domain.money import Rate
 from ledger.eventstore.port import stream_name
-from ledger.rest import AmountField, Body, CountField, Endpoint, MomentField, etag_of
+from ledger.rest import AmountField, Body, CountField, Endpoint, MomentField, TextField, etag_of
 from marketplace.commands import leases as commands
 from marketplace.domain.close_reasons import REASONS
 from marketplace.domain.leases import Lease
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
 
+LEASE_MIN_SECONDS = 900
 NEWEST_FIRST = ("-granted_at", "lease_id")
 
 
@@ -34,6 +36,15 @@ class AskReclaim(Body):
     """How much notice to give, in seconds; left out: the least that was agreed."""
 
     notice_seconds = CountField(required=False)
+
+
+class AskResale(Body):
+    """What is left from `since` on (left out: from now on) is for sale, at `floor` or more."""
+
+    floor = AmountField()
+    currency = TextField(required=False)
+    since = MomentField(required=False)
+    lease_min_seconds = CountField(required=False)
 
 
 class ReclaimStepShape(serializers.Serializer[Any]):
@@ -69,6 +80,18 @@ class ReclaimQuoteShape(serializers.Serializer[Any]):
     choices = ReclaimChoiceShape(many=True)
 
 
+class ResaleShape(serializers.Serializer[Any]):
+    """The sale of the rest of a lease. opens_at: until then its owner may take it first."""
+
+    state = serializers.CharField(source="resale_state")
+    since = serializers.CharField(source="resale.since")
+    ends_at = serializers.CharField(source="resale.ends_at")
+    floor = AmountField(source="resale.floor_nanos")
+    currency = serializers.CharField()
+    lease_min_seconds = serializers.IntegerField(source="resale.lease_min_seconds")
+    opens_at = serializers.CharField(source="resale.opens_at")
+
+
 class CloseReasonShape(serializers.Serializer[Any]):
     """Why a lease is over."""
 
@@ -101,11 +124,18 @@ class LeaseShape(serializers.Serializer[Any]):
     notice_seconds = serializers.IntegerField()
     reclaim_fee_ppm = serializers.IntegerField()
     reclaim_schedule = ReclaimStepsShape(many=True)
+    resale = serializers.SerializerMethodField()
+    resold_lease_id = serializers.UUIDField(allow_null=True)
     granted_at = MomentField()
     activated_at = MomentField(allow_null=True)
     closed_at = MomentField(allow_null=True)
     close_reason = serializers.SerializerMethodField()
     version = serializers.IntegerField()
+
+    @extend_schema_field(ResaleShape(allow_null=True))
+    def get_resale(self, row: LeaseRow) -> dict[str, Any] | None:
+        """Return the sale of the rest, None while there was none."""
+        return None if row.resale is None else dict(ResaleShape(row).data)
 
     @extend_schema_field(CloseReasonShape(allow_null=True))
     def get_close_reason(self, row: LeaseRow) -> dict[str, Any] | None:
@@ -241,6 +271,59 @@ class LeaseExtension(Endpoint):
             self.store(stream_name(Lease, lease_id)),
             lease_id=LeaseId(lease_id),
             ends_at=asked["ends_at"],
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"lease_id": lease_id, "position": position}, status=202)
+
+
+class LeaseResale(Endpoint):
+    """A consumer's sale of the rest of a lease."""
+
+    scopes: ClassVar = {"POST": "leases:write", "DELETE": "leases:write"}
+
+    @extend_schema(request=AskResale, responses={202: LeaseWritten})
+    def post(self, request: Request, lease_id: UUID) -> Response:
+        """Put the rest back on the market; its owner may take it first."""
+        asked = self.body(AskResale)
+        row = queries.consumed_lease(self.actor, lease_id)
+        position = commands.sell_rest(
+            self.store(stream_name(Lease, lease_id)),
+            lease_id=LeaseId(lease_id),
+            since=asked.get("since"),
+            floor=Rate(asked["floor"], asked.get("currency", row.currency)),
+            lease_min_seconds=asked.get("lease_min_seconds", LEASE_MIN_SECONDS),
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"lease_id": lease_id, "position": position}, status=202)
+
+    @extend_schema(responses=LeaseWritten)
+    def delete(self, request: Request, lease_id: UUID) -> Response:
+        """Keep the rest after all, as long as nobody bought it."""
+        queries.consumed_lease(self.actor, lease_id)
+        position = commands.keep_rest_of_lease(
+            self.store(stream_name(Lease, lease_id)),
+            lease_id=LeaseId(lease_id),
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"lease_id": lease_id, "position": position})
+
+
+class LeaseFirstRefusal(Endpoint):
+    """An owner's right to take the rest of a lease that is for sale."""
+
+    scopes: ClassVar = {"POST": "offers:write"}
+
+    @extend_schema(request=None, responses={202: LeaseWritten})
+    def post(self, request: Request, lease_id: UUID) -> Response:
+        """Take it, for what the consumer would have gained at the floor."""
+        queries.lease(self.actor, lease_id)
+        position = commands.take_rest_first(
+            self.store(stream_name(Lease, lease_id)),
+            lease_id=LeaseId(lease_id),
+            owner_id=self.actor.tenant_id,
             by=self.meta(),
             now=timezone.now(),
         )

@@ -37,6 +37,13 @@ QUOTE = (
     ("compensation", "you pay"),
     ("currency", "currency"),
 )
+SALE = (
+    *ONE,
+    ("resale.state", "the rest"),
+    ("resale.since", "for sale from"),
+    ("resale.floor", "floor"),
+    ("resale.opens_at", "owner's until"),
+)
 USAGE = (
     ("granted_ms", "granted, GPU-ms"),
     ("occupied_ms", "occupied"),
@@ -117,6 +124,41 @@ def reclaim(
     session = session_of(context)
     asked = {} if notice is None else {"notice_seconds": length_of(notice)}
     done = session.client.post(f"leases/{lease}/reclaim", asked)
+    session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), ONE)
+
+
+@app.command()
+def sell(
+    context: typer.Context,
+    lease: UUID,
+    floor: Annotated[str, typer.Option(help="least per GPU-hour; not below what you pay")],
+    since: Annotated[
+        str | None, typer.Option("--from", help="+2h, 20:00, RFC 3339; else from now on")
+    ] = None,
+    shortest: Annotated[str, typer.Option(help="the shortest lease sold of it")] = "15m",
+) -> None:
+    """Put the rest of a lease back on the market; its owner may take it first."""
+    session = session_of(context)
+    asked: dict[str, object] = {"floor": floor, "lease_min_seconds": length_of(shortest)}
+    if since is not None:
+        asked["since"] = moment_of(since, now=datetime.now().astimezone()).isoformat()
+    done = session.client.post(f"leases/{lease}/resale", asked)
+    session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), SALE)
+
+
+@app.command()
+def keep(context: typer.Context, lease: UUID) -> None:
+    """Keep the rest of a lease after all, as long as nobody bought it."""
+    session = session_of(context)
+    done = session.client.delete(f"leases/{lease}/resale")
+    session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), SALE)
+
+
+@app.command("take-first")
+def take_first(context: typer.Context, lease: UUID) -> None:
+    """As an owner, take the rest that a consumer sells before the market is asked."""
+    session = session_of(context)
+    done = session.client.post(f"leases/{lease}/resale/take")
     session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), ONE)
 
 

@@ -29,7 +29,7 @@ def consumer(world: World) -> Client:
 
 @pytest.fixture
 def lease_id(world: World, consumer: Client) -> UUID:
-    """Return a lease of the consumer's, on GPUs that go cheaper with two hours of notice."""
+    """Return a lease of the consumer's, on GPUs that go cheaper with an hour of notice."""
     world.list_gpus(0, 1)
     consumer.post("/bids/new", bid_form())
     world.settle()
@@ -48,9 +48,9 @@ def test_an_owner_sees_what_each_notice_costs_before_reclaiming(
 ) -> None:
     page = owner.get(f"/leases/{lease_id}").content.decode()
     assert 'name="notice_seconds" value="600" checked' in page
-    assert 'name="notice_seconds" value="7200"' in page
+    assert 'name="notice_seconds" value="3600"' in page
 
-    answer = owner.post(f"/leases/{lease_id}/reclaim", {"notice_seconds": "7200"})
+    answer = owner.post(f"/leases/{lease_id}/reclaim", {"notice_seconds": "3600"})
     world.settle()
 
     assert answer.status_code == 302
@@ -66,9 +66,9 @@ def test_the_api_quotes_and_the_reclaim_pays_that(
     world: World, owner: Client, consumer: Client, lease_id: UUID
 ) -> None:
     least, longer = quoted(owner, lease_id)
-    assert (least["notice_seconds"], longer["notice_seconds"]) == (600, 7_200)
+    assert (least["notice_seconds"], longer["notice_seconds"]) == (600, 3_600)
     assert float(least["compensation"]) > float(longer["compensation"]) > 0
-    assert [each["notice_seconds"] for each in quoted(consumer, lease_id)] == [600, 7_200]
+    assert [each["notice_seconds"] for each in quoted(consumer, lease_id)] == [600, 3_600]
 
     short = owner.post(
         f"/api/v1/leases/{lease_id}/reclaim", {"notice_seconds": 599}, "application/json"
@@ -88,7 +88,7 @@ def test_the_schedule_is_on_the_lease(consumer: Client, lease_id: UUID) -> None:
     [of_host] = shown
     assert of_host["steps"] == [
         {"notice_seconds": 600, "fee_ppm": 100_000},
-        {"notice_seconds": 7_200, "fee_ppm": 20_000},
+        {"notice_seconds": 3_600, "fee_ppm": 20_000},
     ]
     page = consumer.get(f"/leases/{lease_id}").content.decode()
     assert "A reclaim now would pay you" in page
@@ -123,3 +123,53 @@ def test_steps_that_make_no_sense_are_refused_on_the_page(
     answer = owner.post("/offers/new", offer_form(world, **steps))
     assert answer.status_code == 422
     assert said in answer.content.decode()
+
+
+def test_the_rest_is_sold_on_the_page_and_its_owner_takes_it_first(
+    world: World, owner: Client, consumer: Client, lease_id: UUID
+) -> None:
+    page = consumer.get(f"/leases/{lease_id}").content.decode()
+    assert "Sell the rest" in page
+    form = {"token": str(lease_id), "since": "", "floor": "2.50", "shortest": "15"}
+
+    answer = consumer.post(f"/leases/{lease_id}/sell", form)
+    world.settle()
+
+    assert answer.status_code == 302, answer.content
+    assert LeaseRow.objects.get().resale_state == "first-refusal"
+    shown = owner.get(f"/leases/{lease_id}").content.decode()
+    assert "To take it first, the owner pays" in shown
+    assert consumer.post(f"/leases/{lease_id}/take").status_code == 403
+
+    assert owner.post(f"/leases/{lease_id}/take").status_code == 302
+    world.settle()
+    row = LeaseRow.objects.get()
+    assert row.stop_at is not None
+    assert row.resale_state == "kept"
+
+
+def test_a_floor_below_the_price_is_refused_on_the_page(consumer: Client, lease_id: UUID) -> None:
+    form = {"token": str(lease_id), "since": "", "floor": "0.01", "shortest": "15"}
+    answer = consumer.post(f"/leases/{lease_id}/sell", form)
+    assert answer.status_code == 422
+    assert "at its own price or above" in answer.content.decode()
+
+
+def test_the_rest_is_sold_kept_and_shown_by_the_api(
+    world: World, owner: Client, consumer: Client, lease_id: UUID
+) -> None:
+    path = f"/api/v1/leases/{lease_id}/resale"
+    asked = consumer.post(path, {"floor": "2.50"}, "application/json")
+    world.settle()
+    assert asked.status_code == 202, asked.content
+    shown = consumer.get(f"/api/v1/leases/{lease_id}").json()["resale"]
+    assert (shown["state"], shown["floor"]) == ("first-refusal", "2.50")
+
+    again = consumer.post(path, {"floor": "2.50"}, "application/json")
+    assert (again.status_code, again.json()["code"]) == (409, "rest-on-sale")
+    assert owner.delete(path).status_code == 403
+    assert consumer.delete(path).status_code == 200
+    world.settle()
+    assert LeaseRow.objects.get().resale_state == "kept"
+    late = owner.post(f"{path}/take")
+    assert (late.status_code, late.json()["code"]) == (409, "nothing-on-sale")

@@ -141,7 +141,7 @@ class World:
                 floor=Rate((int(whole) * 100 + int(cents)) * 10_000_000),
                 notice_seconds=600,
                 reclaim_fee_ppm=100_000,
-                reclaim_steps=(ReclaimStep(7_200, 20_000),),
+                reclaim_steps=(ReclaimStep(3_600, 20_000),),
             ),
             by=BY,
             now=self.now,
