@@ -11,13 +11,27 @@ from uuid import UUID
 
 from django import forms
 
-from config.pages.fields import HoursField, MomentField, RateField, TokenField, reason
+from config.pages.fields import (
+    HoursField,
+    MomentField,
+    MoneyField,
+    RateField,
+    TokenField,
+    reason,
+)
 from ledger.access import Actor
 from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from marketplace.domain.bids import BidTerms
-from marketplace.domain.events import GpuRequest, Patience, Placement, ServiceClass, Workload
+from marketplace.domain.events import (
+    GoodTill,
+    GpuRequest,
+    Patience,
+    Placement,
+    ServiceClass,
+    Workload,
+)
 from marketplace.domain.query import read_query
 from marketplace.domain.workloads import ENVELOPES
 from marketplace.queries.bids import unit_of
@@ -29,6 +43,13 @@ CLASSES = (
     ("reserved", "Reserved"),
 )
 PATIENCE = (("immediate", "At once"), ("patient", "In the next round"))
+LASTING = (
+    ("good-till-deadline", "As long as it can be met"),
+    ("good-till-moment", "Until a time"),
+    ("immediate-or-cancel", "Not: what there is at once, or nothing"),
+    ("fill-or-kill", "Not: all of it at once, or nothing"),
+)
+SECOND = timedelta(seconds=1)
 PLACEMENTS = (("same-host", "All on one host"), ("any-hosts", "Over several hosts"))
 
 
@@ -71,6 +92,13 @@ class BidForm(forms.Form):
     service_class = forms.ChoiceField(label="Service class", choices=CLASSES, initial="on-demand")
     patience = forms.ChoiceField(label="Match", choices=PATIENCE, initial="immediate")
     burst_allowed = forms.BooleanField(label="May run in a cloud", required=False)
+    gpus_min = forms.IntegerField(
+        label="Or as few as", min_value=1, max_value=1_024, required=False
+    )
+    hours_min = HoursField(label="Or as short as", required=False)
+    good_till = forms.ChoiceField(label="Wait", choices=LASTING, required=False)
+    good_until = MomentField(label="Wait until", required=False)
+    auto_extend_until = MomentField(label="Go on by itself until", required=False)
     command = CommandField(label="Command", required=False, max_length=8_192)
     cost_centre = forms.CharField(label="Cost centre", required=False, max_length=64)
 
@@ -85,6 +113,7 @@ class BidForm(forms.Form):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.fields["limit"] = RateField(label="Most you pay", currency=currency)
+        self.fields["budget"] = MoneyField(label="Budget", currency=currency, required=False)
         self.fields["gpu"] = forms.ChoiceField(
             label="GPU",
             required=False,
@@ -102,6 +131,9 @@ class BidForm(forms.Form):
         query = data.get("query")
         if data.get("gpu") and query is not None and query.models:
             self.add_error("query", "The GPU is chosen above. Leave gpu= out here.")
+        is_until = data.get("good_till") == "good-till-moment"
+        if is_until and not data.get("good_until") and "good_until" not in self.errors:
+            self.add_error("good_until", "Say until when, or choose to wait otherwise.")
         return data
 
 
@@ -113,6 +145,7 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
     data = form.cleaned_data
     unit = unit_of(actor, UUID(data["unit"]) if "unit" in data else None)
     request: GpuRequest = data["query"]
+    good_till = cast(GoodTill, data["good_till"] or "good-till-deadline")
     if data["gpu"]:
         request = replace(request, models=(data["gpu"],))
     return BidTerms(
@@ -125,7 +158,7 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
         request=request,
         gpus=data["gpus"],
         placement=cast(Placement, data["placement"]),
-        duration_seconds=data["hours"] // timedelta(seconds=1),
+        duration_seconds=data["hours"] // SECOND,
         earliest_start=data["earliest_start"],
         deadline=data["deadline"],
         limit=data["limit"],
@@ -134,4 +167,10 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
         workload=Workload(kind=data["kind"], command=data["command"]),
         cost_centre=data["cost_centre"] or unit.cost_centre,
         burst_allowed=data["burst_allowed"],
+        good_till=good_till,
+        good_until=data["good_until"] if good_till == "good-till-moment" else None,
+        gpus_min=data["gpus_min"],
+        duration_min_seconds=None if data["hours_min"] is None else data["hours_min"] // SECOND,
+        budget=data["budget"],
+        auto_extend_until=data["auto_extend_until"],
     )

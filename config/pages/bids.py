@@ -20,7 +20,7 @@ from config.pages.fields import MomentField, RateField, TokenField
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.ids import BidId
-from ledger.domain.money import Rate
+from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.queries.parties import subscribers
@@ -33,17 +33,24 @@ from marketplace.queries.books import explain_bid, preview
 from marketplace.queries.market import market_now
 
 LIST_MAX = 200
+ENDED_BECAUSE = {
+    "deadline": "It could no longer be met by its deadline.",
+    "good-till": "The time that it was to wait is over.",
+    "not-at-once": "It could not be met when it came, and was not to wait.",
+}
 CONSTRAINTS = {
     "listed": "GPUs on the market",
     "gpu-model": "of the models asked for",
     "memory": "with enough memory",
     "compute-capability": "with that compute capability",
+    "driver": "with that driver",
     "nvlink": "joined by NVLink",
     "region": "in that region",
     "labels": "with those labels",
     "isolation": "isolated enough",
     "workload-kind": "whose owners allow this workload",
     "currency": "in your currency",
+    "host": "on hosts and of owners you take",
     "paused": "not paused",
     "reserved": "not kept for another bid",
     "lease-minimum": "leased for as short as this",
@@ -214,11 +221,17 @@ def _show(
 def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
     row = queries.bid(actor, bid_id)
     limit = Rate(row.limit_nanos_per_gpu_hour, row.currency)
+    most = cost_at_most(limit, row.gpus, row.duration_seconds)
+    budget = None if row.budget_nanos is None else Money(row.budget_nanos, row.currency)
+    shortest = row.duration_min_seconds
     context: dict[str, Any] = {
         "row": row,
         "limit": limit,
         "length": _length(row),
-        "most": cost_at_most(limit, row.gpus, row.duration_seconds),
+        "most": most if budget is None else min(most, budget),
+        "budget": budget,
+        "shortest": None if shortest is None else timedelta(seconds=shortest),
+        "ended_because": ENDED_BECAUSE.get(row.ended_because, ENDED_BECAUSE["deadline"]),
         "mine": row.tenant_id == actor.tenant_id,
         "open": row.state == "open",
     }

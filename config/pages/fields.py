@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from django import forms
 
-from ledger.domain.money import Rate, decimal_of, nanos_of
+from ledger.domain.money import Money, Rate, decimal_of, nanos_of
 from ledger.domain.refusal import Refusal
 
 
@@ -45,6 +45,20 @@ class RateField(AmountField):
         return Rate(self.nanos(value), self.currency)
 
 
+class MoneyField(AmountField):
+    """An amount; one that need not be given is None."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """Write an amount back as it would be typed."""
+        return decimal_of(value.nanos) if isinstance(value, Money) else value
+
+    def clean(self, value: Any) -> Money | None:
+        """Return the amount."""
+        if not self.required and value in self.empty_values:
+            return None
+        return Money(self.nanos(value), self.currency)
+
+
 class MomentField(forms.DateTimeField):
     """A wall time in the reader's zone; one that a clock change skips or repeats is refused."""
 
@@ -70,9 +84,11 @@ class HoursField(forms.DecimalField):
             return f"{value.total_seconds() / 3600:g}"
         return value
 
-    def clean(self, value: Any) -> timedelta:
-        """Return the length in whole seconds."""
+    def clean(self, value: Any) -> timedelta | None:
+        """Return the length in whole seconds; None where none need be given."""
         hours = super().clean(value)
+        if hours is None:
+            return None
         return timedelta(seconds=round(hours * 3600))
 
 

@@ -28,8 +28,9 @@ from marketplace.domain.events import (
     Unmatched,
 )
 from marketplace.domain.moments import Millis, from_above, from_below, moment
-from marketplace.domain.packing import Placement, place
+from marketplace.domain.packing import Placement
 from marketplace.domain.pricing import instant_price
+from marketplace.domain.ranges import fit
 from marketplace.domain.supply import Entry, Listed
 
 Lane = Literal["instant", "round"]
@@ -144,13 +145,14 @@ def clear(
     placed: list[tuple[OpenBid, LeaseId, Placement]] = []
     refused: list[OpenBid] = []
     for bid in bids:
-        placement = place(bid, _within_reach(book, bid, hosts), calendar, now=now)
-        if placement is None:
+        found = fit(bid, _within_reach(book, bid, hosts), calendar, now=now)
+        if found is None:
             refused.append(bid)
             continue
+        sized, placement = found
         lease_id = lease_id_of(round_id, bid)
-        _take(calendar, placement, bid, lease_id)
-        placed.append((bid, lease_id, placement))
+        _take(calendar, placement, sized, lease_id)
+        placed.append((sized, lease_id, placement))
     fills = tuple(
         Fill(bid, lease_id, placement, instant_price(bid, placement))
         for bid, lease_id, placement in placed

@@ -81,7 +81,7 @@ def on_round(
     # Late: most processes never clear a round, and NumPy takes its time to load.
     from marketplace.domain.rounds import clear_round
 
-    bids = book.patient()
+    bids = [bid for bid in book.patient() if now <= bid.lapses]
     if not bids:
         return []
     clearing = clear_round(book, bids, now=now, round_id=round_id, enough=enough, steps=steps)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ledger.domain.ids import BidId
 from ledger.domain.money import MILLIS_PER_HOUR
+from listings.domain.events import OfferPublished
 from marketplace.domain.events import BidAmended, BidPlaced, GpuRequest
 from marketplace.domain.moments import Millis, from_below
 
@@ -97,6 +98,21 @@ class OpenBid:
     def has_ranges(self) -> bool:
         """Tell if it makes do with less than its size."""
         return self.gpus_min < self.gpus or self.duration_min < self.duration
+
+    @property
+    def is_choosy(self) -> bool:
+        """Tell if it names hosts or owners, so that `takes` has to be asked."""
+        asked = self.shape.request
+        return asked.own or bool(asked.hosts) or bool(asked.not_hosts)
+
+    def takes(self, offer: OfferPublished) -> bool:
+        """Tell if the bid leaves out neither the host nor the owner of an offer."""
+        asked = self.shape.request
+        return (
+            (not asked.own or offer.tenant_id == self.terms.tenant_id)
+            and (not asked.hosts or offer.host_id in asked.hosts)
+            and offer.host_id not in asked.not_hosts
+        )
 
     @property
     def waits(self) -> bool:

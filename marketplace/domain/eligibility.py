@@ -7,6 +7,7 @@ unmatched bid and the funnel of an explanation are all made from it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,7 @@ from marketplace.domain.kinds import Kind, Spec
 from marketplace.domain.moments import whole_second
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.query import ISOLATIONS
+from marketplace.domain.ranges import fit
 from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.workloads import allowed_by
 
@@ -47,8 +49,20 @@ def _capability(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
+def _driver(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    asked = shape.request.driver_min
+    return asked is None or _version(spec.gpu.driver) >= _version(asked)
+
+
+@lru_cache(maxsize=1_024)
+def _version(text: str) -> tuple[int, ...]:
+    """Return the numbers of a driver's version; one that has none is older than all."""
+    form = re.match(r"[0-9]+(\.[0-9]+)*", text)
+    return () if form is None else tuple(int(part) for part in form[0].split("."))
+
+
 def _nvlink(shape: Shape, spec: Spec, kind: Kind) -> bool:
-    return not shape.request.nvlink or spec.joined > 0
+    return not shape.request.nvlink or spec.joined >= (shape.request.nvlink_min or 1)
 
 
 def _region(shape: Shape, spec: Spec, kind: Kind) -> bool:
@@ -77,6 +91,7 @@ CONSTRAINTS: tuple[tuple[str, Fits], ...] = (
     ("gpu-model", _model),
     ("memory", _memory),
     ("compute-capability", _compute),
+    ("driver", _driver),
     ("nvlink", _nvlink),
     ("region", _region),
     ("labels", _labels),
@@ -93,12 +108,14 @@ REASONS: dict[str, str] = {
     "gpu-model": "too few GPUs of the models asked for",
     "memory": "too few GPUs with that much memory",
     "compute-capability": "too few GPUs with that compute capability",
+    "driver": "too few GPUs with that driver or a newer one",
     "nvlink": "too few GPUs joined by NVLink",
     "region": "too few GPUs in that region",
     "labels": "too few GPUs with those labels",
     "isolation": "too few GPUs at that isolation level",
     "workload-kind": "their owners do not allow this kind of workload",
     "currency": "they are offered in another currency",
+    "host": "they are on hosts, or of owners, that the bid leaves out",
     "paused": "their owners have paused the offers",
     "reserved": "they are kept for another bid",
     "lease-minimum": "their owners lease them only for longer",
@@ -172,12 +189,14 @@ def screen(shape: Shape, offers: Iterable[Listed]) -> Screened:
 def explain(
     bid: OpenBid, screened: Screened, entries: Sequence[Entry], calendar: Calendar, *, now: int
 ) -> Explanation:
-    """Walk the funnel of one bid.
+    """Walk the funnel of one bid, counting what would do in the least of its sizes.
 
     Args:
         screened: what fits its shape. entries: the same without paused offers, cheapest first.
         calendar: with what is granted already.
     """
+    placed = fit(bid, entries, calendar, now=now)
+    bid = bid.least
     pool = list(screened.fit)
     funnel = list(screened.stages)
     earliest = max(bid.earliest, whole_second(now))
@@ -192,6 +211,7 @@ def explain(
             for starts, ends in spans
         )
 
+    narrow("host", lambda listed: bid.takes(listed.terms))
     narrow("paused", lambda listed: not listed.paused)
     narrow("reserved", lambda listed: listed.open_to(bid.bid_id))
     narrow("lease-minimum", lambda listed: listed.lease_min <= bid.duration)
@@ -209,7 +229,7 @@ def explain(
     ]
     funnel.append(Stage("taken", _count(pool)))
     narrow("limit", lambda listed: listed.floor <= bid.limit)
-    placement = place(bid, entries, calendar, now=now)
+    placement = None if placed is None else placed[1]
     left = funnel[-1].left
     funnel.append(Stage(TOGETHER, left if placement is not None else min(left, bid.gpus - 1)))
     reason = None

@@ -66,6 +66,8 @@ def place(
         for entry in entries
         if entry.listed.open_to(bid.bid_id) and entry.listed.lease_min <= bid.duration
     )
+    if bid.is_choosy:
+        usable = (entry for entry in usable if bid.takes(entry.listed.terms))
     if bid.terms.placement == "same-host":
         return _on_one_host(bid, usable, calendar, earliest, highest)
     return _over_hosts(bid, usable, calendar, earliest, highest)

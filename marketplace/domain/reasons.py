@@ -31,9 +31,10 @@ def reason_of(bid: OpenBid, catalogue: Catalogue, calendar: Calendar, *, now: in
         return "taken"
     left_by: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
         ("windows", lambda each: _usable(each, bid)),
-        ("lease-minimum", lambda each: not each.listed.paused and each.listed.open_to(bid.bid_id)),
-        ("reserved", lambda each: not each.listed.paused),
-        ("paused", lambda each: True),
+        ("lease-minimum", lambda each: _offered(each, bid) and each.listed.open_to(bid.bid_id)),
+        ("reserved", lambda each: _offered(each, bid)),
+        ("paused", lambda each: bid.takes(each.listed.terms)),
+        ("host", lambda each: True),
     )
     for next_one, keep in left_by:
         if _enough(bid, catalogue.passing(bid.shape, len(CONSTRAINTS)), keep):
@@ -75,7 +76,11 @@ def _enough(bid: OpenBid, entries: Iterable[Entry], keep: Callable[[Entry], bool
 
 def _usable(entry: Entry, bid: OpenBid) -> bool:
     listed = entry.listed
-    return not listed.paused and listed.open_to(bid.bid_id) and listed.lease_min <= bid.duration
+    return listed.open_to(bid.bid_id) and listed.lease_min <= bid.duration and _offered(entry, bid)
+
+
+def _offered(entry: Entry, bid: OpenBid) -> bool:
+    return not entry.listed.paused and bid.takes(entry.listed.terms)
 
 
 def _fits_in(entry: Entry, bid: OpenBid, earliest: int) -> bool:

@@ -201,6 +201,7 @@ def _open(pool: Pool, bid: OpenBid) -> bool:
         listed.floor <= bid.limit
         and listed.lease_min <= bid.duration
         and listed.open_to(bid.bid_id)
+        and bid.takes(listed.terms)
     )
 
 

@@ -19,8 +19,9 @@ from marketplace.domain.clearing import lease_id_of
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.moments import Millis, whole_second
 from marketplace.domain.optimum.solution import Solution
-from marketplace.domain.packing import Placement, place
+from marketplace.domain.packing import Placement
 from marketplace.domain.pools import Pool, named
+from marketplace.domain.ranges import fit
 
 Given = tuple[OpenBid, Placement]
 
@@ -78,7 +79,9 @@ def _could_have(bid: OpenBid, placement: Placement) -> bool:
     return (
         placement.floor <= bid.limit
         and bid.earliest <= placement.starts <= bid.latest_start
-        and all(listed.open_to(bid.bid_id) for listed, _ in placement.gpus)
+        and all(
+            listed.open_to(bid.bid_id) and bid.takes(listed.terms) for listed, _ in placement.gpus
+        )
     )
 
 
@@ -132,10 +135,10 @@ def sweep(
     for bid in sorted(bids, key=lambda bid: bid.price_time):
         if bid.bid_id in served:
             continue
-        placement = place(bid, book.entries(bid.shape), calendar, now=now)
-        if placement is None:
+        found = fit(bid, book.entries(bid.shape), calendar, now=now)
+        if found is None:
             left.append(bid)
         else:
-            swept.append((bid, placement))
-            _take(calendar, bid, placement, round_id)
+            swept.append(found)
+            _take(calendar, *found, round_id)
     return swept, left

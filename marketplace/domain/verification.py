@@ -7,10 +7,10 @@ search did, nobody can be leased a GPU twice or pay more than their limit.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.events import Gpu, OfferPublished
@@ -58,11 +58,13 @@ def _faults_of(book: Book, granted: LeaseGranted) -> Iterator[str]:
     if window.ends_at > moment(bid.deadline):
         yield f"{name}: ends after the bid's deadline, {window.ends_at}"
     price = granted.price.nanos_per_gpu_hour
-    if price > bid.limit or granted.price.currency != terms.limit.currency:
-        yield f"{name}: price {price} above limit {bid.limit}"
+    if price > bid.rate or granted.price.currency != terms.limit.currency:
+        yield f"{name}: price {price} above limit {bid.rate}"
     cost = granted.price.charge(len(uuids) * (lasts // ONE_MILLI))
     if terms.budget is not None and cost > terms.budget:
         yield f"{name}: costs {cost}, over the budget {terms.budget}"
+    if terms.good_until is not None and granted.at > terms.good_until:
+        yield f"{name}: granted after {terms.good_until}"
     if terms.placement == "same-host" and len({share.host_id for share in granted.shares}) != 1:
         yield f"{name}: over several hosts"
     for share in granted.shares:
@@ -83,6 +85,11 @@ def _terms(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) ->
         yield f"offer {offer.offer_id} has no {strangers} on {share.host_id}"
     if offer.reserved_for not in (None, bid.bid_id):
         yield f"offer {offer.offer_id} is kept for another bid"
+    asked = terms.request
+    if asked.own and offer.tenant_id != terms.tenant_id:
+        yield f"offer {offer.offer_id} is not the bidder's own"
+    if offer.host_id in asked.not_hosts or (asked.hosts and offer.host_id not in asked.hosts):
+        yield f"host {offer.host_id} was left out by the bid"
     if timedelta(seconds=offer.lease_min_seconds) > granted.window.length:
         yield f"offer {offer.offer_id} is leased for longer only"
     if not allowed_by(offer.workload_kinds, terms.workload.kind):
@@ -123,6 +130,7 @@ def _serves(gpu: Gpu, offer: OfferPublished, asked: GpuRequest) -> bool:
         (not asked.models or any(model_matches(model, gpu.model) for model in asked.models))
         and gpu.memory_mib >= (asked.memory_mib_min or 0)
         and capability >= wanted
+        and _numbers(gpu.driver) >= _numbers(asked.driver_min or "")
         and (region is None or f"{offer.region}-".startswith(f"{region}-"))
         and all(label in offer.labels for label in asked.labels)
         and (
@@ -130,6 +138,11 @@ def _serves(gpu: Gpu, offer: OfferPublished, asked: GpuRequest) -> bool:
             or offer.isolation in ISOLATIONS[: ISOLATIONS.index(asked.isolation) + 1]
         )
     )
+
+
+def _numbers(version: str) -> list[int]:
+    """Return the leading numbers of a version, up to the first part that is none."""
+    return [int(part) for part in takewhile(str.isdecimal, version.split("."))]
 
 
 def _links(book: Book, granted: LeaseGranted) -> Iterator[str]:
@@ -142,6 +155,11 @@ def _links(book: Book, granted: LeaseGranted) -> Iterator[str]:
     for host_id, names in groups.items():
         if None in names or len(names) > 1:
             yield f"GPUs on {host_id} are not joined by NVLink"
+    least = book.bids[granted.bid_id].terms.request.nvlink_min or 0
+    for share in granted.shares:
+        joined = Counter(gpu.nvlink_group for gpu in book.offers[share.offer_id].terms.gpus)
+        if any(joined[name] < least for name in groups[share.host_id]):
+            yield f"fewer than {least} GPUs on {share.host_id} are joined by NVLink"
 
 
 def _twice(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[str]:
@@ -191,8 +209,12 @@ def _worth(book: Book, granted: LeaseGranted) -> int:
     if bid is None:
         return 0
     millis = (granted.window.ends_at - granted.window.starts_at) // ONE_MILLI
+    limit, budget = bid.rate, bid.terms.budget
+    if budget is not None:
+        use = millis * sum(len(share.gpu_uuids) for share in granted.shares)
+        limit = min(limit, ((budget.nanos + 1) * MILLIS_PER_HOUR - 1) // use)
     value = sum(
-        (bid.limit - book.offers[share.offer_id].floor) * len(share.gpu_uuids)
+        (limit - book.offers[share.offer_id].floor) * len(share.gpu_uuids)
         for share in granted.shares
         if share.offer_id in book.offers
     )

@@ -187,3 +187,44 @@ def smallest_slices(kind: str, *, gpus: int = 1) -> tuple[Slice, ...]:
     """Return the slices on which a kind fits when spread over `gpus` of them, smallest first."""
     need = -(-workload_named(kind).memory_mib // gpus)
     return tuple(sorted(each for each in SLICES if each.memory_mib >= need))
+
+
+SUGGESTED_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a kind of workload needs, and on what it fits.
+
+    memory_mib: of each of `gpus` GPUs that share it. slices: smallest first, each size once; empty
+    where even the largest card is too small, or nothing is known of the kind.
+    hours: what such work often takes; None: as long as you like.
+    """
+
+    envelope: Envelope
+    gpus: int
+    memory_mib: int
+    slices: tuple[Slice, ...]
+
+    @property
+    def hours(self) -> int | None:
+        """Return how long such work often takes."""
+        return self.envelope.hours_typical
+
+
+def advise(kind: str, *, gpus: int = 1) -> Advice:
+    """Return what to ask for, for a kind of workload spread over `gpus` GPUs.
+
+    Raises: WorkloadUnknown.
+    """
+    envelope = workload_named(kind)
+    sizes: dict[tuple[int, int], Slice] = {}
+    if envelope.memory_mib:
+        for each in smallest_slices(kind, gpus=gpus):
+            sizes.setdefault((each.memory_mib, each.share_ppm), each)
+    return Advice(
+        envelope=envelope,
+        gpus=gpus,
+        memory_mib=-(-envelope.memory_mib // gpus),
+        slices=tuple(sizes.values())[:SUGGESTED_MAX],
+    )

@@ -6,7 +6,14 @@ import pytest
 
 from marketplace.domain import workloads
 from marketplace.domain.events import GpuRequest
-from marketplace.domain.workloads import ENVELOPES, SLICES, allowed_by, complete, smallest_slices
+from marketplace.domain.workloads import (
+    ENVELOPES,
+    SLICES,
+    advise,
+    allowed_by,
+    complete,
+    smallest_slices,
+)
 
 
 def test_a_7b_model_is_served_on_the_smallest_slice_that_holds_it() -> None:
@@ -53,3 +60,20 @@ def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
         workloads.workload_named("mining")
 
     assert "other" in caught.value.details["known"]  # type: ignore[operator]  # a list of names
+
+
+@pytest.mark.parametrize("kind", sorted(ENVELOPES))
+def test_advice_names_the_smallest_sizes_that_hold_the_kind_each_once(kind: str) -> None:
+    advice = advise(kind, gpus=2)
+
+    sizes = [(each.memory_mib, each.share_ppm) for each in advice.slices]
+    assert sizes == sorted(set(sizes))
+    assert all(each.memory_mib >= advice.memory_mib for each in advice.slices)
+    assert advice.memory_mib * 2 >= ENVELOPES[kind].memory_mib
+    if ENVELOPES[kind].memory_mib:
+        best = smallest_slices(kind, gpus=2)
+        assert advice.slices[:1] == best[:1]
+
+
+def test_nothing_is_advised_for_what_nothing_is_known_of() -> None:
+    assert advise("other").slices == ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 from ledger.domain.event import Event
@@ -212,13 +213,18 @@ class Market:
         service_class: ServiceClass = "on-demand",
         kind: str = "other",
         currency: str = "USD",
+        tenant: TenantId | None = None,
+        **more: Any,
     ) -> BidId:
-        """Place a bid that needs no money behind it; by default it has a day to start."""
+        """Place a bid that needs no money behind it; by default it has a day to start.
+
+        more: further terms, as BidPlaced names them.
+        """
         bid_id = BidId(named(f"bid {word}"))
         start = start or self.now
         length = timedelta(hours=hours)
         placement: Placement = "any-hosts" if gang else "same-host"
-        tenant = TenantId(named(f"tenant {word}"))
+        tenant = tenant or TenantId(named(f"tenant {word}"))
         self.put(
             f"bid-{bid_id}",
             BidPlaced(
@@ -242,6 +248,7 @@ class Market:
                 cost_centre="",
                 burst_allowed=False,
                 at=self.now,
+                **more,
             ),
         )
         return bid_id

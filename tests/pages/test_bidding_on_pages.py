@@ -208,3 +208,37 @@ def test_an_extension_must_end_later(world: World, consumer: Client) -> None:
     assert b"An extension must end later than the lease does now." in sooner.content
     assert later.status_code == 302
     assert LeaseRow.objects.get().ends_at > lease.ends_at
+
+
+def test_a_bid_says_with_how_little_it_makes_do_and_how_long_it_waits(
+    world: World, consumer: Client
+) -> None:
+    until = timezone.now() + timedelta(hours=7)
+    more = form(
+        gpus="4",
+        limit="1.00",
+        gpus_min="1",
+        hours_min="0.5",
+        good_till="good-till-moment",
+        good_until=f"{timezone.now() + timedelta(hours=1):%Y-%m-%dT%H:%M}",
+        budget="3.50",
+        auto_extend_until=f"{until:%Y-%m-%dT%H:%M}",
+    )
+
+    answer = consumer.post("/bids/new", more)
+    world.settle()
+    shown = consumer.get(answer["Location"]).content.decode()
+
+    assert "Or as few as" in shown
+    assert "1 GPU" in shown
+    assert "30 min" in shown
+    assert "Waits until" in shown
+    assert "Goes on until" in shown
+    assert "$3.50 in all" in shown, "the budget is less than 4 GPUs for 2 hours at 1.00"
+
+
+def test_a_time_to_wait_until_has_to_be_said(world: World, consumer: Client) -> None:
+    answer = consumer.post("/bids/new", form(good_till="good-till-moment"))
+
+    assert answer.status_code == 422
+    assert "Say until when" in answer.content.decode()
