@@ -106,6 +106,14 @@ class Tree:
         """Return the outermost cohort of a node."""
         return list(self.path(node))[-1]
 
+    def governed(self, node: str) -> bool:
+        """Tell if any nominal quota is set where a unit stands: else nothing binds it here."""
+        root = self.root(node)
+        return any(
+            quota.nominal is not None and name in self.parents and self.root(name) == root
+            for name, quota in self.quotas.items()
+        )
+
 
 class Usage:
     """How many GPUs are used at one moment, by unit; changed by `take` and `release`.

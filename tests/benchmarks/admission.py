@@ -33,7 +33,7 @@ class Sort(NamedTuple):
     """A class of workloads. Times in milliseconds."""
 
     name: str
-    count: int
+    amount: int
     every: int
     runs: int
     priority: int
@@ -108,7 +108,7 @@ def build(cohort: int, *, share: int = 1) -> tuple[Cluster, list[Work]]:
         Work(next(numbers), queue, sort, (index + 1) * sort.every)
         for queue in queues
         for sort in SORTS
-        for index in range(sort.count // share)
+        for index in range(sort.amount // share)
     ]
     coming.sort(key=lambda work: (work.came, work.number))
     return Cluster(Planner(Usage(tree), ()), {queue: [] for queue in queues}), coming

@@ -9,4 +9,4 @@ def test_all_are_admitted_and_finish_and_no_quota_is_exceeded() -> None:
     cluster, coming = build(0, share=10)
     live(cluster, coming)
     check(cluster)
-    assert cluster.finished == QUEUES * sum(sort.count // 10 for sort in SORTS)
+    assert cluster.finished == QUEUES * sum(sort.amount // 10 for sort in SORTS)

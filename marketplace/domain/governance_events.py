@@ -1,0 +1,169 @@
+"""The policies of a market as facts: streams governance-<market>. Everybody may read them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from ledger.domain.event import Event
+from ledger.domain.ids import SubscriberId, TenantId, UserId
+from ledger.domain.money import Money
+
+LimitScope = Literal["bid", "user", "subscriber", "tenant"]
+Period = Literal["day", "week", "month"]
+
+
+class CohortPlaced(Event, name="marketplace.cohort-placed"):
+    """A cohort was made, or moved into another one. tenant_id: whose grant it is, if anybody's."""
+
+    market: str
+    cohort: str
+    parent: str | None
+    tenant_id: TenantId | None
+    at: datetime
+
+
+class UnitPlaced(Event, name="marketplace.unit-placed"):
+    """A business unit was put into a cohort; None: it stands alone."""
+
+    market: str
+    subscriber_id: SubscriberId
+    tenant_id: TenantId
+    cohort: str | None
+    at: datetime
+
+
+class QuotaSet(Event, name="marketplace.quota-set"):
+    """A unit or cohort has this quota of a class of GPUs from now on; None: not set.
+
+    node: a cohort's name or a business unit's id. gpu_class: a model or its kind, or `any`.
+    """
+
+    market: str
+    node: str
+    gpu_class: str
+    nominal: int | None
+    borrowing: int | None
+    lending: int | None
+    at: datetime
+
+
+class QuotaOverridden(Event, name="marketplace.quota-overridden"):
+    """Between two moments a unit or cohort has another quota than the one set.
+
+    request_id: the request that an operator approved with it.
+    """
+
+    market: str
+    override_id: UUID
+    node: str
+    gpu_class: str
+    nominal: int | None
+    borrowing: int | None
+    lending: int | None
+    starts_at: datetime
+    ends_at: datetime
+    request_id: UUID | None
+    at: datetime
+
+
+class OverrideLifted(Event, name="marketplace.override-lifted"):
+    """An override ended before its time."""
+
+    market: str
+    override_id: UUID
+    at: datetime
+
+
+class LimitSet(Event, name="marketplace.limit-set"):
+    """A bid, user, business unit or tenant may have no more than this; None: no limit.
+
+    subject: whose; None: each one's that has none of its own. gpus, memory_mib: at one time.
+    gpu_hours, money: in each period; of a bid, in all.
+    """
+
+    market: str
+    scope: LimitScope
+    subject: UUID | None
+    tenant_id: TenantId | None
+    gpus: int | None
+    memory_mib: int | None
+    gpu_hours: int | None
+    money: Money | None
+    period: Period
+    at: datetime
+
+
+class ShareWeightSet(Event, name="marketplace.share-weight-set"):
+    """A business unit's use counts over this weight; 1,000,000 counts once, 0 comes last."""
+
+    market: str
+    node: str
+    weight_ppm: int
+    at: datetime
+
+
+class HalfLifeSet(Event, name="marketplace.half-life-set"):
+    """Use is forgotten by half in this time."""
+
+    market: str
+    seconds: int
+    at: datetime
+
+
+class QuotaRequested(Event, name="marketplace.quota-requested"):
+    """A business unit asks for another nominal quota between two moments.
+
+    expires_at: when the request can no longer be approved.
+    """
+
+    market: str
+    request_id: UUID
+    tenant_id: TenantId
+    subscriber_id: SubscriberId
+    user_id: UserId | None
+    gpu_class: str
+    nominal: int
+    starts_at: datetime
+    ends_at: datetime
+    why: str
+    expires_at: datetime
+    at: datetime
+
+
+class QuotaRequestApproved(Event, name="marketplace.quota-request-approved"):
+    """An operator approved a request for quota.
+
+    token_id: whoever has it may take the quota up until `expires_at`, once.
+    """
+
+    market: str
+    request_id: UUID
+    token_id: UUID
+    expires_at: datetime
+    at: datetime
+
+
+class QuotaRequestDeclined(Event, name="marketplace.quota-request-declined"):
+    """An operator declined a request for quota."""
+
+    market: str
+    request_id: UUID
+    why: str
+    at: datetime
+
+
+GovernanceEvent = (
+    CohortPlaced
+    | UnitPlaced
+    | QuotaSet
+    | QuotaOverridden
+    | OverrideLifted
+    | LimitSet
+    | ShareWeightSet
+    | HalfLifeSet
+    | QuotaRequested
+    | QuotaRequestApproved
+    | QuotaRequestDeclined
+)

@@ -1,0 +1,157 @@
+"""The policies of a market as they stand: cohorts, units, quotas, overrides, limits, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import ClassVar, Literal, assert_never
+from uuid import UUID
+
+from listings.domain.gpus import model_matches
+from marketplace.domain.governance_events import (
+    CohortPlaced,
+    GovernanceEvent,
+    HalfLifeSet,
+    LimitScope,
+    LimitSet,
+    OverrideLifted,
+    QuotaOverridden,
+    QuotaRequestApproved,
+    QuotaRequestDeclined,
+    QuotaRequested,
+    QuotaSet,
+    ShareWeightSet,
+    UnitPlaced,
+)
+from marketplace.domain.quotas import Quota, Tree
+
+ANY_CLASS = "any"
+HALF_LIFE_SECONDS = 7 * 86_400
+"""Where no policy says another."""
+WEIGHT_PPM = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request for quota. approved: with the token and when that expires."""
+
+    asked: QuotaRequested
+    state: Literal["open", "approved", "declined", "taken-up"] = "open"
+    approved: QuotaRequestApproved | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """All policies of one market. Made by `evolve`, one fact after the other."""
+
+    STREAM: ClassVar[str] = "governance"
+
+    cohorts: Mapping[str, CohortPlaced] = field(default_factory=dict)
+    units: Mapping[str, UnitPlaced] = field(default_factory=dict)
+    quotas: Mapping[tuple[str, str], QuotaSet] = field(default_factory=dict)
+    overrides: Mapping[UUID, QuotaOverridden] = field(default_factory=dict)
+    limits: Mapping[tuple[LimitScope, UUID | None], LimitSet] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
+    half_life_seconds: int = HALF_LIFE_SECONDS
+    requests: Mapping[UUID, Request] = field(default_factory=dict)
+
+    @classmethod
+    def evolve(cls, state: Policies | None, event: GovernanceEvent, /) -> Policies:
+        """Return the policies after `event`."""
+        now = state or cls()
+        match event:
+            case CohortPlaced():
+                return replace(now, cohorts={**now.cohorts, event.cohort: event})
+            case UnitPlaced():
+                return replace(now, units={**now.units, str(event.subscriber_id): event})
+            case QuotaSet():
+                return replace(now, quotas={**now.quotas, (event.node, event.gpu_class): event})
+            case QuotaOverridden():
+                return now._overridden(event)
+            case OverrideLifted():
+                left = {k: v for k, v in now.overrides.items() if k != event.override_id}
+                return replace(now, overrides=left)
+            case LimitSet():
+                return replace(now, limits={**now.limits, (event.scope, event.subject): event})
+            case ShareWeightSet():
+                return replace(now, weights={**now.weights, event.node: event.weight_ppm})
+            case HalfLifeSet():
+                return replace(now, half_life_seconds=event.seconds)
+            case QuotaRequested():
+                return now._with_request(Request(event))
+            case QuotaRequestApproved():
+                asked = now.requests[event.request_id].asked
+                return now._with_request(Request(asked, "approved", event))
+            case QuotaRequestDeclined():
+                asked = now.requests[event.request_id].asked
+                return now._with_request(Request(asked, "declined"))
+            case _:
+                assert_never(event)
+
+    def _overridden(self, event: QuotaOverridden) -> Policies:
+        after = replace(self, overrides={**self.overrides, event.override_id: event})
+        if event.request_id is None or event.request_id not in self.requests:
+            return after
+        return after._with_request(replace(self.requests[event.request_id], state="taken-up"))
+
+    def _with_request(self, request: Request) -> Policies:
+        return replace(self, requests={**self.requests, request.asked.request_id: request})
+
+    @property
+    def parents(self) -> dict[str, str | None]:
+        """Return the cohort of every cohort and unit."""
+        return {name: cohort.parent for name, cohort in self.cohorts.items()} | {
+            name: unit.cohort for name, unit in self.units.items()
+        }
+
+    @property
+    def classes(self) -> list[str]:
+        """Return the classes of GPUs that any quota speaks of."""
+        named = {gpu_class for _, gpu_class in self.quotas}
+        return sorted(named | {each.gpu_class for each in self.overrides.values()})
+
+    def tree(self, gpu_class: str, at: datetime) -> Tree:
+        """Return the quotas of one class as they are at one moment.
+
+        A tenant's cohort is its grant: what it has shared out among its units is no longer in
+        the common pot.
+        """
+        quotas = {
+            node: Quota(each.nominal, each.borrowing, each.lending)
+            for (node, of), each in self.quotas.items()
+            if of == gpu_class
+        }
+        for each in self.overrides.values():
+            if each.gpu_class == gpu_class and each.starts_at <= at < each.ends_at:
+                quotas[each.node] = Quota(each.nominal, each.borrowing, each.lending)
+        for name, cohort in self.cohorts.items():
+            grant = quotas.get(name)
+            if cohort.tenant_id is not None and grant is not None and grant.nominal is not None:
+                left = max(0, grant.nominal - self.shared_out(name, quotas))
+                quotas[name] = replace(grant, nominal=left)
+        return Tree(self.parents, quotas)
+
+    def shared_out(self, cohort: str, quotas: Mapping[str, Quota]) -> int:
+        """Return how much nominal quota the members of a cohort have of their own."""
+        members = [node for node, parent in self.parents.items() if parent == cohort]
+        return sum(quotas[node].nominal or 0 for node in members if node in quotas)
+
+    def changes_of(self, gpu_class: str) -> Iterable[datetime]:
+        """Yield the moments at which overrides of a class begin and end."""
+        for each in self.overrides.values():
+            if each.gpu_class == gpu_class:
+                yield from (each.starts_at, each.ends_at)
+
+    def limit(self, scope: LimitScope, subject: UUID | None) -> LimitSet | None:
+        """Return the limit of one, or that of each."""
+        return self.limits.get((scope, subject)) or self.limits.get((scope, None))
+
+    def weight_of(self, node: str) -> int:
+        """Return the weight of a unit in ppm."""
+        return self.weights.get(node, WEIGHT_PPM)
+
+
+def in_class(gpu_class: str, model: str) -> bool:
+    """Tell if a model of GPU belongs to a class."""
+    return gpu_class == ANY_CLASS or model_matches(gpu_class, model)

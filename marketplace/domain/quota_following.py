@@ -1,0 +1,102 @@
+"""How the book of a market keeps its quotas: begun by the first policy, nothing before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
+
+from ledger.domain.event import Event
+from ledger.domain.ids import LeaseId
+from marketplace.domain.calendar import Calendar
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.eligibility import Explanation, Stage
+from marketplace.domain.events import ExtensionGranted, LeaseClosed, LeaseGranted
+from marketplace.domain.governance_events import GovernanceEvent
+from marketplace.domain.moments import from_above, from_below
+from marketplace.domain.quota_book import QuotaBook, Use, gpus_of
+from marketplace.domain.quota_gate import Found, Gate
+from marketplace.domain.ranges import fit
+from marketplace.domain.triggers import SupplyGrew, Trigger
+
+if TYPE_CHECKING:
+    from marketplace.domain.book import Book
+
+KINDS: tuple[type[Event], ...] = get_args(GovernanceEvent)
+
+
+def set_policy(book: Book, event: GovernanceEvent, position: int) -> Trigger | None:
+    """Take in a policy of the book's market; with the first, count all leases there are."""
+    if event.market != book.market:
+        return None
+    if book.quotas is None:
+        book.quotas = QuotaBook()
+        for lease_id in book.held:
+            _take(book, book.quotas, lease_id)
+    book.quotas.apply(event)
+    return everywhere(book)
+
+
+def follow(book: Book, event: Event, trigger: Trigger | None) -> Trigger | None:
+    """Count what an event takes and gives back; what frees quota may help anywhere."""
+    quotas = book.quotas
+    assert quotas is not None
+    match event:
+        case LeaseGranted():
+            for cut in event.cuts:
+                if cut.lease_id in book.held:
+                    quotas.extend(cut.lease_id, book.held[cut.lease_id].ends)
+            _take(book, quotas, event.lease_id)
+        case ExtensionGranted() if event.lease_id in book.held:
+            quotas.extend(event.lease_id, book.held[event.lease_id].ends)
+        case LeaseClosed() if event.lease_id in quotas.uses:
+            quotas.release(event.lease_id, from_above(event.at))
+            return everywhere(book)
+        case _:
+            pass
+    return trigger
+
+
+def everywhere(book: Book) -> SupplyGrew:
+    """Return that on every host something can be leased that could not be before."""
+    return SupplyGrew(frozenset(listed.terms.host_id for listed in book.offers.values()))
+
+
+def _take(book: Book, quotas: QuotaBook, lease_id: LeaseId) -> None:
+    held = book.held[lease_id]
+    if held.bid is None:
+        return
+    granted = held.granted
+    starts = from_below(granted.window.starts_at)
+    price = granted.price.nanos_per_gpu_hour
+    quotas.take(lease_id, Use(held.bid, gpus_of(_gpus(book, granted)), starts, held.ends, price))
+
+
+def _gpus(book: Book, granted: LeaseGranted) -> Iterable[tuple[str, int]]:
+    """Yield model and memory of every GPU; where its offer is gone, what the grant tells."""
+    for share in granted.shares:
+        listed = book.offers.get(share.offer_id)
+        known = {} if listed is None else {gpu.uuid: gpu for gpu in listed.terms.gpus}
+        for uuid in share.gpu_uuids:
+            gpu = known.get(uuid)
+            yield (granted.gpu_model, 0) if gpu is None else (gpu.model, gpu.memory_mib)
+
+
+def explained(
+    book: Book, bid: OpenBid, found: Explanation, calendar: Calendar, *, now: int
+) -> Explanation:
+    """Add to a funnel what quotas and limits leave of it."""
+    if book.quotas is None or found.placement is None:
+        return found
+    gate = Gate(book.quotas, book.offers.values())
+
+    def find(wish: OpenBid) -> Found | None:
+        return fit(wish, book.entries(wish.shape), calendar, now=now)
+
+    let, left = gate.admit(bid, find, LeaseId(bid.bid_id)), found.funnel[-1].left
+    if let is not None:
+        stage = Stage("quota", left)
+        return replace(found, funnel=(*found.funnel, stage), placement=let[1])
+    reason = gate.reasons.get(bid.bid_id, "quota")
+    stage = Stage(reason, min(left, bid.gpus - 1))
+    return replace(found, funnel=(*found.funnel, stage), placement=None, reason=reason)

@@ -1,0 +1,141 @@
+"""The quotas of a market while it clears: who may be granted, from whose quota, at what price.
+
+Guaranteed demand, which stays within its nominal quota, is served before all other, least fair
+share first, at the transfer price: the floor that its owners ask, and nothing on top. What is
+borrowed, and whatever no quota speaks of, is left to the market.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from ledger.domain.ids import BidId, LeaseId
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.moments import Millis
+from marketplace.domain.packing import Placement
+from marketplace.domain.quota_book import FOREVER, QuotaBook, Use, gpus_of
+from marketplace.domain.supply import Listed
+
+LATER_MAX = 16
+"""Later starts that are tried for one bid when its quota is taken earlier."""
+
+Found = tuple[OpenBid, Placement]
+"""A bid, in the size it gets, and where it goes."""
+
+
+class HasQuotas(Protocol):
+    """A book, as far as the gate looks into it."""
+
+    quotas: QuotaBook | None
+    offers: Mapping[Any, Listed]
+
+
+class Gate:
+    """The quotas of one clearing. What is let through is counted at once."""
+
+    def __init__(self, quotas: QuotaBook, offers: Collection[Listed]) -> None:
+        self._quotas = quotas.fork()
+        self._offers = offers
+        self._only_own = False
+        self._let: set[BidId] = set()
+        self.own: set[LeaseId] = set()
+        """Leases within nominal quota, which pay the transfer price."""
+        self.reasons: dict[BidId, str] = {}
+        """Why bids were held back that had a place."""
+
+    def guaranteed(self, bids: Iterable[OpenBid], *, now: int) -> Iterator[OpenBid]:
+        """Yield those that a quota may be for, least fair share first; only nominal is let."""
+        units = self._quotas.policies.units if self._quotas.policies is not None else {}
+        bound = [bid for bid in bids if str(bid.terms.subscriber_id) in units]
+        if bound:
+            shares = self._quotas.shares(self._capacity(), at=now)
+            place = {share.node: number for number, share in enumerate(shares)}
+            bound.sort(key=lambda bid: place[str(bid.terms.subscriber_id)])
+        self._only_own = True
+        yield from bound
+        self._only_own = False
+
+    def turns(self, bids: Iterable[OpenBid], *, now: int) -> Iterator[OpenBid]:
+        """Yield first those of `guaranteed`, then all that were not let through, as they came."""
+        waiting = list(bids)
+        yield from self.guaranteed(waiting, now=now)
+        for bid in waiting:
+            if bid.bid_id not in self._let:
+                yield bid
+
+    def left(self, bids: Iterable[OpenBid]) -> list[OpenBid]:
+        """Return those that were not let through, once each."""
+        return [bid for bid in dict.fromkeys(bids) if bid.bid_id not in self._let]
+
+    def admit(
+        self, bid: OpenBid, find: Callable[[OpenBid], Found | None], lease_id: LeaseId
+    ) -> Found | None:
+        """Find a place that the quotas allow, and count it; None: there is none.
+
+        find: finds a place for the bid, or for the same bid with a later earliest start.
+        """
+        wish = bid
+        for _ in range(LATER_MAX):
+            found = find(wish)
+            if found is None:
+                return None
+            sized, placement = found
+            use = use_of(sized, placement)
+            answer = self._quotas.asks(use)
+            if answer.fits and self._only_own and answer.outcome != "nominal":
+                return None
+            if answer.fits:
+                self._count(bid, lease_id, use, own=answer.outcome == "nominal")
+                return (bid if sized is wish else sized), placement
+            self.reasons[bid.bid_id] = answer.reason
+            if answer.again >= FOREVER:
+                return None
+            wish = replace(bid, earliest=Millis(max(answer.again, placement.starts + 1)))
+        return None
+
+    def lets(self, bid: OpenBid, placement: Placement, lease_id: LeaseId) -> bool:
+        """Tell if the quotas allow a placement as it is, and count it."""
+        use = use_of(bid, placement)
+        answer = self._quotas.asks(use)
+        if answer.fits:
+            self._count(bid, lease_id, use, own=False)
+        return answer.fits
+
+    def _count(self, bid: OpenBid, lease_id: LeaseId, use: Use, *, own: bool) -> None:
+        self._quotas.take(lease_id, use)
+        self._let.add(bid.bid_id)
+        self.reasons.pop(bid.bid_id, None)
+        if own:
+            self.own.add(lease_id)
+
+    def _capacity(self) -> Counter[str]:
+        gpus = {(gpu.uuid, gpu.model) for listed in self._offers for gpu in listed.terms.gpus}
+        return Counter(model for _, model in gpus)
+
+
+def gate_of(book: HasQuotas) -> Gate | None:
+    """Return the gate of a clearing; None where there are no policies: nothing is asked then."""
+    return None if book.quotas is None else Gate(book.quotas, book.offers.values())
+
+
+def outcome(
+    gate: Gate | None, refused: list[OpenBid]
+) -> tuple[Collection[LeaseId], list[OpenBid], Mapping[BidId, str]]:
+    """Return which leases pay the transfer price, who is left, and why the gate held whom back."""
+    return ((), refused, {}) if gate is None else (gate.own, gate.left(refused), gate.reasons)
+
+
+def use_of(bid: OpenBid, placement: Placement) -> Use:
+    """Return what a placement would take, and cost, at most."""
+    wanted = {uuid for _, uuid in placement.gpus}
+    gpus = {
+        gpu.uuid: (gpu.model, gpu.memory_mib)
+        for listed, _ in placement.gpus
+        for gpu in listed.terms.gpus
+        if gpu.uuid in wanted
+    }
+    ends = placement.starts + bid.duration
+    return Use(bid.terms, gpus_of(gpus.values()), placement.starts, ends, bid.limit)
