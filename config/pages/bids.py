@@ -27,6 +27,7 @@ from ledger.queries.parties import subscribers
 from marketplace.commands.bids import amend_bid, cancel_bid, place_bid
 from marketplace.domain.bids import cost_at_most
 from marketplace.domain.eligibility import REASONS, Explanation
+from marketplace.domain.workloads import advise
 from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
 from marketplace.queries.books import explain_bid, preview
@@ -127,6 +128,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
             )
             quote = preview(default_store(), terms=terms, now=now)
             context |= {"quote": quote, "burst": terms.burst_allowed}
+            context["advice"] = advise(terms.workload.kind, gpus=terms.gpus)
             context |= _explained(quote.explanation, terms.gpus)
         except Refusal as refusal:
             context["refusal"] = refusal

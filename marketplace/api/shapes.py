@@ -20,6 +20,7 @@ from marketplace.domain.eligibility import REASONS, Explanation
 from marketplace.domain.events import Patience, Placement, ServiceClass, Workload
 from marketplace.domain.good_till import read_good_till, write_good_till
 from marketplace.domain.query import read_query, write_query
+from marketplace.domain.workloads import Advice, advise
 from marketplace.models.bids import BidRow
 from marketplace.queries.bids import Unit
 from marketplace.queries.books import Quote
@@ -218,8 +219,31 @@ class ExplanationShape(serializers.Serializer[Any]):
     currency = serializers.CharField()
 
 
+class SliceShape(serializers.Serializer[Any]):
+    """A part of a GPU, or a whole one, and how much of its compute that is."""
+
+    gpu_model = serializers.CharField()
+    profile = serializers.CharField()
+    memory_mib = serializers.IntegerField()
+    share_ppm = serializers.IntegerField()
+
+
+class AdviceShape(serializers.Serializer[Any]):
+    """What a kind of workload needs of each GPU, why, and on what it fits, smallest first."""
+
+    kind = serializers.CharField()
+    memory_mib = serializers.IntegerField()
+    because = serializers.CharField()
+    hours_typical = serializers.IntegerField(allow_null=True)
+    slices = SliceShape(many=True)
+
+
 class QuoteShape(serializers.Serializer[Any]):
-    """What a bid would get now. Not binding: nothing is kept for it."""
+    """What a bid would get now. Not binding: nothing is kept for it.
+
+    gpus: how many of those it asks for; 0 where it would wait. workload: what its kind needs, and
+    the smallest GPUs and slices that hold it.
+    """
 
     matched = serializers.BooleanField()
     lane = serializers.CharField()
@@ -229,11 +253,13 @@ class QuoteShape(serializers.Serializer[Any]):
     ends_at = MomentField(allow_null=True)
     gpu_model = serializers.CharField()
     hosts = serializers.IntegerField()
+    gpus = serializers.IntegerField()
     cost = AmountField(allow_null=True)
     hold = AmountField()
     query = serializers.CharField()
     deadline = MomentField()
     service_class = serializers.CharField()
+    workload = AdviceShape()
     explanation = ExplanationShape()
     expires_at = MomentField()
 
@@ -276,15 +302,35 @@ def quote_json(quote: Quote) -> dict[str, Any]:
         "ends_at": None if window is None else _moment(window.ends_at),
         "gpu_model": quote.gpu_model,
         "hosts": quote.hosts,
+        "gpus": quote.gpus,
         "cost": None if quote.cost is None else _amount(quote.cost.nanos),
         "hold": _amount(quote.hold.nanos),
         "query": write_query(placed.request),
         "deadline": _moment(placed.deadline),
         "service_class": placed.service_class,
+        "workload": _advice_json(advise(placed.workload.kind, gpus=placed.gpus)),
         "explanation": explanation_json(
             quote.explanation, state="preview", currency=placed.limit.currency
         ),
         "expires_at": _moment(quote.expires_at),
+    }
+
+
+def _advice_json(advice: Advice) -> dict[str, Any]:
+    return {
+        "kind": advice.envelope.kind,
+        "memory_mib": advice.memory_mib,
+        "because": advice.envelope.because,
+        "hours_typical": advice.hours,
+        "slices": [
+            {
+                "gpu_model": each.model,
+                "profile": each.profile,
+                "memory_mib": each.memory_mib,
+                "share_ppm": each.share_ppm,
+            }
+            for each in advice.slices
+        ],
     }
 
 

@@ -18,7 +18,7 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 from ledger.eventstore.port import START, EventStore, Recorded
-from marketplace.domain.bids import BidTerms, cost_at_most, place
+from marketplace.domain.bids import BidTerms, hold_of, place
 from marketplace.domain.book import READS, Book
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.clearing import Clearing, Fill, Lane, clear, model_of
@@ -92,6 +92,7 @@ def book_of(store: EventStore, market: str) -> Iterator[Book]:
 class Quote:
     """What a bid would get if it were placed now. Not binding; nothing is kept for it.
 
+    gpus: how many it would get; a bid that makes do with less may get fewer than it asks for.
     cost: at the quoted price; None where nothing would be matched. hold: what would be set aside.
     """
 
@@ -101,6 +102,7 @@ class Quote:
     window: Window | None
     gpu_model: str
     hosts: int
+    gpus: int
     cost: Money | None
     hold: Money
     explanation: Explanation
@@ -118,7 +120,7 @@ def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
         bid = OpenBid.of(placed, since=book.read_to + 1)
         millis = from_above(now)
         clearing = _cleared_with(book, bid, millis)
-        fill = next((fill for fill in clearing.fills if fill.bid is bid), None)
+        fill = next((fill for fill in clearing.fills if fill.bid.bid_id == bid.bid_id), None)
         calendar = clearing.calendar if fill is None else _without(clearing, fill)
         explanation = book.explain(bid, now=millis, calendar=calendar)
     price = None if fill is None else Rate(fill.price, bid.shape.currency)
@@ -130,8 +132,11 @@ def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
         window=None if fill is None else fill.window,
         gpu_model="" if fill is None else model_of(fill.placement),
         hosts=len(hosts),
-        cost=None if price is None else cost_at_most(price, bid.gpus, placed.duration_seconds),
-        hold=cost_at_most(placed.limit, bid.gpus, placed.duration_seconds),
+        gpus=0 if fill is None else fill.bid.gpus,
+        cost=None
+        if price is None or fill is None
+        else price.charge(fill.window.millis * fill.bid.gpus),
+        hold=hold_of(placed, placed.limit),
         explanation=explanation,
         expires_at=now + QUOTE_LIFE,
     )
