@@ -10,10 +10,12 @@ class SiteConfig(AppConfig):
     label = "site"
 
     def ready(self) -> None:
-        """Tell the ledger which store this process writes to."""
+        """Tell the ledger which store this process writes to, and rounds if they are compiled."""
         from django.conf import settings
 
         from config.wiring import build_store
         from ledger import eventstore
+        from marketplace.domain import extras
 
         eventstore.install(lambda: build_store(settings.ENV))
+        extras.compile_rounds = settings.ENV.compiled_rounds

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 # Before the product's settings read it: tests have a data directory and server of their own.
 os.environ.setdefault("OFFPEAK_HOME", "var/test")
 
 from config.settings import *  # noqa: F403  # this module is those settings
+
+ENV = replace(ENV, compiled_rounds=True)  # noqa: F405  # the searches of tests are long
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 """Hashing is made to be slow; log-ins in tests need not be."""

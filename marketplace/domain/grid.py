@@ -14,13 +14,13 @@ from marketplace.domain.moments import Millis, whole_second
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 STEPS: tuple[tuple[int, int], ...] = (
-    (6 * HOUR, 5 * MINUTE),
+    (3 * HOUR, 5 * MINUTE),
     (24 * HOUR, 30 * MINUTE),
-    (7 * 24 * HOUR, 2 * HOUR),
+    (7 * 24 * HOUR, 3 * HOUR),
     (28 * 24 * HOUR, 12 * HOUR),
 )
 """Up to so far from now, the grid has a point so often; in milliseconds."""
-POINTS_MAX = 400
+POINTS_MAX = 240
 
 
 def grid_of(now: int, until: int, edges: Iterable[int]) -> list[Millis]:

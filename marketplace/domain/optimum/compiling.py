@@ -1,4 +1,4 @@
-"""Compile a kernel with numba where that is installed; without it the same code runs as Python.
+"""Compile a kernel with numba where that is wanted and installed; else the same code is Python.
 
 Kernels are loops over arrays of whole numbers and doubles: no library calls, no reordering of
 sums, random numbers of their own. So both ways give the same bits.
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from marketplace.domain import extras
+
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
@@ -22,7 +24,7 @@ def _numba() -> Any:
         return None
 
 
-numba = _numba()
+numba = _numba() if extras.compile_rounds else None
 COMPILES = numba is not None
 """Whether kernels are compiled here."""
 
@@ -35,7 +37,9 @@ def _cache_folder() -> str:
     here = Path(__file__).parent
     digest = hashlib.sha256()
     for source in sorted(here.glob("*.py")):
-        digest.update(source.read_bytes())
+        text = source.read_bytes()
+        if b"@compiled" in text or b"NamedTuple" in text:
+            digest.update(text)
     return str(here / "__pycache__" / f"kernels-{digest.hexdigest()[:16]}")
 
 
