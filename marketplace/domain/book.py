@@ -52,6 +52,8 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.moments import Millis, from_above, from_below, whole_second
 from marketplace.domain.queue import Queue
+from marketplace.domain.quota_book import QuotaBook
+from marketplace.domain.quota_following import KINDS, explained, follow, set_policy
 from marketplace.domain.reasons import reason_of
 from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.triggers import BidCame, ExtensionAsked, ResaleCame, SupplyGrew, Trigger
@@ -86,6 +88,7 @@ class Book:
         self.queue = Queue(lambda bid: self.catalogue.kinds.shape(bid.shape))
         self.resales: dict[LeaseId, tuple[int, ResaleOpened]] = {}
         """Leases of which the rest is for sale, and since which store position."""
+        self.quotas: QuotaBook | None = None
         self.told: dict[BidId, str] = {}
         """The reason each waiting bid was last given."""
         self.read_to = 0
@@ -99,7 +102,8 @@ class Book:
     def apply(self, event: Event, position: int) -> Trigger | None:
         """Take in one fact; return what it may have made possible."""
         rule = RULES.get(type(event))
-        return None if rule is None else rule(self, event, position)
+        trigger = None if rule is None else rule(self, event, position)
+        return trigger if self.quotas is None else follow(self, event, trigger)
 
     # --- reading ---------------------------------------------------------------------------
 
@@ -160,17 +164,19 @@ class Book:
             if len(self._screened) >= SCREENED_MAX:
                 self._screened.clear()
             screened = self._screened[bid.shape] = screen(bid.shape, self.offers.values())
-        return explain(bid, screened, self.entries(bid.shape), calendar or self.calendar, now=now)
+        calendar = calendar or self.calendar
+        found = explain(bid, screened, self.entries(bid.shape), calendar, now=now)
+        return explained(self, bid, found, calendar, now=now)
 
     def dead(self, now: int) -> list[BidId]:
         """Return the bids that can no longer be met, and forget that they were due."""
-        found = []
+        found: dict[BidId, None] = {}  # an amended bid may be there several times
         while self._dying and self._dying[0][0] < now:
-            _, _, bid_id = heappop(self._dying)
+            due, _, bid_id = heappop(self._dying)
             bid = self.bids.get(bid_id)
-            if bid is not None and bid.last_chance < now:
-                found.append(bid_id)
-        return found
+            if bid is not None and bid.last_chance == due:
+                found[bid_id] = None
+        return list(found)
 
     def forget_before(self, millis: int) -> None:
         """Drop spans that are over, to bound memory."""
@@ -284,24 +290,26 @@ class Book:
 
     def _cut(self, cut: Cut) -> None:
         self.resales.pop(cut.lease_id, None)
-        held = self.held.get(cut.lease_id)
-        if held is None:
-            return
+        if (held := self.held.get(cut.lease_id)) is not None:
+            starts = from_below(held.granted.window.starts_at)
+            self._ends_at(held, max(starts, from_above(cut.ends_at)))
+
+    def _ends_at(self, held: Held, ends: Millis) -> None:
+        held.ends, lease_id = ends, held.granted.lease_id
         starts = from_below(held.granted.window.starts_at)
-        held.ends = max(starts, from_above(cut.ends_at))
         for share in held.granted.shares:
             self.catalogue.touch(share.host_id)
             for uuid in share.gpu_uuids:
-                self.calendar.drop(uuid, cut.lease_id)
-                if starts < held.ends:
-                    self.calendar.take(uuid, Taken(starts, held.ends, cut.lease_id))
+                self.calendar.drop(uuid, lease_id)
+                if starts < ends:
+                    self.calendar.take(uuid, Taken(starts, ends, lease_id))
 
     def _shortened(self, event: LeaseShortened, position: int) -> Trigger | None:
         """What a sale left over is its owner's again, for whoever waits."""
-        held = self.held.get(event.lease_id)
-        if held is None:
+        if event.lease_id not in self.held:
             return None
-        return SupplyGrew(frozenset(share.host_id for share in held.granted.shares))
+        shares = self.held[event.lease_id].granted.shares
+        return SupplyGrew(frozenset(share.host_id for share in shares))
 
     def _resale_opened(self, event: ResaleOpened, position: int) -> Trigger | None:
         held = self.held.get(event.lease_id)
@@ -318,15 +326,8 @@ class Book:
 
     def _extended(self, event: ExtensionGranted, position: int) -> None:
         held = self.held.get(event.lease_id)
-        if held is None:
-            return
-        held.ends = from_above(event.ends_at)
-        starts = from_below(held.granted.window.starts_at)
-        for share in held.granted.shares:
-            self.catalogue.touch(share.host_id)
-            for uuid in share.gpu_uuids:
-                self.calendar.drop(uuid, event.lease_id)
-                self.calendar.take(uuid, Taken(starts, held.ends, event.lease_id))
+        if held is not None:
+            self._ends_at(held, from_above(event.ends_at))
 
     def _declined(self, event: ExtensionDeclined, position: int) -> None:
         """Change nothing: it is read for its `through`, by which an engine folds."""
@@ -391,6 +392,7 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     ResaleOpened: Book._resale_opened,
     ResaleEnded: Book._resale_ended,
     LeaseShortened: Book._shortened,
+    **dict.fromkeys(KINDS, set_policy),
 }
 
 READS = frozenset(kind.name for kind in RULES)

@@ -6,8 +6,8 @@ Pure and deterministic: the same book, moment and bids give the same grants, als
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID, uuid5
 
@@ -30,6 +30,7 @@ from marketplace.domain.events import (
 from marketplace.domain.moments import Millis, from_above, from_below, moment
 from marketplace.domain.packing import Placement
 from marketplace.domain.pricing import instant_price
+from marketplace.domain.quota_gate import gate_of, outcome
 from marketplace.domain.ranges import fit
 from marketplace.domain.supply import Entry, Listed
 
@@ -116,6 +117,8 @@ class Clearing:
     """As it stands with the fills in it."""
     proof: Proof | None = None
     """Of a round; None in the instant lane."""
+    held_back: Mapping[BidId, str] = field(default_factory=dict)
+    """Why bids that had a place were not let through: a quota or a limit."""
 
     @property
     def considered(self) -> int:
@@ -144,22 +147,28 @@ def clear(
     calendar = book.calendar.fork()
     placed: list[tuple[OpenBid, LeaseId, Placement]] = []
     refused: list[OpenBid] = []
-    for bid in bids:
-        found = fit(bid, _within_reach(book, bid, hosts), calendar, now=now)
+    gate = gate_of(book)
+    for bid in bids if gate is None else gate.turns(bids, now=now):
+        lease_id = lease_id_of(round_id, bid)
+        if gate is None:
+            found = fit(bid, _within_reach(book, bid, hosts), calendar, now=now)
+        else:
+            found = gate.admit(
+                bid, lambda it: fit(it, _within_reach(book, it, hosts), calendar, now=now), lease_id
+            )
         if found is None:
             refused.append(bid)
-            continue
-        sized, placement = found
-        lease_id = lease_id_of(round_id, bid)
-        _take(calendar, placement, sized, lease_id)
-        placed.append((sized, lease_id, placement))
+        else:
+            _take(calendar, found[1], found[0], lease_id)
+            placed.append((found[0], lease_id, found[1]))
+    own, refused, held_back = outcome(gate, refused)
     fills = tuple(
-        Fill(bid, lease_id, placement, instant_price(bid, placement))
-        for bid, lease_id, placement in placed
+        Fill(bid, lease, at, at.floor if lease in own else instant_price(bid, at))
+        for bid, lease, at in placed
     )
     for fill in fills:
         assert fill.placement.floor <= fill.price <= fill.bid.limit
-    return Clearing(fills, tuple(refused), calendar)
+    return Clearing(fills, tuple(refused), calendar, held_back=held_back)
 
 
 def _within_reach(book: Book, bid: OpenBid, hosts: Collection[HostId] | None) -> Sequence[Entry]:
@@ -259,7 +268,9 @@ def _news(
 ) -> tuple[Unmatched, ...]:
     news = []
     for bid in sorted(tell, key=lambda bid: bid.bid_id in book.told)[:TOLD_MAX]:
-        reason = book.explain(bid, now=now, calendar=clearing.calendar).reason
+        reason = clearing.held_back.get(bid.bid_id)
+        if reason is None:
+            reason = book.explain(bid, now=now, calendar=clearing.calendar).reason
         if reason is not None and book.told.get(bid.bid_id) != reason:
             news.append(Unmatched(bid.bid_id, reason))
     return tuple(news)
@@ -335,6 +346,7 @@ EXTENSION_REASONS: dict[str, str] = {
     "windows": "an offer it rests on has no window that long",
     "price": "an offer it rests on now costs more than the lease pays",
     "taken": "others hold the GPUs then",
+    "quota": "a quota or a limit leaves no room for it",
 }
 
 
@@ -359,4 +371,6 @@ def _in_the_way(book: Book, asked: ExtensionRequested, now: int) -> str | None:
             return "price"
         if not all(book.calendar.is_free(uuid, held.ends, ends) for uuid in share.gpu_uuids):
             return "taken"
+    if book.quotas is not None and not book.quotas.extends(asked.lease_id, ends).fits:
+        return "quota"
     return None

@@ -123,6 +123,11 @@ REASONS: dict[str, str] = {
     "taken": "others hold them at that time",
     "limit": "their floor is above the limit price",
     "together": "not enough of them are free at the same time in one place",
+    "quota": "the quota of the business unit and of its cohort is used up",
+    "limit-bid": "the bid is larger than the market's limit for one bid",
+    "limit-user": "the user's limit is used up",
+    "limit-subscriber": "the business unit's limit is used up",
+    "limit-tenant": "the organisation's limit is used up",
 }
 """Every reason an unmatched bid can have, in order, and how it reads."""
 

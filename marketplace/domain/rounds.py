@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
@@ -30,8 +30,9 @@ from marketplace.domain.optimum.problem import ANYWHERE, ONE_HOST, ONE_POOL, Int
 from marketplace.domain.optimum.solution import Effort, Solution
 from marketplace.domain.optimum.solving import never, solve
 from marketplace.domain.pools import Pool, pools_of
+from marketplace.domain.quota_gate import gate_of
 from marketplace.domain.round_prices import Prices
-from marketplace.domain.settling import Given, given_names, pulled_forward, sweep
+from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
 
 WORK = 40_000_000
 """Steps of the innermost loop that a round is given; small rounds are searched longer for it."""
@@ -75,6 +76,12 @@ def clear_round(
     fills: list[Fill] = []
     refused: list[OpenBid] = []
     proof = Proof(seed=book.read_to & 0x7FFFFFFF)
+    gate = gate_of(book)
+    if gate is not None:
+        own, bids = guaranteed(book, bids, calendar, gate, now=now, round_id=round_id)
+        for bid, at in own:
+            fills.append(Fill(bid, lease_id_of(round_id, bid), at, at.floor))
+        proof = replace(proof, bound=sum(fill.worth for fill in fills))
     classes: dict[tuple[str, str], list[OpenBid]] = defaultdict(list)
     for bid in bids:
         classes[bid.terms.service_class, bid.shape.currency].append(bid)
@@ -83,8 +90,8 @@ def clear_round(
         before = None if steps is None else _effort_before(steps, name)
         solution = _solved(part, proof.seed, enough, before)
         given = given_names(part.pools, part.bids, solution)
-        placed = pulled_forward(given, calendar, now=now, round_id=round_id)
-        swept, left = sweep(book, group, placed, calendar, now=now, round_id=round_id)
+        placed = pulled_forward(given, calendar, gate, now=now, round_id=round_id)
+        swept, left = sweep(book, group, placed, calendar, gate, now=now, round_id=round_id)
         made, regrets = _priced(part, solution, placed + swept, left, round_id)
         fills += made
         refused += left
@@ -96,7 +103,8 @@ def clear_round(
             capped=sum(fill.price == fill.bid.limit for fill in made),
             regrets=regrets,
         )
-    return Clearing(tuple(fills), tuple(refused), calendar, proof)
+    held_back = {} if gate is None else gate.reasons
+    return Clearing(tuple(fills), tuple(refused), calendar, proof, held_back=held_back)
 
 
 def _priced(

@@ -21,6 +21,7 @@ from marketplace.domain.moments import Millis, whole_second
 from marketplace.domain.optimum.solution import Solution
 from marketplace.domain.packing import Placement
 from marketplace.domain.pools import Pool, named
+from marketplace.domain.quota_gate import Gate
 from marketplace.domain.ranges import fit
 
 Given = tuple[OpenBid, Placement]
@@ -86,7 +87,12 @@ def _could_have(bid: OpenBid, placement: Placement) -> bool:
 
 
 def pulled_forward(
-    given: Iterable[Given], calendar: Calendar, *, now: int, round_id: UUID
+    given: Iterable[Given],
+    calendar: Calendar,
+    gate: Gate | None = None,
+    *,
+    now: int,
+    round_id: UUID,
 ) -> list[Given]:
     """Take the grants into the calendar, each as soon as its GPUs are free: off the grid too.
 
@@ -107,7 +113,10 @@ def pulled_forward(
             for listed, uuid in placement.gpus
         ]
         starts = min(starts, max(whole_second(max(bid.earliest, now)), *opens))
-        pulled.append((bid, replace(placement, starts=starts)))
+        placement = replace(placement, starts=starts)
+        if gate is not None and not gate.lets(bid, placement, lease_id_of(round_id, bid)):
+            continue
+        pulled.append((bid, placement))
         _take(calendar, *pulled[-1], round_id)
     return pulled
 
@@ -124,6 +133,7 @@ def sweep(
     bids: Iterable[OpenBid],
     given: Iterable[Given],
     calendar: Calendar,
+    gate: Gate | None = None,
     *,
     now: int,
     round_id: UUID,
@@ -135,10 +145,41 @@ def sweep(
     for bid in sorted(bids, key=lambda bid: bid.price_time):
         if bid.bid_id in served:
             continue
-        found = fit(bid, book.entries(bid.shape), calendar, now=now)
+        found = _let(book, bid, calendar, gate, now, round_id)
         if found is None:
             left.append(bid)
         else:
             swept.append(found)
             _take(calendar, *found, round_id)
     return swept, left
+
+
+def guaranteed(
+    book: Book,
+    bids: Iterable[OpenBid],
+    calendar: Calendar,
+    gate: Gate,
+    *,
+    now: int,
+    round_id: UUID,
+) -> tuple[list[Given], list[OpenBid]]:
+    """Serve, before all others, who stays within nominal quota; return them and the rest."""
+    waiting = list(bids)
+    given: list[Given] = []
+    for bid in gate.guaranteed(waiting, now=now):
+        found = _let(book, bid, calendar, gate, now, round_id)
+        if found is not None:
+            given.append(found)
+            _take(calendar, *found, round_id)
+    return given, gate.left(waiting)
+
+
+def _let(
+    book: Book, bid: OpenBid, calendar: Calendar, gate: Gate | None, now: int, round_id: UUID
+) -> Given | None:
+    """Find the place of a bid that the quotas allow."""
+
+    def find(wish: OpenBid) -> Given | None:
+        return fit(wish, book.entries(wish.shape), calendar, now=now)
+
+    return find(bid) if gate is None else gate.admit(bid, find, lease_id_of(round_id, bid))
