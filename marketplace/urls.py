@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
+from marketplace.api.advice import AdviseBid, ExplainOffer
 from marketplace.api.bids import Bids, ExplainBid, OneBid, PreviewBids
 from marketplace.api.lab import Lab
 from marketplace.api.leases import (
@@ -32,6 +33,8 @@ api_urls: list[URLPattern] = [
     path("bids/preview", PreviewBids.as_view()),
     path("bids/<uuid:bid_id>", OneBid.as_view()),
     path("bids/<uuid:bid_id>/explain", ExplainBid.as_view()),
+    path("bids/<uuid:bid_id>/advice", AdviseBid.as_view()),
+    path("offers/<uuid:offer_id>/explain", ExplainOffer.as_view()),
     path("lab", Lab.as_view()),
     path("leases", Leases.as_view()),
     path("leases/<uuid:lease_id>", OneLease.as_view()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from config.pages import (
+    advice,
     bids,
     burst,
     finance,
@@ -26,11 +27,13 @@ page_urls: list[URLPattern] = [
     path("offers/new", offers.new),
     path("offers/preview", offers.preview),
     path("offers/<uuid:offer_id>", offers.page_of_offer),
+    path("offers/<uuid:offer_id>/explain", advice.for_offer),
     path("bids", bids.index),
     path("bids/new", bids.new),
     path("bids/estimate", bids.estimate),
     path("bids/<uuid:bid_id>", bids.one),
     path("bids/<uuid:bid_id>/state", bids.state),
+    path("bids/<uuid:bid_id>/advice", advice.for_bid),
     path("bids/<uuid:bid_id>/cancel", bids.cancel),
     path("leases", leases.index),
     path("leases/<uuid:lease_id>", leases.one),

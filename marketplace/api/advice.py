@@ -1,0 +1,98 @@
+"""JSON over HTTP for what would change it: for a bid that waits, for an offer nobody takes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ledger.rest import AmountField, Endpoint, MomentField
+from listings import queries as listings
+from marketplace.api.market import LevelShape
+from marketplace.queries import bids
+from marketplace.queries.advice import Change, Unsold, advise, explain_offer
+
+
+class ChangeShape(serializers.Serializer[Any]):
+    """One change that alone would let the bid be placed now.
+
+    what: the term to change; limit, deadline, gpus or duration_seconds has its new value, and
+    where none of them has, the term is to be left out.
+    """
+
+    what = serializers.CharField()
+    limit = AmountField(source="limit.nanos_per_gpu_hour", default=None)
+    deadline = MomentField(allow_null=True)
+    gpus = serializers.IntegerField(allow_null=True)
+    duration_seconds = serializers.SerializerMethodField()
+    floor = AmountField(source="floor.nanos_per_gpu_hour")
+    currency = serializers.CharField(source="floor.currency")
+    gpu_models = serializers.ListField(child=serializers.CharField())
+    region = serializers.CharField()
+    starts_at = MomentField()
+
+    def get_duration_seconds(self, change: Change) -> int | None:
+        """Return the shorter duration."""
+        return None if change.duration is None else int(change.duration.total_seconds())
+
+
+class AdviceShape(serializers.Serializer[Any]):
+    """waits: whether it is still open. changes: empty where it fits now, or nothing helps."""
+
+    waits = serializers.BooleanField()
+    changes = ChangeShape(many=True)
+
+
+class UnsoldShape(serializers.Serializer[Any]):
+    """Which bids an offer could serve. floor_needed: the highest at which one would be served."""
+
+    listed = serializers.BooleanField()
+    waiting = serializers.IntegerField()
+    fitting = serializers.IntegerField()
+    in_time = serializers.IntegerField()
+    limits = LevelShape(many=True)
+    floor = AmountField(source="floor.nanos_per_gpu_hour")
+    floor_needed = AmountField(source="floor_needed.nanos_per_gpu_hour", default=None)
+    currency = serializers.CharField(source="floor.currency")
+
+
+class AdviseBid(Endpoint):
+    """What would let a bid be placed."""
+
+    scopes: ClassVar = {"GET": "bids:read"}
+    reads: ClassVar = ("marketplace.bids",)
+
+    @extend_schema(responses=AdviceShape)
+    def get(self, request: Request, bid_id: UUID) -> Response:
+        """Try the smallest change of each kind on the market as it is, by the code that clears."""
+        row = bids.bid(self.actor, bid_id)
+        found = advise(self.store(), market=row.market, bid_id=bid_id, now=timezone.now())
+        return Response(AdviceShape({"waits": found is not None, "changes": found or []}).data)
+
+
+class ExplainOffer(Endpoint):
+    """Why nobody takes an offer."""
+
+    scopes: ClassVar = {"GET": "offers:read"}
+    reads: ClassVar = ("listings.offers",)
+
+    @extend_schema(responses=UnsoldShape)
+    def get(self, request: Request, offer_id: UUID) -> Response:
+        """Count the bids that it could serve now, with their limits."""
+        row = listings.offer(self.actor, offer_id)
+        found = explain_offer(
+            self.store(), market=row.market, offer_id=offer_id, now=timezone.now()
+        )
+        return Response(_unsold(found))
+
+
+def _unsold(found: Unsold | None) -> dict[str, Any]:
+    if found is None:
+        return {"listed": False}
+    names = ("waiting", "fitting", "in_time", "limits", "floor", "floor_needed")
+    return UnsoldShape({"listed": True, **{name: getattr(found, name) for name in names}}).data
