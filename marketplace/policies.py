@@ -10,6 +10,7 @@ from marketplace.commands.leases import (
     abandon_lease,
     extend_lease,
     give_lease_back,
+    interrupt_lease,
     schedule_lease,
     shorten_lease,
 )
@@ -75,12 +76,22 @@ def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: i
 
 def _cut(store: EventStore, granted: LeaseGranted, cut: Cut, by: Meta) -> bool:
     """Tell a lease that it ends sooner in favour of the one granted; tell if the grant stands."""
+    step = by.step(f"cut:{cut.lease_id}")
+    if cut.because == "interrupted":
+        return interrupt_lease(
+            store,
+            lease_id=cut.lease_id,
+            in_favour_of=granted.lease_id,
+            stop_at=cut.ends_at,
+            by=step,
+            now=granted.at,
+        )
     return shorten_lease(
         store,
         lease_id=cut.lease_id,
         sold_to=granted.lease_id,
         ends_at=cut.ends_at,
-        by=by.step(f"cut:{cut.lease_id}"),
+        by=step,
         now=granted.at,
     )
 

@@ -15,6 +15,7 @@ from marketplace.domain.events import (
     LeaseGranted,
     LeaseScheduled,
 )
+from marketplace.domain.interruption import interrupt, owner_was_first
 from marketplace.domain.leases import Lease, LeaseUnknown
 from marketplace.domain.reclaim import reclaim
 from marketplace.domain.resale import give_back, keep_rest, list_rest, shorten, take_first
@@ -172,6 +173,32 @@ def shorten_lease(
     shortened = lease.rights.shortened
     assert shortened is not None
     return shortened.stands or shortened.sold_to != sold_to
+
+
+def interrupt_lease(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    in_favour_of: LeaseId,
+    stop_at: datetime,
+    by: Meta,
+    now: datetime,
+) -> bool:
+    """Take up that the engine gave a lease's capacity to a firm bid; tell if that stands.
+
+    The lease's own stream decides between the two if its owner took it back at that moment.
+
+    Raises: LeaseUnknown.
+    """
+    _decide(
+        store,
+        lease_id,
+        lambda lease: interrupt(lease, in_favour_of=in_favour_of, stop_at=stop_at, now=now),
+        by,
+    )
+    lease = load(store, Lease, lease_id)
+    assert lease is not None
+    return not owner_was_first(lease)
 
 
 def give_lease_back(

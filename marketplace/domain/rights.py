@@ -28,12 +28,14 @@ class Rights:
     """What was claimed of one lease, and by whom.
 
     stop_at: when the first of all claims is due. reclaims: the last of each owner, the one that
-    is due first in front. interrupted: the market's own claim is due first.
+    is due first in front. interrupted: the market's own claim is due first; reclaimed_first: an
+    owner's claim was there before it.
     """
 
     stop_at: datetime | None = None
     reclaims: tuple[Reclaim, ...] = ()
     interrupted: bool = False
+    reclaimed_first: bool = False
     resale: ResaleListed | None = None
     resale_open: bool = False
     shortened: LeaseShortened | None = None
@@ -77,6 +79,7 @@ class Rights:
                     stop_at=event.stop_at,
                     reclaims=tuple(paid),
                     interrupted=True,
+                    reclaimed_first=self.stop_at is not None,
                     resale=None,
                 )
             case ResaleListed():

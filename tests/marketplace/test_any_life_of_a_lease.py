@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ledger.domain.ids import HostId, TenantId
+from ledger.domain.money import Money
 from ledger.domain.refusal import Refusal
 from listings.domain.events import ReclaimStep
 from marketplace.domain import close_reasons
-from marketplace.domain.events import LeaseClosed, LeaseEvent, ReclaimRequested
+from marketplace.domain.events import (
+    LeaseClosed,
+    LeaseEvent,
+    LeaseInterrupted,
+    ReclaimRequested,
+)
+from marketplace.domain.interruption import interrupt
 from marketplace.domain.leases import Lease, LeaseOver, ReclaimUnderWay
 from marketplace.domain.reclaim import LeaseEndsSooner, NoticeTooShort, NotTheOwner, quote, reclaim
 from marketplace.domain.reclaim_fees import OWED_NOTHING
@@ -48,7 +55,7 @@ class AnyLife(RuleBasedStateMachine):
         self.now: datetime = NOON
         self.finals: list[LeaseClosed] = []
         self.promised: datetime | None = None
-        self.told: dict[TenantId, ReclaimRequested] = {}
+        self.told: dict[TenantId, Money | None] = {}
 
     def _apply(self, events: list[LeaseEvent]) -> None:
         self.finals += [event for event in events if isinstance(event, LeaseClosed)]
@@ -110,11 +117,24 @@ class AnyLife(RuleBasedStateMachine):
             assert isinstance(requested, ReclaimRequested)
             assert owner in (ADA, BOB)
             assert requested.stop_at == wanted
-            self.told[owner] = requested
+            self.told[owner] = requested.compensation
             self.promised = wanted if self.promised is None else min(self.promised, wanted)
             self._apply(events)
             return
         assert self.lease is before
+
+    @rule(minutes=st.integers(15, 120))
+    def market_interrupts(self, minutes: int) -> None:
+        stop_at = self.now + timedelta(minutes=minutes)
+        events = interrupt(
+            self.lease, in_favour_of=self.lease.terms.lease_id, stop_at=stop_at, now=self.now
+        )
+        for event in events:
+            assert isinstance(event, LeaseInterrupted)
+            self.told = {each.owner_id: each.money for each in event.compensations}
+            self.promised = stop_at if self.promised is None else min(self.promised, stop_at)
+        self._apply(events)
+        assert self._later(stop_at).over
 
     @rule(hours=st.integers(1, 10))
     def consumer_asks_to_go_on(self, hours: int) -> None:
@@ -172,11 +192,7 @@ class AnyLife(RuleBasedStateMachine):
                 assert closed.compensation_from is not None
                 assert closed.compensation_from not in paid
                 paid[closed.compensation_from] = closed.compensation
-            told = {
-                owner: event.compensation
-                for owner, event in self.told.items()
-                if event.compensation is not None and event.compensation.nanos
-            }
+            told = {owner: money for owner, money in self.told.items() if money and money.nanos}
             assert paid == ({} if closed.reason in OWED_NOTHING else told)
 
     @invariant()

@@ -1,0 +1,180 @@
+"""A firm bid that nothing free can serve takes capacity from interruptible leases.
+
+Planned on a copy of the calendar before anybody is told: which leases go, when, and where the bid
+then starts. The plan is one grant that names the leases it cuts, so what was planned is what
+happens, and the capacity of the interrupted goes to nobody else in between.
+
+Who takes part and who is safe:
+- the bid is reserved or on-demand, immediate, and was refused by what is free;
+- the lease is interruptible, runs for `RUNTIME_MIN` at least before it has to stop, and is not
+  reclaimed, for sale, bought, rented, or over within its notice anyway. An interrupted lease ends,
+  and the next one of its consumer has this time of its own: so nobody is driven from place to
+  place faster than that;
+- the work has the notice that its owner promised for a reclaim, and is compensated as by one;
+- nobody earns less: the bid pays the lowest price, within its limit, at which what it pays on the
+  interrupted GPUs covers what their leases would still have paid, and the compensation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from uuid import UUID, uuid5
+
+from ledger.domain.ids import LeaseId
+from ledger.domain.money import MILLIS_PER_HOUR
+from marketplace.domain.book import Book, Held
+from marketplace.domain.calendar import Calendar, Taken
+from marketplace.domain.clearing import Clearing, Fill, decided
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.events import Cut, LeaseGranted, MarketEvent
+from marketplace.domain.moments import ONE_MILLI, Millis, from_below, moment, whole_second
+from marketplace.domain.packing import Placement, place
+from marketplace.domain.reclaim_fees import compensation, least_notice
+from marketplace.domain.rules import Rules
+
+RUNTIME_MIN = timedelta(minutes=30)
+"""What an interruptible lease may run before it has to stop."""
+VICTIMS_MAX = 64
+"""Leases tried for one bid, those with least to lose first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A lease that may be interrupted. loses: what its consumer and owners lose, in nano-units."""
+
+    held: Held
+    stop: Millis
+    loses: int
+
+    @property
+    def lease_id(self) -> LeaseId:
+        """Return the lease's id."""
+        return self.held.granted.lease_id
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where a bid goes once these leases are interrupted, each in its way, and at what price."""
+
+    placement: Placement
+    price: int
+    victims: tuple[Victim, ...]
+
+
+def preempt(
+    book: Book, bid: OpenBid, *, now: int, round_id: UUID, rules: Rules
+) -> list[MarketEvent]:
+    """Grant a firm bid at the cost of interruptible leases; nothing where that may not be."""
+    if bid.terms.service_class == "interruptible" or bid.terms.patience != "immediate":
+        return []
+    plan = plan_for(book, bid, now=now)
+    if plan is None:
+        return []
+    lease_id = LeaseId(uuid5(round_id, str(bid.bid_id)))
+    fill = Fill(bid, lease_id, plan.placement, plan.price)
+    clearing = rules.priced(Clearing((fill,), (), _without(book.calendar, plan.victims)))
+    cuts = tuple(Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims)
+    return [
+        replace(event, cuts=cuts) if isinstance(event, LeaseGranted) else event
+        for event in decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=())
+    ]
+
+
+def plan_for(book: Book, bid: OpenBid, *, now: int) -> Plan | None:
+    """Plan the interruption of as few leases as possible, those with least to lose first.
+
+    Leases are added until the bid can be placed, then taken out again where it still can be
+    without: what is left is minimal, no part of it would do.
+    """
+    chosen: list[Victim] = []
+    entries = book.entries(bid.shape)
+    hosts = {entry.listed.terms.host_id for entry in entries if entry.floor <= bid.limit}
+    found = None
+    for victim in sorted(
+        victims_of(book, bid, now=now, hosts=hosts),
+        key=lambda each: (each.loses, str(each.lease_id)),
+    )[:VICTIMS_MAX]:
+        chosen.append(victim)
+        found = place(bid, entries, _without(book.calendar, chosen), now=now)
+        if found is not None:
+            break
+    if found is None:
+        return None
+    for victim in list(reversed(chosen)):
+        fewer = [each for each in chosen if each is not victim]
+        placed = place(bid, entries, _without(book.calendar, fewer), now=now)
+        if placed is not None:
+            chosen, found = fewer, placed
+    price = _price(bid, found, chosen) if chosen else None
+    if price is None:
+        return None
+    return Plan(found, price, tuple(chosen))
+
+
+def victims_of(book: Book, bid: OpenBid, *, now: int, hosts: Iterable[object]) -> Iterator[Victim]:
+    """Yield the leases on these hosts that may be interrupted for a bid."""
+    wanted = set(hosts)
+    for held in book.held.values():
+        granted, terms = held.granted, held.bid
+        if terms is None or terms.service_class != "interruptible":
+            continue
+        if held.reclaimed_by is not None or granted.lease_id in book.resales:
+            continue
+        if terms.tenant_id == bid.terms.tenant_id:
+            continue
+        if any(share.resold or share.source == "burst" for share in granted.shares):
+            continue
+        if not wanted.intersection(share.host_id for share in granted.shares):
+            continue
+        starts = from_below(granted.window.starts_at)
+        ran_enough = starts + RUNTIME_MIN // ONE_MILLI
+        notice = least_notice(granted.shares) // ONE_MILLI
+        stop = whole_second(max(now + notice, ran_enough))
+        if starts <= now and stop < held.ends:
+            yield Victim(held, stop, _loss(held, stop, now))
+
+
+def _loss(held: Held, stop: int, now: int) -> int:
+    """Return what the rest is worth and what its compensation costs, in nano-units."""
+    granted = held.granted
+    gpus = sum(len(share.gpu_uuids) for share in granted.shares)
+    worth = granted.price.charge((held.ends - stop) * gpus)
+    paid = compensation(
+        granted.shares,
+        granted.price,
+        starts_at=granted.window.starts_at,
+        ends_at=moment(held.ends),
+        asked_at=moment(now),
+        stop_at=moment(stop),
+    )
+    return worth.nanos + paid.nanos
+
+
+def _without(calendar: Calendar, victims: Iterable[Victim]) -> Calendar:
+    """Return the calendar as it would be once these leases have stopped."""
+    fork = calendar.fork()
+    for victim in victims:
+        starts = from_below(victim.held.granted.window.starts_at)
+        for share in victim.held.granted.shares:
+            for uuid in share.gpu_uuids:
+                fork.drop(uuid, victim.lease_id)
+                fork.take(uuid, Taken(starts, victim.stop, victim.lease_id))
+    return fork
+
+
+def _price(bid: OpenBid, placement: Placement, victims: Iterable[Victim]) -> int | None:
+    """Return the lowest price per GPU-hour that covers what the interrupted lose; None: too high.
+
+    Only what it pays on their own GPUs counts, not what it pays for GPUs that were free anyway.
+    """
+    loses, uuids = 0, set[str]()
+    for victim in victims:
+        loses += victim.loses
+        for share in victim.held.granted.shares:
+            uuids.update(share.gpu_uuids)
+    taken = sum(uuid in uuids for _, uuid in placement.gpus)
+    covering = -(-loses * MILLIS_PER_HOUR // (taken * bid.duration))
+    price = max(placement.floor, covering)
+    return price if price <= bid.limit else None
