@@ -1,0 +1,141 @@
+"""What can be asked of the policies of a market: one command for every rule of governance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from ledger.eventstore.port import EventStore, Meta, Position, record
+from marketplace.domain import governance, governance_requests
+from marketplace.domain.governance import Setter
+from marketplace.domain.governance_events import (
+    CohortPlaced,
+    GovernanceEvent,
+    HalfLifeSet,
+    LimitSet,
+    QuotaOverridden,
+    QuotaRequested,
+    QuotaSet,
+    ShareWeightSet,
+    UnitPlaced,
+)
+from marketplace.domain.policies import Policies
+
+Policy = (
+    CohortPlaced
+    | UnitPlaced
+    | QuotaSet
+    | QuotaOverridden
+    | LimitSet
+    | ShareWeightSet
+    | HalfLifeSet
+    | QuotaRequested
+)
+
+
+def set_policy(store: EventStore, *, policy: Policy, setter: Setter, by: Meta) -> Position:
+    """Set a policy, or ask for one; the same again changes nothing.
+
+    Raises: every refusal of the rule of `governance` that it falls under.
+    """
+    return _decide(store, policy.market, lambda now: _rule(now, policy, setter), by)
+
+
+def lift_override(
+    store: EventStore, *, market: str, override_id: UUID, setter: Setter, by: Meta, now: datetime
+) -> Position:
+    """End an override before its time.
+
+    Raises: PolicyNotYours, OverrideUnknown.
+    """
+
+    def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
+        return governance.lift_override(policies, override_id, setter, market=market, now=now)
+
+    return _decide(store, market, rule, by)
+
+
+def approve_request(
+    store: EventStore, *, market: str, request_id: UUID, setter: Setter, by: Meta, now: datetime
+) -> Position:
+    """Approve a request for quota; its token expires.
+
+    Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
+    """
+
+    def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
+        return governance_requests.approve_request(policies, request_id, setter, now=now)
+
+    return _decide(store, market, rule, by)
+
+
+def decline_request(
+    store: EventStore,
+    *,
+    market: str,
+    request_id: UUID,
+    why: str,
+    setter: Setter,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Decline a request for quota.
+
+    Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
+    """
+
+    def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
+        return governance_requests.decline_request(policies, request_id, setter, why=why, now=now)
+
+    return _decide(store, market, rule, by)
+
+
+def take_up(
+    store: EventStore,
+    *,
+    market: str,
+    request_id: UUID,
+    token_id: UUID,
+    setter: Setter,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Turn an approved request into an override by its token.
+
+    Raises: QuotaRequestUnknown, EscalationTokenWrong, PolicyNotYours.
+    """
+
+    def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
+        return governance_requests.take_up(policies, request_id, token_id, setter, now=now)
+
+    return _decide(store, market, rule, by)
+
+
+def _rule(now: Policies | None, policy: Policy, setter: Setter) -> Sequence[GovernanceEvent]:
+    match policy:
+        case CohortPlaced():
+            return governance.place_cohort(now, policy, setter)
+        case UnitPlaced():
+            return governance.place_unit(now, policy, setter)
+        case QuotaSet():
+            return governance.set_quota(now, policy, setter)
+        case QuotaOverridden():
+            return governance.override_quota(now, policy, setter)
+        case LimitSet():
+            return governance.set_limit(now, policy, setter)
+        case ShareWeightSet():
+            return governance.set_weight(now, policy, setter)
+        case HalfLifeSet():
+            return governance.set_half_life(now, policy, setter)
+        case QuotaRequested():
+            return governance_requests.request_quota(now, policy, setter)
+
+
+def _decide(
+    store: EventStore,
+    market: str,
+    rule: Callable[[Policies | None], Sequence[GovernanceEvent]],
+    by: Meta,
+) -> Position:
+    return record(store, Policies, market, rule, by=by)
