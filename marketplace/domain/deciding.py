@@ -15,6 +15,7 @@ from marketplace.domain.book import Book
 from marketplace.domain.clearing import clear, decide_extension, decided
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import LeaseGranted, MarketEvent, RoundCleared
+from marketplace.domain.preemption import preempt
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.selling_on import BIDS_MAX, sell_on
 from marketplace.domain.triggers import BidCame, ExtensionAsked, ResaleCame, SupplyGrew, Trigger
@@ -30,7 +31,11 @@ def on_fact(
             bids = [book.bids[bid_id]]
             events = _cleared(book, bids, now, round_id, rules, tell=True)
             if not any(isinstance(event, LeaseGranted) for event in events):
-                return sell_on(book, bids, now=now, round_id=round_id, rules=rules) or events
+                return (
+                    sell_on(book, bids, now=now, round_id=round_id, rules=rules)
+                    or preempt(book, *bids, now=now, round_id=round_id, rules=rules)
+                    or events
+                )
             return events
         case SupplyGrew(hosts):
             resting = book.resting(hosts)
