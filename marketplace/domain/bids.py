@@ -230,23 +230,13 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
         seconds=terms.duration_seconds,
         seconds_min=terms.duration_min_seconds,
     )
-    longest = timedelta(seconds=terms.duration_seconds)
     least = timedelta(seconds=seconds_min or terms.duration_seconds)
-    earliest_start = in_utc(terms.earliest_start or now)
-    deadline = in_utc(
-        terms.deadline or min(earliest_start + longest + DEADLINE_ROOM, now + DEADLINE_AHEAD_MAX)
-    )
+    earliest_start, deadline = _times(terms, now)
     check_start(earliest_start, now)
     check_deadline(earliest_start, least, deadline, now)
     check_money(terms.limit, terms.budget)
-    good_until = check_lasting(
-        terms.good_till,
-        terms.good_until,
-        patience=terms.patience,
-        has_ranges=gpus_min is not None or seconds_min is not None,
-        deadline=deadline,
-        now=now,
-    )
+    has_ranges = gpus_min is not None or seconds_min is not None
+    good_until = _good_until(terms, has_ranges, deadline, now)
     check_account(market=terms.market, cost_centre=terms.cost_centre)
     check_request(terms.request)
     check_workload(terms.workload)
@@ -279,6 +269,26 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
         auto_extend_until=check_extension(
             terms.auto_extend_until, earliest_end=earliest_start + least, now=now
         ),
+    )
+
+
+def _times(terms: BidTerms, now: datetime) -> tuple[datetime, datetime]:
+    """Return the earliest start and the deadline in UTC, those that were left out filled in."""
+    starts = in_utc(terms.earliest_start or now)
+    ends = starts + timedelta(seconds=terms.duration_seconds) + DEADLINE_ROOM
+    return starts, in_utc(terms.deadline or min(ends, now + DEADLINE_AHEAD_MAX))
+
+
+def _good_until(
+    terms: BidTerms, has_ranges: bool, deadline: datetime, now: datetime
+) -> datetime | None:
+    return check_lasting(
+        terms.good_till,
+        terms.good_until,
+        patience=terms.patience,
+        has_ranges=has_ranges,
+        deadline=deadline,
+        now=now,
     )
 
 
