@@ -25,7 +25,9 @@ from marketplace.domain.clearing import Clearing, Fill, Proof, lease_id_of
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.grid import grid_of
 from marketplace.domain.moments import whole_second
-from marketplace.domain.optimum.posing import Ask, Entry, Pool as Capacity, pose
+from marketplace.domain.optimum.compiling import COMPILES
+from marketplace.domain.optimum.posing import Ask, Entry, pose
+from marketplace.domain.optimum.posing import Pool as Capacity
 from marketplace.domain.optimum.problem import ANYWHERE, ONE_HOST, ONE_POOL, Ints
 from marketplace.domain.optimum.solution import Effort, Solution
 from marketplace.domain.optimum.solving import never, solve
@@ -34,10 +36,13 @@ from marketplace.domain.quota_gate import gate_of
 from marketplace.domain.round_prices import Prices
 from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
 
-WORK = 40_000_000
-"""Steps of the innermost loop that a round is given; small rounds are searched longer for it."""
-DUAL_MIN, DUAL_MAX = 10, 200
-SEARCH_MIN, SEARCH_MAX = 2, 200
+WORK = 100_000_000 if COMPILES else 10_000
+"""Steps of the innermost loop that finding prices may take. A round says how many it took, so one
+that was cleared with compiled kernels can be made again without them, and the other way round."""
+DUAL_MIN, DUAL_MAX = 3, 200
+SEARCH_MAX = 200 if COMPILES else 0
+SEARCH_BIDS = 4
+"""Of so many bids each, one chunk of search."""
 
 Enough = Callable[[], bool]
 Steps = Mapping[str, int]
@@ -225,12 +230,11 @@ def _spread(bid: OpenBid) -> int:
 
 
 def _effort(part: _Part, asks: Sequence[Ask]) -> Effort:
-    """Return steps by the size of the round, and by nothing that differs between machines."""
+    """Return how much the round is worth searching, by its size."""
     step = max(1, sum(len(ask.entries) for ask in asks) * len(part.grid))
-    share = WORK // 2 // step
     return Effort(
-        dual=min(DUAL_MAX, max(DUAL_MIN, share)),
-        search=min(SEARCH_MAX, max(SEARCH_MIN, len(asks) // 4)),
+        dual=min(DUAL_MAX, max(DUAL_MIN, WORK // step)),
+        search=min(SEARCH_MAX, -(-len(asks) // SEARCH_BIDS)),
     )
 
 

@@ -138,7 +138,11 @@ def sweep(
     now: int,
     round_id: UUID,
 ) -> tuple[list[Given], list[OpenBid]]:
-    """Serve, off the grid, whoever still can be served; return the grants and who is left."""
+    """Serve, off the grid or in a smaller size, whoever still can be served.
+
+    Returns:
+        The grants, of bids in the size they get, and who is left.
+    """
     served = {bid.bid_id for bid, _ in given}
     swept: list[Given] = []
     left: list[OpenBid] = []

@@ -98,9 +98,10 @@ def _terms(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) ->
         yield f"price below the floor {listed.floor} of offer {offer.offer_id}"
     if offer.floor.currency != granted.price.currency:
         yield f"offer {offer.offer_id} is in {offer.floor.currency}"
-    if (share.notice_seconds, share.reclaim_fee_ppm) != (
+    if (share.notice_seconds, share.reclaim_fee_ppm, share.reclaim_steps) != (
         offer.notice_seconds,
         offer.reclaim_fee_ppm,
+        offer.reclaim_steps,
     ):
         yield f"offer {offer.offer_id} was listed on other terms of reclaim"
     if not _in_windows(offer, granted.window.starts_at, granted.window.ends_at):
