@@ -128,7 +128,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
             )
             quote = preview(default_store(), terms=terms, now=now)
             context |= {"quote": quote, "burst": terms.burst_allowed}
-            context["advice"] = advise(terms.workload.kind, gpus=terms.gpus)
+            context["advice"] = advise(terms.workload.kind, gpus=terms.gpus_min or terms.gpus)
             context |= _explained(quote.explanation, terms.gpus)
         except Refusal as refusal:
             context["refusal"] = refusal

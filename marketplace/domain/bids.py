@@ -220,7 +220,7 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
 
     Times come out in UTC and whole milliseconds, an earliest start just gone by as `now`, a
     minimum that is the whole as none, and a request that says nothing of models or memory is
-    completed from the workload's envelope.
+    completed from the workload's envelope, shared by the fewest GPUs that would do.
 
     Raises: a refusal for each bound in `bounds`, WorkloadUnknown, CurrencyUnknown.
     """
@@ -248,7 +248,7 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
         account_id=terms.account_id,
         hold_id=HoldId(terms.bid_id),
         market=terms.market,
-        request=complete(terms.request, terms.workload.kind, gpus=terms.gpus),
+        request=complete(terms.request, terms.workload.kind, gpus=gpus_min or terms.gpus),
         gpus=terms.gpus,
         placement=terms.placement,
         duration_seconds=terms.duration_seconds,

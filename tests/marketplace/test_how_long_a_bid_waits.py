@@ -14,7 +14,7 @@ from ledger.eventstore.port import load
 from marketplace.commands.bids import place_bid
 from marketplace.domain import bounds, good_till
 from marketplace.domain.bids import Bid
-from marketplace.domain.events import BidExpired, LeaseGranted, RoundCleared
+from marketplace.domain.events import BidExpired, LeaseGranted, RoundCleared, Workload
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.test_from_grant_to_close import BID, HOUR, TERMS, Site
@@ -211,6 +211,18 @@ def test_a_minimum_that_is_the_whole_is_none() -> None:
     bid = load(site.store, Bid, BID)
     assert bid is not None
     assert (bid.terms.gpus_min, bid.terms.duration_min_seconds) == (None, None)
+
+
+def test_the_memory_of_a_workload_is_shared_by_the_fewest_gpus_that_would_do() -> None:
+    site = Site()
+    workload = Workload(kind="inference-7b")
+    terms = replace(TERMS, gpus=8, gpus_min=1, workload=workload, limit=rate("0.50"))
+
+    place_bid(site.store, terms=terms, by=somebody(), now=NOON)
+
+    bid = load(site.store, Bid, BID)
+    assert bid is not None
+    assert bid.terms.request.memory_mib_min == 18 * 1024
 
 
 @pytest.mark.parametrize("text", [*good_till.WORDS, "2026-01-05T18:00:00Z"])
