@@ -41,7 +41,7 @@ class ChangeShape(serializers.Serializer[Any]):
         return None if change.duration is None else int(change.duration.total_seconds())
 
 
-class AdviceShape(serializers.Serializer[Any]):
+class BidAdviceShape(serializers.Serializer[Any]):
     """waits: whether it is still open. changes: empty where it fits now, or nothing helps."""
 
     waits = serializers.BooleanField()
@@ -67,12 +67,12 @@ class AdviseBid(Endpoint):
     scopes: ClassVar = {"GET": "bids:read"}
     reads: ClassVar = ("marketplace.bids",)
 
-    @extend_schema(responses=AdviceShape)
+    @extend_schema(responses=BidAdviceShape)
     def get(self, request: Request, bid_id: UUID) -> Response:
         """Try the smallest change of each kind on the market as it is, by the code that clears."""
         row = bids.bid(self.actor, bid_id)
         found = advise(self.store(), market=row.market, bid_id=bid_id, now=timezone.now())
-        return Response(AdviceShape({"waits": found is not None, "changes": found or []}).data)
+        return Response(BidAdviceShape({"waits": found is not None, "changes": found or []}).data)
 
 
 class ExplainOffer(Endpoint):

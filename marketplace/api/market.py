@@ -22,7 +22,7 @@ from marketplace.domain.query import CONDITIONS
 from marketplace.domain.workloads import ENVELOPES
 from marketplace.queries import market as queries
 from marketplace.queries.price_index import IndexPoint, price_index
-from marketplace.queries.quotes import WindowQuote, window_quotes
+from marketplace.queries.quotes import WindowQuote, models_listed, window_quotes
 
 MARKET = OpenApiParameter(
     "market", description="name of the market; the installation's own if left out"
@@ -34,10 +34,6 @@ HOURS_DEFAULT = 24
 
 class HoursOutOfRange(Invalid):
     """Prices are kept by the hour; ask for the last 1 to 744 hours."""
-
-
-class ModelMissing(Invalid):
-    """Say for which GPU model: `gpu_model=H100-80GB`."""
 
 
 class GoodsShape(serializers.Serializer[Any]):
@@ -248,7 +244,7 @@ class MarketIndex(Endpoint):
     reads: ClassVar = ("marketplace.rounds",)
 
     @extend_schema(
-        responses=IndexShape(many=True), parameters=[MARKET, MODEL, OpenApiParameter("hours")]
+        responses=IndexShape(many=True), parameters=[MARKET, MODEL, OpenApiParameter("hours", int)]
     )
     def get(self, request: Request) -> Response:
         """Show the index of the last `hours` (24), by model and hour; it is carried on."""
@@ -269,17 +265,20 @@ class MarketQuotes(Endpoint):
 
     @extend_schema(responses=QuotedShape(many=True), parameters=[MARKET, MODEL])
     def get(self, request: Request) -> Response:
-        """Preview 1 and 8 GPUs for 1 hour, 8 hours and 3 days; `gpu_model` must be said."""
-        model = request.query_params.get("gpu_model")
-        if not model:
-            raise ModelMissing()
-        found = window_quotes(
-            self.store(),
-            market=market_of(request),
-            gpu_model=model,
-            currency=settings.ENV.currency,
-            now=timezone.now(),
-        )
+        """Preview 1 and 8 GPUs for 1 hour, 8 hours and 3 days, of one model or of those listed."""
+        market, now = market_of(request), timezone.now()
+        asked = request.query_params.get("gpu_model")
+        found = [
+            quote
+            for model in ([asked] if asked else models_listed(self.store(), market=market))
+            for quote in window_quotes(
+                self.store(),
+                market=market,
+                gpu_model=model,
+                currency=settings.ENV.currency,
+                now=now,
+            )
+        ]
         return Response({"data": QuotedShape(found, many=True).data, "next": None})
 
 

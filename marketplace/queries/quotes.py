@@ -5,6 +5,7 @@ Each quote is one `preview`, so it is what the engine would decide at this momen
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID, uuid5
@@ -15,7 +16,7 @@ from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore
 from marketplace.domain.bids import BidTerms
 from marketplace.domain.events import GpuRequest, Workload
-from marketplace.queries.books import preview
+from marketplace.queries.books import book_of, preview
 
 NOBODY = UUID("b1d5c0de-0000-4000-8000-0ffea4000002")
 GPUS = (1, 8)
@@ -26,6 +27,7 @@ STARTS = (
     ("week", timedelta(days=7)),
 )
 """By when the lease must have started."""
+MODELS_MAX = 8
 AT_ANY_PRICE = Rate(10_000 * 1_000_000_000)
 
 
@@ -43,6 +45,17 @@ class WindowQuote:
     price: Rate | None
     cost: Money | None
     window: Window | None
+
+
+def models_listed(store: EventStore, *, market: str) -> list[str]:
+    """Return the models that are listed for everybody, the MODELS_MAX most listed, most first."""
+    counts: Counter[str] = Counter()
+    with book_of(store, market) as book:
+        for listed in book.offers.values():
+            if not listed.paused and listed.terms.reserved_for is None:
+                counts.update(gpu.model for gpu in listed.terms.gpus)
+    in_order = sorted(counts, key=lambda model: (-counts[model], model))
+    return in_order[:MODELS_MAX]
 
 
 def window_quotes(

@@ -42,7 +42,12 @@ PUBLIC_READS: Mapping[str, frozenset[str]] = {
 UNDERSTOOD_NOTHING = {"body-invalid", "body-unreadable", "message-unreadable"}
 """Codes of a refusal that never looked at whose things are meant."""
 
-PLATFORM_ONLY = {"POST tenants", "POST accounts", "POST accounts/<uuid:account_id>/funds"}
+PLATFORM_ONLY = {
+    "POST tenants",
+    "POST accounts",
+    "POST accounts/<uuid:account_id>/funds",
+    "POST lab",
+}
 """Writes that no organisation but the platform's own may do, so their control is refused too."""
 
 CHOSEN_IDS = {"PUT hosts/<uuid:host_id>"}
