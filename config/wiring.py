@@ -30,6 +30,7 @@ from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projection, follow_policies, follow_projections
 from ledger.rest.idempotency import forget_old_keys
 from marketplace.engine import Engine
+from marketplace.snapshots import snapshots_for
 
 
 def build_store(env: Env) -> EventStore:
@@ -86,7 +87,12 @@ def loops(env: Env) -> tuple[Loop, ...]:
 
     def clear(store: EventStore) -> Engine:
         if store not in engines:
-            engines[store] = Engine(store, env.market, round_seconds=env.round_seconds)
+            engines[store] = Engine(
+                store,
+                env.market,
+                round_seconds=env.round_seconds,
+                snapshots=snapshots_for(store),
+            )
         return engines[store]
 
     always = (

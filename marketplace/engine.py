@@ -9,6 +9,7 @@ throws its book away and folds the log again.
 
 It keeps nothing but the book. After a crash at any step another one folds the log: decisions are
 there or they are not, and what came after the last decision's `through` is gone through again.
+Now and then it keeps a snapshot of its book, so that the fold need not start at the first event.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ledger.eventstore.port import (
     Meta,
     NewEvent,
     OutcomeUnknown,
+    Page,
     Position,
     Recorded,
     StoreError,
@@ -44,7 +46,10 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.moments import EPOCH, Millis, from_above
 from marketplace.domain.rules import PRESENT, Rules
+from marketplace.domain.states import can_be_kept, restored, state_of
 from marketplace.domain.triggers import Trigger
+from marketplace.snapshots.memory import MemorySnapshots
+from marketplace.snapshots.port import Snapshot, Snapshots, Tail, usable
 
 PAGE = 1_000
 APPEND_MAX = 500
@@ -52,6 +57,8 @@ APPEND_MAX = 500
 APPEND_ATTEMPTS_MAX = 5
 ROUND_SECONDS_MAX = 1.0
 """How long a round may be searched; immediate bids wait meanwhile. A round says how far it came."""
+SNAPSHOT_FACTS = 20_000
+"""Facts and decisions after which the book is kept anew: what a fold reads at most, nearly."""
 FORGET_EVERY = timedelta(hours=1)
 FORGET_AFTER = timedelta(days=1)
 
@@ -68,8 +75,12 @@ class Engine:
         *,
         round_seconds: int = 60,
         rules: Rules = PRESENT,
+        snapshots: Snapshots | None = None,
+        snapshot_facts: int = SNAPSHOT_FACTS,
     ) -> None:
         self._store = store
+        self._snapshots: Snapshots = MemorySnapshots() if snapshots is None else snapshots
+        self._snapshot_facts = snapshot_facts
         self._rules = rules
         self._market = market
         self._stream = f"market-{market}"
@@ -78,7 +89,8 @@ class Engine:
         self._book: Book | None = None
         self._now = self._round_at = self._forgot_at = EPOCH
         self._position = START
-        self._version = 0
+        self._tail, self._version, self._facts = Tail(), 0, 0
+        self._decision_id: UUID | None = None
         self._waiting: list[Recorded] = []
         self._decided: list[MarketEvent] = []
         self._append_id = uuid4()
@@ -111,7 +123,7 @@ class Engine:
         while True:
             page = self._store.read_all(after=self._position, limit=PAGE, only=READS)
             made += self._go_through(book, page.events)
-            self._position = page.next_position
+            self._has_read(page)
             if page.caught_up:
                 break
         if now - self._round_at >= self._round_every:
@@ -122,17 +134,52 @@ class Engine:
         if now - self._forgot_at >= FORGET_EVERY:
             self._forgot_at = now
             book.forget_before(from_above(now - FORGET_AFTER))
+        if self._facts >= self._snapshot_facts and can_be_kept(book):
+            self._keep_snapshot(book)
         return made
+
+    def _has_read(self, page: Page) -> None:
+        for recorded in page.events:
+            self._tail.note(recorded)
+        self._facts += len(page.events)
+        self._position = page.next_position
+
+    def _keep_snapshot(self, book: Book) -> None:
+        """Keep the book: it has gone through all that was read, and all it decided is appended."""
+        tail = Tail(self._tail.before, self._tail.position, self._tail.last_id)
+        self._snapshots.keep(
+            Snapshot(state_of(book), tail, self._position, self._version, self._decision_id)
+        )
+        self._facts = 0
 
     # --- reading ---------------------------------------------------------------------------
 
     def _fold(self) -> Book:
-        """Bring an empty book to where the last decision left it; later facts wait.
+        """Bring a book to where the last decision left it; later facts wait.
 
         Facts go in at the place where the engine that decided had read them.
         """
-        book = Book(self._market)
-        self._position, self._version, self._decided = START, 0, []
+        snapshot = usable(self._snapshots, self._store, self._market)
+        if snapshot is not None:
+            book = self._fold_from(snapshot)
+            if book is not None:
+                return book
+        book = self._fold_from(None)
+        assert book is not None
+        return book
+
+    def _fold_from(self, snapshot: Snapshot | None) -> Book | None:
+        """Fold what came after a snapshot; None if an engine decided that had read less than it."""
+        self._decided, self._facts = [], 0
+        if snapshot is None:
+            book = Book(self._market)
+            self._tail, self._position, self._version = Tail(), START, 0
+            self._decision_id = None
+        else:
+            book = restored(snapshot.state)
+            self._tail, self._position = snapshot.tail, snapshot.next_position
+            self._version, self._decision_id = snapshot.version, snapshot.decision_id
+        read_before = book.read_to
         later: list[Recorded] = []
         while True:
             page = self._store.read_all(after=self._position, limit=PAGE, only=READS)
@@ -140,12 +187,16 @@ class Engine:
                 if recorded.stream != self._stream:
                     later.append(recorded)
                     continue
+                if recorded.version <= self._version:
+                    continue  # in the snapshot: appended before it was taken, read after
                 event = recorded.event
                 if isinstance(event, RoundCleared | ExtensionGranted | ExtensionDeclined):
+                    if event.through < read_before:
+                        return None
                     later = _take_in(book, later, event.through)
                 book.apply(event, recorded.position)
-                self._version = recorded.version
-            self._position = page.next_position
+                self._version, self._decision_id = recorded.version, recorded.id
+            self._has_read(page)
             if page.caught_up:
                 break
         self._waiting = later
@@ -223,7 +274,8 @@ class Engine:
                 # Asked again with the same ids it is written once, whichever reply was lost.
                 if attempt == APPEND_ATTEMPTS_MAX:
                     raise
-        self._version = appended.version
+        self._version, self._decision_id = appended.version, fresh[-1].id
+        self._facts += len(fresh)
         self._decided, self._append_id = [], uuid4()
         return len(fresh)
 

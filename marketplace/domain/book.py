@@ -230,14 +230,14 @@ class Book:
     def _placed(self, event: BidPlaced, position: int) -> Trigger | None:
         if event.market != self.market:
             return None
-        return self._queue(OpenBid.of(event, since=position))
+        return self.wait(OpenBid.of(event, since=position))
 
     def _amended(self, event: BidAmended, position: int) -> Trigger | None:
         bid = self.bids.get(event.bid_id)
         if bid is None:
             return None
         self._unqueue(bid)
-        return self._queue(bid.amended(event, since=position))
+        return self.wait(bid.amended(event, since=position))
 
     def _ended(self, event: BidCancelled | BidExpired | BidFilled, position: int) -> None:
         bid = self.bids.get(event.bid_id)
@@ -245,7 +245,8 @@ class Book:
             self._unqueue(bid)
             self.told.pop(event.bid_id, None)
 
-    def _queue(self, bid: OpenBid) -> Trigger | None:
+    def wait(self, bid: OpenBid) -> Trigger | None:
+        """Let a bid wait, from its place in the queue on."""
         self.bids[bid.bid_id] = bid
         heappush(self._dying, (bid.last_chance, str(bid.bid_id), bid.bid_id))
         if bid.terms.patience == "patient":

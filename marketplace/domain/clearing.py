@@ -6,7 +6,7 @@ Pure and deterministic: the same book, moment and bids give the same grants, als
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID, uuid5
@@ -28,10 +28,10 @@ from marketplace.domain.events import (
     Unmatched,
 )
 from marketplace.domain.moments import Millis, from_above, from_below, moment
-from marketplace.domain.packing import Placement
+from marketplace.domain.packing import Placement, place
 from marketplace.domain.pricing import instant_price
 from marketplace.domain.quota_gate import gate_of, outcome
-from marketplace.domain.ranges import fit
+from marketplace.domain.ranges import smaller
 from marketplace.domain.supply import Entry, Listed
 
 Lane = Literal["instant", "round"]
@@ -117,18 +117,20 @@ class Clearing:
     """As it stands with the fills in it."""
     proof: Proof | None = None
     """Of a round; None in the instant lane."""
+    passed_over: int = 0
+    """Waiting bids that could pay, but for which there was no room at a glance."""
     held_back: Mapping[BidId, str] = field(default_factory=dict)
     """Why bids that had a place were not let through: a quota or a limit."""
 
     @property
     def considered(self) -> int:
         """Return how many bids were looked at."""
-        return len(self.fills) + len(self.refused)
+        return len(self.fills) + len(self.refused) + self.passed_over
 
 
 def clear(
     book: Book,
-    bids: Iterable[OpenBid],
+    bids: Iterable[OpenBid] | None,
     *,
     now: int,
     round_id: UUID,
@@ -139,6 +141,7 @@ def clear(
     Args:
         now: milliseconds; nothing starts before.
         hosts: the only ones where anything can have become possible for bids on one host.
+        bids: None: all those that wait and that `hosts` could serve, best price first.
 
     Returns:
         Fills that overlap neither each other nor what is granted already, each priced between
@@ -146,16 +149,16 @@ def clear(
     """
     calendar = book.calendar.fork()
     placed: list[tuple[OpenBid, LeaseId, Placement]] = []
-    refused: list[OpenBid] = []
+    refused, waiting = list[OpenBid](), 0
+    if bids is None:
+        waiting, bids = book.served_by(hosts or (), calendar, now=now)
     gate = gate_of(book)
     for bid in bids if gate is None else gate.turns(bids, now=now):
         lease_id = lease_id_of(round_id, bid)
         if gate is None:
-            found = fit(bid, _within_reach(book, bid, hosts), calendar, now=now)
+            found = _found(book, bid, hosts, calendar, now)
         else:
-            found = gate.admit(
-                bid, lambda it: fit(it, _within_reach(book, it, hosts), calendar, now=now), lease_id
-            )
+            found = gate.admit(bid, lambda it: _found(book, it, hosts, calendar, now), lease_id)
         if found is None:
             refused.append(bid)
         else:
@@ -168,16 +171,33 @@ def clear(
     )
     for fill in fills:
         assert fill.placement.floor <= fill.price <= fill.bid.limit
-    return Clearing(fills, tuple(refused), calendar, held_back=held_back)
+    passed_over = max(0, waiting - len(placed) - len(refused))
+    return Clearing(fills, tuple(refused), calendar, None, passed_over, held_back)
 
 
-def _within_reach(book: Book, bid: OpenBid, hosts: Collection[HostId] | None) -> Sequence[Entry]:
+def _found(
+    book: Book, bid: OpenBid, hosts: Collection[HostId] | None, calendar: Calendar, now: int
+) -> tuple[OpenBid, Placement] | None:
+    """Return a bid in the size it gets and where it goes, or None."""
+    placement = place(bid, _within_reach(book, bid, hosts, now), calendar, now=now)
+    if placement is not None:
+        return bid, placement
+    if not bid.has_ranges:
+        return None
+    everywhere = hosts is None or bid.terms.placement == "any-hosts"
+    entries = book.entries(bid.shape) if everywhere else book.entries_on(bid.shape, hosts or ())
+    return smaller(bid, entries, calendar, now=now)
+
+
+def _within_reach(
+    book: Book, bid: OpenBid, hosts: Collection[HostId] | None, now: int
+) -> Iterable[Entry]:
     """Return the offers that may serve a bid when only on `hosts` anything is new.
 
     A gang may join what is new with what was there, so it has to look everywhere.
     """
     if hosts is None or bid.terms.placement == "any-hosts":
-        return book.entries(bid.shape)
+        return book.within_reach(bid, now=now)
     return book.entries_on(bid.shape, hosts)
 
 
@@ -268,8 +288,12 @@ def _news(
 ) -> tuple[Unmatched, ...]:
     news = []
     for bid in sorted(tell, key=lambda bid: bid.bid_id in book.told)[:TOLD_MAX]:
-        reason = clearing.held_back.get(bid.bid_id)
-        if reason is None:
+        if bid.bid_id in clearing.held_back:
+            reason: str | None = clearing.held_back[bid.bid_id]
+        elif clearing.proof is None and book.quotas is None:
+            # Nothing in the instant lane grows: what was refused has no place at the end either.
+            reason = book.reason(bid, now=now, calendar=clearing.calendar)
+        else:
             reason = book.explain(bid, now=now, calendar=clearing.calendar).reason
         if reason is not None and book.told.get(bid.bid_id) != reason:
             news.append(Unmatched(bid.bid_id, reason))

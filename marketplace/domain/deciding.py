@@ -38,8 +38,7 @@ def on_fact(
                 )
             return events
         case SupplyGrew(hosts):
-            resting = book.resting(hosts)
-            return _cleared(book, resting, now, round_id, rules, tell=False, hosts=hosts)
+            return _cleared(book, None, now, round_id, rules, tell=False, hosts=hosts)
         case ExtensionAsked(asked=asked):
             return [decide_extension(book, asked, now=now)]
         case ResaleCame():
@@ -55,7 +54,7 @@ def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:
         case BidCame(bid_id):
             return [book.bids[bid_id]]
         case SupplyGrew(hosts):
-            return list(book.resting(hosts))
+            return book.resting(hosts)
         case ExtensionAsked():
             return []
         case ResaleCame():
@@ -105,7 +104,7 @@ def on_round(
 
 def _cleared(
     book: Book,
-    bids: Iterable[OpenBid],
+    bids: Iterable[OpenBid] | None,
     now: int,
     round_id: UUID,
     rules: Rules,

@@ -1,9 +1,10 @@
-"""Tables of the market, all of them read models."""
+"""Tables of the market: read models, and snapshots of books."""
 
 from __future__ import annotations
 
 from marketplace.models.bids import BidRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
+from marketplace.models.snapshots import SnapshotRow
 
-__all__ = ["BidRow", "LeaseRow", "LeaseShareRow", "PriceRow", "RoundRow", "TradeRow"]
+__all__ = ["BidRow", "LeaseRow", "LeaseShareRow", "PriceRow", "RoundRow", "SnapshotRow", "TradeRow"]

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
-from ledger.eventstore.port import START, EventStore, Recorded
+from ledger.eventstore.port import START, EventStore
 from marketplace.domain.bids import BidTerms, hold_of, place
 from marketplace.domain.book import READS, Book
 from marketplace.domain.calendar import Calendar
@@ -26,6 +26,9 @@ from marketplace.domain.demand import OpenBid
 from marketplace.domain.eligibility import Explanation
 from marketplace.domain.events import BidPlaced
 from marketplace.domain.moments import from_above
+from marketplace.domain.states import restored
+from marketplace.snapshots import snapshots_for
+from marketplace.snapshots.port import Tail, usable
 
 PAGE = 1_000
 QUOTE_LIFE = timedelta(seconds=30)
@@ -38,31 +41,36 @@ class _Reader:
 
     What was read may turn out never to have happened: a transaction that was rolled back, a
     database put back to an older state. So each reading starts at the last fact known; if it is
-    not there any more, everything is read anew.
+    not there any more, everything is read anew. It starts from the engine's last snapshot.
     """
 
     def __init__(self, market: str) -> None:
         self.lock = threading.RLock()
-        self._market = market
-        self._start()
+        self._market, self._stream = market, f"market-{market}"
+        self._is_new = True
 
-    def _start(self) -> None:
-        self.book = Book(self._market)
-        self._before = self._position = START
-        self._last: Recorded | None = None
+    def _start(self, store: EventStore) -> None:
+        self._is_new = False
+        snapshot = usable(snapshots_for(store), store, self._market)
+        if snapshot is None:
+            self.book = Book(self._market)
+            self._tail, self._position, self._version = Tail(), START, 0
+        else:
+            self.book = restored(snapshot.state)
+            self._tail, self._position = snapshot.tail, snapshot.next_position
+            self._version = snapshot.version
 
     def catch_up(self, store: EventStore) -> None:
-        if self._last is not None:
-            page = store.read_all(after=self._before, limit=1, only=READS)
-            if [recorded.id for recorded in page.events] != [self._last.id]:
-                self._start()
+        if self._is_new or not self._tail.is_in(store):
+            self._start(store)
         while True:
             page = store.read_all(after=self._position, limit=PAGE, only=READS)
             for recorded in page.events:
+                self._tail.note(recorded)
+                if recorded.stream == self._stream and recorded.version <= self._version:
+                    continue  # in the snapshot already
                 self.book.apply(recorded.event, recorded.position)
                 self.book.read_to = recorded.position
-                self._before = START if self._last is None else self._last.position
-                self._last = recorded
             self._position = page.next_position
             if page.caught_up:
                 return

@@ -1,0 +1,141 @@
+"""A book as plain values, and back: what a snapshot keeps, so that a fold need not start at 0.
+
+Everything else in a book is made from these: indexes, columns, what is due. What is added to a
+book's state has to be added here; a test compares the books of both ways field by field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ledger.domain.ids import BidId, LeaseId, TenantId
+from ledger.domain.money import Rate
+from listings.domain.events import OfferPublished
+from marketplace.domain.book import Book, Held
+from marketplace.domain.calendar import Taken
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.events import BidAmended, BidPlaced, LeaseGranted, ResaleOpened
+from marketplace.domain.moments import Millis, moment
+from marketplace.domain.supply import Listed
+
+
+@dataclass(frozen=True, slots=True)
+class OfferState:
+    """An offer: see `Listed`."""
+
+    terms: OfferPublished
+    published: int
+    since: int
+    floor: int
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BidState:
+    """A bid as placed and last amended. rate: its limit; deadline: in milliseconds."""
+
+    terms: BidPlaced
+    since: int
+    rate: int
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldState:
+    """A lease: see `Held`."""
+
+    granted: LeaseGranted
+    ends: int
+    bid: BidPlaced | None
+    reclaimed_by: TenantId | None
+    reclaimed_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakenState:
+    """The spans of one GPU that somebody holds: starts, ends, lease."""
+
+    uuid: str
+    spans: tuple[tuple[int, int, LeaseId | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BookState:
+    """All of a book that is not made from something else in it."""
+
+    market: str
+    read_to: int
+    round_at: datetime | None
+    offers: tuple[OfferState, ...]
+    bids: tuple[BidState, ...]
+    held: tuple[HeldState, ...]
+    taken: tuple[TakenState, ...]
+    told: tuple[tuple[BidId, str], ...]
+    resales: tuple[tuple[LeaseId, int, ResaleOpened], ...]
+
+
+def can_be_kept(book: Book) -> bool:
+    """Tell if a state says all of a book: not yet where quotas are in force."""
+    return getattr(book, "quotas", None) is None
+
+
+def state_of(book: Book) -> BookState:
+    """Return what a book is made of, in an order that only depends on the facts it took in."""
+    return BookState(
+        market=book.market,
+        read_to=book.read_to,
+        round_at=book.round_at,
+        offers=tuple(
+            OfferState(each.terms, each.published, each.since, each.floor, each.paused)
+            for each in book.offers.values()
+        ),
+        bids=tuple(
+            BidState(bid.terms, bid.since, bid.rate, bid.deadline) for bid in book.bids.values()
+        ),
+        held=tuple(
+            HeldState(held.granted, held.ends, held.bid, held.reclaimed_by, held.reclaimed_at)
+            for held in book.held.values()
+        ),
+        taken=tuple(
+            TakenState(uuid, tuple(tuple(span) for span in book.calendar.of(uuid)))
+            for uuid in book.calendar.gpus()
+        ),
+        told=tuple(book.told.items()),
+        resales=tuple((lease_id, *since) for lease_id, since in book.resales.items()),
+    )
+
+
+def restored(state: BookState) -> Book:
+    """Return a book as it was."""
+    book = Book(state.market)
+    book.read_to, book.round_at = state.read_to, state.round_at
+    for gpu in state.taken:
+        for starts, ends, lease_id in gpu.spans:
+            book.calendar.take(gpu.uuid, Taken(Millis(starts), Millis(ends), lease_id))
+    for offer in state.offers:
+        listed = Listed(offer.terms, offer.published, offer.floor)
+        listed.since, listed.paused = offer.since, offer.paused
+        book.catalogue.add(listed)
+    for bid in state.bids:
+        book.wait(_bid(bid))
+    for held in state.held:
+        book.held[held.granted.lease_id] = Held(
+            held.granted, Millis(held.ends), held.bid, held.reclaimed_by, held.reclaimed_at
+        )
+    book.told.update(state.told)
+    book.resales.update((lease_id, (since, sale)) for lease_id, since, sale in state.resales)
+    return book
+
+
+def _bid(state: BidState) -> OpenBid:
+    bid = OpenBid.of(state.terms, since=state.since)
+    if (bid.rate, bid.deadline) == (state.rate, state.deadline):
+        return bid
+    amended = BidAmended(
+        bid_id=state.terms.bid_id,
+        limit=Rate(state.rate, state.terms.limit.currency),
+        deadline=moment(state.deadline),
+        at=state.terms.at,
+    )
+    return bid.amended(amended, since=state.since)

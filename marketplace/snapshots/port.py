@@ -1,0 +1,79 @@
+"""What a snapshot is, and when it may be used.
+
+A snapshot decides nothing and may vanish at any time: without one, or with one that is not to be
+trusted, a book is folded from the first event. It is trusted only if the log still has what it was
+made from: the last fact read, and the last decision of the market's stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from ledger.eventstore.port import START, EventStore, Position, Recorded
+from marketplace.domain.book import READS
+from marketplace.domain.states import BookState
+
+
+@dataclass(slots=True)
+class Tail:
+    """The last fact that was read of a log, and the position of the one before it."""
+
+    before: Position = START
+    position: Position = START
+    last_id: UUID | None = None
+
+    def note(self, recorded: Recorded) -> None:
+        """Take in the next fact."""
+        self.before = self.position
+        self.position, self.last_id = recorded.position, recorded.id
+
+    def is_in(self, store: EventStore) -> bool:
+        """Tell if the log still has that fact at that place."""
+        if self.last_id is None:
+            return True
+        page = store.read_all(after=self.before, limit=1, only=READS)
+        return [recorded.id for recorded in page.events] == [self.last_id]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A book with everything up to `tail`, and the market's stream up to `version`.
+
+    next_position: where reading goes on. decision_id: of the event at `version`; None at 0.
+    """
+
+    state: BookState
+    tail: Tail
+    next_position: Position
+    version: int
+    decision_id: UUID | None
+
+    def is_in(self, store: EventStore) -> bool:
+        """Tell if the log still has what the snapshot was made from."""
+        if not self.tail.is_in(store):
+            return False
+        if self.version == 0:
+            return True
+        stream = store.read_stream(f"market-{self.state.market}", after_version=self.version - 1)
+        recorded = next(iter(stream), None)
+        return recorded is not None and recorded.id == self.decision_id
+
+
+class Snapshots(Protocol):
+    """Where snapshots are kept."""
+
+    def latest(self, market: str) -> Snapshot | None:
+        """Return the newest that can be read; those of other rules or fields cannot."""
+        ...
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, all of it or nothing; older ones may be dropped."""
+        ...
+
+
+def usable(snapshots: Snapshots, store: EventStore, market: str) -> Snapshot | None:
+    """Return the newest snapshot of a market if the log bears it out."""
+    snapshot = snapshots.latest(market)
+    return snapshot if snapshot is not None and snapshot.is_in(store) else None
