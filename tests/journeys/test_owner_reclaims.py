@@ -57,7 +57,8 @@ def test_the_work_is_warned_then_stopped_and_the_tenant_compensated(
 
     use = books.final_use(market, "grace", lease["id"])
     charge = books.charge_of(lease, use["granted_ms"])
-    lost_ms = (datetime.fromisoformat(closed["ends_at"]) - closed_at) // timedelta(milliseconds=1)
+    # The agent stops a little sooner; what was told at the reclaim counts from its deadline.
+    lost_ms = (datetime.fromisoformat(closed["ends_at"]) - stop_at) // timedelta(milliseconds=1)
     compensation = books.charge_of(lease, lost_ms).share(FEE_PPM)
     assert charge.nanos > 0
     assert compensation.nanos > 0
