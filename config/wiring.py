@@ -87,12 +87,8 @@ def loops(env: Env) -> tuple[Loop, ...]:
 
     def clear(store: EventStore) -> Engine:
         if store not in engines:
-            engines[store] = Engine(
-                store,
-                env.market,
-                round_seconds=env.round_seconds,
-                snapshots=snapshots_for(store),
-            )
+            kept, seconds = snapshots_for(store), env.round_seconds
+            engines[store] = Engine(store, env.market, round_seconds=seconds, snapshots=kept)
         return engines[store]
 
     always = (
