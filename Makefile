@@ -4,10 +4,10 @@ PORT ?= 8000
 export OFFPEAK_HOME PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check lint bench soak lock clean
+.PHONY: help up down test check lint bench simulation soak lock clean
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: .venv/installed ## Install, migrate, fill a demo market and serve it; Ctrl-C ends it
 	@OFFPEAK_DEMO=1 exec $(PYTHON) manage.py up
@@ -28,6 +28,9 @@ check: lint test ## What CI runs
 
 bench: .venv/tested ## Print benchmarks with their ratio to a limit of this machine
 	$(PYTHON) -m tests.benchmarks
+
+simulation: .venv/tested ## Replay the traces in OFFPEAK_TRACES; write their page and plots anew
+	$(PYTHON) -m tests.simulation
 
 soak: .venv/tested ## Run the slow soaks
 	$(PYTHON) -m pytest -m soak

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,10 +11,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.safestring import mark_safe
 from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
 
 from config import reference
 
-DOCS = Path(__file__).parent / "docs"
+DOCS = Path(__file__).resolve().parent / "docs"
 REFERENCE: dict[str, Callable[[], str]] = {
     "settings": reference.settings_page,
     "events": reference.events_page,
@@ -41,6 +44,7 @@ def chapters() -> dict[str, Chapter]:
         for path in sorted((DOCS / "decisions").glob("*.md"))
     }
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    markdown.add_render_rule("image", _drawing)
     return {
         slug: Chapter(
             slug,
@@ -49,6 +53,20 @@ def chapters() -> dict[str, Chapter]:
         )
         for slug, text in texts.items()
     }
+
+
+def _drawing(
+    renderer: RendererHTML, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType
+) -> str:
+    """Put a drawing of the manual into the page itself, so that it needs no address of its own.
+
+    What it shows is told by its own title and description.
+    """
+    name = str(tokens[at].attrs["src"])
+    path = (DOCS / name).resolve()
+    if path.suffix != ".svg" or not path.is_relative_to(DOCS):
+        return renderer.image(tokens, at, options, env)
+    return path.read_text()
 
 
 def _body(text: str) -> str:

@@ -15,7 +15,7 @@ from tests.simulation.traces import FILLER, Floats, Jobs, Trace, filler
 
 HEADLINE_NODES = 88
 BURST_WAIT = 900.0
-CURVE_NODES = (64, 72, 80, 88, 100, 120, 150, 214)
+CURVE_NODES = (72, 80, 88, 100, 120, 150, 214)
 STATIC_NODES = (88, 106, 132, 160, 190, 214, 260, 352)
 FILLER_SHIFTS = ((36.0,), (22.0, 50.0), (22.0, 36.0, 50.0))
 """Days by which the trace's own small jobs are moved to make filler: one, two, three copies."""

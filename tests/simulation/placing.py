@@ -2,7 +2,7 @@
 
 In this order: what is free (own nodes first, tightest fit); what filler holds; what others borrow
 on nodes of the job's owner, while the owner is below its quota; and, for what fits only in pieces,
-moving borrowed work together, when every moved job is proven to fit elsewhere first.
+moving work together, borrowed first, when every moved job is proven to fit elsewhere first.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _fewest(fleet: Fleet, node: int, others: list[int], gpus: int) -> list[int] 
 
 
 def by_moving(fleet: Fleet, job: int, now: float) -> Plan | None:
-    """Make room in one piece by moving borrowed work into holes elsewhere."""
+    """Make room in one piece by moving one-node work into holes elsewhere, borrowed work first."""
     gpus = fleet.gpus[job]
     on_one, need = min(gpus, GPUS_PER_NODE), nodes_needed(gpus)
     if fleet.firm.total < gpus:
