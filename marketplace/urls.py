@@ -26,6 +26,7 @@ from marketplace.api.market import (
     MarketTape,
     Workloads,
 )
+from marketplace.api.quotas import QuotaCohorts, QuotaLog, Quotas, QuotaUnits
 from marketplace.api.rounds import OneRound, ReplayRound, Rounds
 
 api_urls: list[URLPattern] = [
@@ -50,6 +51,10 @@ api_urls: list[URLPattern] = [
     path("market/prices", MarketPrices.as_view()),
     path("market/quotes", MarketQuotes.as_view()),
     path("market/tape", MarketTape.as_view()),
+    path("quotas", Quotas.as_view()),
+    path("quotas/cohorts", QuotaCohorts.as_view()),
+    path("quotas/log", QuotaLog.as_view()),
+    path("quotas/units", QuotaUnits.as_view()),
     path("rounds", Rounds.as_view()),
     path("rounds/<uuid:round_id>", OneRound.as_view()),
     path("rounds/<uuid:round_id>/replay", ReplayRound.as_view()),

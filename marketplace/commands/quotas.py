@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from ledger.eventstore.port import EventStore, Meta, Position, record
 from marketplace.domain import governance, governance_requests
@@ -64,8 +64,12 @@ def approve_request(
     Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
     """
 
+    token_id = uuid4()
+
     def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
-        return governance_requests.approve_request(policies, request_id, setter, now=now)
+        return governance_requests.approve_request(
+            policies, request_id, setter, token_id=token_id, now=now
+        )
 
     return _decide(store, market, rule, by)
 

@@ -66,7 +66,7 @@ def request_quota(
 
 
 def approve_request(
-    policies: Policies | None, request_id: UUID, by: Setter, *, now: datetime
+    policies: Policies | None, request_id: UUID, by: Setter, *, token_id: UUID, now: datetime
 ) -> Sequence[GovernanceEvent]:
     """Approve a request: its token takes the quota up within a day, and before the request ends.
 
@@ -78,7 +78,7 @@ def approve_request(
         QuotaRequestApproved(
             market=request.asked.market,
             request_id=request_id,
-            token_id=uuid5(request_id, "token"),
+            token_id=token_id,
             expires_at=min(now + TOKEN_LIFE, request.asked.ends_at),
             at=now,
         )
