@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import Any, Protocol, get_args
 
 from ledger.domain.event import Event
 from ledger.domain.ids import LeaseId
 from marketplace.domain.calendar import Calendar
-from marketplace.domain.demand import OpenBid
+from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.eligibility import Explanation, Stage
 from marketplace.domain.events import ExtensionGranted, LeaseClosed, LeaseGranted
 from marketplace.domain.governance_events import GovernanceEvent
@@ -17,12 +17,23 @@ from marketplace.domain.moments import from_above, from_below
 from marketplace.domain.quota_book import QuotaBook, Use, gpus_of
 from marketplace.domain.quota_gate import Found, Gate
 from marketplace.domain.ranges import fit
+from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.triggers import SupplyGrew, Trigger
 
-if TYPE_CHECKING:
-    from marketplace.domain.book import Book
-
 KINDS: tuple[type[Event], ...] = get_args(GovernanceEvent)
+
+
+class Book(Protocol):
+    """The book of a market, as far as its quotas need it."""
+
+    market: str
+    quotas: QuotaBook | None
+    offers: Any
+    held: Any
+
+    def entries(self, shape: Shape) -> Sequence[Entry]:
+        """Return the offers that fit a shape, cheapest first."""
+        ...
 
 
 def set_policy(book: Book, event: GovernanceEvent, position: int) -> Trigger | None:
@@ -75,7 +86,7 @@ def _take(book: Book, quotas: QuotaBook, lease_id: LeaseId) -> None:
 def _gpus(book: Book, granted: LeaseGranted) -> Iterable[tuple[str, int]]:
     """Yield model and memory of every GPU; where its offer is gone, what the grant tells."""
     for share in granted.shares:
-        listed = book.offers.get(share.offer_id)
+        listed: Listed | None = book.offers.get(share.offer_id)
         known = {} if listed is None else {gpu.uuid: gpu for gpu in listed.terms.gpus}
         for uuid in share.gpu_uuids:
             gpu = known.get(uuid)
