@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-NAMES = ("append", "replay", "lag", "bids", "ingest", "instant", "admission", "shading")
+NAMES = ("append", "replay", "lag", "bids", "ingest", "instant", "admission", "shading", "batch")
 
 
 def main() -> None:

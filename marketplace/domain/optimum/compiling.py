@@ -1,4 +1,4 @@
-"""Compile a kernel with numba where that is wanted and installed; else the same code is Python.
+"""Compile a kernel with numba where wanted and installed; without it the same code runs as Python.
 
 Kernels are loops over arrays of whole numbers and doubles: no library calls, no reordering of
 sums, random numbers of their own. So both ways give the same bits.
@@ -38,7 +38,7 @@ def _cache_folder() -> str:
     digest = hashlib.sha256()
     for source in sorted(here.glob("*.py")):
         text = source.read_bytes()
-        if b"@compiled" in text or b"NamedTuple" in text:
+        if b"@compiled\n" in text or b"NamedTuple" in text:
             digest.update(text)
     return str(here / "__pycache__" / f"kernels-{digest.hexdigest()[:16]}")
 

@@ -55,7 +55,7 @@ class Wants(NamedTuple):
 class Prices(NamedTuple):
     """Prices on their way to balance: [P, T], nano-units per unit-hour."""
 
-    now: Floats
+    live: Floats
     mean: Floats
     scale: Floats
     """[P] what prices are measured by."""
@@ -66,11 +66,11 @@ class Prices(NamedTuple):
 def open_prices(q: Layout) -> Prices:
     """Return prices of zero."""
     shape = (q.pools, q.slots)
-    floors = np.bincount(q.pool, q.floor / q.units, minlength=q.pools)
-    floors = floors / np.maximum(1, np.bincount(q.pool, minlength=q.pools))
+    listed = np.maximum(1, np.bincount(q.pool, minlength=q.pools))
+    floors = np.bincount(q.pool, q.floor / q.units, minlength=q.pools) / listed
     ordinary = float(q.worth.mean()) if q.worth.size else 1.0
     return Prices(
-        now=np.zeros(shape),
+        live=np.zeros(shape),
         mean=np.zeros(shape),
         scale=np.maximum(floors, 0.1 * ordinary),
         paid=np.zeros((q.pools, q.slots + 1)),
@@ -143,9 +143,9 @@ def _raise(q: Layout, prices: Prices, i: int, j: int, s: int, gpus: float, step:
     p = q.pool[j]
     units = gpus * q.units[j] * step * prices.scale[p]
     for t in range(s, q.ends[q.row[i], s]):
-        prices.now[p, t] += units / q.capacity[p, t]
+        prices.live[p, t] += units / q.capacity[p, t]
     for t in range(s, q.slots):
-        prices.paid[p, t + 1] = prices.paid[p, t] + prices.now[p, t] * q.slot_hours[t]
+        prices.paid[p, t + 1] = prices.paid[p, t] + prices.live[p, t] * q.slot_hours[t]
 
 
 @compiled
@@ -239,9 +239,9 @@ def fall(q: Layout, prices: Prices, step: float, weight: float) -> None:
     for p in range(q.pools):
         drop = step * prices.scale[p]
         for t in range(q.opens[p], q.closes[p]):
-            prices.now[p, t] = max(0.0, prices.now[p, t] - drop)
-            prices.mean[p, t] += weight * (prices.now[p, t] - prices.mean[p, t])
-            prices.paid[p, t + 1] = prices.paid[p, t] + prices.now[p, t] * q.slot_hours[t]
+            prices.live[p, t] = max(0.0, prices.live[p, t] - drop)
+            prices.mean[p, t] += weight * (prices.live[p, t] - prices.mean[p, t])
+            prices.paid[p, t + 1] = prices.paid[p, t] + prices.live[p, t] * q.slot_hours[t]
         for t in range(q.closes[p], q.slots):
             prices.paid[p, t + 1] = prices.paid[p, t]
 

@@ -74,6 +74,9 @@ class Layout(NamedTuple):
     mask: Narrow
     group_at: Ints
     group: Ints
+    member_at: Ints
+    member: Ints
+    """The bids that count for each group."""
     slot_hours: Floats
     piece_at: Ints
     """[N+1] where the pieces of a bid are kept: one, or as many as its GPUs may spread over."""
@@ -91,8 +94,8 @@ def lay_out(problem: Problem) -> Layout:
     by_host = np.argsort(problem.host, kind="stable")
     hosts, host_of = np.unique(problem.host, return_inverse=True)
     host_at = _starts(np.bincount(host_of, minlength=len(hosts)))
-    sizes = np.diff(host_at)[host_of] if problem.pools else np.zeros(0, np.int64)
     beside = [by_host[host_at[host] : host_at[host + 1]] for host in host_of]
+    grouped = np.repeat(np.arange(problem.bids), np.diff(problem.group_at))
     dense = _dense(problem, list_at, members, pool)
     there = problem.capacity > 0
     most = problem.capacity.max(axis=1, keepdims=True)
@@ -123,7 +126,7 @@ def lay_out(problem: Problem) -> Layout:
         by_pool=(np.zeros(0) if dense.size else np.lexsort((pool, members))).astype(np.int64),
         lists_at=_starts(np.bincount(pool, minlength=problem.pools)),
         lists=members[_sorted(pool)].astype(np.int64),
-        beside_at=_starts(sizes),
+        beside_at=_starts(np.array([len(pools) for pools in beside], np.int64)),
         beside=(np.concatenate(beside) if beside else np.zeros(0)).astype(np.int64),
         opens=opens,
         closes=closes,
@@ -134,6 +137,8 @@ def lay_out(problem: Problem) -> Layout:
         mask=problem.mask.astype(np.int32),
         group_at=problem.group_at,
         group=problem.group,
+        member_at=_starts(np.bincount(problem.group, minlength=problem.groups)),
+        member=grouped[_sorted(problem.group)].astype(np.int64),
         slot_hours=np.diff(problem.grid) / MILLIS_PER_HOUR,
         piece_at=_starts(pieces),
     )

@@ -8,232 +8,29 @@ taken out, the more gladly the more they would gain at the scarcity prices.
 from __future__ import annotations
 
 from math import sqrt
-from typing import NamedTuple
-
-import numpy as np
 
 from marketplace.domain.optimum.chance import bell, below, share
 from marketplace.domain.optimum.compiling import compiled
 from marketplace.domain.optimum.layout import Layout
-from marketplace.domain.optimum.placing import (
-    FAR,
-    Bench,
-    bar,
-    find_gang,
-    seat,
-    slices,
+from marketplace.domain.optimum.neighbours import (
+    Desk,
+    choose,
+    entry_of,
+    gather,
+    invite,
+    lift,
+    regrets,
+    side_with,
+    sorriest,
 )
+from marketplace.domain.optimum.placing import FAR, Bench, bar, find_gang, seat, slices
 from marketplace.domain.optimum.problem import ONE_POOL, Floats, Ints
 from marketplace.domain.optimum.state import State, enter, leave, value
 
-POOLS_MAX = 4
-TRIED = 16
-"""Bids that wait, tried in each move."""
-CROWD_MAX = 400
-"""Bids moved at once."""
+SMALL_MAX = 256
+"""In rounds of no more bids, any bids are moved together, whatever they share."""
 GANG_POOLS_MAX = 256
 """A gang that may use no more pools than this looks at all of them, else at those of the move."""
-
-
-class Desk(NamedTuple):
-    """Room for one move. C: bids moved."""
-
-    chosen: Ints
-    """[POOLS_MAX] the pools of the move."""
-    near: Ints
-    """[P] the number of the move in which a pool was last chosen."""
-    crowd: Ints
-    key: Floats
-    order: Ints
-    """[C] bids in hand, what they are sorted by, and their order."""
-    held: Ints
-    """[N] the number of the move in which a bid was last in hand."""
-    start: Ints
-    parts: Ints
-    entry: Ints
-    gpus: Ints
-    mask: Ints
-    """Grants as they were; as in `State`."""
-    moves: Ints
-    """[1] number of the move."""
-    short: Ints
-    """[N, S] the pools each bid likes best at the scarcity prices, as entries."""
-    regret: Floats
-    sorry: Ints
-    """[N] what each bid could gain more than it does, and those who could."""
-
-
-def desk_for(q: Layout, short: Ints) -> Desk:
-    """Return a desk for any move."""
-    bids, pieces = len(q.row), int(q.piece_at[-1])
-    return Desk(
-        chosen=np.zeros(POOLS_MAX, np.int64),
-        near=np.zeros(q.pools, np.int64),
-        crowd=np.zeros(CROWD_MAX + TRIED + 1, np.int64),
-        key=np.zeros(CROWD_MAX + TRIED + 1),
-        order=np.zeros(CROWD_MAX + TRIED + 1, np.int64),
-        held=np.zeros(bids, np.int64),
-        start=np.zeros(bids, np.int64),
-        parts=np.zeros(bids, np.int64),
-        entry=np.zeros(pieces, np.int64),
-        gpus=np.zeros(pieces, np.int64),
-        mask=np.zeros(pieces, np.int64),
-        moves=np.zeros(1, np.int64),
-        short=short,
-        regret=np.zeros(bids),
-        sorry=np.zeros(bids, np.int64),
-    )
-
-
-@compiled
-def entry_of(q: Layout, held: int, p: int) -> int:
-    """Return the entry of a pool in a list, or -1."""
-    if q.dense.shape[0] > 0:
-        entry: int = q.dense[held, p]
-        return entry
-    low = q.list_at[held]
-    high = q.list_at[held + 1]
-    while low < high:
-        mid = (low + high) // 2
-        if q.pool[q.by_pool[mid]] < p:
-            low = mid + 1
-        else:
-            high = mid
-    if low < q.list_at[held + 1] and q.pool[q.by_pool[low]] == p:
-        found: int = q.by_pool[low]
-        return found
-    return -1
-
-
-@compiled
-def _choose(q: Layout, st: State, desk: Desk, dice: Ints) -> int:
-    """Choose the pools of a move: one at random and others that like bids may use."""
-    move = desk.moves[0]
-    first = below(dice, q.pools)
-    desk.chosen[0] = first
-    desk.near[first] = move
-    count = 1
-    wanted = 1 + below(dice, POOLS_MAX)
-    for _ in range(wanted * 4):
-        if count >= wanted:
-            break
-        lists = q.lists_at[first + 1] - q.lists_at[first]
-        beside = q.beside_at[first + 1] - q.beside_at[first]
-        if beside > 1 and below(dice, 4) == 0:
-            p = q.beside[q.beside_at[first] + below(dice, beside)]
-        elif lists > 0 and below(dice, 8) > 0:
-            held = q.lists[q.lists_at[first] + below(dice, lists)]
-            size = q.list_at[held + 1] - q.list_at[held]
-            p = q.pool[q.list_at[held] + below(dice, size)]
-        else:
-            p = below(dice, q.pools)
-        if desk.near[p] == move or q.opens[p] >= q.closes[first] or q.closes[p] <= q.opens[first]:
-            continue
-        desk.chosen[count] = p
-        desk.near[p] = move
-        count += 1
-    return count
-
-
-@compiled
-def _regrets(q: Layout, st: State, paid: Floats, desk: Desk, least: Floats) -> int:
-    """Work out who could gain more at the scarcity prices; return how many could."""
-    count = 0
-    for i in range(q.row.size):
-        desk.regret[i] = 0.0
-        if st.start[i] < 0 and st.seat[i] < 0:
-            continue
-        regret = max(0.0, _hope(q, least, i))
-        if st.start[i] >= 0:
-            s = st.start[i]
-            e = q.ends[q.row[i], s]
-            regret -= value(q, st, i)
-            for m in range(q.piece_at[i], q.piece_at[i] + st.parts[i]):
-                j = st.entry[m]
-                p = q.pool[j]
-                regret += st.gpus[m] * q.units[j] * (paid[p, e] - paid[p, s])
-        if regret > 0.0:
-            desk.regret[i] = regret
-            desk.sorry[count] = i
-            count += 1
-    return count
-
-
-@compiled
-def _side_with(q: Layout, st: State, desk: Desk, dice: Ints, i: int) -> int:
-    """Choose the pools of a move for one bid's sake: where it is, and where it would rather be."""
-    move = desk.moves[0]
-    count = 0
-    if st.start[i] >= 0:
-        p = q.pool[st.entry[q.piece_at[i]]]
-        desk.chosen[0] = p
-        desk.near[p] = move
-        count = 1
-    wanted = count + 1 + below(dice, POOLS_MAX - count)
-    for _ in range(wanted * 2):
-        if count >= wanted:
-            break
-        j = desk.short[i, below(dice, 1 + below(dice, desk.short.shape[1]))]
-        if j < 0 or desk.near[q.pool[j]] == move:
-            continue
-        desk.chosen[count] = q.pool[j]
-        desk.near[q.pool[j]] = move
-        count += 1
-    return count
-
-
-@compiled
-def _lift(q: Layout, st: State, desk: Desk, count: int, low: int, high: int, sided: int) -> int:
-    """Take in hand the grants of the chosen pools that touch slots [low, high), and one bid."""
-    crowd = 0
-    if sided >= 0:
-        desk.held[sided] = desk.moves[0]
-        desk.crowd[0] = sided
-        crowd = 1
-    for c in range(count):
-        piece = st.head[desk.chosen[c]]
-        while piece >= 0:
-            i = st.owner[piece]
-            s = st.start[i]
-            inside = s < high and q.ends[q.row[i], s] > low
-            if inside and crowd < CROWD_MAX and desk.held[i] != desk.moves[0]:
-                desk.held[i] = desk.moves[0]
-                desk.crowd[crowd] = i
-                crowd += 1
-            piece = st.after[piece]
-    return crowd
-
-
-@compiled
-def _hope(q: Layout, least: Floats, i: int) -> float:
-    """Return what a bid would gain at the scarcity prices, in nano-units."""
-    gain: float = (q.worth[i] - least[i]) * q.gpus[i] * q.hours[i]
-    return gain
-
-
-@compiled
-def _invite(
-    q: Layout, st: State, desk: Desk, least: Floats, dice: Ints, count: int, crowd: int
-) -> int:
-    """Take in hand some bids that wait for one of the chosen pools."""
-    for _ in range(TRIED):
-        p = desk.chosen[below(dice, count)]
-        lists = q.lists_at[p + 1] - q.lists_at[p]
-        if lists == 0:
-            continue
-        chosen = -1
-        for _ in range(2):
-            held = q.lists[q.lists_at[p] + below(dice, lists)]
-            if st.waits[held] == 0:
-                continue
-            i = st.waiting[st.waiting_at[held] + below(dice, st.waits[held])]
-            if chosen < 0 or _hope(q, least, i) > _hope(q, least, chosen):
-                chosen = i
-        if chosen >= 0 and desk.held[chosen] != desk.moves[0]:
-            desk.held[chosen] = desk.moves[0]
-            desk.crowd[crowd] = chosen
-            crowd += 1
-    return crowd
 
 
 @compiled
@@ -399,17 +196,21 @@ def _restore(q: Layout, st: State, desk: Desk, crowd: int) -> None:
 @compiled
 def search(
     q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, least: Floats, dice: Ints,
-    moves: int,
+    moves: int, loss: float,
 ) -> float:  # fmt: skip
-    """Make so many moves; return how much more the clearing is worth, in nano-units."""
+    """Make so many moves; return how much more the clearing is worth, in nano-units.
+
+    loss: a move that makes it worth less by no more than this is kept too.
+    """
     gained = 0.0
-    sorry = _regrets(q, st, paid, desk, least)
+    sorry = regrets(q, st, paid, desk, least)
+    small = q.row.size <= SMALL_MAX
     for _ in range(moves):
         desk.moves[0] += 1
-        sided = _sorriest(desk, dice, sorry) if sorry > 0 and below(dice, 2) == 0 else -1
-        count = _side_with(q, st, desk, dice, sided) if sided >= 0 else 0
+        sided = sorriest(desk, dice, sorry) if sorry > 0 and below(dice, 2) == 0 else -1
+        count = side_with(q, st, desk, dice, sided) if sided >= 0 else 0
         if count == 0:
-            count = _choose(q, st, desk, dice)
+            count = choose(q, st, desk, dice)
         low = 0 if sided < 0 else q.first[sided]
         high = q.slots if sided < 0 else q.ends[q.row[sided], q.last[sided]]
         if below(dice, 2) == 0:
@@ -417,28 +218,24 @@ def search(
             half = 1 + below(dice, max(1, (high - low) // 2))
             low = centre - half
             high = centre + half
-        lifted = _lift(q, st, desk, count, low, high, sided)
-        crowd = _invite(q, st, desk, least, dice, count, lifted)
+        scattered = (sided >= 0 or small) and below(dice, 3) == 0
+        if scattered and below(dice, 2) == 0:
+            count = 0
+        crowd = lift(q, st, desk, count, low, high, sided)
+        if scattered and (small or q.group_at[sided] < q.group_at[sided + 1]):
+            near = sided if sided >= 0 else below(dice, q.row.size)
+            crowd = gather(q, st, desk, dice, crowd, near)
+        if count > 0:
+            crowd = invite(q, st, desk, least, dice, count, crowd)
         before = _take_out(q, st, desk, crowd)
         alpha = share(dice)
         _rank(q, desk, least, dice, crowd, alpha)
         after = _put_in(q, st, paid, bench, desk, dice, crowd, count, alpha)
-        if after >= before:
+        if after >= before - loss:
             gained += after - before
         else:
             _restore(q, st, desk, crowd)
     return gained
-
-
-@compiled
-def _sorriest(desk: Desk, dice: Ints, sorry: int) -> int:
-    """Return one of three of those who could gain more, the one that could gain most."""
-    i: int = desk.sorry[below(dice, sorry)]
-    for _ in range(2):
-        other = desk.sorry[below(dice, sorry)]
-        if desk.regret[other] > desk.regret[i]:
-            i = other
-    return i
 
 
 @compiled
@@ -461,7 +258,9 @@ def _put_in(
 ) -> float:  # fmt: skip
     """Give the bids in hand places in their order; return what these are worth."""
     noise = 0.05 if below(dice, 4) else 0.4
-    wide = 0 if below(dice, 2) == 0 else below(dice, 1 + desk.short.shape[1])
+    wide = desk.short.shape[1]
+    if count > 0:
+        wide = 0 if below(dice, 2) == 0 else below(dice, 1 + wide)
     worth = 0.0
     for c in range(crowd):
         i = desk.crowd[desk.order[c]]

@@ -11,16 +11,21 @@ from math import ceil
 import numpy as np
 
 from marketplace.domain.optimum.chance import seeded
-from marketplace.domain.optimum.dual import Pricing, add_up
+from marketplace.domain.optimum.dual import Pricing, Wants, add_up
 from marketplace.domain.optimum.layout import Layout, lay_out
+from marketplace.domain.optimum.neighbours import desk_for
 from marketplace.domain.optimum.placing import bench_for, place_all
 from marketplace.domain.optimum.problem import Floats, Ints, Problem
-from marketplace.domain.optimum.search import desk_for, search
+from marketplace.domain.optimum.search import SMALL_MAX, search
 from marketplace.domain.optimum.solution import Effort, Piece, Placed, Solution, welfare_of
 from marketplace.domain.optimum.state import State, begin
 
 CHUNK_MOVES = 256
 """Moves of local search between two looks at the guard."""
+PATIENCE = 3
+"""Chunks in a small round until it leaps."""
+LEAP, LEAP_MOVES = 0.02, 12
+"""How much of the worth a move of a leap may lose, and how many moves it has."""
 
 
 def never() -> bool:
@@ -55,20 +60,69 @@ def solve(
         total = place_all(layout, other, paid, bench, order, 1.0)
         if total > worth:
             state, worth = other, total
-    desk, dice = desk_for(layout, pricing.wants.short), seeded(seed)
-    chunks = 0
-    while problem.pools and chunks < effort.search and not enough():
-        search(layout, state, paid, bench, desk, pricing.wants.least, dice, CHUNK_MOVES)
-        chunks += 1
+    climb = Climb(layout, state, paid, pricing.wants, seed, worth)
+    searchable = problem.pools > 0 and problem.bids > 0
+    while searchable and climb.chunks < effort.search and not enough():
+        climb.step()
+    climb.end()
     placed = read(problem, layout, state)
     return Solution(
         placed=placed,
         welfare_nanos=welfare_of(problem, placed),
         bound_nanos=ceil(bound),
         prices=prices.astype(np.int64),
-        done=Effort(dual=pricing.steps, search=chunks),
+        done=Effort(dual=pricing.steps, search=climb.chunks),
         seed=seed,
     )
+
+
+class Climb:
+    """Local search from one clearing, in chunks of `CHUNK_MOVES` moves.
+
+    In small rounds, where it would soon stand still, it now and then goes on from a worse clearing
+    near by, and comes back when that leads nowhere.
+    """
+
+    def __init__(
+        self, layout: Layout, state: State, paid: Floats, wants: Wants, seed: int, worth: float
+    ) -> None:
+        self.layout, self.state, self.paid, self.wants = layout, state, paid, wants
+        self.bench = bench_for(layout)
+        self.desk = desk_for(layout, wants.short)
+        self.dice = seeded(seed)
+        self.worth = worth
+        self.chunks = 0
+        self.gained = self.high = 0.0
+        self.small = len(layout.row) <= SMALL_MAX
+        self.top = self._copy() if self.small else state
+
+    def step(self) -> None:
+        """Make a chunk of moves."""
+        if self.small and self.chunks % PATIENCE == PATIENCE - 1:
+            self.end()
+            self.gained += self._search(LEAP_MOVES, LEAP * (self.worth + self.gained))
+        self.gained += self._search(CHUNK_MOVES, 0.0)
+        self.chunks += 1
+        if self.small and self.gained > self.high:
+            self.top, self.high = self._copy(), self.gained
+
+    def end(self) -> None:
+        """Go back to the best clearing found."""
+        if self.small and self.gained < self.high:
+            for name, column in self.state._asdict().items():
+                column[...] = getattr(self.top, name)
+            self.gained = self.high
+
+    def _search(self, moves: int, loss: float) -> float:
+        return search(
+            self.layout, self.state, self.paid, self.bench, self.desk, self.wants.least,
+            self.dice, moves, loss,
+        )  # fmt: skip
+
+    def _copy(self) -> State:
+        return self.state._replace(
+            **{name: column.copy() for name, column in self.state._asdict().items()}
+        )
 
 
 def orders(layout: Layout, least: Floats) -> tuple[Ints, ...]:

@@ -8,13 +8,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marketplace.domain.optimum import Effort, Problem, Quota, Solution, solve
+from marketplace.domain.optimum import (
+    Ask,
+    Effort,
+    Entry,
+    Pool,
+    Problem,
+    Quota,
+    Solution,
+    pose,
+    solve,
+)
+from marketplace.domain.optimum.compiling import COMPILES
 from tests.marketplace.optimum.checking import audit
 from tests.marketplace.optimum.markets import CENT, HOUR, small_round
 
@@ -72,6 +84,8 @@ def test_what_a_guard_cut_short_can_be_done_again_without_it(seed: int, looks: i
 
 @pytest.mark.parametrize("seed", range(4))
 def test_without_numba_the_clearing_is_the_same(seed: int) -> None:
+    pytest.importorskip("numba")
+    assert COMPILES, "the settings of tests ask for compiled rounds"
     problem = small_round(14, seed)
     compiled = solve(problem, effort=Effort(dual=4, search=1), seed=seed)
 
@@ -98,8 +112,6 @@ def test_nobody_gets_anything_of_a_quota_of_zero_and_unset_is_no_limit() -> None
 
 
 def test_a_bid_starts_at_its_own_moment_within_a_slot() -> None:
-    from marketplace.domain.optimum import Ask, Entry, Pool, pose
-
     ask = Ask(1, HOUR, HOUR // 4, HOUR // 4 + HOUR, 100 * CENT, (Entry(0, 10 * CENT),))
     problem = pose([0, HOUR, 2 * HOUR], [Pool(0, (1, 1))], [ask])
 
@@ -119,9 +131,7 @@ def test_a_bid_starts_at_its_own_moment_within_a_slot() -> None:
         ("limit", np.zeros(2, np.int64), "arrays of bids"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(
-    field: str, value: np.ndarray[tuple[int], np.dtype[np.int64]], said: str
-) -> None:
+def test_arrays_that_do_not_fit_are_refused(field: str, value: Any, said: str) -> None:
     problem = small_round(3, 1)
 
     with pytest.raises(ValueError, match=said):
