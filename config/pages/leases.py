@@ -83,7 +83,7 @@ class ResaleForm(forms.Form):
     shortest = forms.IntegerField(label="Shortest lease", min_value=1, initial=15)
 
     def __init__(self, *args: Any, currency: str, **kwargs: Any) -> None:
-        super().__init__(*args, auto_id="resale_%s", **kwargs)
+        super().__init__(*args, **{"auto_id": "resale_%s", **kwargs})
         self.fields["floor"] = RateField(label="Least you take", currency=currency)
 
 

@@ -47,7 +47,7 @@ class AskResale(Body):
     lease_min_seconds = CountField(required=False)
 
 
-class ReclaimStepShape(serializers.Serializer[Any]):
+class AgreedReclaimStepShape(serializers.Serializer[Any]):
     """What a reclaim pays that comes with at least this much notice."""
 
     notice_seconds = serializers.IntegerField()
@@ -59,7 +59,7 @@ class ReclaimStepsShape(serializers.Serializer[Any]):
 
     host_id = serializers.UUIDField()
     gpus = serializers.IntegerField()
-    steps = ReclaimStepShape(many=True)
+    steps = AgreedReclaimStepShape(many=True)
 
 
 class ReclaimChoiceShape(serializers.Serializer[Any]):

@@ -136,10 +136,10 @@ class QuotedShape(serializers.Serializer[Any]):
     gpus = serializers.IntegerField()
     duration_seconds = serializers.SerializerMethodField()
     starts_within = serializers.CharField()
-    price = AmountField(source="price.nanos_per_gpu_hour", default=None)
-    cost = AmountField(source="cost.nanos", default=None)
-    starts_at = MomentField(source="window.starts_at", default=None)
-    ends_at = MomentField(source="window.ends_at", default=None)
+    price = AmountField(source="price.nanos_per_gpu_hour", default=None, allow_null=True)
+    cost = AmountField(source="cost.nanos", default=None, allow_null=True)
+    starts_at = MomentField(source="window.starts_at", default=None, allow_null=True)
+    ends_at = MomentField(source="window.ends_at", default=None, allow_null=True)
 
     def get_duration_seconds(self, quote: WindowQuote) -> int:
         """Return for how long."""

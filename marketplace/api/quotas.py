@@ -36,7 +36,7 @@ class CohortBody(Body):
     """A cohort. parent: the cohort it lies in. tenant_id: whose grant it is."""
 
     cohort = TextField()
-    parent = TextField(required=False)
+    parent = TextField(required=False)  # type: ignore[assignment]  # a field of that name
     tenant_id = serializers.UUIDField(required=False)
 
 
@@ -62,12 +62,6 @@ class StandingShape(serializers.Serializer[Any]):
     available = serializers.IntegerField()
 
 
-class StandingsShape(serializers.Serializer[Any]):
-    """Everything that the caller may see."""
-
-    data = StandingShape(many=True)
-
-
 class PolicyShape(serializers.Serializer[Any]):
     """One policy of the log: what kind, what it says, and when."""
 
@@ -75,12 +69,6 @@ class PolicyShape(serializers.Serializer[Any]):
     kind = serializers.CharField()
     policy = serializers.DictField()
     at = MomentField()
-
-
-class PoliciesShape(serializers.Serializer[Any]):
-    """The log, newest first."""
-
-    data = PolicyShape(many=True)
 
 
 class PolicyWritten(serializers.Serializer[Any]):
@@ -107,13 +95,13 @@ class Quotas(Setting):
 
     scopes: ClassVar = {"GET": "market:read", "POST": "admin"}
 
-    @extend_schema(responses=StandingsShape)
+    @extend_schema(responses=StandingShape(many=True))
     def get(self, request: Request) -> Response:
         """List cohorts and your own units, with quota and use as of now."""
         rows = queries.standings(
             self.store(), self.actor, market=settings.ENV.market, now=timezone.now()
         )
-        return Response({"data": [asdict(row) for row in rows]})
+        return Response({"data": [asdict(row) for row in rows], "next": None})
 
     @extend_schema(request=QuotaBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
@@ -181,7 +169,7 @@ class QuotaLog(Endpoint):
 
     scopes: ClassVar = {"GET": "market:read"}
 
-    @extend_schema(responses=PoliciesShape)
+    @extend_schema(responses=PolicyShape(many=True))
     def get(self, request: Request) -> Response:
         """List the policies that concern you, newest first."""
         log = queries.policy_log(self.store(), self.actor, market=settings.ENV.market)
@@ -194,7 +182,7 @@ class QuotaLog(Endpoint):
             }
             for each in log
         ]
-        return Response({"data": [_policy_json(row) for row in rows]})
+        return Response({"data": [_policy_json(row) for row in rows], "next": None})
 
 
 def _policy_json(row: dict[str, Any]) -> dict[str, Any]:

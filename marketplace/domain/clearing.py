@@ -36,7 +36,7 @@ from marketplace.domain.supply import Entry, Listed
 
 Lane = Literal["instant", "round"]
 
-RULE = "price-time-1"
+RULE = "price-time-2"
 """Of the instant lane."""
 ROUND_RULE = "welfare-1"
 """Of rounds: see `rounds.clear_round`."""

@@ -69,6 +69,10 @@ def preempt(
     """Grant a firm bid at the cost of interruptible leases; nothing where that may not be."""
     if bid.terms.service_class == "interruptible" or bid.terms.patience != "immediate":
         return []
+    if not any(
+        held.bid and held.bid.service_class == "interruptible" for held in book.held.values()
+    ):
+        return []
     plan = plan_for(book, bid, now=now)
     if plan is None:
         return []

@@ -34,7 +34,7 @@ class Gpus(NamedTuple):
     """Some GPUs of one model. memory_mib: of all of them."""
 
     model: str
-    count: int
+    gpus: int
     memory_mib: int
 
 
@@ -59,7 +59,7 @@ class Use:
     @property
     def count(self) -> int:
         """Return how many GPUs it takes."""
-        return sum(each.count for each in self.gpus)
+        return sum(each.gpus for each in self.gpus)
 
     @property
     def memory_mib(self) -> int:
@@ -68,7 +68,7 @@ class Use:
 
     def of_class(self, gpu_class: str) -> int:
         """Return how many of them belong to a class."""
-        return sum(each.count for each in self.gpus if in_class(gpu_class, each.model))
+        return sum(each.gpus for each in self.gpus if in_class(gpu_class, each.model))
 
     def within(self, starts: int, ends: int) -> int:
         """Return the GPU-milliseconds that lie between two moments."""
@@ -141,7 +141,7 @@ class QuotaBook:
         decayed = self._decayed[str(done.terms.subscriber_id)]
         for each in done.gpus:
             before = decayed.get(each.model) or Decayed(self._half_life)
-            decayed[each.model] = before.plus(each.count, done.starts, at, at=at)
+            decayed[each.model] = before.plus(each.gpus, done.starts, at, at=at)
 
     def forget_before(self, millis: int) -> None:
         """Drop what can no longer count in any period."""
@@ -293,7 +293,7 @@ class QuotaBook:
         for use in running:
             for each in use.gpus:
                 before = found.get(each.model) or Decayed(half_life, 0.0, at)
-                found[each.model] = before.plus(each.count, use.starts, use.ends, at=at)
+                found[each.model] = before.plus(each.gpus, use.starts, use.ends, at=at)
         return found
 
 

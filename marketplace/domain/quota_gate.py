@@ -30,7 +30,11 @@ class HasQuotas(Protocol):
     """A book, as far as the gate looks into it."""
 
     quotas: QuotaBook | None
-    offers: Mapping[Any, Listed]
+
+    @property
+    def offers(self) -> Mapping[Any, Listed]:
+        """Return the offers by id."""
+        ...
 
 
 class Gate:

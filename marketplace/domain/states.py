@@ -98,7 +98,10 @@ def state_of(book: Book) -> BookState:
             for held in book.held.values()
         ),
         taken=tuple(
-            TakenState(uuid, tuple(tuple(span) for span in book.calendar.of(uuid)))
+            TakenState(
+                uuid,
+                tuple((span.starts, span.ends, span.lease_id) for span in book.calendar.of(uuid)),
+            )
             for uuid in book.calendar.gpus()
         ),
         told=tuple(book.told.items()),

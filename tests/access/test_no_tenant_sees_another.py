@@ -47,6 +47,9 @@ PLATFORM_ONLY = {
     "POST accounts",
     "POST accounts/<uuid:account_id>/funds",
     "POST lab",
+    "POST quotas",
+    "POST quotas/cohorts",
+    "POST quotas/units",
 }
 """Writes that no organisation but the platform's own may do, so their control is refused too."""
 
@@ -116,6 +119,13 @@ BODIES: Mapping[str, Body] = {
     },
     "PATCH offers/<uuid:offer_id>": lambda its, own: {"floor": "1.50", "currency": "USD"},
     "POST leases/<uuid:lease_id>/extension": lambda its, own: {"ends_at": _moment(hours=4)},
+    "POST leases/<uuid:lease_id>/resale": lambda its, own: {"floor": "9.00"},
+    "POST quotas": lambda its, own: {"node": "research", "gpu_class": "any", "nominal": 4},
+    "POST quotas/cohorts": lambda its, own: {
+        "cohort": "research",
+        "tenant_id": str(its.ids["tenant_id"]),
+    },
+    "POST quotas/units": lambda its, own: {"subscriber_id": str(its.ids["subscriber_id"])},
     "POST bids": lambda its, own: _bid(its),
     "POST bids/preview": lambda its, own: _bid(its),
     "POST accounts": lambda its, own: {

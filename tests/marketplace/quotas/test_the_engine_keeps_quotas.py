@@ -120,7 +120,7 @@ class Governed(Market):
         ]
         return reasons[-1] if reasons else None
 
-    def close(self, bid_id: BidId) -> None:
+    def end(self, bid_id: BidId) -> None:
         """End a lease now."""
         granted = self.granted()[str(bid_id)]
         self.put(
@@ -179,7 +179,7 @@ def test_quota_that_is_given_back_serves_who_waits(market: Governed) -> None:
     market.run()
     assert market.told(waits) == "quota"
     market.wait(hours=1)
-    market.close(held)
+    market.end(held)
     market.run()
     assert market.granted()[str(waits)].window.starts_at == market.now
 
@@ -279,7 +279,7 @@ def test_what_was_used_in_the_day_counts_until_midnight(market: Governed) -> Non
     used = market.ask("red", "used", 2)
     market.run()
     market.wait(hours=1)
-    market.close(used)
+    market.end(used)
     more = market.ask("red", "more", 1)
     market.run()
     midnight = (market.now + timedelta(days=1)).replace(hour=0)
