@@ -142,8 +142,11 @@ def _opening(span: tuple[int, int]) -> int:
     return span[0]
 
 
-def _earliest_start(pool: list[Start], gpus: int) -> int | None:
-    """Return the first instant at which `gpus` different GPUs can all begin."""
+def _earliest_start(pool: list[Start], gpus: int, *, linked: bool = False) -> int | None:
+    """Return the first instant at which `gpus` different GPUs can all begin.
+
+    linked: of each host only those of one NVLink group count.
+    """
     pool.sort(key=_first)
     open_until: list[int] = []
     for start in pool:
@@ -151,9 +154,26 @@ def _earliest_start(pool: list[Start], gpus: int) -> int | None:
             heappop(open_until)
         heappush(open_until, start.last)
         # One GPU may be in two offers; that is rare, so it is looked at only here.
-        if len(open_until) >= gpus and len(_serving(pool, start.first)) >= gpus:
-            return start.first
+        if len(open_until) >= gpus:
+            serving: Collection[Start] = _serving(pool, start.first).values()
+            if len(_joined(serving) if linked else serving) >= gpus:
+                return start.first
     return None
+
+
+def _joined(serving: Iterable[Start]) -> list[Start]:
+    """Keep, of the GPUs of each host, those of its largest NVLink group; of equals the cheapest."""
+    groups: dict[HostId, dict[str | None, list[Start]]] = defaultdict(lambda: defaultdict(list))
+    for start in serving:
+        groups[start.listed.terms.host_id][start.listed.groups[start.uuid]].append(start)
+    return [
+        start
+        for of_host in groups.values()
+        for start in max(
+            of_host.values(),
+            key=lambda starts: (len(starts), -max(start.listed.floor for start in starts)),
+        )
+    ]
 
 
 def _first(start: Start) -> int:
@@ -215,14 +235,16 @@ def _over_hosts(
         pool.extend(added)
         if added:
             sizes.append((entry.floor, len(pool)))
-    enough = _first_level(pool, sizes, bid.gpus)
+    linked = bid.terms.request.nvlink
+    enough = _first_level(pool, sizes, bid.gpus, linked=linked)
     if enough is None:
         return None
     cheapest = pool[:enough]
-    at = _earliest_start(cheapest, bid.gpus)
+    at = _earliest_start(cheapest, bid.gpus, linked=linked)
     assert at is not None
+    serving: Collection[Start] = _serving(cheapest, at).values()
     by_host: dict[HostId, list[Start]] = defaultdict(list)
-    for start in _serving(cheapest, at).values():
+    for start in _joined(serving) if linked else serving:
         by_host[start.listed.terms.host_id].append(start)
     chosen: list[Start] = []
     hosts = sorted(by_host.values(), key=lambda starts: (-len(starts), starts[0].listed.rank))
@@ -235,13 +257,15 @@ def _over_hosts(
     return _placement(at, chosen)
 
 
-def _first_level(pool: Sequence[Start], sizes: Sequence[tuple[int, int]], gpus: int) -> int | None:
+def _first_level(
+    pool: Sequence[Start], sizes: Sequence[tuple[int, int]], gpus: int, *, linked: bool
+) -> int | None:
     """Return how much of `pool` the lowest sufficient floor takes; more is never worse."""
     low, high = 0, len(sizes)
     while low < high:
         middle = (low + high) // 2
         count = sizes[middle][1]
-        if count >= gpus and _earliest_start(list(pool[:count]), gpus) is not None:
+        if count >= gpus and _earliest_start(list(pool[:count]), gpus, linked=linked) is not None:
             high = middle
         else:
             low = middle + 1

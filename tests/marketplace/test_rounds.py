@@ -17,7 +17,7 @@ from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_round
-from marketplace.domain.events import GpuRequest, LeaseGranted, RoundCleared
+from marketplace.domain.events import GpuRequest, LeaseGranted, Patience, RoundCleared
 from marketplace.domain.moments import from_above
 from marketplace.domain.verification import faults
 from tests.conftest import NOON
@@ -94,6 +94,25 @@ def test_what_the_search_cannot_see_the_sweep_still_serves() -> None:
     assert granted.window.starts_at == NOON
     assert told.certificate is not None
     assert told.certificate.bound_nanos >= told.certificate.welfare_nanos == 2 * 10**9
+
+
+@pytest.mark.parametrize("patience", ["immediate", "patient"])
+def test_a_gang_that_wants_nvlink_gets_one_group_of_each_host(patience: Patience) -> None:
+    market = Market()
+    market.offer("a", gpus=4, nvlink=2, at=1)
+    market.offer("b", gpus=4, nvlink=2, at=1)
+    request = GpuRequest(nvlink=True)
+    market.bid("x", gpus=4, gang=True, request=request, patience=patience)
+    market.bid("y", gpus=6, gang=True, request=request, patience=patience)
+
+    market.run()
+
+    granted = market.grant("x")
+    assert granted is not None
+    groups = [{uuid.partition(":")[2] for uuid in each.gpu_uuids} for each in granted.shares]
+    assert all(group in ({"0", "1"}, {"2", "3"}) for group in groups)
+    assert len(granted.shares) == 2
+    assert market.grant("y") is None
 
 
 BIDS = st.lists(
