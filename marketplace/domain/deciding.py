@@ -12,14 +12,16 @@ from uuid import UUID
 
 from ledger.domain.ids import HostId
 from marketplace.domain.book import Book
-from marketplace.domain.clearing import clear, decide_extension, decided
+from marketplace.domain.clearing import clear
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import LeaseGranted, MarketEvent, RoundCleared
+from marketplace.domain.extensions import decide_extension
 from marketplace.domain.preemption import preempt
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.selling_on import BIDS_MAX, sell_on
 from marketplace.domain.triggers import BidCame, ExtensionAsked, ResaleCame, SupplyGrew, Trigger
 from marketplace.domain.verification import faults
+from marketplace.domain.written import decided
 
 
 def on_fact(

@@ -26,13 +26,14 @@ from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.book import Book, Held
 from marketplace.domain.calendar import Calendar, Taken
-from marketplace.domain.clearing import Clearing, Fill, decided
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import Cut, LeaseGranted, MarketEvent
+from marketplace.domain.fills import Clearing, Fill
 from marketplace.domain.moments import ONE_MILLI, Millis, from_below, moment, whole_second
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.reclaim_fees import compensation, least_notice
 from marketplace.domain.rules import Rules
+from marketplace.domain.written import decided
 
 RUNTIME_MIN = timedelta(minutes=30)
 """What an interruptible lease may run before it has to stop."""

@@ -21,8 +21,8 @@ import numpy as np
 
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar
-from marketplace.domain.clearing import Clearing, Fill, Proof, lease_id_of
 from marketplace.domain.demand import OpenBid, Shape
+from marketplace.domain.fills import Clearing, Fill, Proof, lease_id_of
 from marketplace.domain.grid import grid_of
 from marketplace.domain.moments import whole_second
 from marketplace.domain.optimum.compiling import COMPILES

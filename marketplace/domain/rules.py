@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from marketplace.domain.clearing import Clearing, Fill
+from marketplace.domain.fills import Clearing, Fill
 
 PriceRule = Literal["market", "floor", "midpoint", "limit"]
 

@@ -15,7 +15,6 @@ from ledger.domain.span import Window
 from marketplace.domain.book import Book, Held
 from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.catalogue import Catalogue
-from marketplace.domain.clearing import Clearing, Fill, decided
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import (
     Cut,
@@ -26,11 +25,13 @@ from marketplace.domain.events import (
     RoundCleared,
     Share,
 )
+from marketplace.domain.fills import Clearing, Fill
 from marketplace.domain.moments import from_above, from_below, moment
 from marketplace.domain.packing import place
 from marketplace.domain.pricing import instant_price
 from marketplace.domain.rules import Rules
 from marketplace.domain.supply import Listed
+from marketplace.domain.written import decided
 
 BIDS_MAX = 1_000
 """Bids that wait, best price first, to which the rest of a lease is offered when it comes."""

@@ -15,8 +15,8 @@ from uuid import UUID
 
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
-from marketplace.domain.clearing import lease_id_of
 from marketplace.domain.demand import OpenBid
+from marketplace.domain.fills import lease_id_of
 from marketplace.domain.moments import Millis, whole_second
 from marketplace.domain.optimum.solution import Solution
 from marketplace.domain.packing import Placement

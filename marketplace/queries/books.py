@@ -21,12 +21,14 @@ from ledger.eventstore.port import START, EventStore
 from marketplace.domain.bids import BidTerms, hold_of, place
 from marketplace.domain.book import READS, Book
 from marketplace.domain.calendar import Calendar
-from marketplace.domain.clearing import Clearing, Fill, Lane, clear, model_of
+from marketplace.domain.clearing import clear
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.eligibility import Explanation
 from marketplace.domain.events import BidPlaced
+from marketplace.domain.fills import Clearing, Fill, Lane
 from marketplace.domain.moments import from_above
 from marketplace.domain.states import restored
+from marketplace.domain.written import model_of
 from marketplace.snapshots import snapshots_for
 from marketplace.snapshots.port import Tail, usable
 

@@ -8,7 +8,7 @@ from hashlib import blake2b
 import msgspec
 
 from marketplace.domain.book import READS
-from marketplace.domain.clearing import RULE
+from marketplace.domain.fills import RULE
 from marketplace.snapshots.port import Snapshot
 
 SCHEMA = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import config
-from marketplace.domain.clearing import RULE
 from marketplace.domain.eligibility import CONSTRAINTS, REASONS
+from marketplace.domain.fills import RULE
 from marketplace.domain.query import CONDITIONS
 
 PAGE = (Path(config.__file__).parent / "docs" / "clearing.md").read_text()

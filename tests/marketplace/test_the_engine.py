@@ -23,7 +23,7 @@ from ledger.eventstore.port import (
 )
 from marketplace.domain.book import READS, Book
 from marketplace.domain.bounds import DEADLINE_AHEAD_MAX
-from marketplace.domain.clearing import clear, decided
+from marketplace.domain.clearing import clear
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import (
     BidExpired,
@@ -32,6 +32,7 @@ from marketplace.domain.events import (
     RoundCleared,
 )
 from marketplace.domain.moments import from_above
+from marketplace.domain.written import decided
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.trading import Market, OpenStore, named

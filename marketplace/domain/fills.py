@@ -1,0 +1,112 @@
+"""What a pass over the book decides: one `Fill` for each grant, and the `Clearing` of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+from uuid import UUID, uuid5
+
+from ledger.domain.ids import BidId, LeaseId
+from ledger.domain.money import MILLIS_PER_HOUR
+from ledger.domain.span import Window
+from marketplace.domain.calendar import Calendar
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.moments import Millis, moment
+from marketplace.domain.packing import Placement
+
+Lane = Literal["instant", "round"]
+
+RULE = "price-time-2"
+"""Of the instant lane."""
+ROUND_RULE = "welfare-1"
+"""Of rounds: see `rounds.clear_round`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """One bid's grant. price: nano-units per GPU-hour."""
+
+    bid: OpenBid
+    lease_id: LeaseId
+    placement: Placement
+    price: int
+
+    @property
+    def ends(self) -> Millis:
+        """Return when the lease ends."""
+        return Millis(self.placement.starts + self.bid.duration)
+
+    @property
+    def window(self) -> Window:
+        """Return the span of the lease."""
+        return Window(moment(self.placement.starts), moment(self.ends))
+
+    @property
+    def worth(self) -> int:
+        """Return (limit − floor) × GPU-time in nano-units, rounded down."""
+        floors = sum(listed.floor for listed, _ in self.placement.gpus)
+        value = self.bid.limit * len(self.placement.gpus) - floors
+        return value * self.bid.duration // MILLIS_PER_HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a round knows of its own quality; see `Certificate` for the meanings."""
+
+    seed: int
+    bound: int = 0
+    steps: tuple[tuple[str, int], ...] = ()
+    slots: int = 0
+    pools: int = 0
+    capped: int = 0
+    paradoxical: int = 0
+    paradoxical_nanos: int = 0
+
+    def plus(
+        self,
+        *,
+        bound: int,
+        steps: Iterable[tuple[str, int]],
+        slots: int,
+        pools: int,
+        capped: int,
+        regrets: tuple[int, int],
+    ) -> Proof:
+        """Add a service class that was cleared after the others."""
+        return Proof(
+            seed=self.seed,
+            bound=self.bound + bound,
+            steps=(*self.steps, *steps),
+            slots=max(self.slots, slots),
+            pools=max(self.pools, pools),
+            capped=self.capped + capped,
+            paradoxical=self.paradoxical + regrets[0],
+            paradoxical_nanos=self.paradoxical_nanos + regrets[1],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """What one pass over the book decided: fills in the order made, and who got nothing."""
+
+    fills: tuple[Fill, ...]
+    refused: tuple[OpenBid, ...]
+    calendar: Calendar
+    """As it stands with the fills in it."""
+    proof: Proof | None = None
+    """Of a round; None in the instant lane."""
+    passed_over: int = 0
+    """Waiting bids that could pay, but for which there was no room at a glance."""
+    held_back: Mapping[BidId, str] = field(default_factory=dict)
+    """Why bids that had a place were not let through: a quota or a limit."""
+
+    @property
+    def considered(self) -> int:
+        """Return how many bids were looked at."""
+        return len(self.fills) + len(self.refused) + self.passed_over
+
+
+def lease_id_of(round_id: UUID, bid: OpenBid) -> LeaseId:
+    """Return the id of the lease that a bid gets in a round."""
+    return LeaseId(uuid5(round_id, str(bid.bid_id)))

@@ -1,0 +1,140 @@
+"""A clearing written down as events, with the reasons of those that got nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from ledger.domain.money import Rate
+from marketplace.domain.book import Book
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.events import Certificate, LeaseGranted, RoundCleared, Share, Unmatched
+from marketplace.domain.fills import ROUND_RULE, RULE, Clearing, Lane
+from marketplace.domain.moments import moment
+from marketplace.domain.packing import Placement
+from marketplace.domain.supply import Listed
+
+TOLD_MAX = 500
+"""Reasons worked out in one round; the bids beyond are told in the rounds that follow."""
+
+
+MODEL_CHARS_MAX = 64
+
+
+def decided(
+    book: Book,
+    clearing: Clearing,
+    *,
+    now: int,
+    lane: Lane,
+    round_id: UUID,
+    tell: Iterable[OpenBid],
+) -> list[RoundCleared | LeaseGranted]:
+    """Write a clearing down as events; nothing where nothing was granted and no reason is new.
+
+    tell: refused bids whose reasons are to be given; only those that differ from the last.
+    """
+    unmatched = _news(book, clearing, tell, now)
+    if not clearing.fills and not unmatched:
+        return []
+    prices = [fill.price for fill in clearing.fills]
+    at = moment(now)
+    cleared = RoundCleared(
+        market=book.market,
+        round_id=round_id,
+        lane=lane,
+        through=book.read_to,
+        bids=clearing.considered,
+        offers=len(book.offers),
+        grants=len(clearing.fills),
+        gpus=sum(fill.bid.gpus for fill in clearing.fills),
+        unmatched=unmatched,
+        price_low=min(prices, default=0),
+        price_high=max(prices, default=0),
+        rule=RULE if clearing.proof is None else ROUND_RULE,
+        at=at,
+        certificate=_certificate(clearing),
+    )
+    granted = [
+        LeaseGranted(
+            lease_id=fill.lease_id,
+            bid_id=fill.bid.bid_id,
+            market=book.market,
+            round_id=round_id,
+            shares=shares_of(fill.placement),
+            gpu_model=model_of(fill.placement),
+            window=fill.window,
+            price=Rate(fill.price, fill.bid.shape.currency),
+            at=at,
+        )
+        for fill in clearing.fills
+    ]
+    return [cleared, *granted]
+
+
+def _certificate(clearing: Clearing) -> Certificate | None:
+    proof = clearing.proof
+    if proof is None:
+        return None
+    millis = sum(fill.bid.duration * len(fill.placement.gpus) for fill in clearing.fills)
+    paid = sum(fill.price * fill.bid.duration * len(fill.placement.gpus) for fill in clearing.fills)
+    return Certificate(
+        welfare_nanos=sum(fill.worth for fill in clearing.fills),
+        bound_nanos=proof.bound,
+        seed=proof.seed,
+        iterations=proof.steps,
+        slots=proof.slots,
+        pools=proof.pools,
+        price_mean=paid // millis if millis else 0,
+        capped=proof.capped,
+        paradoxical=proof.paradoxical,
+        paradoxical_nanos=proof.paradoxical_nanos,
+    )
+
+
+def _news(
+    book: Book, clearing: Clearing, tell: Iterable[OpenBid], now: int
+) -> tuple[Unmatched, ...]:
+    news = []
+    for bid in sorted(tell, key=lambda bid: bid.bid_id in book.told)[:TOLD_MAX]:
+        if bid.bid_id in clearing.held_back:
+            reason: str | None = clearing.held_back[bid.bid_id]
+        elif clearing.proof is None and book.quotas is None:
+            # Nothing in the instant lane grows: what was refused has no place at the end either.
+            reason = book.reason(bid, now=now, calendar=clearing.calendar)
+        else:
+            reason = book.explain(bid, now=now, calendar=clearing.calendar).reason
+        if reason is not None and book.told.get(bid.bid_id) != reason:
+            news.append(Unmatched(bid.bid_id, reason))
+    return tuple(news)
+
+
+def shares_of(placement: Placement) -> tuple[Share, ...]:
+    """Return what each offer gives, in the order of the offers' rank."""
+    by_offer: dict[int, tuple[Listed, list[str]]] = {}
+    for listed, uuid in placement.gpus:
+        by_offer.setdefault(id(listed), (listed, []))[1].append(uuid)
+    return tuple(
+        Share(
+            offer_id=listed.offer_id,
+            host_id=listed.terms.host_id,
+            owner_id=listed.terms.tenant_id,
+            gpu_uuids=tuple(sorted(uuids)),
+            notice_seconds=listed.terms.notice_seconds,
+            reclaim_fee_ppm=listed.terms.reclaim_fee_ppm,
+            source=listed.terms.source,
+            reclaim_steps=listed.terms.reclaim_steps,
+        )
+        for listed, uuids in sorted(by_offer.values(), key=lambda pair: pair[0].rank)
+    )
+
+
+def model_of(placement: Placement) -> str:
+    """Return the model of the GPUs; `A100-80GB+H100-80GB` where a gang has several."""
+    models = {
+        gpu.model
+        for listed, uuid in placement.gpus
+        for gpu in listed.terms.gpus
+        if gpu.uuid == uuid
+    }
+    return "+".join(sorted(models))[:MODEL_CHARS_MAX]
