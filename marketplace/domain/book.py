@@ -5,21 +5,17 @@ Between two facts nothing becomes possible by itself: time only takes away, beca
 up to the farthest deadline a bid may have is known when the bid is placed (DEADLINE_AHEAD_MAX).
 So a bid that could not be placed need not be looked at again until the supply grows, and folding
 the same facts again gives the same book.
-
-An owner who took a lease's capacity back keeps those GPUs until the lease would have ended, or
-until they are published in a new offer: nobody reclaims in order to be leased again at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from heapq import heappop, heappush
 from typing import Any
 
 from ledger.domain.event import Event
-from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
+from ledger.domain.ids import BidId, HostId
 from listings.domain.events import (
     OfferExpired,
     OfferPaused,
@@ -28,7 +24,7 @@ from listings.domain.events import (
     OfferResumed,
     OfferWithdrawn,
 )
-from marketplace.domain.calendar import Calendar, Taken
+from marketplace.domain.calendar import Calendar
 from marketplace.domain.catalogue import SHAPES_MAX, Catalogue
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.eligibility import Explanation, Screened, explain, screen
@@ -38,41 +34,21 @@ from marketplace.domain.events import (
     BidExpired,
     BidFilled,
     BidPlaced,
-    Cut,
-    ExtensionDeclined,
-    ExtensionGranted,
-    ExtensionRequested,
-    LeaseClosed,
     LeaseGranted,
-    LeaseShortened,
-    ReclaimRequested,
-    ResaleEnded,
-    ResaleOpened,
     RoundCleared,
 )
-from marketplace.domain.moments import Millis, from_above, from_below, whole_second
+from marketplace.domain.holdings import RULES as LEASE_RULES
+from marketplace.domain.holdings import Holdings
+from marketplace.domain.moments import whole_second
 from marketplace.domain.queue import Queue
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import KINDS, explained, follow, set_policy
 from marketplace.domain.reasons import reason_of
 from marketplace.domain.supply import Entry, Listed
-from marketplace.domain.triggers import BidCame, ExtensionAsked, ResaleCame, SupplyGrew, Trigger
+from marketplace.domain.triggers import BidCame, SupplyGrew, Trigger
 
 SCREENED_MAX = 2_000
 """Funnels kept by shape: made for explanations, dropped with every new offer."""
-
-
-@dataclass(slots=True)
-class Held:
-    """A lease in the book."""
-
-    granted: LeaseGranted
-    ends: Millis
-    bid: BidPlaced | None = None
-    """What it was granted for; None where the bid was gone by then."""
-    reclaimed_by: TenantId | None = None
-    reclaimed_at: int = 0
-    """Store position of the reclaim."""
 
 
 class Book:
@@ -81,13 +57,12 @@ class Book:
     def __init__(self, market: str) -> None:
         self.market = market
         self.bids: dict[BidId, OpenBid] = {}
-        self.held: dict[LeaseId, Held] = {}
         self.calendar = Calendar()
         self.catalogue = Catalogue(self.calendar)
         self.offers = self.catalogue.offers
+        self.leases = Holdings(self.calendar, self.catalogue)
+        self.held, self.resales = self.leases.held, self.leases.resales
         self.queue = Queue(lambda bid: self.catalogue.kinds.shape(bid.shape))
-        self.resales: dict[LeaseId, tuple[int, ResaleOpened]] = {}
-        """Leases of which the rest is for sale, and since which store position."""
         self.quotas: QuotaBook | None = None
         self.told: dict[BidId, str] = {}
         """The reason each waiting bid was last given."""
@@ -280,95 +255,10 @@ class Book:
         if bid is not None:
             self._unqueue(bid)
             self.told.pop(event.bid_id, None)
-        for cut in event.cuts:
-            self._cut(cut)
-        starts, ends = from_below(event.window.starts_at), from_above(event.window.ends_at)
-        self.held[event.lease_id] = Held(event, ends, None if bid is None else bid.terms)
-        for share in event.shares:
-            self.catalogue.touch(share.host_id)
-            for uuid in share.gpu_uuids:
-                self.calendar.take(uuid, Taken(starts, ends, event.lease_id))
+        self.leases.granted(event, None if bid is None else bid.terms)
 
-    def _cut(self, cut: Cut) -> None:
-        self.resales.pop(cut.lease_id, None)
-        if (held := self.held.get(cut.lease_id)) is not None:
-            starts = from_below(held.granted.window.starts_at)
-            self._ends_at(held, max(starts, from_above(cut.ends_at)))
-
-    def _ends_at(self, held: Held, ends: Millis) -> None:
-        held.ends, lease_id = ends, held.granted.lease_id
-        starts = from_below(held.granted.window.starts_at)
-        for share in held.granted.shares:
-            self.catalogue.touch(share.host_id)
-            for uuid in share.gpu_uuids:
-                self.calendar.drop(uuid, lease_id)
-                if starts < ends:
-                    self.calendar.take(uuid, Taken(starts, ends, lease_id))
-
-    def _shortened(self, event: LeaseShortened, position: int) -> Trigger | None:
-        """What a sale left over is its owner's again, for whoever waits."""
-        if event.lease_id not in self.held:
-            return None
-        shares = self.held[event.lease_id].granted.shares
-        return SupplyGrew(frozenset(share.host_id for share in shares))
-
-    def _resale_opened(self, event: ResaleOpened, position: int) -> Trigger | None:
-        held = self.held.get(event.lease_id)
-        if held is None or held.reclaimed_by is not None:
-            return None
-        self.resales[event.lease_id] = (position, event)
-        return ResaleCame(event.lease_id)
-
-    def _resale_ended(self, event: ResaleEnded, position: int) -> None:
-        self.resales.pop(event.lease_id, None)
-
-    def _extension_asked(self, event: ExtensionRequested, position: int) -> Trigger | None:
-        return ExtensionAsked(event.lease_id, event) if event.lease_id in self.held else None
-
-    def _extended(self, event: ExtensionGranted, position: int) -> None:
-        held = self.held.get(event.lease_id)
-        if held is not None:
-            self._ends_at(held, from_above(event.ends_at))
-
-    def _declined(self, event: ExtensionDeclined, position: int) -> None:
-        """Change nothing: it is read for its `through`, by which an engine folds."""
-
-    def _reclaimed(self, event: ReclaimRequested, position: int) -> None:
-        self.resales.pop(event.lease_id, None)
-        held = self.held.get(event.lease_id)
-        if held is not None:
-            held.reclaimed_by, held.reclaimed_at = event.owner_id, position
-
-    def _closed(self, event: LeaseClosed, position: int) -> Trigger | None:
-        self.resales.pop(event.lease_id, None)
-        held = self.held.pop(event.lease_id, None)
-        if held is None:
-            return None
-        free_from = from_above(event.at)
-        freed = set[HostId]()
-        for share in held.granted.shares:
-            self.catalogue.touch(share.host_id)
-            for uuid in share.gpu_uuids:
-                kept = share.owner_id == held.reclaimed_by and not self._listed_since(
-                    uuid, share.host_id, held.reclaimed_at
-                )
-                for span in self.calendar.drop(uuid, event.lease_id):
-                    self._give_back(uuid, span, free_from, kept=kept)
-                if not kept:
-                    freed.add(share.host_id)
-        return SupplyGrew(frozenset(freed)) if freed else None
-
-    def _listed_since(self, uuid: str, host_id: HostId, position: int) -> bool:
-        offers = self.catalogue.on(host_id)
-        return any(listed.published > position and uuid in listed.groups for listed in offers)
-
-    def _give_back(self, uuid: str, span: Taken, free_from: Millis, *, kept: bool) -> None:
-        until = min(span.ends, free_from)
-        if span.starts < until:
-            self.calendar.take(uuid, span._replace(ends=until))
-        since = max(span.starts, free_from)
-        if kept and since < span.ends:
-            self.calendar.take(uuid, Taken(since, span.ends, None))
+    def _of_lease(self, event: Event, position: int) -> Trigger | None:
+        return self.leases.apply(event, position)
 
 
 RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
@@ -385,14 +275,7 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     BidFilled: Book._ended,
     RoundCleared: Book._cleared,
     LeaseGranted: Book._granted,
-    ExtensionGranted: Book._extended,
-    ExtensionDeclined: Book._declined,
-    ExtensionRequested: Book._extension_asked,
-    ReclaimRequested: Book._reclaimed,
-    LeaseClosed: Book._closed,
-    ResaleOpened: Book._resale_opened,
-    ResaleEnded: Book._resale_ended,
-    LeaseShortened: Book._shortened,
+    **dict.fromkeys(LEASE_RULES, Book._of_lease),
     **dict.fromkeys(KINDS, set_policy),
 }
 

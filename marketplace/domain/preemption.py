@@ -24,11 +24,12 @@ from uuid import UUID, uuid5
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
-from marketplace.domain.book import Book, Held
+from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import Cut, LeaseGranted, MarketEvent
 from marketplace.domain.fills import Clearing, Fill
+from marketplace.domain.holdings import Held
 from marketplace.domain.moments import ONE_MILLI, Millis, from_below, moment, whole_second
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.reclaim_fees import compensation, least_notice
@@ -70,9 +71,7 @@ def preempt(
     """Grant a firm bid at the cost of interruptible leases; nothing where that may not be."""
     if bid.terms.service_class == "interruptible" or bid.terms.patience != "immediate":
         return []
-    if not any(
-        held.bid and held.bid.service_class == "interruptible" for held in book.held.values()
-    ):
+    if not book.leases.interruptible:
         return []
     plan = plan_for(book, bid, now=now)
     if plan is None:

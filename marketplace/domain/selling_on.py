@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 
 from ledger.domain.ids import LeaseId, OfferId
 from ledger.domain.span import Window
-from marketplace.domain.book import Book, Held
+from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.catalogue import Catalogue
 from marketplace.domain.demand import OpenBid
@@ -26,6 +26,7 @@ from marketplace.domain.events import (
     Share,
 )
 from marketplace.domain.fills import Clearing, Fill
+from marketplace.domain.holdings import Held
 from marketplace.domain.moments import from_above, from_below, moment
 from marketplace.domain.packing import place
 from marketplace.domain.pricing import instant_price

@@ -12,10 +12,11 @@ from datetime import datetime
 from ledger.domain.ids import BidId, LeaseId, TenantId
 from ledger.domain.money import Rate
 from listings.domain.events import OfferPublished
-from marketplace.domain.book import Book, Held
+from marketplace.domain.book import Book
 from marketplace.domain.calendar import Taken
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import BidAmended, BidPlaced, LeaseGranted, ResaleOpened
+from marketplace.domain.holdings import Held
 from marketplace.domain.moments import Millis, moment
 from marketplace.domain.supply import Listed
 
@@ -123,8 +124,8 @@ def restored(state: BookState) -> Book:
     for bid in state.bids:
         book.wait(_bid(bid))
     for held in state.held:
-        book.held[held.granted.lease_id] = Held(
-            held.granted, Millis(held.ends), held.bid, held.reclaimed_by, held.reclaimed_at
+        book.leases.put(
+            Held(held.granted, Millis(held.ends), held.bid, held.reclaimed_by, held.reclaimed_at)
         )
     book.told.update(state.told)
     book.resales.update((lease_id, (since, sale)) for lease_id, since, sale in state.resales)

@@ -1,0 +1,176 @@
+"""The leases of a market's book: who holds which GPUs until when, and what is for sale of it.
+
+An owner who took a lease's capacity back keeps those GPUs until the lease would have ended, or
+until they are published in a new offer: nobody reclaims in order to be leased again at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ledger.domain.event import Event
+from ledger.domain.ids import HostId, LeaseId, TenantId
+from marketplace.domain.calendar import Calendar, Taken
+from marketplace.domain.catalogue import Catalogue
+from marketplace.domain.events import (
+    BidPlaced,
+    Cut,
+    ExtensionDeclined,
+    ExtensionGranted,
+    ExtensionRequested,
+    LeaseClosed,
+    LeaseGranted,
+    LeaseShortened,
+    ReclaimRequested,
+    ResaleEnded,
+    ResaleOpened,
+)
+from marketplace.domain.moments import Millis, from_above, from_below
+from marketplace.domain.triggers import ExtensionAsked, ResaleCame, SupplyGrew, Trigger
+
+
+@dataclass(slots=True)
+class Held:
+    """A lease in the book."""
+
+    granted: LeaseGranted
+    ends: Millis
+    bid: BidPlaced | None = None
+    """What it was granted for; None where the bid was gone by then."""
+    reclaimed_by: TenantId | None = None
+    reclaimed_at: int = 0
+    """Store position of the reclaim."""
+
+    @property
+    def is_interruptible(self) -> bool:
+        """Tell if it was granted to a bid of that service class."""
+        return self.bid is not None and self.bid.service_class == "interruptible"
+
+
+class Holdings:
+    """All leases there are. Changed by facts alone; takes and frees their GPUs in the calendar."""
+
+    def __init__(self, calendar: Calendar, catalogue: Catalogue) -> None:
+        self.held: dict[LeaseId, Held] = {}
+        self.resales: dict[LeaseId, tuple[int, ResaleOpened]] = {}
+        """Leases of which the rest is for sale, and since which store position."""
+        self.interruptible = 0
+        """How many leases are."""
+        self._calendar = calendar
+        self._catalogue = catalogue
+
+    def apply(self, event: Event, position: int) -> Trigger | None:
+        """Take in a fact of a lease that was granted before."""
+        return RULES[type(event)](self, event, position)
+
+    def put(self, held: Held) -> None:
+        """Take in a lease whose time is taken in the calendar already."""
+        self.held[held.granted.lease_id] = held
+        self.interruptible += held.is_interruptible
+
+    def granted(self, event: LeaseGranted, bid: BidPlaced | None) -> None:
+        """Take in a new lease, and what it cuts of others."""
+        for cut in event.cuts:
+            self._cut(cut)
+        starts, ends = from_below(event.window.starts_at), from_above(event.window.ends_at)
+        self.put(Held(event, ends, bid))
+        for share in event.shares:
+            self._catalogue.touch(share.host_id)
+            for uuid in share.gpu_uuids:
+                self._calendar.take(uuid, Taken(starts, ends, event.lease_id))
+
+    def _cut(self, cut: Cut) -> None:
+        self.resales.pop(cut.lease_id, None)
+        if (held := self.held.get(cut.lease_id)) is not None:
+            starts = from_below(held.granted.window.starts_at)
+            self._ends_at(held, max(starts, from_above(cut.ends_at)))
+
+    def _ends_at(self, held: Held, ends: Millis) -> None:
+        held.ends, lease_id = ends, held.granted.lease_id
+        starts = from_below(held.granted.window.starts_at)
+        for share in held.granted.shares:
+            self._catalogue.touch(share.host_id)
+            for uuid in share.gpu_uuids:
+                self._calendar.drop(uuid, lease_id)
+                if starts < ends:
+                    self._calendar.take(uuid, Taken(starts, ends, lease_id))
+
+    def _shortened(self, event: LeaseShortened, position: int) -> Trigger | None:
+        """What a sale left over is its owner's again, for whoever waits."""
+        if event.lease_id not in self.held:
+            return None
+        shares = self.held[event.lease_id].granted.shares
+        return SupplyGrew(frozenset(share.host_id for share in shares))
+
+    def _resale_opened(self, event: ResaleOpened, position: int) -> Trigger | None:
+        held = self.held.get(event.lease_id)
+        if held is None or held.reclaimed_by is not None:
+            return None
+        self.resales[event.lease_id] = (position, event)
+        return ResaleCame(event.lease_id)
+
+    def _resale_ended(self, event: ResaleEnded, position: int) -> None:
+        self.resales.pop(event.lease_id, None)
+
+    def _extension_asked(self, event: ExtensionRequested, position: int) -> Trigger | None:
+        return ExtensionAsked(event.lease_id, event) if event.lease_id in self.held else None
+
+    def _extended(self, event: ExtensionGranted, position: int) -> None:
+        held = self.held.get(event.lease_id)
+        if held is not None:
+            self._ends_at(held, from_above(event.ends_at))
+
+    def _declined(self, event: ExtensionDeclined, position: int) -> None:
+        """Change nothing: it is read for its `through`, by which an engine folds."""
+
+    def _reclaimed(self, event: ReclaimRequested, position: int) -> None:
+        self.resales.pop(event.lease_id, None)
+        held = self.held.get(event.lease_id)
+        if held is not None:
+            held.reclaimed_by, held.reclaimed_at = event.owner_id, position
+
+    def _closed(self, event: LeaseClosed, position: int) -> Trigger | None:
+        self.resales.pop(event.lease_id, None)
+        held = self.held.pop(event.lease_id, None)
+        if held is None:
+            return None
+        self.interruptible -= held.is_interruptible
+        free_from = from_above(event.at)
+        freed = set[HostId]()
+        for share in held.granted.shares:
+            self._catalogue.touch(share.host_id)
+            for uuid in share.gpu_uuids:
+                kept = share.owner_id == held.reclaimed_by and not self._listed_since(
+                    uuid, share.host_id, held.reclaimed_at
+                )
+                for span in self._calendar.drop(uuid, event.lease_id):
+                    self._give_back(uuid, span, free_from, kept=kept)
+                if not kept:
+                    freed.add(share.host_id)
+        return SupplyGrew(frozenset(freed)) if freed else None
+
+    def _listed_since(self, uuid: str, host_id: HostId, position: int) -> bool:
+        offers = self._catalogue.on(host_id)
+        return any(listed.published > position and uuid in listed.groups for listed in offers)
+
+    def _give_back(self, uuid: str, span: Taken, free_from: Millis, *, kept: bool) -> None:
+        until = min(span.ends, free_from)
+        if span.starts < until:
+            self._calendar.take(uuid, span._replace(ends=until))
+        since = max(span.starts, free_from)
+        if kept and since < span.ends:
+            self._calendar.take(uuid, Taken(since, span.ends, None))
+
+
+RULES: dict[type[Event], Callable[[Holdings, Any, int], Trigger | None]] = {
+    ExtensionGranted: Holdings._extended,
+    ExtensionDeclined: Holdings._declined,
+    ExtensionRequested: Holdings._extension_asked,
+    ReclaimRequested: Holdings._reclaimed,
+    LeaseClosed: Holdings._closed,
+    ResaleOpened: Holdings._resale_opened,
+    ResaleEnded: Holdings._resale_ended,
+    LeaseShortened: Holdings._shortened,
+}
