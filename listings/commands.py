@@ -17,6 +17,8 @@ from listings.domain import hosts
 from listings.domain.events import Gpu, OfferSource
 from listings.domain.hosts import Host, HostUnknown
 from listings.domain.offers import FINAL, Offer, OfferUnknown
+from listings.domain.permit_events import ListingAllowed
+from listings.domain.permits import ListingPermits, need_permits, permit
 from listings.domain.terms import OfferTerms, OfferTermsDiffer
 
 
@@ -105,18 +107,36 @@ def publish_offer(
 
     Raises:
         HostUnknown, HostIsRetired, GpuNotOnHost, GpuListedAlready, TooManyOffers,
-        OfferTermsDiffer, IsolationUnfit, and a refusal for each term out of bounds.
+        OfferTermsDiffer, IsolationUnfit, ListingNotAllowed, and a refusal for each term out of
+        bounds.
     """
     earlier = load(store, Offer, offer_id)
 
     def decide(host: Host | None) -> Sequence[Event]:
         owned = _own_host(host, host_id, by)
         if earlier is None:
+            its, wanted = owned.registered, set(terms.gpu_uuids)
+            models = [gpu.model for uuid, gpu in owned.gpus.items() if uuid in wanted]
+            need_permits(load(store, ListingPermits, its.market), its.tenant_id, models)
             return owned.list_gpus(offer_id, terms, now=now)
         return earlier.repeat(terms, host=owned.registered)
 
     position = record(store, Host, host_id, decide, by=by)
     return max(position, finish_listing(store, host_id=host_id, offer_id=offer_id, by=by, now=now))
+
+
+def allow_listing(
+    store: EventStore, *, permitted: ListingAllowed, by_platform: bool, by: Meta
+) -> Position:
+    """Decide who may list what on a market; offers that are there already stay.
+
+    Raises: PermitsNotYours, PermitClassUnreadable, TooManyPermits.
+    """
+
+    def decide(permits: ListingPermits | None) -> Sequence[ListingAllowed]:
+        return permit(permits, permitted, by_platform=by_platform)
+
+    return record(store, ListingPermits, permitted.market, decide, by=by)
 
 
 def finish_listing(

@@ -12,6 +12,7 @@ from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import (
     CohortPlaced,
     GovernanceEvent,
+    GuaranteePeriodSet,
     HalfLifeSet,
     LimitSet,
     QuotaOverridden,
@@ -19,6 +20,7 @@ from marketplace.domain.governance_events import (
     QuotaSet,
     ShareWeightSet,
     UnitPlaced,
+    UseAllowed,
 )
 from marketplace.domain.policies import Policies
 
@@ -30,6 +32,8 @@ Policy = (
     | LimitSet
     | ShareWeightSet
     | HalfLifeSet
+    | GuaranteePeriodSet
+    | UseAllowed
     | QuotaRequested
 )
 
@@ -39,19 +43,29 @@ def set_policy(store: EventStore, *, policy: Policy, setter: Setter, by: Meta) -
 
     Raises: every refusal of the rule of `governance` that it falls under.
     """
-    return _decide(store, policy.market, lambda now: _rule(now, policy, setter), by)
+    return _decide(store, policy.market, lambda now: ruled(now, policy, setter), by)
 
 
 def lift_override(
-    store: EventStore, *, market: str, override_id: UUID, setter: Setter, by: Meta, now: datetime
+    store: EventStore,
+    *,
+    market: str,
+    override_id: UUID,
+    why: str = "",
+    setter: Setter,
+    by: Meta,
+    now: datetime,
 ) -> Position:
     """End an override before its time.
 
-    Raises: PolicyNotYours, OverrideUnknown.
+    Raises: PolicyNotYours, OverrideUnknown, ReasonTooLong.
     """
 
     def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
-        return governance.lift_override(policies, override_id, setter, market=market, now=now)
+        governance.need_reason(why)
+        return governance.lift_override(
+            policies, override_id, setter, market=market, why=why, now=now
+        )
 
     return _decide(store, market, rule, by)
 
@@ -116,7 +130,12 @@ def take_up(
     return _decide(store, market, rule, by)
 
 
-def _rule(now: Policies | None, policy: Policy, setter: Setter) -> Sequence[GovernanceEvent]:
+def ruled(now: Policies | None, policy: Policy, setter: Setter) -> Sequence[GovernanceEvent]:
+    """Return what setting a policy would record, by the rule that it falls under.
+
+    Raises: every refusal of that rule.
+    """
+    governance.need_reason(policy.why)
     match policy:
         case CohortPlaced():
             return governance.place_cohort(now, policy, setter)
@@ -132,6 +151,10 @@ def _rule(now: Policies | None, policy: Policy, setter: Setter) -> Sequence[Gove
             return governance.set_weight(now, policy, setter)
         case HalfLifeSet():
             return governance.set_half_life(now, policy, setter)
+        case GuaranteePeriodSet():
+            return governance.set_period(now, policy, setter)
+        case UseAllowed():
+            return governance.allow_use(now, policy, setter)
         case QuotaRequested():
             return governance_requests.request_quota(now, policy, setter)
 

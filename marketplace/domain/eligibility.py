@@ -128,6 +128,7 @@ REASONS: dict[str, str] = {
     "limit-user": "the user's limit is used up",
     "limit-subscriber": "the business unit's limit is used up",
     "limit-tenant": "the organisation's limit is used up",
+    "not-allowed": "the market's policies do not let the business unit lease such GPUs",
 }
 """Every reason an unmatched bid can have, in order, and how it reads."""
 

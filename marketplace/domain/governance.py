@@ -18,6 +18,7 @@ from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unknown
 from marketplace.domain.governance_events import (
     CohortPlaced,
     GovernanceEvent,
+    GuaranteePeriodSet,
     HalfLifeSet,
     LimitSet,
     OverrideLifted,
@@ -25,9 +26,9 @@ from marketplace.domain.governance_events import (
     QuotaSet,
     ShareWeightSet,
     UnitPlaced,
+    UseAllowed,
 )
 from marketplace.domain.policies import Policies
-from marketplace.domain.quotas import Quota
 
 GPUS_MAX = 1_000_000
 NODES_MAX = 1_000
@@ -36,6 +37,9 @@ DEPTH_MAX = 8
 WEIGHT_PPM_MAX = 1_000_000_000
 HALF_LIFE_SECONDS_MAX = 366 * 86_400
 OVERRIDE_MAX = timedelta(days=366)
+PERIOD_SECONDS_MIN, PERIOD_SECONDS_MAX = 3_600, 31 * 86_400
+GPU_HOURS_MAX = 1_000_000_000
+WHY_CHARS_MAX = 300
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _CLASS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,39}")
@@ -88,6 +92,10 @@ class GrantExceeded(Refusal):
 
 class OverrideSpanWrong(Invalid):
     """An override begins before it ends, ends in the future, and lasts at most 366 days."""
+
+
+class ReasonTooLong(Invalid):
+    """The reason given for a policy has at most 300 characters."""
 
 
 class OverrideUnknown(Unknown):
@@ -171,7 +179,13 @@ def override_quota(
 
 
 def lift_override(
-    policies: Policies | None, override_id: UUID, by: Setter, *, market: str, now: datetime
+    policies: Policies | None,
+    override_id: UUID,
+    by: Setter,
+    *,
+    market: str,
+    why: str = "",
+    now: datetime,
 ) -> Sequence[GovernanceEvent]:
     """End an override before its time.
 
@@ -180,7 +194,7 @@ def lift_override(
     need_platform(by)
     if override_id not in (policies or Policies()).overrides:
         raise OverrideUnknown(override_id=override_id)
-    return [OverrideLifted(market=market, override_id=override_id, at=now)]
+    return [OverrideLifted(market=market, override_id=override_id, at=now, why=why)]
 
 
 def set_limit(policies: Policies | None, event: LimitSet, by: Setter) -> Sequence[GovernanceEvent]:
@@ -230,6 +244,45 @@ def set_half_life(
     return [] if same else [event]
 
 
+def set_period(
+    policies: Policies | None, event: GuaranteePeriodSet, by: Setter
+) -> Sequence[GovernanceEvent]:
+    """Set in which spans guaranteed GPU-hours are counted.
+
+    Raises: PolicyNotYours, FigureOutOfRange.
+    """
+    now = policies or Policies()
+    need_platform(by)
+    need_figure(event.seconds, PERIOD_SECONDS_MAX, least=PERIOD_SECONDS_MIN)
+    same = (now.period_seconds, now.period_starts) == (event.seconds, event.starts_at)
+    return [] if same else [event]
+
+
+def allow_use(
+    policies: Policies | None, event: UseAllowed, by: Setter
+) -> Sequence[GovernanceEvent]:
+    """Set who may lease or borrow what. Only the platform does.
+
+    Raises: PolicyNotYours, GpuClassUnreadable, CohortUnknown, TooManyPolicies.
+    """
+    now = policies or Policies()
+    need_platform(by)
+    need_class(event.gpu_class)
+    if event.who is not None and not _is_id(event.who):
+        _known(now, event.who)
+    if len(Policies.evolve(now, event).permits) > OVERRIDES_MAX:
+        raise TooManyPolicies()
+    key = (event.who, event.what, event.gpu_class)
+    return [] if now.permits.get(key) == event.allowed else [event]
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
 # --- what is asked of every policy --------------------------------------------------------------
 
 
@@ -240,7 +293,15 @@ def need_platform(by: Setter) -> None:
 
 
 def _unless_same(was: GovernanceEvent | None, event: GovernanceEvent) -> Sequence[GovernanceEvent]:
-    return [] if was is not None and replace(was, at=event.at) == event else [event]
+    """Return a policy unless it says what is in force already, for whatever reason."""
+    same = was is not None and replace(was, at=event.at, why=event.why) == event  # type: ignore[call-arg,union-attr]  # those that are set have a reason
+    return [] if same else [event]
+
+
+def need_reason(why: str) -> None:
+    """Refuse a reason that is longer than the log keeps."""
+    if len(why) > WHY_CHARS_MAX:
+        raise ReasonTooLong(given=len(why))
 
 
 def need_figure(figure: int | None, most: int, *, least: int = 0) -> None:
@@ -265,6 +326,7 @@ def _sound(now: Policies, event: QuotaSet | QuotaOverridden) -> None:
     need_class(event.gpu_class)
     for figure in (event.nominal, event.borrowing, event.lending):
         need_figure(figure, GPUS_MAX)
+    need_figure(event.gpu_hours, GPU_HOURS_MAX)
     _known(now, event.node)
     alone = now.parents[event.node] is None
     if alone and (event.borrowing is not None or event.lending is not None):
@@ -278,16 +340,23 @@ def _within_grant(now: Policies, event: QuotaSet, by: Setter) -> None:
     cohort = now.cohorts.get(unit.cohort or "")
     if cohort is None or cohort.tenant_id != by.tenant_id:
         raise PolicyNotYours(node=event.node)
-    quotas = {
-        node: Quota(each.nominal)
+    key = (cohort.cohort, event.gpu_class)
+    given = now.quotas.get(key)
+    if given is None:
+        granted, hours = 0, None
+    else:
+        granted, hours = given.nominal or 0, given.gpu_hours
+    members = {
+        node: each
         for (node, of), each in now.quotas.items()
-        if of == event.gpu_class
-    }
-    granted = quotas.get(cohort.cohort, Quota()).nominal or 0
-    quotas[event.node] = Quota(event.nominal)
-    shared_out = now.shared_out(cohort.cohort, quotas)
+        if of == event.gpu_class and now.parents.get(node) == cohort.cohort
+    } | {event.node: event}
+    shared_out = sum(each.nominal or 0 for each in members.values())
     if shared_out > granted:
         raise GrantExceeded(granted=granted, shared_out=shared_out)
+    hours_out = sum(each.gpu_hours or 0 for each in members.values())
+    if hours is not None and hours_out > hours:
+        raise GrantExceeded(granted=hours, shared_out=hours_out, of="gpu-hours")
 
 
 def _known(now: Policies, node: str) -> None:

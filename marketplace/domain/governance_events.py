@@ -1,4 +1,7 @@
-"""The policies of a market as facts: streams governance-<market>. Everybody may read them."""
+"""The policies of a market as facts: streams governance-<market>. Everybody may read them.
+
+`why` is what whoever set a policy says for it, for the log.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ from ledger.domain.money import Money
 
 LimitScope = Literal["bid", "user", "subscriber", "tenant"]
 Period = Literal["day", "week", "month"]
+UseKind = Literal["lease", "borrow"]
 
 
-class CohortPlaced(Event, name="marketplace.cohort-placed"):
+class CohortPlaced(Event, name="marketplace.cohort-placed", version=2, grown_from=1):
     """A cohort was made, or moved into another one. tenant_id: whose grant it is, if anybody's."""
 
     market: str
@@ -22,9 +26,10 @@ class CohortPlaced(Event, name="marketplace.cohort-placed"):
     parent: str | None
     tenant_id: TenantId | None
     at: datetime
+    why: str = ""
 
 
-class UnitPlaced(Event, name="marketplace.unit-placed"):
+class UnitPlaced(Event, name="marketplace.unit-placed", version=2, grown_from=1):
     """A business unit was put into a cohort; None: it stands alone."""
 
     market: str
@@ -32,12 +37,14 @@ class UnitPlaced(Event, name="marketplace.unit-placed"):
     tenant_id: TenantId
     cohort: str | None
     at: datetime
+    why: str = ""
 
 
-class QuotaSet(Event, name="marketplace.quota-set"):
+class QuotaSet(Event, name="marketplace.quota-set", version=2, grown_from=1):
     """A unit or cohort has this quota of a class of GPUs from now on; None: not set.
 
     node: a cohort's name or a business unit's id. gpu_class: a model or its kind, or `any`.
+    gpu_hours: of what is within nominal quota, how much is guaranteed in each period; None: all.
     """
 
     market: str
@@ -47,9 +54,11 @@ class QuotaSet(Event, name="marketplace.quota-set"):
     borrowing: int | None
     lending: int | None
     at: datetime
+    gpu_hours: int | None = None
+    why: str = ""
 
 
-class QuotaOverridden(Event, name="marketplace.quota-overridden"):
+class QuotaOverridden(Event, name="marketplace.quota-overridden", version=2, grown_from=1):
     """Between two moments a unit or cohort has another quota than the one set.
 
     request_id: the request that an operator approved with it.
@@ -66,17 +75,20 @@ class QuotaOverridden(Event, name="marketplace.quota-overridden"):
     ends_at: datetime
     request_id: UUID | None
     at: datetime
+    gpu_hours: int | None = None
+    why: str = ""
 
 
-class OverrideLifted(Event, name="marketplace.override-lifted"):
+class OverrideLifted(Event, name="marketplace.override-lifted", version=2, grown_from=1):
     """An override ended before its time."""
 
     market: str
     override_id: UUID
     at: datetime
+    why: str = ""
 
 
-class LimitSet(Event, name="marketplace.limit-set"):
+class LimitSet(Event, name="marketplace.limit-set", version=2, grown_from=1):
     """A bid, user, business unit or tenant may have no more than this; None: no limit.
 
     subject: whose; None: each one's that has none of its own. gpus, memory_mib: at one time.
@@ -93,23 +105,52 @@ class LimitSet(Event, name="marketplace.limit-set"):
     money: Money | None
     period: Period
     at: datetime
+    why: str = ""
 
 
-class ShareWeightSet(Event, name="marketplace.share-weight-set"):
+class ShareWeightSet(Event, name="marketplace.share-weight-set", version=2, grown_from=1):
     """A business unit's use counts over this weight; 1,000,000 counts once, 0 comes last."""
 
     market: str
     node: str
     weight_ppm: int
     at: datetime
+    why: str = ""
 
 
-class HalfLifeSet(Event, name="marketplace.half-life-set"):
+class HalfLifeSet(Event, name="marketplace.half-life-set", version=2, grown_from=1):
     """Use is forgotten by half in this time."""
 
     market: str
     seconds: int
     at: datetime
+    why: str = ""
+
+
+class GuaranteePeriodSet(Event, name="marketplace.guarantee-period-set"):
+    """Guaranteed GPU-hours are counted in spans of this length, one of which starts then."""
+
+    market: str
+    seconds: int
+    starts_at: datetime
+    at: datetime
+    why: str = ""
+
+
+class UseAllowed(Event, name="marketplace.use-allowed"):
+    """Somebody may, or may not, lease GPUs of a class, or borrow them.
+
+    who: a cohort's name, or the id of a business unit or tenant; None: everybody of whom no
+    other policy speaks.
+    """
+
+    market: str
+    who: str | None
+    gpu_class: str
+    what: UseKind
+    allowed: bool
+    at: datetime
+    why: str = ""
 
 
 class QuotaRequested(Event, name="marketplace.quota-requested"):
@@ -163,6 +204,8 @@ GovernanceEvent = (
     | LimitSet
     | ShareWeightSet
     | HalfLifeSet
+    | GuaranteePeriodSet
+    | UseAllowed
     | QuotaRequested
     | QuotaRequestApproved
     | QuotaRequestDeclined

@@ -130,6 +130,8 @@ def take_up(
             ends_at=asked.ends_at,
             request_id=request_id,
             at=now,
+            gpu_hours=None if was is None else was.gpu_hours,
+            why=asked.why,
         )
     ]
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Literal, assert_never
 from uuid import UUID
 
 from listings.domain.gpus import model_matches
+from marketplace.domain.events import BidPlaced
 from marketplace.domain.governance_events import (
     CohortPlaced,
     GovernanceEvent,
+    GuaranteePeriodSet,
     HalfLifeSet,
     LimitScope,
     LimitSet,
@@ -23,6 +25,8 @@ from marketplace.domain.governance_events import (
     QuotaSet,
     ShareWeightSet,
     UnitPlaced,
+    UseAllowed,
+    UseKind,
 )
 from marketplace.domain.quotas import Quota, Tree
 
@@ -30,6 +34,9 @@ ANY_CLASS = "any"
 HALF_LIFE_SECONDS = 7 * 86_400
 """Where no policy says another."""
 WEIGHT_PPM = 1_000_000
+PERIOD_SECONDS = 7 * 86_400
+PERIOD_STARTS = datetime(1970, 1, 5, tzinfo=UTC)
+"""Weeks from Monday, where no policy says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,9 @@ class Policies:
     weights: Mapping[str, int] = field(default_factory=dict)
     half_life_seconds: int = HALF_LIFE_SECONDS
     requests: Mapping[UUID, Request] = field(default_factory=dict)
+    period_seconds: int = PERIOD_SECONDS
+    period_starts: datetime = PERIOD_STARTS
+    permits: Mapping[tuple[str | None, UseKind, str], bool] = field(default_factory=dict)
 
     @classmethod
     def evolve(cls, state: Policies | None, event: GovernanceEvent, /) -> Policies:
@@ -78,6 +88,11 @@ class Policies:
                 return replace(now, weights={**now.weights, event.node: event.weight_ppm})
             case HalfLifeSet():
                 return replace(now, half_life_seconds=event.seconds)
+            case GuaranteePeriodSet():
+                return replace(now, period_seconds=event.seconds, period_starts=event.starts_at)
+            case UseAllowed():
+                key = (event.who, event.what, event.gpu_class)
+                return replace(now, permits={**now.permits, key: event.allowed})
             case QuotaRequested():
                 return now._with_request(Request(event))
             case QuotaRequestApproved():
@@ -117,14 +132,10 @@ class Policies:
         A tenant's cohort is its grant: what it has shared out among its units is no longer in
         the common pot.
         """
-        quotas = {
-            node: Quota(each.nominal, each.borrowing, each.lending)
-            for (node, of), each in self.quotas.items()
-            if of == gpu_class
-        }
+        quotas = {node: _quota(each) for (node, of), each in self.quotas.items() if of == gpu_class}
         for each in self.overrides.values():
             if each.gpu_class == gpu_class and each.starts_at <= at < each.ends_at:
-                quotas[each.node] = Quota(each.nominal, each.borrowing, each.lending)
+                quotas[each.node] = _quota(each)
         for name, cohort in self.cohorts.items():
             grant = quotas.get(name)
             if cohort.tenant_id is not None and grant is not None and grant.nominal is not None:
@@ -147,9 +158,39 @@ class Policies:
         """Return the limit of one, or that of each."""
         return self.limits.get((scope, subject)) or self.limits.get((scope, None))
 
+    def may(self, what: UseKind, terms: BidPlaced, model: str) -> bool:
+        """Tell if a bid's unit may lease, or borrow, GPUs of a model.
+
+        The unit is asked first, then its cohorts from the inside, its tenant, and everybody; of
+        each, what speaks of the model before what speaks of any. Allowed where nobody forbids.
+        """
+        if not self.permits:
+            return True
+        unit = str(terms.subscriber_id)
+        around = list(Tree(self.parents, {}).path(unit)) if unit in self.units else [unit]
+        for who in (*around, str(terms.tenant_id), None):
+            found = [
+                (gpu_class == ANY_CLASS, -len(gpu_class), allowed)
+                for (whose, kind, gpu_class), allowed in self.permits.items()
+                if whose == who and kind == what and in_class(gpu_class, model)
+            ]
+            if found:
+                return min(found)[2]
+        return True
+
+    def period_at(self, at: datetime) -> tuple[datetime, datetime]:
+        """Return the span in which a moment lies, of those that guaranteed hours are counted in."""
+        length = timedelta(seconds=self.period_seconds)
+        starts_at = self.period_starts + (at - self.period_starts) // length * length
+        return starts_at, starts_at + length
+
     def weight_of(self, node: str) -> int:
         """Return the weight of a unit in ppm."""
         return self.weights.get(node, WEIGHT_PPM)
+
+
+def _quota(event: QuotaSet | QuotaOverridden) -> Quota:
+    return Quota(event.nominal, event.borrowing, event.lending, event.gpu_hours)
 
 
 def in_class(gpu_class: str, model: str) -> bool:

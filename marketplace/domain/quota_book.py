@@ -8,92 +8,24 @@ depends on the log and the window alone, not on when it is asked.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
-from uuid import UUID
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
-from marketplace.domain.events import BidPlaced
 from marketplace.domain.fairness import Decayed, FairShare, fair_share
-from marketplace.domain.governance_events import GovernanceEvent, LimitScope, LimitSet
-from marketplace.domain.moments import Millis, from_above, from_below, moment
-from marketplace.domain.policies import Policies, in_class
-from marketplace.domain.quotas import Outcome, Tree, Usage, Verdict
+from marketplace.domain.governance_events import GovernanceEvent, HalfLifeSet, LimitScope
+from marketplace.domain.moments import from_above, from_below, moment
+from marketplace.domain.policies import Policies
+from marketplace.domain.quota_limits import at_once, in_periods, subject_of
+from marketplace.domain.quota_uses import FREE, Answer, Use
+from marketplace.domain.quotas import Quota, Tree, Usage, Verdict
 
 QUOTA = "quota"
+NOT_ALLOWED = "not-allowed"
 LAYERS: tuple[LimitScope, ...] = ("bid", "user", "subscriber", "tenant")
-FOREVER = Millis(1 << 60)
 KEPT = 32 * 24 * MILLIS_PER_HOUR
 """How long what is over still counts in a period: longer than the longest."""
-
-
-class Gpus(NamedTuple):
-    """Some GPUs of one model. memory_mib: of all of them."""
-
-    model: str
-    gpus: int
-    memory_mib: int
-
-
-def gpus_of(gpus: Iterable[tuple[str, int]]) -> tuple[Gpus, ...]:
-    """Count GPUs, told by model and memory, by model."""
-    sizes: dict[str, list[int]] = defaultdict(list)
-    for model, memory_mib in gpus:
-        sizes[model].append(memory_mib)
-    return tuple(Gpus(model, len(all_of), sum(all_of)) for model, all_of in sorted(sizes.items()))
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What one grant takes, from when until when. price: nano-units per GPU-hour."""
-
-    terms: BidPlaced
-    gpus: tuple[Gpus, ...]
-    starts: int
-    ends: int
-    price: int
-
-    @property
-    def count(self) -> int:
-        """Return how many GPUs it takes."""
-        return sum(each.gpus for each in self.gpus)
-
-    @property
-    def memory_mib(self) -> int:
-        """Return how much memory they have."""
-        return sum(each.memory_mib for each in self.gpus)
-
-    def of_class(self, gpu_class: str) -> int:
-        """Return how many of them belong to a class."""
-        return sum(each.gpus for each in self.gpus if in_class(gpu_class, each.model))
-
-    def within(self, starts: int, ends: int) -> int:
-        """Return the GPU-milliseconds that lie between two moments."""
-        return self.count * max(0, min(self.ends, ends) - max(self.starts, starts))
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Whether a use fits. outcome None: no quota speaks of it.
-
-    reason, told: of a refusal, with its figures. again: when it might fit; FOREVER: never.
-    """
-
-    outcome: Outcome | None
-    reason: str = ""
-    told: str = ""
-    again: int = FOREVER
-
-    @property
-    def fits(self) -> bool:
-        """Tell if it may be taken."""
-        return self.outcome != "refused"
-
-
-FREE = Answer(None)
 
 
 class QuotaBook:
@@ -104,7 +36,7 @@ class QuotaBook:
         self.uses: dict[LeaseId, Use] = {}
         self._over: list[Use] = []
         self._decayed: dict[str, dict[str, Decayed]] = defaultdict(dict)
-        self._trees: dict[tuple[str, int], Tree | None] = {}
+        self._trees: dict[tuple[str, int], Tree] = {}
         self._classes: tuple[str, ...] = ()
 
     def fork(self) -> QuotaBook:
@@ -117,10 +49,17 @@ class QuotaBook:
     # --- folding ---------------------------------------------------------------------------
 
     def apply(self, event: GovernanceEvent) -> None:
-        """Take in a policy."""
+        """Take in a policy. Another half-life counts from then on: what was forgotten stays so."""
+        if isinstance(event, HalfLifeSet):
+            self._forget_by(event.seconds * 1_000, from_above(event.at))
         self.policies = Policies.evolve(self.policies, event)
         self._trees = {}
         self._classes = tuple(self.policies.classes)
+
+    def _forget_by(self, half_life: int, at: int) -> None:
+        for decayed in self._decayed.values():
+            for model, before in decayed.items():
+                decayed[model] = replace(before.carried(at), half_life=half_life)
 
     def take(self, lease_id: LeaseId, use: Use) -> None:
         """Count a grant, once."""
@@ -162,6 +101,8 @@ class QuotaBook:
             refused = self._over_limit(scope, use)
             if refused is not None:
                 return refused
+        if not all(self.policies.may("lease", use.terms, each.model) for each in use.gpus):
+            return Answer("refused", NOT_ALLOWED, "these GPUs may not be leased by this unit")
         answer = FREE
         for gpu_class in self._classes:
             gpus = use.of_class(gpu_class)
@@ -187,12 +128,83 @@ class QuotaBook:
             if tree is None:
                 continue
             verdict = self._usage(tree, others, at).fits(node, gpus)
-            if not verdict.fits:
-                later = moments[index + 1] if index + 1 < len(moments) else use.ends
-                return Answer("refused", QUOTA, f"{gpu_class}: {verdict.told()}", later)
-            if verdict.outcome == "borrowed" or answer.outcome is None:
-                answer = Answer(verdict.outcome, told=f"{gpu_class}: {verdict.told()}")
+            told = f"{gpu_class}: {verdict.told()}"
+            if verdict.outcome == "borrowed" and not self._may_borrow(use):
+                told += ", and may not be borrowed"
+            elif verdict.fits:
+                if verdict.outcome == "borrowed" or answer.outcome is None:
+                    answer = Answer(verdict.outcome, told=told)
+                continue
+            later = moments[index + 1] if index + 1 < len(moments) else use.ends
+            return Answer("refused", QUOTA, told, later)
+        return self._in_hours(gpu_class, use, answer)
+
+    def _may_borrow(self, use: Use) -> bool:
+        assert self.policies is not None
+        return all(self.policies.may("borrow", use.terms, each.model) for each in use.gpus)
+
+    def _in_hours(self, gpu_class: str, use: Use, answer: Answer) -> Answer:
+        """Take the guarantee from what is beyond the GPU-hours that are guaranteed, or give it.
+
+        Who has hours and no nominal quota of GPUs is guaranteed whatever GPUs it can have.
+        """
+        node = str(use.terms.subscriber_id)
+        counted = self.guaranteed_hours(gpu_class, node, use.starts, use.ends)
+        if not counted:
+            return answer
+        asked = use.of_class(gpu_class)
+        for over, hours, starts, ends in counted:
+            used = self.used_within(gpu_class, over, starts, ends)
+            more = asked * max(0, min(use.ends, ends) - max(use.starts, starts))
+            if used + more > hours * MILLIS_PER_HOUR:
+                figures = (used / MILLIS_PER_HOUR, more / MILLIS_PER_HOUR)
+                said = f"{figures[0]:g} + {figures[1]:g} > {hours} guaranteed GPU-hours of {over}"
+                return replace(answer, outcome=answer.outcome and "borrowed", told=said)
+        only_hours = self._quota(gpu_class, node, use.starts).nominal is None
+        if answer.outcome == "nominal" or only_hours:
+            return replace(answer, outcome="nominal", told=answer.told or "within its GPU-hours")
         return answer
+
+    def _quota(self, gpu_class: str, node: str, at: int) -> Quota:
+        tree = self._tree_at(gpu_class, at)
+        return tree.quota(node) if node in tree.parents else Quota()
+
+    def guaranteed_hours(
+        self, gpu_class: str, node: str, starts: int, ends: int
+    ) -> list[tuple[str, int, int, int]]:
+        """Return who around a unit has guaranteed GPU-hours, how many, in which periods touched."""
+        assert self.policies is not None
+        tree = self._tree_at(gpu_class, starts)
+        if node not in tree.parents:
+            return []
+        bound = [
+            (each, hours)
+            for each in tree.path(node)
+            if (hours := tree.quota(each).gpu_hours) is not None
+        ]
+        found, at = list[tuple[str, int, int, int]](), starts
+        while bound and at < ends:
+            since, until = map(from_below, self.policies.period_at(moment(at)))
+            found += [(each, hours, since, until) for each, hours in bound]
+            at = until
+        return found
+
+    def used_within(self, gpu_class: str, node: str, starts: int, ends: int) -> int:
+        """Return the GPU-milliseconds of a class that a unit, or all in a cohort, has there."""
+        assert self.policies is not None
+        parents = self._tree_at(gpu_class, starts).parents
+
+        def inside(unit: str) -> bool:
+            at: str | None = unit
+            while at is not None and at != node:
+                at = parents.get(at)
+            return at is not None
+
+        return sum(
+            each.of_class(gpu_class) * max(0, min(each.ends, ends) - max(each.starts, starts))
+            for each in (*self.uses.values(), *self._over)
+            if each.starts < ends and starts < each.ends and inside(str(each.terms.subscriber_id))
+        )
 
     def _moments(self, gpu_class: str, use: Use, others: Sequence[Use]) -> list[int]:
         """Return when a use begins, and each moment during it at which anything changes."""
@@ -217,14 +229,17 @@ class QuotaBook:
         assert self.policies is not None
         if node not in self.policies.units:
             return None
+        tree = self._tree_at(gpu_class, at)
+        return tree if tree.governed(node) else None
+
+    def _tree_at(self, gpu_class: str, at: int) -> Tree:
+        assert self.policies is not None
         edges = sorted(from_above(each) for each in self.policies.changes_of(gpu_class))
         since = max((edge for edge in edges if edge <= at), default=-1)
         key = (gpu_class, since)
         if key not in self._trees:
             self._trees[key] = self.policies.tree(gpu_class, moment(at))
-        tree = self._trees[key]
-        assert tree is not None
-        return tree if tree.governed(node) else None
+        return self._trees[key]
 
     def usage(self, gpu_class: str, at: int) -> Usage | None:
         """Return who uses what of a class at one moment; None without policies."""
@@ -247,15 +262,20 @@ class QuotaBook:
 
     def _over_limit(self, scope: LimitScope, use: Use) -> Answer | None:
         assert self.policies is not None
-        subject = _subject(scope, use)
+        subject = subject_of(scope, use)
         limit = None if subject is None else self.policies.limit(scope, subject)
         if limit is None or limit.tenant_id not in (None, use.terms.tenant_id):
             return None
         mine = []
         if scope != "bid":
             counted = [*self.uses.values(), *self._over]
-            mine = [each for each in counted if _subject(scope, each) == subject]
-        return _at_once(limit, use, mine) or _in_periods(limit, use, mine)
+            mine = [each for each in counted if subject_of(scope, each) == subject]
+        return at_once(limit, use, mine) or in_periods(limit, use, mine)
+
+    @property
+    def counted(self) -> list[Use]:
+        """Return what counts in periods: what is held, and what is over."""
+        return [*self.uses.values(), *self._over]
 
     # --- fair shares -----------------------------------------------------------------------
 
@@ -295,86 +315,3 @@ class QuotaBook:
                 before = found.get(each.model) or Decayed(half_life, 0.0, at)
                 found[each.model] = before.plus(each.gpus, use.starts, use.ends, at=at)
         return found
-
-
-def _subject(scope: LimitScope, use: Use) -> UUID | None:
-    terms = use.terms
-    match scope:
-        case "bid":
-            return terms.bid_id
-        case "user":
-            return terms.user_id
-        case "subscriber":
-            return terms.subscriber_id
-        case "tenant":
-            return terms.tenant_id
-
-
-def _at_once(limit: LimitSet, use: Use, mine: Sequence[Use]) -> Answer | None:
-    during = [each for each in mine if each.starts < use.ends and use.starts < each.ends]
-    moments = sorted({use.starts, *(e.starts for e in during if e.starts > use.starts)})
-    for at in moments:
-        there = [each for each in during if each.starts <= at < each.ends]
-        for name, most, asked, used in (
-            ("GPUs", limit.gpus, use.count, sum(each.count for each in there)),
-            ("MiB", limit.memory_mib, use.memory_mib, sum(each.memory_mib for each in there)),
-        ):
-            if most is not None and used + asked > most:
-                again = min((each.ends for each in there), default=FOREVER)
-                return _refused(limit, f"{used} + {asked} > {most} {name} at one time", again)
-    return None
-
-
-def _in_periods(limit: LimitSet, use: Use, mine: Sequence[Use]) -> Answer | None:
-    hours, money = limit.gpu_hours, limit.money
-    if money is not None and money.currency != use.terms.limit.currency:
-        money = None
-    if hours is None and money is None:
-        return None
-    spans = [(use.starts, use.ends)]
-    if limit.scope != "bid":
-        spans = list(periods(limit.period, use.starts, use.ends))
-    for starts, ends in spans:
-        asked, used = use.within(starts, ends), sum(each.within(starts, ends) for each in mine)
-        again = ends if limit.scope != "bid" else FOREVER
-        if hours is not None and used + asked > hours * MILLIS_PER_HOUR:
-            said = f"{_hours(used)} + {_hours(asked)} > {hours} GPU-hours in the {limit.period}"
-            return _refused(limit, said, again)
-        if money is not None:
-            paid = sum(
-                each.within(starts, ends) * each.price // MILLIS_PER_HOUR
-                for each in mine
-                if each.terms.limit.currency == money.currency
-            )
-            cost = asked * use.price // MILLIS_PER_HOUR
-            if paid + cost > money.nanos:
-                said = f"{paid} + {cost} > {money.nanos} nano-{money.currency}"
-                return _refused(limit, f"{said} in the {limit.period}", again)
-    return None
-
-
-def _hours(gpu_millis: int) -> str:
-    return f"{gpu_millis / MILLIS_PER_HOUR:g}"
-
-
-def _refused(limit: LimitSet, said: str, again: int) -> Answer:
-    return Answer("refused", f"limit-{limit.scope}", said, again)
-
-
-def periods(period: str, starts: int, ends: int) -> Iterator[tuple[int, int]]:
-    """Yield the days, weeks (from Monday) or months, in UTC, that a span touches."""
-    at = moment(starts).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    if period == "week":
-        at -= timedelta(days=at.weekday())
-    elif period == "month":
-        at = at.replace(day=1)
-    while from_below(at) < ends:
-        after = _next(period, at)
-        yield from_below(at), from_below(after)
-        at = after
-
-
-def _next(period: str, at: datetime) -> datetime:
-    if period == "month":
-        return (at + timedelta(days=32)).replace(day=1)
-    return at + timedelta(days=7 if period == "week" else 1)

@@ -14,8 +14,9 @@ from marketplace.domain.eligibility import Explanation, Stage
 from marketplace.domain.events import ExtensionGranted, LeaseClosed, LeaseGranted
 from marketplace.domain.governance_events import GovernanceEvent
 from marketplace.domain.moments import from_above, from_below
-from marketplace.domain.quota_book import QuotaBook, Use, gpus_of
+from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_gate import Found, Gate
+from marketplace.domain.quota_uses import Use, gpus_of
 from marketplace.domain.ranges import fit
 from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.triggers import SupplyGrew, Trigger

@@ -13,10 +13,12 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from ledger.domain.ids import BidId, LeaseId
+from listings.domain.gpus import model_matches
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.moments import Millis
 from marketplace.domain.packing import Placement
-from marketplace.domain.quota_book import FOREVER, QuotaBook, Use, gpus_of
+from marketplace.domain.quota_book import NOT_ALLOWED, QuotaBook
+from marketplace.domain.quota_uses import FOREVER, Use, gpus_of
 from marketplace.domain.supply import Listed
 
 LATER_MAX = 16
@@ -55,7 +57,7 @@ class Gate:
         units = self._quotas.policies.units if self._quotas.policies is not None else {}
         bound = [bid for bid in bids if str(bid.terms.subscriber_id) in units]
         if bound:
-            shares = self._quotas.shares(self._capacity(), at=now)
+            shares = self._quotas.shares(capacity_of(self._offers), at=now)
             place = {share.node: number for number, share in enumerate(shares)}
             bound.sort(key=lambda bid: place[str(bid.terms.subscriber_id)])
         self._only_own = True
@@ -81,7 +83,11 @@ class Gate:
 
         find: finds a place for the bid, or for the same bid with a later earliest start.
         """
-        wish = bid
+        wish = self._permitted(bid)
+        if wish is None:
+            self.reasons[bid.bid_id] = NOT_ALLOWED
+            return None
+        asked = wish
         for _ in range(LATER_MAX):
             found = find(wish)
             if found is None:
@@ -93,11 +99,11 @@ class Gate:
                 return None
             if answer.fits:
                 self._count(bid, lease_id, use, own=answer.outcome == "nominal")
-                return (bid if sized is wish else sized), placement
+                return (bid if sized is wish else replace(sized, shape=bid.shape)), placement
             self.reasons[bid.bid_id] = answer.reason
             if answer.again >= FOREVER:
                 return None
-            wish = replace(bid, earliest=Millis(max(answer.again, placement.starts + 1)))
+            wish = replace(asked, earliest=Millis(max(answer.again, placement.starts + 1)))
         return None
 
     def lets(self, bid: OpenBid, placement: Placement, lease_id: LeaseId) -> bool:
@@ -108,6 +114,23 @@ class Gate:
             self._count(bid, lease_id, use, own=False)
         return answer.fits
 
+    def _permitted(self, bid: OpenBid) -> OpenBid | None:
+        """Return a bid without the models that its unit may not lease; None: it may lease none."""
+        policies = self._quotas.policies
+        if policies is None or not policies.permits:
+            return bid
+        wanted = bid.shape.request.models
+        fitting = [
+            model
+            for model in sorted(capacity_of(self._offers))
+            if not wanted or any(model_matches(each, model) for each in wanted)
+        ]
+        allowed = tuple(each for each in fitting if policies.may("lease", bid.terms, each))
+        if len(allowed) == len(fitting):
+            return bid
+        request = replace(bid.shape.request, models=allowed)
+        return replace(bid, shape=bid.shape._replace(request=request)) if allowed else None
+
     def _count(self, bid: OpenBid, lease_id: LeaseId, use: Use, *, own: bool) -> None:
         self._quotas.take(lease_id, use)
         self._let.add(bid.bid_id)
@@ -115,9 +138,11 @@ class Gate:
         if own:
             self.own.add(lease_id)
 
-    def _capacity(self) -> Counter[str]:
-        gpus = {(gpu.uuid, gpu.model) for listed in self._offers for gpu in listed.terms.gpus}
-        return Counter(model for _, model in gpus)
+
+def capacity_of(offers: Iterable[Listed]) -> Counter[str]:
+    """Count the GPUs on offer by model, each once."""
+    gpus = {(gpu.uuid, gpu.model) for listed in offers for gpu in listed.terms.gpus}
+    return Counter(model for _, model in gpus)
 
 
 def gate_of(book: HasQuotas) -> Gate | None:

@@ -21,12 +21,14 @@ class Quota:
     """What one unit or cohort has of one class, in GPUs at one time.
 
     nominal: its own; None: none of its own, like 0, but does not govern the class by itself.
-    borrowing, lending: at most; None: no limit.
+    borrowing, lending: at most; None: no limit. gpu_hours: guaranteed in each period; None: all
+    that is within nominal quota.
     """
 
     nominal: int | None = None
     borrowing: int | None = None
     lending: int | None = None
+    gpu_hours: int | None = None
 
 
 UNSET = Quota()

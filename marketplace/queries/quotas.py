@@ -48,7 +48,7 @@ def standings(store: EventStore, actor: Actor, *, market: str, now: datetime) ->
             usage = quotas.usage(gpu_class, from_above(now))
             assert usage is not None
             for node in sorted(usage.tree.parents):
-                if not _may_see(actor, quotas.policies, node):
+                if not may_see(actor, quotas.policies, node):
                     continue
                 quota = usage.tree.quota(node)
                 found.append(
@@ -74,7 +74,7 @@ def policy_log(store: EventStore, actor: Actor, *, market: str) -> list[Recorded
     seen = [
         recorded
         for recorded in store.read_stream(stream_name(Policies, market))
-        if all(_may_see(actor, policies, node) for node in _about(recorded))
+        if all(may_see(actor, policies, node) for node in _about(recorded))
     ]
     return seen[::-1][:LOG_MAX]
 
@@ -91,7 +91,7 @@ def _about(recorded: Recorded) -> Iterator[str]:
             yield f"{field.name}:{getattr(event, field.name)}"
 
 
-def _may_see(actor: Actor, policies: Policies, about: str) -> bool:
+def may_see(actor: Actor, policies: Policies, about: str) -> bool:
     """Tell if an actor may see what is about a unit, tenant, request or override.
 
     Cohorts that are nobody's grant are everybody's to see; all else only one's own.
@@ -107,6 +107,6 @@ def _may_see(actor: Actor, policies: Policies, about: str) -> bool:
         return any(str(e.request_id) == key and e.tenant_id == actor.tenant_id for e in asked)
     if kind == "override_id":
         nodes = [e.node for e in policies.overrides.values() if str(e.override_id) == key]
-        return any(_may_see(actor, policies, node) for node in nodes)
+        return any(may_see(actor, policies, node) for node in nodes)
     unit = policies.units.get(about)
     return unit is not None and unit.tenant_id == actor.tenant_id

@@ -1,0 +1,81 @@
+"""What one grant takes of a quota, from when until when, and whether it may."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from marketplace.domain.events import BidPlaced
+from marketplace.domain.moments import Millis
+from marketplace.domain.policies import in_class
+from marketplace.domain.quotas import Outcome
+
+FOREVER = Millis(1 << 60)
+
+
+class Gpus(NamedTuple):
+    """Some GPUs of one model. memory_mib: of all of them."""
+
+    model: str
+    gpus: int
+    memory_mib: int
+
+
+def gpus_of(gpus: Iterable[tuple[str, int]]) -> tuple[Gpus, ...]:
+    """Count GPUs, told by model and memory, by model."""
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for model, memory_mib in gpus:
+        sizes[model].append(memory_mib)
+    return tuple(Gpus(model, len(all_of), sum(all_of)) for model, all_of in sorted(sizes.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one grant takes, from when until when. price: nano-units per GPU-hour."""
+
+    terms: BidPlaced
+    gpus: tuple[Gpus, ...]
+    starts: int
+    ends: int
+    price: int
+
+    @property
+    def count(self) -> int:
+        """Return how many GPUs it takes."""
+        return sum(each.gpus for each in self.gpus)
+
+    @property
+    def memory_mib(self) -> int:
+        """Return how much memory they have."""
+        return sum(each.memory_mib for each in self.gpus)
+
+    def of_class(self, gpu_class: str) -> int:
+        """Return how many of them belong to a class."""
+        return sum(each.gpus for each in self.gpus if in_class(gpu_class, each.model))
+
+    def within(self, starts: int, ends: int) -> int:
+        """Return the GPU-milliseconds that lie between two moments."""
+        return self.count * max(0, min(self.ends, ends) - max(self.starts, starts))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether a use fits. outcome None: no quota speaks of it.
+
+    reason, told: of a refusal, with its figures. again: when it might fit; FOREVER: never.
+    """
+
+    outcome: Outcome | None
+    reason: str = ""
+    told: str = ""
+    again: int = FOREVER
+
+    @property
+    def fits(self) -> bool:
+        """Tell if it may be taken."""
+        return self.outcome != "refused"
+
+
+FREE = Answer(None)

@@ -1,0 +1,275 @@
+"""Who has what of which quota, who uses it, and who goes first: figures with their arithmetic.
+
+Everything is read from the book at one moment. An actor sees the cohorts that concern it and its
+own units; others count in the figures of their cohorts and in how many there are, without a name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from ledger.access import Actor
+from ledger.domain.money import MILLIS_PER_HOUR
+from ledger.domain.refusal import Refusal
+from ledger.eventstore.port import EventStore
+from marketplace.domain.book import Book
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.fairness import LN2, FairShare
+from marketplace.domain.governance_events import LimitScope, LimitSet
+from marketplace.domain.moments import from_above, moment
+from marketplace.domain.policies import Policies
+from marketplace.domain.quota_book import LAYERS, QuotaBook
+from marketplace.domain.quota_gate import capacity_of
+from marketplace.domain.quota_limits import LimitUse, use_of_limit
+from marketplace.domain.quotas import Quota, Tree, Usage
+from marketplace.queries.books import book_of
+from marketplace.queries.quotas import may_see
+from marketplace.queries.replay import LogTooLong, book_at
+
+WHOLE_TENANT = frozenset({"operator", "owner", "finance", "auditor"})
+"""Roles that see all units of their organisation; others see their own unit."""
+
+
+class DecisionTooOld(Refusal):
+    """Too much happened before that round to go through it for one answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """A unit or cohort, and one class of GPUs. quota: as in force at the moment.
+
+    depth: cohorts around it. total: GPUs of its quota with what its members lend it. used: by it,
+    or by all in it. pool: of a cohort, how many GPUs its members have of its pool. hours: used of
+    the guaranteed GPU-hours in the present period, in GPU-milliseconds.
+    """
+
+    node: str
+    is_cohort: bool
+    depth: int
+    quota: Quota
+    total: int
+    used: int
+    pool: int
+    borrowed: int
+    lent: int
+    available: int
+    hours_used: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassFigures:
+    """All that an actor may see of one class of GPUs: cohorts before what is in them."""
+
+    gpu_class: str
+    nodes: tuple[NodeFigures, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A unit's place in the order of fair shares. entitled: weight over all weights.
+
+    waiting, waiting_gpus: its open bids. before: why it goes before the next one shown.
+    """
+
+    place: int
+    share: FairShare
+    entitled: float
+    waiting: int
+    waiting_gpus: int
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitFigures:
+    """A limit that applies, and what is used of it; None where it is that of each."""
+
+    limit: LimitSet
+    used: LimitUse | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What an actor may see of quotas and fair shares at a moment; `places` of how many units."""
+
+    at: datetime
+    half_life_seconds: int
+    period: tuple[datetime, datetime]
+    capacity: Counter[str]
+    classes: tuple[ClassFigures, ...]
+    places: tuple[Place, ...]
+    units: int
+    limits: tuple[LimitFigures, ...]
+
+
+def shares_now(store: EventStore, actor: Actor, *, market: str, now: datetime) -> Shares | None:
+    """Return quotas and fair shares as of now; None where the market has no policies."""
+    with book_of(store, market) as book:
+        return _shares(book, actor, now)
+
+
+def shares_at(store: EventStore, actor: Actor, *, market: str, round_id: UUID) -> Shares | None:
+    """Return them as the engine had them when it decided a round.
+
+    Raises: RoundUnknown, DecisionTooOld.
+    """
+    try:
+        found = book_at(store, market, round_id)
+    except LogTooLong:
+        raise DecisionTooOld(round_id=round_id) from None
+    return _shares(found.book, actor, found.cleared.at)
+
+
+def _shares(book: Book, actor: Actor, now: datetime) -> Shares | None:
+    quotas = book.quotas
+    if quotas is None or quotas.policies is None:
+        return None
+    policies, at = quotas.policies, from_above(now)
+    seen = [node for node in policies.parents if sees(actor, policies, node)]
+    capacity = capacity_of(book.offers.values())
+    classes = (
+        ClassFigures(gpu_class, tuple(_nodes(quotas, gpu_class, set(seen), at)))
+        for gpu_class in policies.classes
+    )
+    return Shares(
+        at=now,
+        half_life_seconds=policies.half_life_seconds,
+        period=policies.period_at(now),
+        capacity=capacity,
+        classes=tuple(each for each in classes if each.nodes),
+        places=tuple(_places(book, quotas, actor, capacity, at)),
+        units=len(policies.units),
+        limits=tuple(_limits(quotas, policies, actor, at)),
+    )
+
+
+def sees(actor: Actor, policies: Policies, node: str) -> bool:
+    """Tell if an actor sees a unit or cohort: of its organisation's units maybe only its own."""
+    if not may_see(actor, policies, node):
+        return False
+    whole = actor.sees_all or node in policies.cohorts or bool(actor.roles & WHOLE_TENANT)
+    return whole or node == str(actor.subscriber_id)
+
+
+def _nodes(quotas: QuotaBook, gpu_class: str, seen: set[str], at: int) -> Iterator[NodeFigures]:
+    usage, policies = quotas.usage(gpu_class, at), quotas.policies
+    assert usage is not None and policies is not None
+    since, _ = policies.period_at(moment(at))
+    tree = usage.tree
+    for node, depth in _from_above(tree):
+        root = tree.root(node)
+        spoken_of = any(name in tree.quotas and tree.root(name) == root for name in tree.parents)
+        if node in seen and spoken_of:
+            is_cohort = node in policies.cohorts
+            yield NodeFigures(
+                node=node,
+                is_cohort=is_cohort,
+                depth=depth,
+                quota=tree.quota(node),
+                total=tree.subtree[node],
+                used=_used_in(usage, node) if is_cohort else usage.used(node),
+                pool=usage.used(node) if is_cohort else 0,
+                borrowed=usage.borrowed(node),
+                lent=usage.lent(node),
+                available=max(0, usage.available(node)[0]),
+                hours_used=quotas.used_within(gpu_class, node, from_above(since), at),
+            )
+
+
+def _from_above(tree: Tree) -> Iterator[tuple[str, int]]:
+    """Yield every node after its cohort, cohorts last among siblings, with its depth."""
+    inside: dict[str | None, list[str]] = {}
+    for node, parent in tree.parents.items():
+        inside.setdefault(parent, []).append(node)
+
+    def below(parent: str | None, depth: int) -> Iterator[tuple[str, int]]:
+        for node in sorted(inside.get(parent, ()), key=lambda one: (one in inside, one)):
+            yield node, depth
+            yield from below(node, depth + 1)
+
+    return below(None, 0)
+
+
+def _used_in(usage: Usage, cohort: str) -> int:
+    parents = usage.tree.parents
+    cohorts = set(parents.values())
+    units = (node for node in parents if node not in cohorts)
+    return sum(usage.used(node) for node in units if cohort in usage.tree.path(node))
+
+
+def _places(
+    book: Book, quotas: QuotaBook, actor: Actor, capacity: Counter[str], at: int
+) -> Iterator[Place]:
+    assert quotas.policies is not None
+    policies = quotas.policies
+    ordered = [each for each in quotas.shares(capacity, at=at) if each.node in policies.units]
+    weights = sum(policies.weight_of(unit) for unit in policies.units) or 1
+    waiting = _waiting(book.bids.values())
+    shown = [
+        (number, share)
+        for number, share in enumerate(ordered, 1)
+        if sees(actor, policies, share.node)
+    ]
+    for index, (number, share) in enumerate(shown):
+        bids, gpus = waiting.get(share.node, (0, 0))
+        yield Place(
+            place=number,
+            share=share,
+            entitled=max(0, share.weight_ppm) / weights,
+            waiting=bids,
+            waiting_gpus=gpus,
+            before=goes_before(share, shown[index + 1][1]) if index + 1 < len(shown) else "",
+        )
+
+
+def goes_before(one: FairShare, other: FairShare) -> str:
+    """Say why one unit's bids are looked at before another's, in figures."""
+    if other.weight_ppm <= 0 < one.weight_ppm:
+        return "the next one has weight 0 and goes last"
+    if one.weight_ppm <= 0:
+        left, right = one.fraction, other.fraction
+    else:
+        left, right = one.share, other.share
+    if left == right:
+        return f"{left:.4g} = {right:.4g}: as much, so by id"
+    return f"{left:.4g} < {right:.4g}"
+
+
+def _waiting(bids: Iterable[OpenBid]) -> dict[str, tuple[int, int]]:
+    """Return how many open bids each unit has, and for how many GPUs."""
+    found: dict[str, tuple[int, int]] = {}
+    for bid in bids:
+        unit = str(bid.terms.subscriber_id)
+        count, gpus = found.get(unit, (0, 0))
+        found[unit] = (count + 1, gpus + bid.gpus)
+    return found
+
+
+def _limits(quotas: QuotaBook, policies: Policies, actor: Actor, at: int) -> Iterator[LimitFigures]:
+    if actor.sees_all:
+        for limit in sorted(policies.limits.values(), key=lambda each: LAYERS.index(each.scope)):
+            yield _limit(quotas, limit, limit.subject, at)
+        return
+    mine: Mapping[LimitScope, UUID | None] = {
+        "bid": None,
+        "user": actor.user_id,
+        "subscriber": actor.subscriber_id,
+        "tenant": actor.tenant_id,
+    }
+    for scope in LAYERS:
+        found = policies.limit(scope, mine[scope])
+        if found is not None and found.tenant_id in (None, actor.tenant_id):
+            yield _limit(quotas, found, mine[scope], at)
+
+
+def _limit(quotas: QuotaBook, limit: LimitSet, whose: UUID | None, at: int) -> LimitFigures:
+    used = None if whose is None else use_of_limit(limit, quotas.counted, at, whose)
+    return LimitFigures(limit, used)
+
+
+def full_memory(capacity: int, half_life_seconds: int) -> float:
+    """Return the GPU-hours remembered of a class that was used whole, always."""
+    return capacity * half_life_seconds * 1_000 / LN2 / MILLIS_PER_HOUR
