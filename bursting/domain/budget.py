@@ -55,7 +55,7 @@ class Budget:
         assert worst.nanos >= 0
         left = cap.nanos - self.committed_nanos()
         if worst.currency != cap.currency or worst.nanos > left:
-            raise BudgetExhausted(month=self.month, left_nanos=left, needed_nanos=worst.nanos)
+            raise BudgetExhausted(month=self.month, left=Money(left, cap.currency), needed=worst)
         return [BudgetReserved(month=self.month, instance_id=instance_id, money=worst, at=now)]
 
     def settle(self, instance_id: InstanceId, cost: Money, *, now: datetime) -> list[BudgetSettled]:

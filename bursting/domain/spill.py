@@ -64,7 +64,7 @@ class NoCloudOffer(Refusal):
 class CloudTooDear(Refusal):
     """What clouds offer costs more than the bid's limit.
 
-    A limit of at least `limit_needed_nanos` per GPU-hour would do.
+    A limit of at least `limit_needed` would do.
     """
 
 
@@ -225,9 +225,7 @@ def choose(
         raise NoCloudOffer(bid_id=bid.bid_id)
     floor, offer = priced[0]
     if floor.nanos_per_gpu_hour > bid.limit.nanos_per_gpu_hour:
-        raise CloudTooDear(
-            limit_nanos=bid.limit.nanos_per_gpu_hour, limit_needed_nanos=floor.nanos_per_gpu_hour
-        )
+        raise CloudTooDear(limit=bid.limit, limit_needed=floor)
     attempt = len(attempts) + 1
     early = max(timedelta(0), bid.earliest_start - now)
     return Spill(

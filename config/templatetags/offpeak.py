@@ -83,6 +83,22 @@ def rfc3339(moment: datetime) -> str:
 
 
 @register.filter
+def words(name: str) -> str:
+    """A field's name as people write it: `limit_needed` is "limit needed"."""
+    return name.replace("_", " ")
+
+
+@register.filter
+def figure(value: Any) -> str:
+    """A figure of a refusal: instants in the reader's zone, lists with commas."""
+    if isinstance(value, datetime):
+        return local(value) if value.tzinfo else value.isoformat()
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(figure(each) for each in value)
+    return str(value)
+
+
+@register.filter
 def local(moment: datetime) -> str:
     """Wall time in the reader's zone, with the zone: Sat 28 Nov 22:00 GMT."""
     return f"{timezone.localtime(moment):%a %-d %b %H:%M %Z}"

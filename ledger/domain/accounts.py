@@ -177,7 +177,7 @@ class Account:
         )
         new = self._once(entry)
         if new and self.total.nanos + money.nanos > NANOS_MAX:
-            raise AmountTooLarge(nanos_max=NANOS_MAX)
+            raise AmountTooLarge(most=Money(NANOS_MAX, self.opened.currency))
         return new
 
     def place_hold(
@@ -226,7 +226,7 @@ class Account:
         if hold.released:
             raise HoldClosed(hold_id=hold_id)
         if money < hold.captured:
-            raise HoldBelowCaptured(captured_nanos=hold.captured.nanos)
+            raise HoldBelowCaptured(captured=hold.captured)
         if money > hold.money:
             self._need_available(money - hold.money)
         return [
@@ -359,7 +359,7 @@ class Account:
         if money.nanos < 0 or (money.nanos == 0 and not zero_allowed):
             raise AmountNotPositive()
         if money.nanos > NANOS_MAX:
-            raise AmountTooLarge(nanos_max=NANOS_MAX)
+            raise AmountTooLarge(most=Money(NANOS_MAX, self.opened.currency))
 
     def _need_available(self, money: Money) -> None:
         overdraft = self.opened.overdraft_nanos
@@ -367,9 +367,7 @@ class Account:
             return
         spendable = self.available.nanos + overdraft
         if money.nanos > spendable:
-            raise FundsInsufficient(
-                needed_nanos=money.nanos, spendable_nanos=spendable, currency=money.currency
-            )
+            raise FundsInsufficient(needed=money, spendable=Money(spendable, money.currency))
 
 
 def open_account(account: Account | None, terms: AccountOpened) -> list[AccountOpened]:

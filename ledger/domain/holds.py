@@ -180,7 +180,7 @@ class Hold:
         )
         left = self.money - self.captured
         if charged > left:
-            raise HoldExceeded(charged_nanos=charged.nanos, left_nanos=left.nanos)
+            raise HoldExceeded(charged=charged, left=left)
         return charged, journal.next_fee(self.captured, charged, fee_ppm=usage.fee_ppm)
 
     def after(self, event: UsageCaptured) -> Hold:

@@ -68,6 +68,10 @@ class Money:
     nanos: int
     currency: str = "USD"
 
+    def __str__(self) -> str:
+        """Return it as a person reads it in a refusal: `0.80 USD`."""
+        return f"{decimal_of(self.nanos)} {self.currency}"
+
     def __add__(self, other: Money) -> Money:
         assert self.currency == other.currency
         return Money(self.nanos + other.nanos, self.currency)
@@ -87,6 +91,10 @@ class Rate:
 
     nanos_per_gpu_hour: int
     currency: str = "USD"
+
+    def __str__(self) -> str:
+        """Return it as a person reads it in a refusal: `0.80 USD per GPU-hour`."""
+        return f"{decimal_of(self.nanos_per_gpu_hour)} {self.currency} per GPU-hour"
 
     def charge(self, gpu_millis: int) -> Money:
         """Price a use of `gpu_millis` GPU-milliseconds.

@@ -209,5 +209,5 @@ class Host:
                 )
 
 
-def _told(window: Window) -> dict[str, str]:
-    return {"starts_at": window.starts_at.isoformat(), "ends_at": window.ends_at.isoformat()}
+def _told(window: Window) -> dict[str, datetime]:
+    return {"starts_at": window.starts_at, "ends_at": window.ends_at}

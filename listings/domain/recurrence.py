@@ -74,17 +74,17 @@ def check_rule(rule: WeeklyRule, *, now: datetime) -> WeeklyRule:
         raise WeekdaysUnreadable(days=list(rule.days)[:16])
     for wall in (rule.since, rule.until):
         if wall.tzinfo is not None or wall.second or wall.microsecond:
-            raise WallTimeTooFine(time=wall.isoformat())
+            raise WallTimeTooFine(time=wall)
     if _nominal_length(rule) < WINDOW_MIN:
         raise WindowTooShort(minutes_min=15)
     if rule.first > (now + FIRST_AHEAD_MAX).date():
-        raise RuleTooFarAhead(first=rule.first.isoformat())
+        raise RuleTooFarAhead(first=rule.first)
     checked = replace(rule, days=days)
     if rule.last is not None:
         if rule.last < rule.first:
-            raise RuleEndsBeforeItStarts(first=rule.first.isoformat(), last=rule.last.isoformat())
+            raise RuleEndsBeforeItStarts(first=rule.first, last=rule.last)
         if last_end(checked) is None:
-            raise RuleNeverComes(first=rule.first.isoformat(), last=rule.last.isoformat())
+            raise RuleNeverComes(first=rule.first, last=rule.last)
     return checked
 
 

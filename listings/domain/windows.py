@@ -63,9 +63,9 @@ def read_window(starts_at: datetime, ends_at: datetime) -> Window:
         if moment.utcoffset() is None:
             raise TimeWithoutZone(given=moment.isoformat())
         if moment.microsecond:
-            raise WindowTooFine(given=moment.isoformat())
+            raise WindowTooFine(given=moment)
     if ends_at <= starts_at:
-        raise WindowEmpty(starts_at=starts_at.isoformat(), ends_at=ends_at.isoformat())
+        raise WindowEmpty(starts_at=starts_at, ends_at=ends_at)
     return Window(starts_at.astimezone(UTC), ends_at.astimezone(UTC))
 
 
@@ -84,23 +84,23 @@ def check_windows(
         raise TooManyWindows(windows=len(windows), windows_max=WINDOWS_MAX)
     for window in windows:
         if window.length < WINDOW_MIN:
-            raise WindowTooShort(minutes_min=15, starts_at=window.starts_at.isoformat())
+            raise WindowTooShort(minutes_min=15, starts_at=window.starts_at)
         if window.starts_at.microsecond or window.ends_at.microsecond:
-            raise WindowTooFine(given=window.starts_at.isoformat())
+            raise WindowTooFine(given=window.starts_at)
         if window.ends_at > now + WINDOW_AHEAD_MAX:
-            raise WindowTooFarAhead(ends_at=window.ends_at.isoformat())
+            raise WindowTooFarAhead(ends_at=window.ends_at)
         if window.ends_at <= now:
-            raise WindowOver(ends_at=window.ends_at.isoformat(), now=now.isoformat())
+            raise WindowOver(ends_at=window.ends_at, now=now)
     if weekly is not None:
         end = end_of((), weekly)
         if end is not None and end <= now:
-            raise WindowOver(ends_at=end.isoformat(), now=now.isoformat())
+            raise WindowOver(ends_at=end, now=now)
     coming = windows_between(windows, weekly, since=now, until=now + COMPARED_AHEAD)
     for earlier, later in pairwise(coming):
         if earlier.overlaps(later):
             raise WindowsOverlap(
-                first_ends_at=earlier.ends_at.isoformat(),
-                second_starts_at=later.starts_at.isoformat(),
+                first_ends_at=earlier.ends_at,
+                second_starts_at=later.starts_at,
             )
     return tuple(sorted(windows))
 

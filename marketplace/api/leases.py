@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -80,16 +80,24 @@ class ReclaimQuoteShape(serializers.Serializer[Any]):
     choices = ReclaimChoiceShape(many=True)
 
 
+class KeptMomentField(MomentField):
+    """An instant that a row keeps as text inside JSON."""
+
+    def to_representation(self, value: Any) -> str:
+        """Write it as every other instant."""
+        return super().to_representation(datetime.fromisoformat(value))
+
+
 class ResaleShape(serializers.Serializer[Any]):
     """The sale of the rest of a lease. opens_at: until then its owner may take it first."""
 
     state = serializers.CharField(source="resale_state")
-    since = serializers.CharField(source="resale.since")
-    ends_at = serializers.CharField(source="resale.ends_at")
+    since = KeptMomentField(source="resale.since")
+    ends_at = KeptMomentField(source="resale.ends_at")
     floor = AmountField(source="resale.floor_nanos")
     currency = serializers.CharField()
     lease_min_seconds = serializers.IntegerField(source="resale.lease_min_seconds")
-    opens_at = serializers.CharField(source="resale.opens_at")
+    opens_at = KeptMomentField(source="resale.opens_at")
 
 
 class CloseReasonShape(serializers.Serializer[Any]):

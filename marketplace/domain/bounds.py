@@ -255,11 +255,11 @@ def check_money(limit: Rate, budget: Money | None = None) -> None:
     if not _CURRENCY.fullmatch(limit.currency):
         raise CurrencyUnknown(given=limit.currency[:TEXT_MAX])
     if not 0 < limit.nanos_per_gpu_hour <= LIMIT_MAX_NANOS:
-        raise LimitOutOfBounds(nanos_max=LIMIT_MAX_NANOS)
+        raise LimitOutOfBounds(most=Rate(LIMIT_MAX_NANOS, limit.currency))
     if budget is not None and (
         budget.currency != limit.currency or not 0 < budget.nanos <= NANOS_MAX
     ):
-        raise BudgetOutOfBounds(currency=limit.currency, nanos_max=NANOS_MAX)
+        raise BudgetOutOfBounds(most=Money(NANOS_MAX, limit.currency))
 
 
 def check_workload(workload: Workload) -> None:

@@ -100,7 +100,7 @@ def list_rest(
         raise ResaleOfRented(lease_id=terms.lease_id)
     price = terms.price
     if floor.currency != price.currency or floor < price:
-        raise FloorBelowPrice(price=str(price.nanos_per_gpu_hour), currency=price.currency)
+        raise FloorBelowPrice(price=price)
     begins = max(since or now, now, lease.starts_at)
     opens_at = now + FIRST_REFUSAL
     left = (lease.ends_at - max(begins, opens_at)) // ONE_SECOND

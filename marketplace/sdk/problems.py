@@ -7,6 +7,8 @@ from typing import Any
 
 import httpx
 
+from marketplace.sdk.printing import shown
+
 
 class Problem(Exception):
     """An answer of `application/problem+json`.
@@ -29,7 +31,9 @@ class Problem(Exception):
             f"{error.get('pointer', '').lstrip('#/')}: {error.get('detail', '')}"
             for error in self.body.get("errors") or ()
         ]
-        figures = ", ".join(f"{name}: {value}" for name, value in self.details.items())
+        figures = ", ".join(
+            f"{name.replace('_', ' ')}: {shown(value)}" for name, value in self.details.items()
+        )
         told = " ".join(part for part in (str(self), *fields, self.advice) if part)
         return f"{told} ({figures})" if figures else told
 

@@ -83,3 +83,16 @@ def test_lists_are_pages_and_writes_take_an_idempotency_key(description: dict[st
     for (method, path), operation in found.items():
         headers = {each["name"] for each in operation["parameters"] if each["in"] == "header"}
         assert ("Idempotency-Key" in headers) == (method != "GET"), (method, path)
+
+
+def test_every_instant_is_written_as_one(description: dict[str, Any]) -> None:
+    plain = {
+        f"{shape}.{name}"
+        for shape, schema in description["components"]["schemas"].items()
+        if not shape.startswith("Weekly")  # wall times, in a zone of their own
+        for name, field in schema.get("properties", {}).items()
+        if (name.endswith("_at") or name in {"since", "until"})
+        and field.get("type") == "string"
+        and field.get("format") not in {"date-time", "date"}
+    }
+    assert plain == set()

@@ -164,7 +164,11 @@ def test_a_budget_refuses_what_it_does_not_cover_and_says_what_is_left() -> None
         Budget(month="2026-01").reserve(
             instance_of(BID.bid_id, 1), Money(101), cap=Money(100), now=NOON
         )
-    assert refused.value.details == {"month": "2026-01", "left_nanos": 100, "needed_nanos": 101}
+    assert refused.value.details == {
+        "month": "2026-01",
+        "left": Money(100),
+        "needed": Money(101),
+    }
 
 
 def test_a_month_is_counted_in_utc() -> None:

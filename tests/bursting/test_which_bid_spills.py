@@ -137,7 +137,7 @@ def test_a_bid_pays_for_the_whole_instance_and_not_only_the_gpus_it_needs() -> N
 
     with pytest.raises(spill.CloudTooDear) as refused:
         choose(bid_for(gpus=2), [eight])
-    assert refused.value.details["limit_needed_nanos"] == 4_000_000_000
+    assert refused.value.details["limit_needed"] == Rate(4_000_000_000)
     assert choose(bid_for(gpus=4), [eight]).floor == Rate(2_000_000_000)
 
 

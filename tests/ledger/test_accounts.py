@@ -41,7 +41,7 @@ def test_a_prepaid_account_refuses_a_hold_it_does_not_cover(funded: MemoryStore)
     with pytest.raises(accounts.FundsInsufficient) as refused:
         book.hold(funded, usd(30) + Money(1), hold_id=book.hold_named(2))
 
-    assert refused.value.details["spendable_nanos"] == usd(30).nanos
+    assert refused.value.details["spendable"] == usd(30)
     assert funded.head() == head
 
 
