@@ -71,6 +71,8 @@ def line_of(event: Event) -> Line | None:
         case RoundCleared() if event.lane == "round" and event.bids:
             text = f"Round cleared: {event.grants} of {event.bids} bids, {event.gpus} GPUs"
             return Line(event.at, text)
+        case LeaseGranted(own=True):
+            return None  # own use is no trade
         case LeaseGranted():
             gpus = sum(len(share.gpu_uuids) for share in event.shares)
             text = f"Leased {gpus} {TIMES} {event.gpu_model}, {duration_text(event.window.length)}"

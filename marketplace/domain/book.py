@@ -40,6 +40,7 @@ from marketplace.domain.events import (
 from marketplace.domain.holdings import RULES as LEASE_RULES
 from marketplace.domain.holdings import Holdings
 from marketplace.domain.moments import whole_second
+from marketplace.domain.owners import Owners
 from marketplace.domain.queue import Queue
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import KINDS, explained, follow, set_policy
@@ -63,6 +64,7 @@ class Book:
         self.leases = Holdings(self.calendar, self.catalogue)
         self.held, self.resales = self.leases.held, self.leases.resales
         self.queue = Queue(lambda bid: self.catalogue.kinds.shape(bid.shape))
+        self.owners = Owners(self.catalogue, lambda bid: self.catalogue.kinds.shape(bid.shape))
         self.quotas: QuotaBook | None = None
         self.told: dict[BidId, str] = {}
         """The reason each waiting bid was last given."""
@@ -125,8 +127,10 @@ class Book:
         )
         return len(served), bids
 
-    def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str:
+    def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str | None:
         """Return why a bid that cannot be placed cannot: what `explain` would say."""
+        if bid.terms.tenant_id in self.owners:
+            return self.explain(bid, now=now, calendar=calendar).reason
         return reason_of(bid.least, self.catalogue, calendar, now=now)
 
     def explain(self, bid: OpenBid, *, now: int, calendar: Calendar | None = None) -> Explanation:
@@ -140,7 +144,8 @@ class Book:
                 self._screened.clear()
             screened = self._screened[bid.shape] = screen(bid.shape, self.offers.values())
         calendar = calendar or self.calendar
-        found = explain(bid, screened, self.entries(bid.shape), calendar, now=now)
+        own = bid.terms.tenant_id in self.owners
+        found = explain(bid, screened, self.entries(bid.shape), calendar, now=now, own=own)
         return explained(self, bid, found, calendar, now=now)
 
     def dead(self, now: int) -> list[BidId]:
@@ -166,7 +171,7 @@ class Book:
         for gpu in event.gpus:
             self.calendar.drop(gpu.uuid, None)
         self._screened.clear()
-        self.catalogue.add(listed)
+        self.take_in(listed)
         return SupplyGrew(frozenset({event.host_id}))
 
     def _repriced(self, event: OfferRepriced, position: int) -> Trigger | None:
@@ -198,7 +203,13 @@ class Book:
         if listed is not None:
             self._screened.clear()
             self.catalogue.remove(listed)
+            self.owners.gone(listed)
         return None
+
+    def take_in(self, listed: Listed) -> None:
+        """Take in an offer, with all that is known of it."""
+        self.catalogue.add(listed)
+        self.owners.offered(listed)
 
     # --- demand ----------------------------------------------------------------------------
 
@@ -223,6 +234,8 @@ class Book:
     def wait(self, bid: OpenBid) -> Trigger | None:
         """Let a bid wait, from its place in the queue on."""
         self.bids[bid.bid_id] = bid
+        if bid.waits:
+            self.owners.wait(bid)
         heappush(self._dying, (bid.last_chance, str(bid.bid_id), bid.bid_id))
         if bid.terms.patience == "patient":
             return None
@@ -234,11 +247,13 @@ class Book:
     def _unqueue(self, bid: OpenBid) -> None:
         del self.bids[bid.bid_id]
         self.queue.remove(bid)
+        self.owners.leave(bid)
 
     def _drop_shapes_without_bids(self) -> None:
         if self.catalogue.kinds.shapes > self._shapes_max:
             self.catalogue.forget_shapes()
             self.queue.renumber()
+            self.owners.renumber()
             self._shapes_max = max(SHAPES_MAX, 2 * self.catalogue.kinds.shapes)
 
     # --- the engine's own decisions, and what became of leases --------------------------------

@@ -6,9 +6,11 @@ Pure and deterministic: the same book, moment and bids give the same grants, als
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import partial
 from uuid import UUID
 
-from ledger.domain.ids import HostId, LeaseId
+from ledger.domain.ids import BidId, HostId, LeaseId
+from marketplace.domain import own_first
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.demand import OpenBid
@@ -43,10 +45,16 @@ def clear(
     calendar = book.calendar.fork()
     placed: list[tuple[OpenBid, LeaseId, Placement]] = []
     refused, waiting = list[OpenBid](), 0
+    gate, home = gate_of(book), set[BidId]()
     if bids is None:
+        at = partial(own_first.served, book, hosts or (), calendar, gate)
+        for bid, placement in at(now=now, round_id=round_id):
+            home.add(bid.bid_id)
+            placed.append((bid, lease_id_of(round_id, bid), placement))
         waiting, bids = book.served_by(hosts or (), calendar, now=now)
-    gate = gate_of(book)
     for bid in bids if gate is None else gate.turns(bids, now=now):
+        if bid.bid_id in home:
+            continue
         lease_id = lease_id_of(round_id, bid)
         if gate is None:
             found = _found(book, bid, hosts, calendar, now)
@@ -72,6 +80,8 @@ def _found(
     book: Book, bid: OpenBid, hosts: Collection[HostId] | None, calendar: Calendar, now: int
 ) -> tuple[OpenBid, Placement] | None:
     """Return a bid in the size it gets and where it goes, or None."""
+    if hosts is None and bid.terms.tenant_id in book.owners:
+        return own_first.fit(book, bid, calendar, now=now)
     placement = place(bid, _within_reach(book, bid, hosts, now), calendar, now=now)
     if placement is not None:
         return bid, placement
@@ -79,6 +89,7 @@ def _found(
         return None
     everywhere = hosts is None or bid.terms.placement == "any-hosts"
     entries = book.entries(bid.shape) if everywhere else book.entries_on(bid.shape, hosts or ())
+    entries = list(own_first.others(book, bid, entries))
     return smaller(bid, entries, calendar, now=now)
 
 
@@ -90,8 +101,8 @@ def _within_reach(
     A gang may join what is new with what was there, so it has to look everywhere.
     """
     if hosts is None or bid.terms.placement == "any-hosts":
-        return book.within_reach(bid, now=now)
-    return book.entries_on(bid.shape, hosts)
+        return own_first.others(book, bid, book.within_reach(bid, now=now))
+    return own_first.others(book, bid, book.entries_on(bid.shape, hosts))
 
 
 def _take(calendar: Calendar, placement: Placement, bid: OpenBid, lease_id: LeaseId) -> None:

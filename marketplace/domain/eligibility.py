@@ -21,7 +21,7 @@ from marketplace.domain.kinds import Kind, Spec
 from marketplace.domain.moments import whole_second
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.query import ISOLATIONS
-from marketplace.domain.ranges import fit
+from marketplace.domain.ranges import apart, home_first
 from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.workloads import allowed_by
 
@@ -122,6 +122,7 @@ REASONS: dict[str, str] = {
     "windows": "no window is long enough between earliest start and deadline",
     "taken": "others hold them at that time",
     "limit": "their floor is above the limit price",
+    "own": "the organisation's own GPUs and those of others are not mixed in one lease",
     "together": "not enough of them are free at the same time in one place",
     "quota": "the quota of the business unit and of its cohort is used up",
     "limit-bid": "the bid is larger than the market's limit for one bid",
@@ -129,6 +130,7 @@ REASONS: dict[str, str] = {
     "limit-subscriber": "the business unit's limit is used up",
     "limit-tenant": "the organisation's limit is used up",
     "not-allowed": "the market's policies do not let the business unit lease such GPUs",
+    "unverified": "a check after the round found a fault in its grant, which was dropped",
 }
 """Every reason an unmatched bid can have, in order, and how it reads."""
 
@@ -193,15 +195,27 @@ def screen(shape: Shape, offers: Iterable[Listed]) -> Screened:
 
 
 def explain(
-    bid: OpenBid, screened: Screened, entries: Sequence[Entry], calendar: Calendar, *, now: int
+    bid: OpenBid,
+    screened: Screened,
+    entries: Sequence[Entry],
+    calendar: Calendar,
+    *,
+    now: int,
+    own: bool = False,
 ) -> Explanation:
     """Walk the funnel of one bid, counting what would do in the least of its sizes.
 
     Args:
         screened: what fits its shape. entries: the same without paused offers, cheapest first.
         calendar: with what is granted already.
+        own: whether the bid's own tenant has offers, which serve it first, at any floor.
     """
-    placed = fit(bid, entries, calendar, now=now)
+
+    def is_own(listed: Listed) -> bool:
+        return own and listed.terms.tenant_id == bid.terms.tenant_id
+
+    at_home, away = apart(bid, entries) if own else ((), entries)
+    placed = home_first(bid, at_home, away, calendar, now=now)
     bid = bid.least
     pool = list(screened.fit)
     funnel = list(screened.stages)
@@ -234,14 +248,18 @@ def explain(
         for listed, uuids in pool
     ]
     funnel.append(Stage("taken", _count(pool)))
-    narrow("limit", lambda listed: listed.floor <= bid.limit)
+    narrow("limit", lambda listed: is_own(listed) or listed.floor <= bid.limit)
+    if own:
+        parts = [[each for each in pool if is_own(each[0]) == home] for home in (True, False)]
+        pool = max(parts, key=_count)
+        funnel.append(Stage("own", _count(pool)))
     placement = None if placed is None else placed[1]
     left = funnel[-1].left
     funnel.append(Stage(TOGETHER, left if placement is not None else min(left, bid.gpus - 1)))
     reason = None
     if placement is None:
         reason = next(stage.constraint for stage in funnel if stage.left < bid.gpus)
-    at_any_price = placement or place(bid, entries, calendar, now=now, limit=None)
+    at_any_price = placement or place(bid, away, calendar, now=now, limit=None)
     needed = None if at_any_price is None else Rate(at_any_price.floor, bid.shape.currency)
     return Explanation(tuple(funnel), reason, placement, needed)
 

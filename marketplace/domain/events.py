@@ -174,10 +174,11 @@ class RoundCleared(Event, name="marketplace.round-cleared", version=2, grown_fro
     certificate: Certificate | None = None
 
 
-class LeaseGranted(Event, name="marketplace.lease-granted", version=2, grown_from=1):
+class LeaseGranted(Event, name="marketplace.lease-granted", version=3, grown_from=1):
     """The engine gave a bid these GPUs over this window at this price. It is binding.
 
     cuts: leases that end sooner to make room for it; they are cut by this very fact.
+    own: the GPUs are the bidder's own organisation's: price 0, and no trade.
     """
 
     lease_id: LeaseId
@@ -190,6 +191,7 @@ class LeaseGranted(Event, name="marketplace.lease-granted", version=2, grown_fro
     price: Rate
     at: datetime
     cuts: tuple[Cut, ...] = ()
+    own: bool = False
 
 
 class ExtensionGranted(Event, name="marketplace.extension-granted"):

@@ -65,7 +65,7 @@ def _in_the_way(book: Book, asked: ExtensionRequested, now: int) -> str | None:
             return "reserved"
         if not listed.covers(held.ends, from_below(asked.ends_at)):
             return "windows"
-        if listed.floor > held.granted.price.nanos_per_gpu_hour:
+        if not held.granted.own and listed.floor > held.granted.price.nanos_per_gpu_hour:
             return "price"
         if not all(book.calendar.is_free(uuid, held.ends, ends) for uuid in share.gpu_uuids):
             return "taken"

@@ -13,13 +13,14 @@ from ledger.domain.span import Window
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.moments import Millis, moment
+from marketplace.domain.owners import is_own
 from marketplace.domain.packing import Placement
 
 Lane = Literal["instant", "round"]
 
-RULE = "price-time-2"
+RULE = "price-time-3"
 """Of the instant lane."""
-ROUND_RULE = "welfare-1"
+ROUND_RULE = "welfare-2"
 """Of rounds: see `rounds.clear_round`."""
 
 
@@ -43,8 +44,15 @@ class Fill:
         return Window(moment(self.placement.starts), moment(self.ends))
 
     @property
+    def own(self) -> bool:
+        """Tell if the bidder's own GPUs serve it: no trade, and no part of any statistic."""
+        return is_own(self.bid, self.placement)
+
+    @property
     def worth(self) -> int:
-        """Return (limit − floor) × GPU-time in nano-units, rounded down."""
+        """Return (limit − floor) × GPU-time in nano-units, rounded down; 0 of own use."""
+        if self.own:
+            return 0
         floors = sum(listed.floor for listed, _ in self.placement.gpus)
         value = self.bid.limit * len(self.placement.gpus) - floors
         return value * self.bid.duration // MILLIS_PER_HOUR

@@ -31,6 +31,7 @@ from marketplace.domain.events import Cut, LeaseGranted, MarketEvent
 from marketplace.domain.fills import Clearing, Fill
 from marketplace.domain.holdings import Held
 from marketplace.domain.moments import ONE_MILLI, Millis, from_below, moment, whole_second
+from marketplace.domain.own_first import others
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.reclaim_fees import compensation, least_notice
 from marketplace.domain.rules import Rules
@@ -93,7 +94,7 @@ def plan_for(book: Book, bid: OpenBid, *, now: int) -> Plan | None:
     without: what is left is minimal, no part of it would do.
     """
     chosen: list[Victim] = []
-    entries = book.entries(bid.shape)
+    entries = list(others(book, bid, book.entries(bid.shape)))
     hosts = {entry.listed.terms.host_id for entry in entries if entry.floor <= bid.limit}
     found = None
     for victim in sorted(

@@ -3,7 +3,8 @@
 It takes place at the price of the side that was in the book first. A bid that comes to offers
 pays their floor (the highest one's, for a gang); an offer that comes to waiting bids earns the
 limit of the bid that it serves. An offer made for one bid alone trades at its floor: it is the
-answer to that bid. What a round's grants cost is in `rounds`.
+answer to that bid. A bid that its own tenant's offers serve pays nothing (`own_first`). What a
+round's grants cost is in `rounds`.
 
 In both lanes the price lies between the floor and the limit, so nobody is worse off than without
 the trade; and buyers pay exactly what owners and platform share, so nothing has to be made up.
@@ -13,11 +14,14 @@ Neither rule is strategy-proof: no rule that also balances can be (Myerson, Satt
 from __future__ import annotations
 
 from marketplace.domain.demand import OpenBid
+from marketplace.domain.owners import is_own
 from marketplace.domain.packing import Placement
 
 
 def instant_price(bid: OpenBid, placement: Placement) -> int:
     """Return the price of a trade of the instant lane, in nano-units per GPU-hour."""
+    if is_own(bid, placement):
+        return 0
     offer_came_later = any(
         listed.since > bid.since and listed.terms.reserved_for is None
         for listed, _ in placement.gpus

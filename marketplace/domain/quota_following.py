@@ -17,7 +17,7 @@ from marketplace.domain.moments import from_above, from_below
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_gate import Found, Gate
 from marketplace.domain.quota_uses import Use, gpus_of
-from marketplace.domain.ranges import fit
+from marketplace.domain.ranges import apart, home_first
 from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.triggers import SupplyGrew, Trigger
 
@@ -103,7 +103,7 @@ def explained(
     gate = Gate(book.quotas, book.offers.values())
 
     def find(wish: OpenBid) -> Found | None:
-        return fit(wish, book.entries(wish.shape), calendar, now=now)
+        return home_first(wish, *apart(wish, book.entries(wish.shape)), calendar, now=now)
 
     let, left = gate.admit(bid, find, LeaseId(bid.bid_id)), found.funnel[-1].left
     if let is not None:

@@ -7,7 +7,8 @@ halving, between the lengths at which another offer comes in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from marketplace.domain.calendar import Calendar
@@ -16,6 +17,9 @@ from marketplace.domain.packing import Placement, place
 from marketplace.domain.supply import Entry
 
 SECOND = 1_000
+
+Found = tuple[OpenBid, Placement]
+"""A bid, in the size it gets, and where it goes."""
 
 Try = Callable[[OpenBid], Placement | None]
 
@@ -58,6 +62,56 @@ def smaller(
     steps = _steps(bid, entries)
     gpus = _most(bid.gpus_min, bid.gpus, lambda count: _any_length(bid, count, steps, attempt))
     return None if gpus is None else _longest(bid, gpus, steps, attempt)
+
+
+def at_home(bid: OpenBid, own: Iterable[Entry], calendar: Calendar, *, now: int) -> Found | None:
+    """Find GPUs of a bid's own tenant for all of it, at any floor: they cost it nothing."""
+    placement = place(bid, own, calendar, now=now, limit=None)
+    return None if placement is None else (bid, replace(placement, floor=0))
+
+
+def smaller_at_home(
+    bid: OpenBid, own: Sequence[Entry], calendar: Calendar, *, now: int
+) -> Found | None:
+    """Find GPUs of a bid's own tenant for less than all of it."""
+    found = smaller(bid, own, calendar, now=now, limit=None)
+    return None if found is None else (found[0], replace(found[1], floor=0))
+
+
+def home_first(
+    bid: OpenBid,
+    own: Sequence[Entry],
+    others: Sequence[Entry],
+    calendar: Calendar,
+    *,
+    now: int,
+) -> Found | None:
+    """Find GPUs for a bid among its own tenant's offers, or else among others'; never mixed.
+
+    All of it comes first, at home and then away; of smaller sizes the larger, and of equal ones
+    home.
+    """
+    found = at_home(bid, own, calendar, now=now)
+    if found is not None:
+        return found
+    placement = place(bid, others, calendar, now=now)
+    if placement is not None:
+        return bid, placement
+    home = smaller_at_home(bid, own, calendar, now=now)
+    away = smaller(bid, others, calendar, now=now)
+    if home is None or away is None:
+        return home or away
+    sizes = [(sized.gpus, sized.duration) for sized, _ in (home, away)]
+    return away if sizes[1] > sizes[0] else home
+
+
+def apart(bid: OpenBid, entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Divide offers into those of the bid's own tenant and those of others."""
+    own, others = list[Entry](), list[Entry]()
+    for entry in entries:
+        is_own = entry.listed.terms.tenant_id == bid.terms.tenant_id
+        (own if is_own else others).append(entry)
+    return own, others
 
 
 def _steps(bid: OpenBid, entries: Sequence[Entry]) -> list[int]:

@@ -31,6 +31,8 @@ from marketplace.domain.optimum.posing import Pool as Capacity
 from marketplace.domain.optimum.problem import ANYWHERE, ONE_HOST, ONE_POOL, Ints
 from marketplace.domain.optimum.solution import Effort, Solution
 from marketplace.domain.optimum.solving import never, solve
+from marketplace.domain.own_first import before_round
+from marketplace.domain.owners import is_own
 from marketplace.domain.pools import Pool, pools_of
 from marketplace.domain.quota_gate import gate_of
 from marketplace.domain.round_prices import Prices
@@ -82,6 +84,8 @@ def clear_round(
     refused: list[OpenBid] = []
     proof = Proof(seed=book.read_to & 0x7FFFFFFF)
     gate = gate_of(book)
+    home, bids = before_round(book, bids, calendar, gate, now=now, round_id=round_id)
+    fills += [Fill(bid, lease_id_of(round_id, bid), at, 0) for bid, at in home]
     if gate is not None:
         own, bids = guaranteed(book, bids, calendar, gate, now=now, round_id=round_id)
         for bid, at in own:
@@ -105,7 +109,7 @@ def clear_round(
             steps=[(f"{name} {stage}", count) for stage, count in solution.iterations],
             slots=len(part.grid) - 1,
             pools=len(part.pools),
-            capped=sum(fill.price == fill.bid.limit for fill in made),
+            capped=sum(fill.price == fill.bid.limit for fill in made if not fill.own),
             regrets=regrets,
         )
     held_back = {} if gate is None else gate.reasons
@@ -125,6 +129,9 @@ def _priced(
     at = {(id(pool.listed), uuid): n for n, pool in enumerate(part.pools) for uuid in pool.uuids}
     fills = []
     for bid, placement in placed:
+        if is_own(bid, placement):
+            fills.append(Fill(bid, lease_id_of(round_id, bid), placement, 0))
+            continue
         counts = Counter(at[id(listed), uuid] for listed, uuid in placement.gpus)
         price = min(bid.limit, max(placement.floor, prices.of(bid, counts, placement.starts)))
         fills.append(Fill(bid, lease_id_of(round_id, bid), placement, price))
@@ -215,6 +222,7 @@ def _open(pool: Pool, bid: OpenBid) -> bool:
         and listed.lease_min <= bid.duration
         and listed.open_to(bid.bid_id)
         and bid.takes(listed.terms)
+        and listed.terms.tenant_id != bid.terms.tenant_id
     )
 
 

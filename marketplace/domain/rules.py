@@ -39,6 +39,8 @@ class Rules:
         return replace(clearing, fills=fills)
 
     def _price(self, fill: Fill) -> int:
+        if fill.own:
+            return fill.price
         floor, limit = fill.placement.floor, fill.bid.limit
         match self.price:
             case "floor":

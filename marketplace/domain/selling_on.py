@@ -63,7 +63,8 @@ def sell_on(
         entries = [
             entry
             for entry in shelf.entries(bid.shape)
-            if pieces[entry.listed.offer_id].resale.tenant_id != bid.terms.tenant_id
+            if bid.terms.tenant_id
+            not in (pieces[entry.listed.offer_id].resale.tenant_id, entry.listed.terms.tenant_id)
         ]
         placement = place(bid, entries, calendar, now=now) if entries else None
         if placement is None:

@@ -19,10 +19,10 @@ from marketplace.domain.demand import OpenBid
 from marketplace.domain.fills import lease_id_of
 from marketplace.domain.moments import Millis, whole_second
 from marketplace.domain.optimum.solution import Solution
+from marketplace.domain.own_first import fit
 from marketplace.domain.packing import Placement
 from marketplace.domain.pools import Pool, named
 from marketplace.domain.quota_gate import Gate
-from marketplace.domain.ranges import fit
 
 Given = tuple[OpenBid, Placement]
 
@@ -81,7 +81,10 @@ def _could_have(bid: OpenBid, placement: Placement) -> bool:
         placement.floor <= bid.limit
         and bid.earliest <= placement.starts <= bid.latest_start
         and all(
-            listed.open_to(bid.bid_id) and bid.takes(listed.terms) for listed, _ in placement.gpus
+            listed.open_to(bid.bid_id)
+            and bid.takes(listed.terms)
+            and listed.terms.tenant_id != bid.terms.tenant_id
+            for listed, _ in placement.gpus
         )
     )
 
@@ -184,6 +187,6 @@ def _let(
     """Find the place of a bid that the quotas allow."""
 
     def find(wish: OpenBid) -> Given | None:
-        return fit(wish, book.entries(wish.shape), calendar, now=now)
+        return fit(book, wish, calendar, now=now)
 
     return find(bid) if gate is None else gate.admit(bid, find, lease_id_of(round_id, bid))

@@ -120,7 +120,7 @@ def restored(state: BookState) -> Book:
     for offer in state.offers:
         listed = Listed(offer.terms, offer.published, offer.floor)
         listed.since, listed.paused = offer.since, offer.paused
-        book.catalogue.add(listed)
+        book.take_in(listed)
     for bid in state.bids:
         book.wait(_bid(bid))
     for held in state.held:

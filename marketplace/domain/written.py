@@ -37,7 +37,7 @@ def decided(
     unmatched = _news(book, clearing, tell, now)
     if not clearing.fills and not unmatched:
         return []
-    prices = [fill.price for fill in clearing.fills]
+    prices = [fill.price for fill in clearing.fills if not fill.own]
     at = moment(now)
     cleared = RoundCleared(
         market=book.market,
@@ -66,6 +66,7 @@ def decided(
             window=fill.window,
             price=Rate(fill.price, fill.bid.shape.currency),
             at=at,
+            own=fill.own,
         )
         for fill in clearing.fills
     ]
@@ -76,8 +77,9 @@ def _certificate(clearing: Clearing) -> Certificate | None:
     proof = clearing.proof
     if proof is None:
         return None
-    millis = sum(fill.bid.duration * len(fill.placement.gpus) for fill in clearing.fills)
-    paid = sum(fill.price * fill.bid.duration * len(fill.placement.gpus) for fill in clearing.fills)
+    trades = [fill for fill in clearing.fills if not fill.own]
+    millis = sum(fill.bid.duration * len(fill.placement.gpus) for fill in trades)
+    paid = sum(fill.price * fill.bid.duration * len(fill.placement.gpus) for fill in trades)
     return Certificate(
         welfare_nanos=sum(fill.worth for fill in clearing.fills),
         bound_nanos=proof.bound,

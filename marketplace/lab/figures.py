@@ -180,7 +180,7 @@ def figures_of(
 
 def _money(made: Sequence[_Lease], fee_ppm: int) -> dict[str, int]:
     paid = fee = welfare = surplus = burst = 0
-    for lease in made:
+    for lease in (each for each in made if not each.granted.own):
         price = lease.granted.price.nanos_per_gpu_hour
         cost = price * lease.gpus * lease.millis // MILLIS_PER_HOUR
         paid += cost

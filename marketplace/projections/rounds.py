@@ -37,6 +37,8 @@ def project_rounds(recorded: Recorded, rows: Rows) -> None:
                     at=cleared.at,
                 )
             )
+        case LeaseGranted(own=True):
+            pass  # nobody traded: neither tape nor prices hear of it
         case LeaseGranted() as granted:
             gpus = sum(len(share.gpu_uuids) for share in granted.shares)
             burst = any(share.source == "burst" for share in granted.shares)

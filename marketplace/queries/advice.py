@@ -22,6 +22,7 @@ from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import BidPlaced
 from marketplace.domain.moments import from_above, moment
 from marketplace.domain.packing import Placement, place
+from marketplace.domain.ranges import apart, at_home
 from marketplace.queries.books import book_of
 from marketplace.queries.market import Level
 
@@ -91,7 +92,13 @@ class _Trial:
     def placement(self, *, limit: int | None = -1, **changes: Any) -> Placement | None:
         changed = OpenBid.of(replace(self.terms, **changes), since=self.bid.since)
         entries = self.book.entries(changed.shape)
-        return place(changed, entries, self.book.calendar, now=from_above(self.now), limit=limit)
+        calendar, now = self.book.calendar, from_above(self.now)
+        if changed.terms.tenant_id in self.book.owners:
+            own, entries = apart(changed, entries)
+            home = at_home(changed, own, calendar, now=now)
+            if home is not None:
+                return home[1]
+        return place(changed, entries, calendar, now=now, limit=limit)
 
     def change(self, what: What, placement: Placement, **values: Any) -> Change:
         listed = [each for each, _ in placement.gpus]
@@ -226,6 +233,8 @@ def explain_offer(
         currency = listed.terms.floor.currency
         fitting, in_time, levels = 0, 0, dict[int, int]()
         for bid in book.bids.values():
+            if bid.terms.tenant_id == listed.terms.tenant_id:
+                continue
             entries = [each for each in book.entries(bid.shape) if each.listed is listed]
             if not entries:
                 continue

@@ -46,7 +46,7 @@ def curves_of(
     demand = _demand(book, bids)
     supply = _supply(book, now, max(until, now + 1))
     grants: dict[Goods, list[LeaseGranted]] = defaultdict(list)
-    for grant in granted:
+    for grant in (each for each in granted if not each.own):
         for model in grant.gpu_model.split("+"):
             grants[model, grant.price.currency].append(grant)
     curves = []

@@ -83,7 +83,7 @@ class Traffic:
         )
         return OfferPublished(
             offer_id=OfferId(uuid5(NAMES, f"offer {host}")),
-            tenant_id=TenantId(NAMES),
+            tenant_id=TenantId(uuid5(NAMES, "owner")),
             host_id=HostId(uuid5(NAMES, host)),
             market="main",
             region=rng.choice(REGIONS),

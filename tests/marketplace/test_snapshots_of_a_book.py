@@ -36,7 +36,7 @@ def kept(book: Book) -> Book:
 
 
 def test_nothing_in_a_book_is_forgotten() -> None:
-    made_from_the_rest = {"calendar", "catalogue", "leases", "offers", "queue"}
+    made_from_the_rest = {"calendar", "catalogue", "leases", "offers", "owners", "queue"}
     only_for_speed = {"_dying", "_screened", "_shapes_max"}
     not_kept_with = {"quotas"}  # `can_be_kept`
     in_the_state = {"market", "bids", "held", "told", "resales", "read_to", "round_at"}
