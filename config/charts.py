@@ -236,3 +236,55 @@ def hours(slots: Sequence[Slot], *, label_every: int = 4) -> Hours | None:
         if index % label_every == 0
     ]
     return Hours(bars=bars, labels=labels, most=most, step=round(wide + 0.1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a lying bar, in per cent of its length. kind: how it looks."""
+
+    kind: str
+    x: float
+    width: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lying:
+    """A lying bar: parts over each other in their order, and marks across it."""
+
+    parts: list[Part]
+    marks: list[Tick]
+
+
+def quota_bar(
+    *, used: int, total: int, borrowed: int, lent: int, most: int, limit: int | None
+) -> Lying:
+    """Draw a quota: what is used of it, what of it others use, what is used beyond.
+
+    most: GPUs that fill the length. limit: with all that may be borrowed; None: no limit.
+    """
+
+    def part(kind: str, since: int, gpus: int, text: str) -> Part:
+        return Part(kind, _percent(since, most), _percent(gpus, most), text)
+
+    parts = [part("quota", 0, total, f"quota {total}")]
+    if within := min(used, total):
+        parts.append(part("used", 0, within, f"{within} used of it"))
+    if lent:
+        parts.append(part("lent", total - lent, lent, f"{lent} lent"))
+    if borrowed:
+        parts.append(part("borrowed", total, borrowed, f"{borrowed} borrowed"))
+    ends = (
+        [] if limit is None or limit > most else [Tick(_percent(limit, most), f"at most {limit}")]
+    )
+    return Lying(parts, ends)
+
+
+def share_bar(*, fraction: float, entitled: float, most: float) -> Lying:
+    """Draw a remembered use with a mark where the fair share is. All are fractions of all use."""
+    part = Part("used", 0.0, _percent(fraction, most), f"{fraction:.2%} of all, remembered")
+    return Lying([part], [Tick(_percent(entitled, most), f"fair share {entitled:.2%}")])
+
+
+def _percent(value: float, most: float) -> float:
+    return round(min(value, most) / most * 100, 2) if most else 0.0

@@ -50,6 +50,7 @@ NAVIGATION = (
             Place("Bids", "/bids", "bids", _CONSUMER),
             Place("Leases", "/leases", "leases", _CONSUMER),
             Place("Rounds", "/rounds", "rounds"),
+            Place("Fair shares", "/fairness", "fairness"),
         ),
     ),
     Group(

@@ -221,6 +221,12 @@ def gauge(part: int, whole: int, label: str, tone: str = "") -> dict[str, Any]:
     return {"percent": f"{share // 10}.{share % 10}", "label": label, "tone": tone}
 
 
+@register.inclusion_tag("parts/lying_bar.html")
+def lying_bar(bar: charts.Lying, label: str) -> dict[str, Any]:
+    """A bar of several parts with marks; `label` says what it shows."""
+    return {"bar": bar, "label": label}
+
+
 @register.filter
 def heat_step(percent: int | None) -> str:
     """The class of a heat-map cell: h0 to h9, or `none` where nothing was measured."""

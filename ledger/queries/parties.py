@@ -36,6 +36,11 @@ def subscribers(actor: Actor) -> QuerySet[SubscriberRow]:
     return visible(actor, SubscriberRow).filter(tenant_id=actor.tenant_id)
 
 
+def unit_titles(actor: Actor) -> dict[UUID, str]:
+    """Return the titles of all business units that the actor may see."""
+    return dict(visible(actor, SubscriberRow).values_list("subscriber_id", "title"))
+
+
 def members(actor: Actor) -> QuerySet[MemberRow]:
     """Return the members of the actor's own tenant."""
     return visible(actor, MemberRow).filter(tenant_id=actor.tenant_id)

@@ -91,6 +91,11 @@ class QuotaBook:
         use = self.uses.get(lease_id)
         return FREE if use is None else self.asks(replace(use, starts=use.ends, ends=ends))
 
+    @property
+    def over(self) -> list[Use]:
+        """Return the uses that have ended and still count in a period."""
+        return self._over
+
     # --- asking ----------------------------------------------------------------------------
 
     def asks(self, use: Use) -> Answer:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from marketplace.models.bids import BidRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
+from marketplace.models.quotas import PolicyNodeRow, PolicyRow, QuotaRequestRow
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 from marketplace.models.snapshots import SnapshotRow
 
-__all__ = ["BidRow", "LeaseRow", "LeaseShareRow", "PriceRow", "RoundRow", "SnapshotRow", "TradeRow"]
+__all__ = [
+    "BidRow",
+    "LeaseRow",
+    "LeaseShareRow",
+    "PolicyNodeRow",
+    "PolicyRow",
+    "PriceRow",
+    "QuotaRequestRow",
+    "RoundRow",
+    "SnapshotRow",
+    "TradeRow",
+]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ledger.following import Projection
-from marketplace.projections import bids, leases, rounds
+from marketplace.projections import bids, leases, quotas, rounds
 
 PROJECTIONS: tuple[Projection, ...] = (
     *bids.PROJECTIONS,
     *leases.PROJECTIONS,
     *rounds.PROJECTIONS,
+    *quotas.PROJECTIONS,
 )

@@ -1,0 +1,199 @@
+"""Quotas and fair shares: who has how much, who uses it, who goes first and by which figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from config.charts import Lying, quota_bar, share_bar
+from config.figures import amount_text, duration_text, gpu_hours_text
+from config.pages.answers import page
+from ledger.access import Actor
+from ledger.access.visits import actor_of
+from ledger.domain.money import MILLIS_PER_HOUR
+from ledger.domain.refusal import Refusal
+from ledger.eventstore import default_store
+from ledger.queries.parties import unit_titles
+from marketplace.domain.fairness import FairShare
+from marketplace.queries.quota_log import policy_rows
+from marketplace.queries.quota_shares import (
+    LimitFigures,
+    NodeFigures,
+    Place,
+    Shares,
+    full_memory,
+    shares_at,
+    shares_now,
+)
+
+LOG_LINES = 30
+SCOPES = {"bid": "One bid", "user": "User", "subscriber": "Business unit", "tenant": "Organisation"}
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Show them as of now or, with `round`, as they were when the engine decided that round."""
+    actor = actor_of(request)
+    market, asked = settings.ENV.market, _round_of(request)
+    try:
+        found = (
+            shares_now(default_store(), actor, market=market, now=timezone.now())
+            if asked is None
+            else shares_at(default_store(), actor, market=market, round_id=asked)
+        )
+    except Refusal as refusal:
+        return page(request, "pages/fairness.html", {"shares": None}, refusal=refusal)
+    titles = _titles(actor)
+    context: dict[str, Any] = {"shares": found, "round_id": asked, "governs": actor.sees_all}
+    if found is not None:
+        context |= {
+            "classes": [
+                {"gpu_class": each.gpu_class, "queues": _queues(each.nodes, titles)}
+                for each in found.classes
+            ],
+            "places": _places(found, titles),
+            "limits": [_limit(each, titles) for each in found.limits],
+            "half_life": timedelta(seconds=found.half_life_seconds),
+            "log": _log(actor, market, titles),
+        }
+    return page(request, "pages/fairness.html", context)
+
+
+def _round_of(request: HttpRequest) -> UUID | None:
+    try:
+        return UUID(request.GET.get("round", ""))
+    except ValueError:
+        return None
+
+
+def _titles(actor: Actor) -> dict[str, str]:
+    return {str(unit): title for unit, title in unit_titles(actor).items()}
+
+
+def _queues(nodes: Iterable[NodeFigures], titles: dict[str, str]) -> list[dict[str, Any]]:
+    nodes = list(nodes)
+    limits = [
+        None if each.quota.borrowing is None else each.total + each.quota.borrowing
+        for each in nodes
+    ]
+    used = [each.pool if each.is_cohort else each.used for each in nodes]
+    longest = [*used, *(each.total for each in nodes), *(each or 0 for each in limits)]
+    most = max(longest, default=0)
+    return [
+        {
+            "node": node,
+            "title": titles.get(node.node, node.node),
+            "indent": f"d{min(node.depth, 3)}",
+            "said": _said(node, gpus),
+            "bar": quota_bar(
+                used=gpus,
+                total=node.total,
+                borrowed=node.borrowed,
+                lent=node.lent,
+                most=most,
+                limit=limit,
+            ),
+        }
+        for node, gpus, limit in zip(nodes, used, limits, strict=True)
+    ]
+
+
+def _said(node: NodeFigures, used: int) -> str:
+    """Write a queue's figures as people read them. Not set and 0 are two things."""
+    quota = node.quota
+    nominal = "no quota of its own" if quota.nominal is None else f"nominal {quota.nominal}"
+    parts = [
+        f"{used} of {node.total} GPUs used"
+        if not node.is_cohort
+        else f"{used} of {node.total} of its pool used",
+        nominal,
+        f"{node.borrowed} borrowed",
+        f"{node.lent} lent",
+        "borrows freely" if quota.borrowing is None else f"borrows at most {quota.borrowing}",
+        "lends freely" if quota.lending is None else f"lends at most {quota.lending}",
+    ]
+    if node.is_cohort:
+        parts.insert(1, f"{node.used} used in all")
+    if quota.gpu_hours is not None:
+        used_hours = gpu_hours_text(node.hours_used)
+        parts.append(f"{used_hours} of {quota.gpu_hours} guaranteed GPU-hours used")
+    return " · ".join(parts)
+
+
+def _places(found: Shares, titles: dict[str, str]) -> list[dict[str, Any]]:
+    most = max((max(each.share.fraction, each.entitled) for each in found.places), default=0.0)
+    return [
+        {
+            "place": each,
+            "title": titles.get(each.share.node, each.share.node),
+            "remembered": f"{each.share.gpu_millis / MILLIS_PER_HOUR:,.2f}",
+            "whole": _whole(found, each.share),
+            "weight": f"{each.share.weight_ppm / 1_000_000:g}",
+            "share": _share(each.share),
+            "bar": _bar(each, most),
+        }
+        for each in found.places
+    ]
+
+
+def _bar(place: Place, most: float) -> Lying:
+    return share_bar(fraction=place.share.fraction, entitled=place.entitled, most=most)
+
+
+def _whole(found: Shares, share: FairShare) -> str:
+    capacity = found.capacity.get(share.dominant, 0)
+    return f"{full_memory(capacity, found.half_life_seconds):,.0f}" if capacity else "\N{EN DASH}"
+
+
+def _share(share: FairShare) -> str:
+    return "goes last" if share.weight_ppm <= 0 else f"{share.share:.4g}"
+
+
+def _limit(found: LimitFigures, titles: dict[str, str]) -> dict[str, Any]:
+    limit, used = found.limit, found.used
+    lines = []
+    for name, most, has in (
+        ("GPUs at once", limit.gpus, used and used.gpus),
+        ("GiB of memory at once", limit.memory_mib, used and used.memory_mib),
+    ):
+        if most is not None:
+            div = 1 if name.startswith("GPU") else 1024
+            lines.append((name, "" if has is None else f"{has / div:g}", f"{most / div:g}"))
+    period = "" if limit.scope == "bid" else f" in each {limit.period}"
+    if limit.gpu_hours is not None:
+        has_hours = "" if used is None else gpu_hours_text(used.gpu_millis)
+        lines.append((f"GPU-hours{period}", has_hours, f"{limit.gpu_hours}"))
+    if limit.money is not None:
+        currency = limit.money.currency
+        spent = "" if used is None else amount_text(used.money, currency)
+        lines.append((f"Money{period}", spent, amount_text(limit.money.nanos, currency)))
+    whose = "each" if limit.subject is None else titles.get(str(limit.subject), str(limit.subject))
+    return {"scope": SCOPES[limit.scope], "whose": whose, "lines": lines}
+
+
+def _log(actor: Actor, market: str, titles: dict[str, str]) -> list[dict[str, Any]]:
+    return [
+        {"row": row, "said": _policy_text(row.kind, row.policy, titles)}
+        for row in policy_rows(actor, market)[:LOG_LINES]
+    ]
+
+
+def _policy_text(kind: str, policy: dict[str, Any], titles: dict[str, str]) -> str:
+    """Write a policy in one line: its kind, and what it says, without what the table says."""
+    left_out = {"market", "at", "why", "request_id", "override_id", "tenant_id", "user_id"}
+    figures = {
+        name: titles.get(str(value), value)
+        for name, value in policy.items()
+        if name not in left_out and value not in (None, "")
+    }
+    if "seconds" in figures:
+        figures["seconds"] = duration_text(timedelta(seconds=int(figures["seconds"])))
+    said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in figures.items())
+    return f"{kind.replace('-', ' ').capitalize()}: {said}"

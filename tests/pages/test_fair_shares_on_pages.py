@@ -1,0 +1,193 @@
+"""Quotas and fair shares on their page: bars with figures, the order, limits, and who sees what."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.utils import timezone
+
+from ledger.domain.ids import SubscriberId
+from ledger.eventstore.port import Meta
+from marketplace.commands.quotas import Policy, set_policy
+from marketplace.domain.governance import Setter
+from marketplace.domain.governance_events import (
+    CohortPlaced,
+    HalfLifeSet,
+    LimitSet,
+    QuotaSet,
+    ShareWeightSet,
+    UnitPlaced,
+)
+from tests.pages.browser import browsing, enter, overflow, served, violations
+from tests.pages.test_bidding_on_pages import form as bid_form
+from tests.pages.test_rounds_on_pages import text
+from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
+
+BY = Meta(actor="user:olivia")
+OTHER = SubscriberId(uuid4())
+
+
+def govern(world: World) -> None:
+    """Put the consumer's unit and one of the owner's into a cohort with quotas and limits."""
+    market, at = settings.ENV.market, datetime.now(UTC)
+    setter = Setter(world.tenant(PLATFORM), True)
+    unit = str(world.unit_id)
+    policies: list[Policy] = [
+        CohortPlaced(market=market, cohort="research", parent=None, tenant_id=None, at=at),
+        UnitPlaced(
+            market=market,
+            subscriber_id=world.unit_id,
+            tenant_id=world.tenant(CONSUMER),
+            cohort="research",
+            at=at,
+        ),
+        UnitPlaced(
+            market=market,
+            subscriber_id=OTHER,
+            tenant_id=world.tenant(OWNER),
+            cohort="research",
+            at=at,
+        ),
+        QuotaSet(
+            market=market,
+            node=unit,
+            gpu_class="H100",
+            nominal=1,
+            borrowing=3,
+            lending=None,
+            gpu_hours=40,
+            at=at,
+            why="their own machines",
+        ),
+        QuotaSet(
+            market=market,
+            node=str(OTHER),
+            gpu_class="H100",
+            nominal=3,
+            borrowing=None,
+            lending=0,
+            at=at,
+        ),
+        ShareWeightSet(market=market, node=unit, weight_ppm=3_000_000, at=at),
+        HalfLifeSet(market=market, seconds=86_400, at=at),
+        LimitSet(
+            market=market,
+            scope="user",
+            subject=None,
+            tenant_id=None,
+            gpus=4,
+            memory_mib=None,
+            gpu_hours=100,
+            money=None,
+            period="week",
+            at=at,
+        ),
+    ]
+    for policy in policies:
+        set_policy(world.store, policy=policy, setter=setter, by=BY)
+    world.settle()
+
+
+@pytest.fixture
+def governed(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Return a market with quotas, looked at a little later: what was leased now has begun."""
+    monkeypatch.setattr(timezone, "now", lambda: datetime.now(UTC) + timedelta(seconds=3))
+    world.list_gpus(0, 1, 2)
+    govern(world)
+    consumer = world.member(CONSUMER, "consumer")
+    consumer.post("/bids/new", bid_form(gpus="1", limit="3.00"))
+    consumer.post("/bids/new", bid_form(gpus="2", limit="3.00", token=str(uuid4())))
+    world.settle()
+    return world
+
+
+def shown(client: Client, path: str = "/fairness") -> str:
+    return text(client.get(path).content)
+
+
+@pytest.mark.django_db
+def test_without_policies_the_page_says_what_to_do(world: World) -> None:
+    page = shown(world.member(CONSUMER, "consumer"))
+
+    assert "No quotas are set" in page
+    assert "How quotas work" in page
+
+
+@pytest.mark.django_db
+def test_a_queue_is_shown_with_its_figures_and_the_arithmetic(governed: World) -> None:
+    page = shown(governed.member(CONSUMER, "consumer"))
+
+    assert "Language models" in page
+    assert "1 of 1 GPUs used" in page, "its own one; the two of another unit are not lent"
+    assert "borrows at most 3 · lends freely" in page
+    assert "of 40 guaranteed GPU-hours used" in page
+    assert "Language models 1 bid for 2 GPUs waiting" in page
+    assert "÷ weight 3 =" in page
+    assert "1 of 2 queues shown" in page
+    assert "User" in page and "GPUs at once" in page
+
+
+@pytest.mark.django_db
+def test_the_log_says_who_when_what_and_why(governed: World) -> None:
+    page = shown(governed.member(CONSUMER, "consumer"))
+
+    assert "Quota set: node Language models, nominal 1, borrowing 3, gpu class H100" in page
+    assert "their own machines" in page
+    assert "user:olivia" in page
+    assert "Half life set: seconds 1 d" in page
+
+
+@pytest.mark.django_db
+def test_nobody_sees_the_figures_of_another_organisation(governed: World) -> None:
+    page = shown(governed.member(CONSUMER, "operator"))
+    all_of_it = shown(governed.member(PLATFORM, "operator"))
+
+    assert str(OTHER) not in page
+    assert "nominal 3" not in page
+    assert str(OTHER) in all_of_it and "nominal 3" in all_of_it
+
+
+@pytest.mark.django_db
+def test_who_is_bound_to_one_unit_sees_that_one(governed: World) -> None:
+    """The consumer's member belongs to the unit; a colleague of another unit does not see it."""
+    colleague = governed.member(CONSUMER, "consumer")
+    owner = governed.member(OWNER, "consumer")
+
+    assert "Language models" in shown(colleague)
+    assert "None of your units" in shown(owner) or "0 of 2 queues shown" in shown(owner)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("committed_store")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_accessible_and_fits(
+    committed_store: None, tmp_path: Path, scheme: str
+) -> None:
+    world = World()
+    world.found()
+    world.list_gpus(0, 1, 2)
+    govern(world)
+    world.member(CONSUMER, "consumer").post("/bids/new", bid_form(gpus="1", limit="3.00"))
+    world.settle()
+    wrong = []
+    with served(tmp_path / "site.log") as site:
+        for slug, role in ((CONSUMER, "consumer"), (PLATFORM, "operator")):
+            client = world.member(slug, role)
+            with browsing(tmp_path / slug, scheme=scheme) as (context, page, complaints):
+                enter(context, site, client.cookies)
+                for path in ("/fairness",):
+                    page.goto(site + path)
+                    page.wait_for_load_state("networkidle")
+                    wrong += violations(page)
+                    for width in (1280, 390):
+                        page.set_viewport_size({"width": width, "height": 900})
+                        if (wide := overflow(page)) > 0:
+                            wrong.append(f"{path} {wide} px too wide at {width}")
+                    wrong += complaints
+
+    assert wrong == []
