@@ -44,6 +44,7 @@ from marketplace.domain.events import (
     MarketEvent,
     RoundCleared,
 )
+from marketplace.domain.faults import Fault
 from marketplace.domain.moments import EPOCH, Millis, from_above
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.states import can_be_kept, restored, state_of
@@ -237,12 +238,17 @@ class Engine:
                 round_id=round_id,
                 rules=self._rules,
                 enough=_guard(ROUND_SECONDS_MAX),
+                warn=self._dropped,
             )
         except RoundUnsound as unsound:
             # The bids wait for the next round; nobody is granted what cannot be vouched for.
             log.error("round.unsound", market=self._market, faults=str(unsound))
             return
         self._keep(book, events)
+
+    def _dropped(self, faults: Sequence[Fault]) -> None:
+        for fault in faults:
+            log.error("round.grant-dropped", market=self._market, fault=str(fault))
 
     def _keep(self, book: Book, events: Sequence[MarketEvent]) -> None:
         for event in events:

@@ -7,7 +7,7 @@ they return to the book.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from ledger.domain.ids import HostId
@@ -16,11 +16,15 @@ from marketplace.domain.clearing import clear
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.extensions import decide_extension
+from marketplace.domain.faults import Fault
+from marketplace.domain.fills import Clearing
 from marketplace.domain.preemption import preempt
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.selling_on import BIDS_MAX, sell_on
 from marketplace.domain.triggers import BidCame, ExtensionAsked, ResaleCame, SupplyGrew, Trigger
 from marketplace.domain.verification import faults
+from marketplace.domain.vouching import RoundUnsound as RoundUnsound
+from marketplace.domain.vouching import vouched
 from marketplace.domain.written import decided
 
 
@@ -63,10 +67,6 @@ def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:
             return list(book.resting())[:BIDS_MAX]
 
 
-class RoundUnsound(Exception):
-    """A round has faults that an independent check found: it must not be appended."""
-
-
 def on_round(
     book: Book,
     *,
@@ -75,12 +75,14 @@ def on_round(
     rules: Rules = PRESENT,
     enough: Callable[[], bool] | None = None,
     steps: Mapping[str, int] | None = None,
+    warn: Callable[[Sequence[Fault]], object] | None = None,
 ) -> list[MarketEvent]:
     """Clear the patient bids together.
 
     Args:
         now: milliseconds.
         enough: true once time is up; steps: those of a round that is cleared again.
+        warn: told why grants were dropped, if any were.
 
     Raises: RoundUnsound.
     """
@@ -91,17 +93,15 @@ def on_round(
     if not bids:
         return []
     clearing = clear_round(book, bids, now=now, round_id=round_id, enough=enough, steps=steps)
-    clearing = rules.priced(clearing)
-    events = decided(
-        book, clearing, now=now, lane="round", round_id=round_id, tell=clearing.refused
-    )
-    if events:
-        cleared, *granted = events
-        assert isinstance(cleared, RoundCleared)
-        found = faults(book, cleared, [g for g in granted if isinstance(g, LeaseGranted)])
-        if found:
-            raise RoundUnsound("; ".join(found))
-    return list(events)
+
+    def write(clearing: Clearing) -> list[RoundCleared | LeaseGranted]:
+        tell = clearing.refused
+        return decided(book, clearing, now=now, lane="round", round_id=round_id, tell=tell)
+
+    events, dropped = vouched(book, rules.priced(clearing), write, faults)
+    if dropped and warn is not None:
+        warn(dropped)
+    return events
 
 
 def _cleared(

@@ -37,6 +37,7 @@ from marketplace.domain.pools import Pool, pools_of
 from marketplace.domain.quota_gate import gate_of
 from marketplace.domain.round_prices import Prices
 from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
+from marketplace.domain.vouching import UNVERIFIED
 
 WORK = 100_000_000 if COMPILES else 10_000
 """Steps of the innermost loop that finding prices may take. A round says how many it took, so one
@@ -91,11 +92,8 @@ def clear_round(
         for bid, at in own:
             fills.append(Fill(bid, lease_id_of(round_id, bid), at, at.floor))
         proof = replace(proof, bound=sum(fill.worth for fill in fills))
-    classes: dict[tuple[str, str], list[OpenBid]] = defaultdict(list)
-    for bid in bids:
-        classes[bid.terms.service_class, bid.shape.currency].append(bid)
-    for (service_class, currency), group in classes.items():
-        part, name = _part(book, group, calendar, now), f"{service_class} {currency}"
+    for name, group in _classes(book, bids).items():
+        part = _part(book, group, calendar, now)
         before = None if steps is None else _effort_before(steps, name)
         solution = _solved(part, proof.seed, enough, before)
         given = given_names(part.pools, part.bids, solution)
@@ -114,6 +112,21 @@ def clear_round(
         )
     held_back = {} if gate is None else gate.reasons
     return Clearing(tuple(fills), tuple(refused), calendar, proof, held_back=held_back)
+
+
+def _classes(book: Book, bids: Iterable[OpenBid]) -> dict[str, list[OpenBid]]:
+    """Return the bids that are cleared together, by name, in the order in which that is done.
+
+    Whose grant was dropped by the check of the last round comes last: it may be so again, and
+    should not keep that capacity from others.
+    """
+    classes: dict[tuple[bool, str], list[OpenBid]] = defaultdict(list)
+    for bid in bids:
+        again = book.told.get(bid.bid_id) == UNVERIFIED
+        name = f"{bid.terms.service_class} {bid.shape.currency}"
+        classes[again, f"{name} again" if again else name].append(bid)
+    # Those that come again are few: their order among themselves stays that of the bids.
+    return {name: group for (_, name), group in sorted(classes.items(), key=lambda it: it[0][0])}
 
 
 def _priced(

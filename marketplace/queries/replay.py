@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from ledger.domain.event import Event
 from ledger.eventstore.port import START, EventStore, Position, Recorded
 from marketplace.domain.book import READS, Book
-from marketplace.domain.deciding import considered, on_fact, on_round
+from marketplace.domain.deciding import RoundUnsound, considered, on_fact, on_round
 from marketplace.domain.events import (
     ExtensionDeclined,
     ExtensionGranted,
@@ -154,8 +154,12 @@ def _replay(store: EventStore, market: str, round_id: UUID) -> Replayed:
     now = from_above(cleared.at)
     curves = curves_of(book, considered(book, found.trigger), found.granted, now=now)
     recorded: list[MarketEvent] = [cleared, *found.granted]
-    again = _cleared_again(found, now)
-    differences = _differences(recorded, again)
+    again: Sequence[MarketEvent] = ()
+    try:
+        again = _cleared_again(found, now)
+        differences = _differences(recorded, again)
+    except RoundUnsound as unsound:
+        differences = (f"it is unsound: {unsound}",)
     outcome: Outcome = "different" if differences else "identical"
     if differences and again and getattr(again[0], "rule", "") != cleared.rule:
         outcome = "older-rule"

@@ -1,0 +1,149 @@
+"""Prove that a round takes from leases only what it may: what is for sale, or interruptible.
+
+Reads the leases and their sales as the facts left them; shares nothing with what chose them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from ledger.domain.ids import LeaseId
+from ledger.domain.money import MILLIS_PER_HOUR
+from marketplace.domain.book import Book
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.events import Cut, LeaseGranted, Resold
+from marketplace.domain.faults import Fault
+from marketplace.domain.holdings import Held
+from marketplace.domain.moments import ONE_MILLI, moment
+from marketplace.domain.reclaim_fees import compensation
+
+RUN_AT_LEAST = timedelta(minutes=30)
+"""Before it has to stop, an interruptible lease runs for so long: published in the docs."""
+
+
+def faults_of_cuts(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
+    """Find leases that are cut though they may not be, and grants that owe a cut."""
+    times = Counter(cut.lease_id for granted in grants for cut in granted.cuts)
+    for granted in grants:
+        bid = book.bids.get(granted.bid_id)
+        for said in () if bid is None else _of_grant(book, granted, bid):
+            yield Fault(said, granted.lease_id)
+        for cut in granted.cuts:
+            if times[cut.lease_id] > 1:
+                yield Fault(f"lease {cut.lease_id} is cut twice", granted.lease_id)
+
+
+def _of_grant(book: Book, granted: LeaseGranted, bid: OpenBid) -> Iterator[str]:
+    cuts = {cut.lease_id: cut for cut in granted.cuts}
+    sold = {share.resold.lease_id for share in granted.shares if share.resold is not None}
+    for lease_id in sold:
+        if lease_id not in cuts or cuts[lease_id].because != "resold":
+            yield f"GPUs of lease {lease_id} are sold on, and it is not cut"
+    held = {lease_id: book.held[lease_id] for lease_id in cuts if lease_id in book.held}
+    for cut in cuts.values():
+        if cut.lease_id not in held:
+            yield f"there is no lease {cut.lease_id} to cut"
+            continue
+        it = held[cut.lease_id]
+        if not granted.at <= cut.ends_at < moment(it.ends):
+            yield f"lease {cut.lease_id} cannot end at {cut.ends_at}"
+        check = _sold if cut.because == "resold" else _interrupted
+        yield from (f"lease {cut.lease_id} {said}" for said in check(book, granted, bid, cut, it))
+    stopped = [
+        (held[cut.lease_id], cut.ends_at)
+        for cut in cuts.values()
+        if cut.because == "interrupted" and cut.lease_id in held
+    ]
+    if stopped:
+        yield from _paid_for(granted, stopped)
+
+
+def _sold(book: Book, granted: LeaseGranted, bid: OpenBid, cut: Cut, held: Held) -> Iterator[str]:
+    _, sale = book.resales.get(cut.lease_id, (0, None))
+    if sale is None:
+        yield "is not for sale"
+        return
+    until = min(sale.ends_at, moment(held.ends))
+    if cut.ends_at != granted.window.starts_at or cut.ends_at < sale.since:
+        yield f"is cut at {cut.ends_at}, not where the bought one begins"
+    if granted.window.ends_at > until:
+        yield f"is for sale until {until} only"
+    if granted.price < sale.floor:
+        yield f"is not sold below {sale.floor.nanos_per_gpu_hour}"
+    if granted.window.length < timedelta(seconds=sale.lease_min_seconds):
+        yield "is sold for longer only"
+    if sale.tenant_id == bid.terms.tenant_id:
+        yield "is the bidder's own"
+    owners = {share.offer_id: share for share in held.granted.shares}
+    for share in granted.shares:
+        if share.resold is None or share.resold.lease_id != cut.lease_id:
+            continue
+        first = owners.get(share.offer_id)
+        if first is None or not set(share.gpu_uuids) <= set(first.gpu_uuids):
+            yield f"has no {share.gpu_uuids}"
+        elif replace(share, gpu_uuids=(), resold=None) != replace(first, gpu_uuids=(), resold=None):
+            yield "is sold on other terms than its own"
+        if share.resold != Resold(cut.lease_id, sale.tenant_id, held.granted.price):
+            yield "is sold on at another price than its owner's"
+
+
+def _interrupted(
+    book: Book, granted: LeaseGranted, bid: OpenBid, cut: Cut, held: Held
+) -> Iterator[str]:
+    victim, first = held.granted, held.bid
+    if bid.terms.service_class == "interruptible":
+        yield "is interrupted for an interruptible bid"
+    if first is None or first.service_class != "interruptible":
+        yield "is not interruptible"
+    elif first.tenant_id == bid.terms.tenant_id:
+        yield "is the bidder's own"
+    if held.reclaimed_by is not None or cut.lease_id in book.resales:
+        yield "is reclaimed, or for sale"
+    if any(share.resold or share.source == "burst" for share in victim.shares):
+        yield "is bought, or rented"
+    notice = max(timedelta(seconds=share.notice_seconds) for share in victim.shares)
+    if cut.ends_at < granted.at + notice:
+        yield f"has less notice than {notice}"
+    if cut.ends_at < victim.window.starts_at + RUN_AT_LEAST:
+        yield "has not run long enough"
+    if not _in_the_way(granted, held, cut.ends_at):
+        yield "is not in the way"
+
+
+def _in_the_way(granted: LeaseGranted, held: Held, stop_at: datetime) -> bool:
+    """Tell if the grant needs a GPU of a lease at a time that the lease gives up."""
+    taken = {uuid for share in granted.shares for uuid in share.gpu_uuids}
+    given = {uuid for share in held.granted.shares for uuid in share.gpu_uuids}
+    window = granted.window
+    return bool(taken & given) and window.starts_at < moment(held.ends) and stop_at < window.ends_at
+
+
+def _paid_for(granted: LeaseGranted, stopped: Sequence[tuple[Held, datetime]]) -> Iterator[str]:
+    """Compare what the grant pays on the GPUs it takes with what those who stop lose."""
+    loses, freed = 0, set[str]()
+    for held, stop_at in stopped:
+        first = held.granted
+        uuids = {uuid for share in first.shares for uuid in share.gpu_uuids}
+        rest = (moment(held.ends) - stop_at) // ONE_MILLI
+        loses += first.price.charge(rest * len(uuids)).nanos
+        loses += compensation(
+            first.shares,
+            first.price,
+            starts_at=first.window.starts_at,
+            ends_at=moment(held.ends),
+            asked_at=granted.at,
+            stop_at=stop_at,
+        ).nanos
+        freed |= uuids
+    taken = sum(uuid in freed for share in granted.shares for uuid in share.gpu_uuids)
+    use = taken * (granted.window.length // ONE_MILLI)
+    if granted.price.nanos_per_gpu_hour * use < loses * MILLIS_PER_HOUR:
+        yield f"pays less for what it takes than the interrupted lose, {loses}"
+
+
+def ends_of(grants: Sequence[LeaseGranted]) -> dict[LeaseId, datetime]:
+    """Return when the leases end that a round cuts."""
+    return {cut.lease_id: cut.ends_at for granted in grants for cut in granted.cuts}
