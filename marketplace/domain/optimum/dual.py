@@ -25,7 +25,7 @@ from marketplace.domain.optimum.placing import (
     Bench,
     bar,
     bench_for,
-    cheapest_start,
+    best_start,
     find_gang,
 )
 from marketplace.domain.optimum.problem import ONE_POOL, Floats, Ints, Problem
@@ -84,7 +84,8 @@ def _best_start(
     """Return the lowest price, and slot, of the bid in one pool that is empty but for the book."""
     p = q.pool[j]
     if not q.solid[p] or q.group_at[i] < q.group_at[i + 1]:
-        return cheapest_start(q, st, paid, bench, i, j, 1.0)
+        cost, start = best_start(q, st, paid, bench, i, j, 1.0, 0.0, 0.0, FAR)
+        return cost - q.floor[j] * q.gpus[i] * q.hours[i], start
     row = q.row[i]
     closes = q.closes[p]
     best = FAR

@@ -16,6 +16,7 @@ from marketplace.domain.optimum.problem import (
     MILLIS_PER_HOUR,
     ONE_HOST,
     ONE_POOL,
+    UNLIMITED,
     Floats,
     Ints,
     Narrow,
@@ -74,6 +75,16 @@ class Layout(NamedTuple):
     mask: Narrow
     group_at: Ints
     group: Ints
+    share: Ints
+    counted: Ints
+    picky: NDArray[np.bool_]
+    """Bids for whose quotas it matters which pool they use, or when."""
+    least_counted: Ints
+    """[G] how much a GPU counts where it counts least."""
+    since: Ints
+    until: Ints
+    grid: Ints
+    earliest: Ints
     member_at: Ints
     member: Ints
     """The bids that count for each group."""
@@ -137,11 +148,27 @@ def lay_out(problem: Problem) -> Layout:
         mask=problem.mask.astype(np.int32),
         group_at=problem.group_at,
         group=problem.group,
+        share=problem.share,
+        counted=problem.counted,
+        picky=_picky(problem, grouped),
+        least_counted=problem.counted.min(axis=1, initial=UNLIMITED if problem.pools else 0),
+        since=problem.since,
+        until=problem.until,
+        grid=problem.grid,
+        earliest=problem.earliest,
         member_at=_starts(np.bincount(problem.group, minlength=problem.groups)),
         member=grouped[_sorted(problem.group)].astype(np.int64),
         slot_hours=np.diff(problem.grid) / MILLIS_PER_HOUR,
         piece_at=_starts(pieces),
     )
+
+
+def _picky(problem: Problem, grouped: Ints) -> NDArray[np.bool_]:
+    uneven = (problem.counted != problem.counted[:, :1]).any(axis=1)
+    partly = (problem.since > problem.grid[0]) | (problem.until < problem.grid[-1])
+    picky = np.zeros(problem.bids, bool)
+    picky[grouped[(uneven | partly)[problem.group]]] = True
+    return picky
 
 
 def _sorted(numbers: Ints) -> Ints:

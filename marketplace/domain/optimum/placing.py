@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from marketplace.domain.optimum.chance import seeded
+from marketplace.domain.optimum.chance import share as dice_share
 from marketplace.domain.optimum.compiling import compiled
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.problem import ONE_HOST, ONE_POOL, Floats, Ints
-from marketplace.domain.optimum.state import State, enter
+from marketplace.domain.optimum.state import State, counts_ms, enter
 
 FAR = 1e300
 
@@ -29,9 +31,11 @@ class Bench(NamedTuple):
     """Pools a gang might take, cheapest first: cost per GPU, entry, GPUs it could have there."""
     among: Ints
     """Entries a gang chooses from."""
+    dice: Ints
+    """Random numbers, for what is blurred."""
 
 
-def bench_for(q: Layout) -> Bench:
+def bench_for(q: Layout, seed: int = 0) -> Bench:
     """Return a bench large enough for any bid."""
     widest = int(np.diff(q.piece_at).max(initial=1)) + 2
     longest = int(np.diff(q.list_at).max(initial=1)) + 1
@@ -41,22 +45,42 @@ def bench_for(q: Layout) -> Bench:
         entry=np.zeros(widest, np.int64),
         room=np.zeros(widest, np.int64),
         among=np.zeros(longest, np.int64),
+        dice=seeded(seed),
     )
 
 
 @compiled
 def bar(q: Layout, st: State, i: int, bench: Bench) -> bool:
-    """Mark the slots in which the bid's quotas have too little; False if none can do."""
+    """Mark the slots in which the bid's quotas have too little for sure; False if all have."""
     for t in range(q.slots):
         bench.barred[t] = 0
     for g in range(q.group_at[i], q.group_at[i + 1]):
         group = q.group[g]
-        if st.gpu_ms[group] < q.gpus[i] * st.duration[i]:
+        units = q.gpus[i] * q.share[g] * q.least_counted[group]
+        if not q.picky[i] and st.gpu_ms[group] < units * st.duration[i]:
             return False
         for t in range(q.slots):
-            if st.concurrent[group, t] < q.gpus[i]:
+            if st.concurrent[group, t] < units:
                 bench.barred[t] = 1
     return True
+
+
+@compiled
+def allowed(q: Layout, st: State, i: int, p: int, s: int, k: int) -> int:
+    """Return how many GPUs, `k` at most, a picky bid's quotas allow in a pool from slot `s`."""
+    e = q.ends[q.row[i], s]
+    most = k
+    for g in range(q.group_at[i], q.group_at[i + 1]):
+        group = q.group[g]
+        units = q.share[g] * q.counted[group, p]
+        if units == 0:
+            continue
+        ms = counts_ms(q, st, i, s, group)
+        if ms > 0:
+            most = min(most, st.gpu_ms[group] // (units * ms))
+        for t in range(s, e):
+            most = min(most, st.concurrent[group, t] // units)
+    return max(0, most)
 
 
 @compiled
@@ -83,18 +107,24 @@ def slices(q: Layout, st: State, j: int, s: int, e: int, k: int, turn: int) -> t
 
 
 @compiled
-def cheapest_start(
-    q: Layout, st: State, paid: Floats, bench: Bench, i: int, j: int, alpha: float
-) -> tuple[float, int]:
-    """Return the price on top of the floor, and the slot, of the bid's best start in one pool."""
+def best_start(
+    q: Layout, st: State, paid: Floats, bench: Bench, i: int, j: int, alpha: float,
+    snug: float, noise: float, best: float,
+) -> tuple[float, int]:  # fmt: skip
+    """Return the cost and slot of the bid's cheapest start in one pool that costs less than `best`.
+
+    snug: what a gap left beside other grants costs. noise: by how much costs are blurred.
+    """
     p = q.pool[j]
-    need = q.gpus[i] * q.units[j]
+    k = q.gpus[i]
+    need = k * q.units[j]
     row = q.row[i]
-    best = FAR
+    base = q.floor[j] * k * q.hours[i]
+    opens = q.opens[p]
+    closes = q.closes[p]
     start = -1
     full = -1
-    t = max(q.first[i], q.opens[p])
-    closes = q.closes[p]
+    t = max(q.first[i], opens)
     for s in range(t, q.last[i] + 1):
         e = q.ends[row, s]
         if e > closes:
@@ -105,13 +135,22 @@ def cheapest_start(
             t += 1
         if full >= s:
             continue
-        cost = alpha * need * (paid[p, e] - paid[p, s])
-        if cost < best and (
-            not q.divided[p] or slices(q, st, j, s, e, q.gpus[i], 0)[0] == q.gpus[i]
+        cost = base + alpha * need * (paid[p, e] - paid[p, s])
+        if snug > 0.0:
+            if s > opens and st.free[p, s - 1] >= need:
+                cost += snug
+            if e < closes and st.free[p, e] >= need:
+                cost += snug
+        if noise > 0.0:
+            cost *= 1.0 + noise * dice_share(bench.dice)
+        if (
+            cost < best
+            and (not q.picky[i] or allowed(q, st, i, p, s, k) == k)
+            and (not q.divided[p] or slices(q, st, j, s, e, k, 0)[0] == k)
         ):
             best = cost
             start = s
-            if cost <= 0.0:
+            if snug == 0.0 and cost <= base:
                 break
     return best, start
 
@@ -143,9 +182,9 @@ def find_single(q: Layout, st: State, paid: Floats, bench: Bench, i: int, alpha:
         base = q.floor[j] * size
         if q.floor[j] > q.limit[i] or base >= best:
             break
-        cost, s = cheapest_start(q, st, paid, bench, i, j, alpha)
-        if s >= 0 and base + cost < best:
-            best = base + cost
+        cost, s = best_start(q, st, paid, bench, i, j, alpha, 0.0, 0.0, best)
+        if s >= 0:
+            best = cost
             start = s
             chosen = j
     if start >= 0:
@@ -198,6 +237,26 @@ def _cost(bench: Bench, n: int, k: int) -> float:
 
 
 @compiled
+def _in_quotas(q: Layout, st: State, bench: Bench, n: int, i: int, s: int) -> bool:
+    """Tell if a picky bid's quotas allow the pools lined up, together, from slot `s`."""
+    e = q.ends[q.row[i], s]
+    for g in range(q.group_at[i], q.group_at[i + 1]):
+        group = q.group[g]
+        units = 0
+        left = q.gpus[i]
+        for at in range(n):
+            units += q.counted[group, q.pool[bench.entry[at]]] * min(left, bench.room[at])
+            left -= min(left, bench.room[at])
+        units *= q.share[g]
+        if st.gpu_ms[group] < units * counts_ms(q, st, i, s, group):
+            return False
+        for t in range(s, e):
+            if st.concurrent[group, t] < units:
+                return False
+    return True
+
+
+@compiled
 def gang_at(
     q: Layout,
     st: State,
@@ -208,10 +267,12 @@ def gang_at(
     count: int,
     alpha: float,
     best: float,
+    careful: bool,
 ) -> float:
     """Return the cost of the gang's cheapest pools from slot `s` if below `best`, else `best`.
 
     The pools are chosen among the first `count` of `bench.among`, and written as its pieces.
+    careful: only among those in which quotas would allow the whole gang.
     """
     e = q.ends[q.row[i], s]
     k = q.gpus[i]
@@ -228,13 +289,16 @@ def gang_at(
         fit //= q.units[j]
         if fit > 0 and q.divided[p]:
             fit = slices(q, st, j, s, e, fit, 0)[0]
+        if fit > 0 and q.picky[i]:
+            quota = allowed(q, st, i, p, s, k)
+            fit = 0 if careful and quota < k else min(fit, quota)
         if fit == 0:
             continue
         rate = q.floor[j] * q.hours[i] + alpha * q.units[j] * (paid[p, e] - paid[p, s])
         n, total = _line_up(bench, n, total, k, rate, j, fit)
         if total >= k:
             cost = _cost(bench, n, k)
-            if cost < best:
+            if cost < best and (not q.picky[i] or _in_quotas(q, st, bench, n, i, s)):
                 best = cost
                 st.parts[i] = n
                 _keep(st, bench, m, n, k)
@@ -254,7 +318,9 @@ def find_gang(
             barred |= bench.barred[t]
         if barred:
             continue
-        cost = gang_at(q, st, paid, bench, i, s, count, alpha, best)
+        cost = gang_at(q, st, paid, bench, i, s, count, alpha, best, False)
+        if cost >= best and q.picky[i]:
+            cost = gang_at(q, st, paid, bench, i, s, count, alpha, best, True)
         if cost < best:
             best = cost
             start = s

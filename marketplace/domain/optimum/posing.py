@@ -39,7 +39,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A bid; see `Problem`. groups: the quotas it counts for."""
+    """A bid; see `Problem`.
+
+    groups: the quotas it counts for. shares: how much each of its GPUs counts there; 1 if none.
+    """
 
     gpus: int
     duration: int
@@ -50,14 +53,27 @@ class Ask:
     weight: int = 0
     spread: int = ONE_POOL
     groups: tuple[int, ...] = ()
+    shares: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.shares and len(self.shares) != len(self.groups):
+            raise ValueError("one share for each group")
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a group may still have; None is no limit. concurrent: GPUs in each slot."""
+    """What a group may still have; None is no limit.
+
+    concurrent: GPUs in each slot. gpu_ms: GPU-milliseconds, in all or between `since` and `until`.
+    counted: how much a GPU counts in each pool; 1 if None. What a GPU counts for, a bid may raise
+    by its share: so a limit may be GPUs of one class, memory, or money (limits as shares).
+    """
 
     concurrent: tuple[int, ...] | None = None
     gpu_ms: int | None = None
+    counted: tuple[int, ...] | None = None
+    since: int = -UNLIMITED
+    until: int = UNLIMITED
 
 
 def pose(
@@ -109,6 +125,14 @@ def pose(
         spread=np.array([ask.spread for ask in asks], np.int64),
         group_at=_starts([len(ask.groups) for ask in asks]),
         group=np.array([group for ask in asks for group in ask.groups], np.int64),
+        share=np.array(
+            [share for ask in asks for share in ask.shares or (1,) * len(ask.groups)], np.int64
+        ),
+        counted=np.array(
+            [quota.counted or (1,) * len(pools) for quota in quotas], np.int64
+        ).reshape(len(quotas), len(pools)),
+        since=np.array([quota.since for quota in quotas], np.int64),
+        until=np.array([quota.until for quota in quotas], np.int64),
         concurrent=np.array(
             [quota.concurrent or (UNLIMITED,) * slots for quota in quotas], np.int64
         ).reshape(len(quotas), slots),

@@ -59,9 +59,15 @@ class Problem:
         weight: int64[N], added to the limit when bids are compared, never paid.
         spread: int64[N], ONE_POOL, ONE_HOST or ANYWHERE.
     Quotas: groups of bids, such as those of a tenant, a user, a cohort
-        group_at: int64[N+1], group: int64[...], the groups each bid counts for.
-        concurrent: int64[G, T], GPUs that the group may still hold in a slot, or UNLIMITED.
-        gpu_ms: int64[G], GPU-milliseconds that the group may still get, or UNLIMITED.
+        group_at: int64[N+1], group: int64[M], the groups each bid counts for.
+        share: int64[M], how much each GPU of the bid counts there; 1 where not given. For a
+        quota of money: the limit, in units coarse enough for 64 bits (rounded up).
+        counted: int64[G, P], how much a GPU of each pool counts; 1 where not given. For a quota of
+        one class of GPUs: 1 in its pools, else 0. For one of memory: MiB per GPU.
+        concurrent: int64[G, T], share × counted × GPUs that the group may still hold in a slot, or
+        UNLIMITED.
+        gpu_ms: int64[G], share × counted × GPU-milliseconds that it may still get, or UNLIMITED.
+        since, until: int64[G], ms: only time between these counts for `gpu_ms`; all if not given.
 
     A bid that starts in slot t starts at max(earliest, grid[t]) and holds its GPUs in all slots
     from t until the first grid point at or after its end. It gets all GPUs for its duration from
@@ -92,8 +98,12 @@ class Problem:
     mask: Narrow = field(default_factory=lambda: np.zeros(0, np.int32))
     group_at: Ints = field(default_factory=_ints)
     group: Ints = field(default_factory=_ints)
+    share: Ints = field(default_factory=_ints)
+    counted: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     concurrent: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     gpu_ms: Ints = field(default_factory=_ints)
+    since: Ints = field(default_factory=_ints)
+    until: Ints = field(default_factory=_ints)
 
     @property
     def slots(self) -> int:
@@ -120,6 +130,13 @@ class Problem:
             object.__setattr__(self, "group_at", np.zeros(self.bids + 1, np.int64))
         if not self.groups and not self.concurrent.size:
             object.__setattr__(self, "concurrent", np.zeros((0, max(self.slots, 0)), np.int64))
+        if not self.share.size:
+            object.__setattr__(self, "share", np.ones(len(self.group), np.int64))
+        if not self.counted.size:
+            object.__setattr__(self, "counted", np.ones((self.groups, self.pools), np.int64))
+        for name, end in (("since", -UNLIMITED), ("until", UNLIMITED)):
+            if not getattr(self, name).size:
+                object.__setattr__(self, name, np.full(self.groups, end, np.int64))
         for said, right in _checks(self):
             if not right:
                 raise ValueError(said)
@@ -141,6 +158,9 @@ def _checks(problem: Problem) -> list[tuple[str, bool]]:
         ("arrays of bids: [N]", all(len(column) == bids for column in each)),
         ("arrays of entries: [E]", all(len(column) == entries for column in per_entry)),
         ("concurrent: [G, T]", problem.concurrent.shape == (problem.groups, slots)),
+        ("counted: [G, P]", problem.counted.shape == (problem.groups, pools)),
+        ("share: [M]", len(problem.share) == len(problem.group)),
+        ("since, until: [G]", len(problem.since) == len(problem.until) == problem.groups),
     ]
     if not all(right for _, right in shapes):
         return shapes
@@ -164,7 +184,22 @@ def _checks(problem: Problem) -> list[tuple[str, bool]]:
         ("group_at divides group", _divides(problem.group_at, len(problem.group))),
         ("group: an index of groups", _indexes(problem.group, problem.groups)),
         ("quotas ≥ 0", bool((problem.concurrent >= 0).all() and (problem.gpu_ms >= 0).all())),
+        ("share, counted ≥ 0", bool((problem.share >= 0).all() and (problem.counted >= 0).all())),
+        ("what counts for quotas fits 64 bits", _countable(problem)),
     ]
+
+
+def _countable(problem: Problem) -> bool:
+    """Tell if all bids together count for less than UNLIMITED in every group."""
+    members = np.repeat(np.arange(problem.bids), np.diff(problem.group_at))
+    most = problem.counted.max(axis=1, initial=0).astype(np.float64)
+    total = (
+        problem.share.astype(np.float64)
+        * most[problem.group]
+        * problem.gpus[members]
+        * problem.duration[members]
+    )
+    return float(total.sum()) < UNLIMITED
 
 
 def _divides(starts: Ints, total: int) -> bool:

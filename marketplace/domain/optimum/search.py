@@ -23,12 +23,14 @@ from marketplace.domain.optimum.neighbours import (
     side_with,
     sorriest,
 )
-from marketplace.domain.optimum.placing import FAR, Bench, bar, find_gang, seat, slices
+from marketplace.domain.optimum.placing import FAR, Bench, bar, best_start, find_gang, seat
 from marketplace.domain.optimum.problem import ONE_POOL, Floats, Ints
 from marketplace.domain.optimum.state import State, enter, leave, value
 
 SMALL_MAX = 256
 """In rounds of no more bids, any bids are moved together, whatever they share."""
+SNUG = 0.03
+"""A gap left beside other grants counts as so much of the limit."""
 GANG_POOLS_MAX = 256
 """A gang that may use no more pools than this looks at all of them, else at those of the move."""
 
@@ -72,56 +74,16 @@ def _rank(q: Layout, desk: Desk, least: Floats, dice: Ints, crowd: int, alpha: f
 
 
 @compiled
-def _snug_start(
-    q: Layout, st: State, paid: Floats, bench: Bench, dice: Ints, i: int, j: int,
-    alpha: float, noise: float, best: float,
-) -> tuple[float, int]:  # fmt: skip
-    """Return the cost and slot of a start in one pool that costs less than `best`.
-
-    Starts that leave no gap beside other grants are liked better, and all costs are blurred.
-    """
-    p = q.pool[j]
-    k = q.gpus[i]
-    need = k * q.units[j]
-    row = q.row[i]
-    base = q.floor[j] * k * q.hours[i]
-    gap = 0.03 * q.limit[i] * k * q.hours[i]
-    opens = q.opens[p]
-    closes = q.closes[p]
-    start = -1
-    full = -1
-    t = max(q.first[i], opens)
-    for s in range(t, q.last[i] + 1):
-        e = q.ends[row, s]
-        if e > closes:
-            break
-        while t < e:
-            if st.free[p, t] < need or bench.barred[t]:
-                full = t
-            t += 1
-        if full >= s:
-            continue
-        cost = base + alpha * need * (paid[p, e] - paid[p, s])
-        if s > opens and st.free[p, s - 1] >= need:
-            cost += gap
-        if e < closes and st.free[p, e] >= need:
-            cost += gap
-        cost *= 1.0 + noise * share(dice)
-        if cost < best and (not q.divided[p] or slices(q, st, j, s, e, k, 0)[0] == k):
-            best = cost
-            start = s
-    return best, start
-
-
-@compiled
 def _settle(
-    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, dice: Ints,
+    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk,
     i: int, count: int, wide: int, alpha: float, noise: float,
 ) -> bool:  # fmt: skip
     """Grant the bid a place in the chosen pools or the first of its short list; say if it has."""
     if not bar(q, st, i, bench):
         return False
+    dice = bench.dice
     held = q.listed[i]
+    snug = SNUG * q.limit[i] * q.gpus[i] * q.hours[i]
     start = -1
     if q.spread[i] == ONE_POOL:
         best = FAR
@@ -129,7 +91,7 @@ def _settle(
             j = entry_of(q, held, desk.chosen[c]) if c < count else desk.short[i, c - count]
             if j < 0 or q.floor[j] > q.limit[i]:
                 continue
-            cost, s = _snug_start(q, st, paid, bench, dice, i, j, alpha, noise, best)
+            cost, s = best_start(q, st, paid, bench, i, j, alpha, snug, noise, best)
             if s >= 0:
                 best = cost
                 start = s
@@ -138,7 +100,7 @@ def _settle(
             turn = below(dice, 8) if q.divided[q.pool[entry]] else 0
             seat(q, st, i, entry, start, turn)
     else:
-        start = _settle_gang(q, st, paid, bench, desk, dice, i, alpha)
+        start = _settle_gang(q, st, paid, bench, desk, i, alpha)
     if start < 0:
         return False
     enter(q, st, i, start)
@@ -147,9 +109,10 @@ def _settle(
 
 @compiled
 def _settle_gang(
-    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, dice: Ints, i: int, alpha: float
+    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, i: int, alpha: float
 ) -> int:
     """Write pieces for a gang: of all its pools if they are few, else of those at hand."""
+    dice = bench.dice
     begin = q.list_at[q.listed[i]]
     size = q.list_at[q.listed[i] + 1] - begin
     for m in range(q.piece_at[i], q.piece_at[i] + desk.parts[i]):
@@ -195,13 +158,14 @@ def _restore(q: Layout, st: State, desk: Desk, crowd: int) -> None:
 
 @compiled
 def search(
-    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, least: Floats, dice: Ints,
+    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, least: Floats,
     moves: int, loss: float,
 ) -> float:  # fmt: skip
     """Make so many moves; return how much more the clearing is worth, in nano-units.
 
     loss: a move that makes it worth less by no more than this is kept too.
     """
+    dice = bench.dice
     gained = 0.0
     sorry = regrets(q, st, paid, desk, least)
     small = q.row.size <= SMALL_MAX
@@ -230,7 +194,7 @@ def search(
         before = _take_out(q, st, desk, crowd)
         alpha = share(dice)
         _rank(q, desk, least, dice, crowd, alpha)
-        after = _put_in(q, st, paid, bench, desk, dice, crowd, count, alpha)
+        after = _put_in(q, st, paid, bench, desk, crowd, count, alpha)
         if after >= before - loss:
             gained += after - before
         else:
@@ -253,10 +217,11 @@ def _take_out(q: Layout, st: State, desk: Desk, crowd: int) -> float:
 
 @compiled
 def _put_in(
-    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, dice: Ints,
+    q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk,
     crowd: int, count: int, alpha: float,
 ) -> float:  # fmt: skip
     """Give the bids in hand places in their order; return what these are worth."""
+    dice = bench.dice
     noise = 0.05 if below(dice, 4) else 0.4
     wide = desk.short.shape[1]
     if count > 0:
@@ -264,6 +229,6 @@ def _put_in(
     worth = 0.0
     for c in range(crowd):
         i = desk.crowd[desk.order[c]]
-        if _settle(q, st, paid, bench, desk, dice, i, count, wide, alpha, noise):
+        if _settle(q, st, paid, bench, desk, i, count, wide, alpha, noise):
             worth += value(q, st, i)
     return worth

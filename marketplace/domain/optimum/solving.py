@@ -10,7 +10,6 @@ from math import ceil
 
 import numpy as np
 
-from marketplace.domain.optimum.chance import seeded
 from marketplace.domain.optimum.dual import Pricing, Wants, add_up
 from marketplace.domain.optimum.layout import Layout, lay_out
 from marketplace.domain.optimum.neighbours import desk_for
@@ -87,9 +86,8 @@ class Climb:
         self, layout: Layout, state: State, paid: Floats, wants: Wants, seed: int, worth: float
     ) -> None:
         self.layout, self.state, self.paid, self.wants = layout, state, paid, wants
-        self.bench = bench_for(layout)
+        self.bench = bench_for(layout, seed)
         self.desk = desk_for(layout, wants.short)
-        self.dice = seeded(seed)
         self.worth = worth
         self.chunks = 0
         self.gained = self.high = 0.0
@@ -116,7 +114,7 @@ class Climb:
     def _search(self, moves: int, loss: float) -> float:
         return search(
             self.layout, self.state, self.paid, self.bench, self.desk, self.wants.least,
-            self.dice, moves, loss,
+            moves, loss,
         )  # fmt: skip
 
     def _copy(self) -> State:

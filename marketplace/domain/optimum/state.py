@@ -111,18 +111,28 @@ def admit(q: Layout, st: State, i: int) -> None:
 
 
 @compiled
+def counts_ms(q: Layout, st: State, i: int, s: int, group: int) -> int:
+    """Return how long the bid, if it starts in slot `s`, counts for a group's `gpu_ms`."""
+    begins = max(q.earliest[i], q.grid[s])
+    ends = begins + st.duration[i]
+    ms: int = max(0, min(ends, q.until[group]) - max(begins, q.since[group]))
+    return ms
+
+
+@compiled
 def _charge(q: Layout, st: State, i: int, sign: int) -> None:
     """Take the grant's GPUs from quotas, or give them back."""
-    if q.group_at[i] == q.group_at[i + 1]:
-        return
-    k = q.gpus[i]
     s = st.start[i]
     e = q.ends[q.row[i], s]
     for g in range(q.group_at[i], q.group_at[i + 1]):
         group = q.group[g]
-        st.gpu_ms[group] -= sign * k * st.duration[i]
+        units = 0
+        for m in range(q.piece_at[i], q.piece_at[i] + st.parts[i]):
+            units += q.counted[group, q.pool[st.entry[m]]] * st.gpus[m]
+        units *= sign * q.share[g]
+        st.gpu_ms[group] -= units * counts_ms(q, st, i, s, group)
         for t in range(s, e):
-            st.concurrent[group, t] -= sign * k
+            st.concurrent[group, t] -= units
 
 
 @compiled

@@ -52,10 +52,10 @@ def audit(problem: Problem, solution: Solution) -> None:
                 assert not cut.get((piece.pool, slot), 0) & piece.mask, "slices leased twice"
                 cut[piece.pool, slot] = cut.get((piece.pool, slot), 0) | piece.mask
                 assert not piece.mask & int(problem.taken[piece.pool, slot])
-        for group in problem.group[problem.group_at[bid] : problem.group_at[bid + 1]]:
-            given[int(group)] += int(problem.gpus[bid]) * int(problem.duration[bid])
+        for group, units in _counted(problem, bid, grant):
+            given[group] += units * _counted_ms(problem, bid, grant, group)
             for slot in range(grant.slot, grant.end):
-                held[int(group), slot] += int(problem.gpus[bid])
+                held[group, slot] += units
     for (pool, slot), units in used.items():
         assert units <= problem.capacity[pool, slot], "more units than there are"
     for (group, slot), gpus in held.items():
@@ -64,6 +64,25 @@ def audit(problem: Problem, solution: Solution) -> None:
         assert use <= problem.gpu_ms[group], "quota of GPU-time"
     assert solution.welfare_nanos == total // HOUR
     assert solution.welfare_nanos <= solution.bound_nanos
+
+
+def _counted(problem: Problem, bid: int, grant: Placed) -> list[tuple[int, int]]:
+    """Return the quotas of a grant, and how much its GPUs count there at once."""
+    members = range(int(problem.group_at[bid]), int(problem.group_at[bid + 1]))
+    return [
+        (
+            group := int(problem.group[member]),
+            int(problem.share[member])
+            * sum(int(problem.counted[group, piece.pool]) * piece.gpus for piece in grant.pieces),
+        )
+        for member in members
+    ]
+
+
+def _counted_ms(problem: Problem, bid: int, grant: Placed, group: int) -> int:
+    over = grant.starts + int(problem.duration[bid])
+    since, until = int(problem.since[group]), int(problem.until[group])
+    return max(0, min(over, until) - max(grant.starts, since))
 
 
 def _entry(problem: Problem, bid: int, pool: int) -> int:

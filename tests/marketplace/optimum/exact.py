@@ -12,6 +12,8 @@ from marketplace.domain.optimum import ONE_HOST, ONE_POOL, UNLIMITED, Problem
 COIN = 1_250_000
 SPELL = 1_800_000
 """Prices of the small rounds are multiples of this many nano-units, durations of this many ms."""
+QUARTER = 900_000
+"""Moments of the small rounds are multiples of this many ms."""
 HOUR = 3_600_000
 
 
@@ -71,6 +73,7 @@ class Exact:
     def _way(self, bid: int, slot: int, end: int, entries: list[int]) -> Any:
         """Return a variable: the bid starts in `slot` and has all its GPUs from `entries`."""
         problem, model = self.problem, self.model
+        begins = max(int(problem.earliest[bid]), int(problem.grid[slot]))
         gpus, gain = int(problem.gpus[bid]), int(problem.limit[bid] + problem.weight[bid])
         taken = model.new_bool_var("")
         pieces = []
@@ -86,10 +89,17 @@ class Exact:
                 self._slices(entry, slot, end, count)
         if len(entries) > 1:
             model.add(sum(pieces) == gpus * taken)
-        for group in problem.group[problem.group_at[bid] : problem.group_at[bid + 1]]:
-            self.given[int(group)].append(gpus * (int(problem.duration[bid]) // SPELL) * taken)
-            for at in range(slot, end):
-                self.held[int(group), at].append(gpus * taken)
+        over = begins + int(problem.duration[bid])
+        for member in range(int(problem.group_at[bid]), int(problem.group_at[bid + 1])):
+            group, share = int(problem.group[member]), int(problem.share[member])
+            since, until = int(problem.since[group]), int(problem.until[group])
+            counted = max(0, min(over, until) - max(begins, since))
+            for entry, count in zip(entries, pieces, strict=True):
+                each = share * int(problem.counted[group, problem.pool[entry]])
+                if each * counted:
+                    self.given[group].append(counted // QUARTER * each * count)
+                for at in range(slot, end if each else slot):
+                    self.held[group, at].append(each * count)
         return taken
 
     def _slices(self, entry: int, slot: int, end: int, count: Any) -> None:
@@ -116,4 +126,4 @@ class Exact:
                 model.add(sum(uses) <= int(problem.concurrent[group, slot]))
         for group, uses in self.given.items():
             if problem.gpu_ms[group] < UNLIMITED:
-                model.add(sum(uses) <= int(problem.gpu_ms[group]) // SPELL)
+                model.add(sum(uses) <= int(problem.gpu_ms[group]) // QUARTER)

@@ -20,6 +20,8 @@ from marketplace.domain.optimum import (
 HOUR = 3_600_000
 CENT = 10_000_000
 """Nano-units."""
+MONEY = 5
+"""The quota of picky rounds that counts limits, in cents."""
 
 PROFILES = {
     "1g.10gb": tuple(1 << at for at in range(7)),
@@ -32,8 +34,13 @@ PROFILES = {
 """Placements of MIG profiles on cards of 80 GB (NVIDIA MIG user guide)."""
 
 
-def small_round(bids: int, seed: int, *, hosts: int = 4, slots: int = 8) -> Problem:
-    """Return a round with so many bids for a few hosts; the same for the same seed."""
+def small_round(
+    bids: int, seed: int, *, hosts: int = 4, slots: int = 8, picky: bool = False
+) -> Problem:
+    """Return a round with so many bids for a few hosts; the same for the same seed.
+
+    picky: with quotas of one class of GPUs, of memory, of money, and of a part of the time.
+    """
     chance = Random(seed)
     grid = [0]
     for _ in range(slots):
@@ -47,8 +54,23 @@ def small_round(bids: int, seed: int, *, hosts: int = 4, slots: int = 8) -> Prob
         )
         for _ in range(3)
     ]
+    if picky:
+        quotas += _picky_quotas(pools, grid, chance)
     asks = [_ask(pools, floors, grid, len(quotas), chance) for _ in range(bids)]
     return pose(grid, pools, asks, quotas)
+
+
+def _picky_quotas(pools: list[Pool], grid: list[int], chance: Random) -> list[Quota]:
+    slots = len(grid) - 1
+    in_class = tuple(chance.choice([0, 0, 1]) for _ in pools)
+    memory_gb = tuple(10 if pool.divided else chance.choice([16, 24, 80]) for pool in pools)
+    noon = grid[slots // 2]
+    return [
+        Quota(concurrent=(chance.randint(1, 6),) * slots, counted=in_class),
+        Quota(concurrent=(chance.randint(80, 400),) * slots, counted=memory_gb),
+        Quota(gpu_ms=chance.randint(5, 40) * 100 * HOUR, until=noon),
+        Quota(gpu_ms=chance.randint(2, 20) * HOUR, counted=in_class, since=noon),
+    ]
 
 
 def _pools(host: int, slots: int, chance: Random) -> list[Pool]:
@@ -81,14 +103,17 @@ def _ask(pools: list[Pool], floors: list[int], grid: list[int], groups: int, cha
     earliest = chance.randrange(0, grid[-1] // 2, HOUR // 4)
     slack = 0 if chance.random() < 0.3 else chance.randrange(0, 4 * HOUR, HOUR // 4)
     gpus = chance.choice([1, 1, 1, 2, 2, 3, 4, 6])
+    limit = chance.randint(30, 200)
+    counts_for = tuple(group for group in range(groups) if chance.random() < 0.3)
     return Ask(
         gpus=gpus,
         duration=duration,
         earliest=earliest,
         deadline=earliest + duration + slack,
-        limit=chance.randint(30, 200) * CENT,
+        limit=limit * CENT,
         entries=tuple(entries),
         weight=chance.choice([0, 0, 0, 20 * CENT]),
         spread=chance.choice([ONE_POOL, ONE_POOL, ONE_HOST, ANYWHERE]),
-        groups=tuple(group for group in range(groups) if chance.random() < 0.3),
+        groups=counts_for,
+        shares=tuple(limit if group == MONEY else 1 for group in counts_for),
     )

@@ -35,9 +35,11 @@ EFFORT = Effort(dual=10, search=2)
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=SEEDS, bids=st.integers(0, 40))
-def test_a_clearing_breaks_no_rule_and_stays_below_its_bound(seed: int, bids: int) -> None:
-    problem = small_round(bids, seed)
+@given(seed=SEEDS, bids=st.integers(0, 40), picky=st.booleans())
+def test_a_clearing_breaks_no_rule_and_stays_below_its_bound(
+    seed: int, bids: int, picky: bool
+) -> None:
+    problem = small_round(bids, seed, picky=picky)
 
     solution = solve(problem, effort=EFFORT, seed=seed)
 
@@ -129,6 +131,9 @@ def test_a_bid_starts_at_its_own_moment_within_a_slot() -> None:
         ("gpus", np.zeros(3, np.int64), "gpus, duration"),
         ("kind", np.full(3, 99), "kind"),
         ("limit", np.zeros(2, np.int64), "arrays of bids"),
+        ("share", np.ones(1000, np.int64), "share"),
+        ("counted", np.full((3, 99), 1), "counted"),
+        ("since", np.zeros(1, np.int64), "since"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(field: str, value: Any, said: str) -> None:
