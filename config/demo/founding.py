@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import uuid5
 
 from config.demo.cast import CAST, DEMO, PLATFORM, Machine, Organisation, Player, Unit
+from config.demo.governing import govern
 from config.demo.secrets import Secrets
 from ledger.commands import money, parties
 from ledger.commands import tokens as token_commands
@@ -41,6 +42,7 @@ def found(store: EventStore, *, home: Path, market: str, currency: str, now: dat
                 _give_token(store, organisation, player, secrets, now)
         for machine in organisation.machines:
             _register(store, organisation, machine, market, secrets, now)
+    govern(store, market=market, now=now)
 
 
 def _by(organisation: Organisation, step: str) -> Meta:

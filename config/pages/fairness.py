@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -20,8 +21,9 @@ from ledger.access.visits import actor_of
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
-from ledger.queries.parties import unit_titles
+from ledger.queries.parties import people, unit_titles
 from marketplace.domain.fairness import FairShare
+from marketplace.models.quotas import PolicyRow
 from marketplace.queries.quota_log import policy_rows
 from marketplace.queries.quota_shares import (
     LimitFigures,
@@ -179,10 +181,25 @@ def _limit(found: LimitFigures, titles: dict[str, str]) -> dict[str, Any]:
 
 
 def _log(actor: Actor, market: str, titles: dict[str, str]) -> list[dict[str, Any]]:
+    rows = list(policy_rows(actor, market)[:LOG_LINES])
+    names = {f"user:{key}": person.title for key, person in people(_persons(rows)).items()}
     return [
-        {"row": row, "said": _policy_text(row.kind, row.policy, titles)}
-        for row in policy_rows(actor, market)[:LOG_LINES]
+        {
+            "row": row,
+            "said": _policy_text(row.kind, row.policy, titles),
+            "who": names.get(row.actor, row.actor),
+        }
+        for row in rows
     ]
+
+
+def _persons(rows: Iterable[PolicyRow]) -> set[UUID]:
+    found = set()
+    for row in rows:
+        kind, _, key = row.actor.partition(":")
+        with suppress(ValueError):
+            found |= {UUID(key)} if kind == "user" else set()
+    return found
 
 
 def _policy_text(kind: str, policy: dict[str, Any], titles: dict[str, str]) -> str:
