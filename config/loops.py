@@ -36,12 +36,15 @@ class Loop:
 
     every_seconds: longest time between two passes. on_events: also passes whenever anything
     is recorded. run_once returns how much it did; while that is not zero it is called again.
+    gather_seconds: least time between two passes that did something, so that a stream of events
+    is worked off in pages, not one by one; the first after a silence is not kept waiting.
     """
 
     name: str
     every_seconds: float
     run_once: Callable[[EventStore, datetime], int]
     on_events: bool = False
+    gather_seconds: float = 0.0
 
 
 def run_loop(loop: Loop, *, stop: threading.Event) -> None:
@@ -96,6 +99,9 @@ def _passes(loop: Loop, stop: threading.Event) -> None:
         started = time.monotonic()
         seen = bell.rings if bell else 0
         if loop.run_once(store, datetime.now(UTC)):
+            gathering = loop.gather_seconds - (time.monotonic() - started)
+            if gathering > 0:
+                stop.wait(gathering)
             continue
         rest = max(0.0, loop.every_seconds - (time.monotonic() - started))
         if bell:
@@ -127,7 +133,10 @@ class Bell:
     def _listen(self, store: EventStore) -> None:
         while not self._stop.is_set():
             try:
-                for _ in store.subscribe(after=store.head(), stop=self._stop, idle_seconds=1.0):
+                woken = store.subscribe(
+                    after=store.head(), only=frozenset(), stop=self._stop, idle_seconds=1.0
+                )
+                for _ in woken:
                     with self._changed:
                         self.rings += 1
                         self._changed.notify_all()

@@ -97,14 +97,22 @@ def loops(env: Env) -> tuple[Loop, ...]:
             1.0,
             lambda store, now: follow_projections(store, every_projection),
             on_events=True,
+            gather_seconds=0.02,
         ),
         Loop(
             "policies",
             1.0,
             lambda store, now: follow_policies(store, every_policy),
             on_events=True,
+            gather_seconds=0.005,
         ),
-        Loop("clearing", 1.0, lambda store, now: clear(store).run_once(now=now), on_events=True),
+        Loop(
+            "clearing",
+            1.0,
+            lambda store, now: clear(store).run_once(now=now),
+            on_events=True,
+            gather_seconds=0.002,
+        ),
         Loop(
             "lease-clock",
             0.5,

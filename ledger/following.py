@@ -31,6 +31,8 @@ from ledger.models import Checkpoint
 from ledger.rows import Rows
 
 PAGE = 1_000
+NOTED_EVERY = 20
+"""Reactions after which a policy's checkpoint moves: what is asked again at most after a crash."""
 RETRY_AFTER = timedelta(seconds=5)
 WAIT_STEP_SECONDS = 0.005
 
@@ -121,7 +123,8 @@ def follow_policies(store: EventStore, policies: Sequence[Policy]) -> int:
 
 
 def _react_to_page(policy: Policy, store: EventStore, page: Page) -> int:
-    reacted = 0
+    """Let a policy react; note now and then how far, since it may be asked twice anyway."""
+    reacted, last, checkpoint = 0, START, Checkpoint(name=policy.name)
     for recorded in page.events:
         if recorded.type not in policy.on:
             continue
@@ -130,11 +133,14 @@ def _react_to_page(policy: Policy, store: EventStore, page: Page) -> int:
         except AWAY:
             raise
         except Exception as failure:
+            if reacted:
+                _move(checkpoint, last)
             _stop(policy.name, failure)
             return reacted
-        _move(Checkpoint(name=policy.name), recorded.position)
-        reacted += 1
-    _move(Checkpoint(name=policy.name), page.next_position)
+        reacted, last = reacted + 1, recorded.position
+        if reacted % NOTED_EVERY == 0:
+            _move(checkpoint, last)
+    _move(checkpoint, page.next_position)
     return reacted
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from ledger.commands.money import pay_compensation, resize_hold
+from ledger.commands.money import pay_compensation, resize_hold, resizing_hold
+from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
+from ledger.eventstore.together import Part, record_together
 from ledger.following import Policy, names_of
-from marketplace.commands.bids import fill_bid, release_bid
+from marketplace.commands.bids import fill_bid, filling_bid, release_bid
 from marketplace.commands.leases import (
     abandon_lease,
     extend_lease,
     give_lease_back,
     interrupt_lease,
     schedule_lease,
+    scheduling_lease,
     shorten_lease,
 )
 from marketplace.domain.bids import Bid, BidNotOpen
 from marketplace.domain.events import (
     BidCancelled,
     BidExpired,
+    BidPlaced,
     Compensation,
     Cut,
     ExtensionDeclined,
@@ -40,6 +44,12 @@ def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: i
     by = Meta.because(recorded, policy="open-lease-when-granted")
     bid = load(store, Bid, granted.bid_id)
     assert bid is not None, "the engine grants only bids that it has read"
+    if not granted.cuts:
+        try:
+            _open_at_once(store, granted, bid.terms, fee_ppm, by)
+            return
+        except Refusal:
+            pass  # nothing is written yet: step by step it comes out what is in the way
     taken_up = [_cut(store, granted, cut, by) for cut in granted.cuts]
     schedule_lease(store, granted=granted, bid=bid.terms, fee_ppm=fee_ppm, by=by)
     try:
@@ -63,11 +73,28 @@ def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: i
             now=granted.at,
         )
         return
+    record_together(store, [_hold(granted, bid.terms, by)])
+
+
+def _open_at_once(
+    store: EventStore, granted: LeaseGranted, bid: BidPlaced, fee_ppm: int, by: Meta
+) -> None:
+    """Write lease, bid and hold together: how it goes where nobody was faster.
+
+    Raises: BidNotOpen, and what an account refuses.
+    """
+    lease = scheduling_lease(granted=granted, bid=bid, fee_ppm=fee_ppm, by=by)
+    filled = filling_bid(
+        bid_id=granted.bid_id, lease_id=granted.lease_id, by=by.step("fill"), now=granted.at
+    )
+    record_together(store, [lease, filled, _hold(granted, bid, by)])
+
+
+def _hold(granted: LeaseGranted, bid: BidPlaced, by: Meta) -> Part:
     gpus = sum(len(share.gpu_uuids) for share in granted.shares)
-    resize_hold(
-        store,
-        account_id=bid.terms.account_id,
-        hold_id=bid.terms.hold_id,
+    return resizing_hold(
+        account_id=bid.account_id,
+        hold_id=bid.hold_id,
         money=granted.price.charge(granted.window.millis * gpus),
         by=by.step("hold"),
         now=granted.at,

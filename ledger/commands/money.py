@@ -7,6 +7,7 @@ succeeds and changes nothing, and asking for something else under the same id is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from ledger.domain import account_ids, accounts
@@ -18,6 +19,7 @@ from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, SubscriberId,
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Meta, Position, record
+from ledger.eventstore.together import Part, record_together
 
 NOT_DESCRIBED = UsageItem()
 
@@ -150,11 +152,34 @@ def place_hold(
     Raises: AccountUnknown, AccountCannotPay, CurrencyMismatch, AmountNotPositive,
         AmountTooLarge, HoldPlacedOtherwise, FundsInsufficient.
     """
+    part = placing_hold(
+        account_id=account_id, hold_id=hold_id, money=money, purpose=purpose, by=by, now=now
+    )
+    return record_together(store, [replace(part, need=None)])[0]
+
+
+def placing_hold(
+    *,
+    account_id: AccountId,
+    hold_id: HoldId,
+    money: Money,
+    purpose: str,
+    by: Meta,
+    now: datetime,
+) -> Part:
+    """Return `place_hold` as a part of something that needs the money.
+
+    So a request that comes again after its hold was released is refused: HoldClosed.
+    """
 
     def decide(account: Account) -> Sequence[Event]:
         return account.place_hold(hold_id=hold_id, money=money, purpose=purpose, now=now)
 
-    return _record(store, account_id, decide, by=by.step(f"hold:{hold_id}:{money}:{purpose}"))
+    def need(account: Account) -> None:
+        account.need_open_hold(hold_id)
+
+    asked = f"hold:{hold_id}:{money}:{purpose}"
+    return Part(Account, account_id, _if_open(account_id, decide), by.step(asked), need)
 
 
 def resize_hold(
@@ -173,10 +198,20 @@ def resize_hold(
         AmountNotPositive, AmountTooLarge, FundsInsufficient (growth only).
     """
 
+    part = resizing_hold(account_id=account_id, hold_id=hold_id, money=money, by=by, now=now)
+    return record_together(store, [part])[0]
+
+
+def resizing_hold(
+    *, account_id: AccountId, hold_id: HoldId, money: Money, by: Meta, now: datetime
+) -> Part:
+    """Return `resize_hold` as a part of something larger."""
+
     def decide(account: Account) -> Sequence[Event]:
         return account.resize_hold(hold_id=hold_id, money=money, now=now)
 
-    return _record(store, account_id, decide, by=by.step(f"resize:{hold_id}:{money}"))
+    asked = f"resize:{hold_id}:{money}"
+    return Part(Account, account_id, _if_open(account_id, decide), by.step(asked))
 
 
 def capture_usage(
@@ -311,9 +346,15 @@ def _record(
     request id used again for another amount must reach the rule that refuses it.
     """
 
+    return record(store, Account, account_id, _if_open(account_id, decide), by=by)
+
+
+def _if_open(
+    account_id: AccountId, decide: Callable[[Account], Sequence[Event]]
+) -> Callable[[Account | None], Sequence[Event]]:
     def on_open_account(account: Account | None) -> Sequence[Event]:
         if account is None:
             raise AccountUnknown(account_id=account_id)
         return decide(account)
 
-    return record(store, Account, account_id, on_open_account, by=by)
+    return on_open_account

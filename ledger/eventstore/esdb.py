@@ -53,6 +53,8 @@ from ledger.eventstore.port import (
     StoreError,
     StoreUnavailable,
     StreamMoved,
+    Write,
+    one_by_one,
 )
 
 APPEND_SECONDS = 5.0
@@ -113,6 +115,10 @@ class EsdbStore:
             except WrongCurrentVersion:
                 end = self._look_at(stream)
         raise StreamMoved(stream, expected, end.version)
+
+    def append_each(self, writes: Sequence[Write]) -> list[Appended]:
+        """Append to several streams, in order, up to the first that fails."""
+        return one_by_one(self, writes)
 
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Yield a stream's events in version order."""

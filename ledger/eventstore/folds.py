@@ -3,13 +3,16 @@
 A remembered fold is never trusted blindly: the last event it rests on is read again and must still
 be the one it was. A transaction that was rolled back took its events with it; then another event,
 or none, stands at that version, and the stream is folded from its start.
+
+What a fold has gathered (positions here, holds of an account) is handed on, not copied: a copy for
+every decision would cost more the longer the stream. So one thread folds a stream at a time.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -19,6 +22,8 @@ REMEMBERED_FROM = 24
 """Events from which on a stream is worth remembering; most streams never get so long."""
 REMEMBERED_MAX = 512
 """Streams remembered per store; the least recently used is forgotten."""
+LOCKS = 64
+"""Locks that the streams of a store share, so that few wait for one another without need."""
 
 
 class Streams(Protocol):
@@ -40,31 +45,34 @@ class Foldable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A stream up to `version`: its state, and at which position each of its events stands."""
+    """A stream up to `version`: its state, and at which position each of its events stands.
+
+    `after` hands `positions` on: a fold goes on from its newest state only.
+    """
 
     state: Any = None
     version: int = 0
     last: UUID | None = None
-    positions: Mapping[UUID, int] = field(default_factory=dict)
+    positions: dict[UUID, int] = field(default_factory=dict)
 
     def after(self, kind: type[Foldable], events: Iterable[Any]) -> Fold:
         """Return the fold with `events` added."""
-        state, version, last, positions = self.state, self.version, self.last, None
+        state, version, last = self.state, self.version, self.last
         for recorded in events:
-            if positions is None:
-                positions = dict(self.positions)
             state = kind.evolve(state, recorded.event)
             version, last = recorded.version, recorded.id
-            positions[recorded.id] = recorded.position
-        if positions is None:
-            return self
-        return Fold(state, version, last, positions)
+            self.positions[recorded.id] = recorded.position
+        return self if version == self.version else Fold(state, version, last, self.positions)
 
 
 class _Memory:
     def __init__(self) -> None:
         self._folds: OrderedDict[tuple[type, str], Fold] = OrderedDict()
         self._lock = threading.Lock()
+        self._turns = [threading.Lock() for _ in range(LOCKS)]
+
+    def turn(self, key: tuple[type, str]) -> threading.Lock:
+        return self._turns[hash(key) % LOCKS]
 
     def recall(self, key: tuple[type, str]) -> Fold | None:
         with self._lock:
@@ -80,6 +88,10 @@ class _Memory:
             if len(self._folds) > REMEMBERED_MAX:
                 self._folds.popitem(last=False)
 
+    def forget(self, key: tuple[type, str]) -> None:
+        with self._lock:
+            self._folds.pop(key, None)
+
 
 _memories: WeakKeyDictionary[Any, _Memory] = WeakKeyDictionary()
 _guard = threading.Lock()
@@ -89,6 +101,16 @@ def fold(store: Streams, kind: type[Foldable], stream: str) -> Fold:
     """Return a stream folded to its present end."""
     with _guard:
         memory = _memories.setdefault(store, _Memory())
+    key = (kind, stream)
+    with memory.turn(key):
+        try:
+            return _fold_on(store, kind, stream, memory)
+        except BaseException:
+            memory.forget(key)  # half of what is new may have been taken in
+            raise
+
+
+def _fold_on(store: Streams, kind: type[Foldable], stream: str, memory: _Memory) -> Fold:
     key = (kind, stream)
     known = memory.recall(key)
     if known is not None:

@@ -23,6 +23,8 @@ from ledger.eventstore.port import (
     Position,
     Recorded,
     StreamMoved,
+    Write,
+    one_by_one,
 )
 
 
@@ -58,6 +60,10 @@ class MemoryStore:
                 self._add(mine, stream, new, data, meta)
             self._changed.notify_all()
             return Appended(len(mine), Position(len(self._log)))
+
+    def append_each(self, writes: Sequence[Write]) -> list[Appended]:
+        """Append to several streams, in order, up to the first that fails."""
+        return one_by_one(self, writes)
 
     def _add(
         self, mine: list[Recorded], stream: str, new: NewEvent, data: bytes, meta: bytes

@@ -127,6 +127,16 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
+class Write:
+    """One of several appends that are asked for together: see `EventStore.append`."""
+
+    stream: str
+    events: Sequence[NewEvent]
+    expected: int
+    by: Meta
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """A run of events in position order.
 
@@ -207,6 +217,15 @@ class EventStore(Protocol):
         """
         ...
 
+    def append_each(self, writes: Sequence[Write]) -> list[Appended]:
+        """Append to several streams, one after the other as given, in one round trip if it can.
+
+        The first that fails ends it: those before it stay, those after it are not asked for.
+
+        Raises: as `append` does.
+        """
+        ...
+
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Yield a stream's events in version order; nothing for an unknown stream."""
         ...
@@ -231,7 +250,7 @@ class EventStore(Protocol):
         """Yield events as they come, and CaughtUp whenever there is nothing more for now.
 
         CaughtUp comes at least every `idle_seconds`, so that the caller can look at a clock.
-        Ends soon after `stop` is set.
+        Ends soon after `stop` is set. Who asks for `only` nothing is merely woken.
         """
         ...
 
@@ -246,6 +265,14 @@ class EventStore(Protocol):
     def ping(self) -> None:
         """Raise StoreUnavailable if the store does not answer."""
         ...
+
+
+def one_by_one(store: EventStore, writes: Sequence[Write]) -> list[Appended]:
+    """Append each, in order: what `append_each` does where the server has nothing better."""
+    return [
+        store.append(write.stream, write.events, expected=write.expected, by=write.by)
+        for write in writes
+    ]
 
 
 class Aggregate(Protocol):
@@ -296,16 +323,13 @@ def record(
     command_id = by.command_id or uuid4()
     for _attempt in range(DECIDE_ATTEMPTS_MAX):
         folded = folds.fold(store, kind, stream)
-        answered = _recorded_before(folded, command_id, stream)
+        answered = recorded_before(folded, command_id, stream)
         if answered is not None:
             return answered
         events = decide(folded.state)
         if not events:
             return Position(folded.positions[folded.last]) if folded.last else START
-        fresh = [
-            NewEvent(uuid5(command_id, f"{stream}#{index}"), event)
-            for index, event in enumerate(events)
-        ]
+        fresh = named(events, command_id, stream)
         try:
             return store.append(stream, fresh, expected=folded.version, by=by).position
         except (StreamMoved, OutcomeUnknown):
@@ -313,7 +337,15 @@ def record(
     raise StreamMoved(stream)
 
 
-def _recorded_before(folded: folds.Fold, command_id: UUID, stream: str) -> Position | None:
+def named(events: Sequence[Event], command_id: UUID, stream: str) -> list[NewEvent]:
+    """Give the events that a command decided for a stream the ids by which it is known again."""
+    return [
+        NewEvent(uuid5(command_id, f"{stream}#{index}"), event)
+        for index, event in enumerate(events)
+    ]
+
+
+def recorded_before(folded: folds.Fold, command_id: UUID, stream: str) -> Position | None:
     """Return where the last event of this very command stands, if it was recorded before."""
     answered: int | None = None
     for index in count():

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any, cast
 from uuid import UUID
 
@@ -38,6 +38,7 @@ from ledger.eventstore.port import (
     StoreError,
     StoreUnavailable,
     StreamMoved,
+    Write,
 )
 
 CHANNEL = "es_event"
@@ -52,6 +53,8 @@ _APPEND = (
     "SELECT outcome, at_version, at_position FROM es_append("
     "%s::text, %s::bigint, %s::uuid[], %s::text[], %s::int[], %s::bytea[], %s::bytea)"
 )
+_ARGUMENTS = "%s::text, %s::bigint, {ids}, %s::text[], %s::int[], %s::bytea[], %s::bytea"
+_DONE = "IN ('appended', 'again')"
 _READ_STREAM = (
     f"SELECT {_COLUMNS} FROM es_event WHERE stream = %s AND version > %s ORDER BY version LIMIT %s"
 )
@@ -93,33 +96,26 @@ class PostgresStore:
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
     ) -> Appended:
         """Append all of `events` or none, in one round trip."""
-        data = [codec.encode(new.event) for new in events]
-        if any(len(each) > EVENT_BYTES_MAX for each in data):
-            raise EventTooLarge(stream)
-        if len({new.id for new in events}) < len(events):
-            raise EventIdConflict(stream)
+        arguments = _arguments(stream, events, expected, by)
         with _cursor(lost=OutcomeUnknown) as cursor:
-            cursor.execute(
-                _APPEND,
-                (
-                    stream,
-                    None if expected is Expect.ANY else expected,
-                    [new.id for new in events],
-                    [new.event.name for new in events],
-                    [new.event.schema_version for new in events],
-                    data,
-                    codec.encode(by),
-                ),
-                prepare=True,
-            )
+            cursor.execute(_APPEND, arguments, prepare=True)
             row = cursor.fetchone()
         assert row is not None
-        outcome, version, position = row
-        if outcome == "moved":
-            raise StreamMoved(stream, expected, version)
-        if outcome == "conflict":
-            raise EventIdConflict(stream)
-        return Appended(version, Position(position), deduplicated=outcome == "again")
+        return _appended(stream, expected, row)
+
+    def append_each(self, writes: Sequence[Write]) -> list[Appended]:
+        """Append to several streams in one statement, so that the lock waits for nobody."""
+        arguments: list[object] = []
+        for write in writes:
+            arguments += _arguments(write.stream, write.events, write.expected, write.by)
+        with _cursor(lost=OutcomeUnknown) as cursor:
+            cursor.execute(_append_each(len(writes)), arguments, prepare=True)
+            row = cursor.fetchone()
+        assert row is not None
+        return [
+            _appended(write.stream, write.expected, row[3 * index : 3 * index + 3])
+            for index, write in enumerate(writes)
+        ]
 
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Yield a stream's events in version order."""
@@ -158,6 +154,10 @@ class PostgresStore:
         """Yield events as they come; a NOTIFY of the appending transaction wakes us."""
         position = after
         with _listener() as listener:
+            while only is not None and not only and not stop.is_set():
+                # The bell of every loop: it reads nothing, however much is appended.
+                yield CaughtUp(position)
+                position = max(position, _wait(listener, idle_seconds))
             while not stop.is_set():
                 page = self.read_all(after=position, only=only)
                 position = page.next_position
@@ -188,6 +188,53 @@ class PostgresStore:
             position = page.next_position
             if page.caught_up:
                 return
+
+
+@cache
+def _append_each(count: int) -> str:
+    """Return the statement that appends to so many streams, one after the other.
+
+    Each is only handed its events where all before it were written: without events `es_append`
+    writes nothing.
+    """
+    columns, calls, before = [], [], ""
+    for index in range(count):
+        ids = f"CASE WHEN {before} THEN %s::uuid[] ELSE '{{}}' END" if index else "%s::uuid[]"
+        before += f"{' AND ' if index else ''}a{index}.outcome {_DONE}"
+        arguments = _ARGUMENTS.format(ids=ids)
+        calls.append(f"{'LATERAL ' if index else ''}es_append({arguments}) a{index}")
+        columns.append(f"a{index}.outcome, a{index}.at_version, a{index}.at_position")
+    return f"SELECT {', '.join(columns)} FROM {', '.join(calls)}"
+
+
+def _arguments(
+    stream: str, events: Sequence[NewEvent], expected: int | Expect, by: Meta
+) -> tuple[object, ...]:
+    """Return what `es_append` takes. Raises: EventTooLarge, EventIdConflict."""
+    data = [codec.encode(new.event) for new in events]
+    if any(len(each) > EVENT_BYTES_MAX for each in data):
+        raise EventTooLarge(stream)
+    if len({new.id for new in events}) < len(events):
+        raise EventIdConflict(stream)
+    return (
+        stream,
+        None if expected is Expect.ANY else expected,
+        [new.id for new in events],
+        [new.event.name for new in events],
+        [new.event.schema_version for new in events],
+        data,
+        codec.encode(by),
+    )
+
+
+def _appended(stream: str, expected: int | Expect, row: tuple[Any, ...]) -> Appended:
+    """Read an answer of `es_append`. Raises: StreamMoved, EventIdConflict."""
+    outcome, version, position = row
+    if outcome == "moved":
+        raise StreamMoved(stream, expected, version)
+    if outcome == "conflict":
+        raise EventIdConflict(stream)
+    return Appended(version, Position(position), deduplicated=outcome == "again")
 
 
 def _rows(sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -232,9 +279,12 @@ def _listener() -> Iterator[psycopg.Connection[Any]]:
         yield listener
 
 
-def _wait(listener: psycopg.Connection[Any], seconds: float) -> None:
+def _wait(listener: psycopg.Connection[Any], seconds: float) -> Position:
+    """Wait for an append; return its position, START if there was none."""
+    position = START
     try:
-        for _note in listener.notifies(timeout=seconds, stop_after=1):
-            return
+        for note in listener.notifies(timeout=seconds, stop_after=1):
+            position = Position(int(note.payload))
     except psycopg.OperationalError as lost:
         raise StoreUnavailable(str(lost)) from lost
+    return position

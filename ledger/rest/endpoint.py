@@ -8,7 +8,6 @@ runs, and whatever it raises becomes a problem.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, ClassVar, cast
 from uuid import UUID, uuid4
@@ -60,11 +59,14 @@ class Endpoint(APIView):
         a scope, `ledger.domain.tokens.ROLES_OF_SCOPE` says.
     reads: names of the projections whose rows its GET shows; what `?after=` waits for.
     secret_fields: fields of an answer that a repeat with the same key does not get again.
+    one_append: what it writes goes out in one append, which needs no transaction around it. So
+        the log is not held up while this process thinks.
     """
 
     scopes: ClassVar[Mapping[str, str]]
     reads: ClassVar[tuple[str, ...]] = ()
     secret_fields: ClassVar[frozenset[str]] = frozenset()
+    one_append: ClassVar[bool] = False
 
     http_method_names = [*METHODS, "head"]
     authentication_classes = (BearerToken, PageSession)
@@ -193,8 +195,9 @@ class Endpoint(APIView):
         shares = default_store().shares_django_transaction
         asked = self._asked()
         if asked is None:
-            whole: AbstractContextManager[None] = transaction.atomic() if shares else nullcontext()
-            with whole:
+            if self.one_append or not shares:
+                return handle()
+            with transaction.atomic():
                 return handle()
         return idempotency.once(asked, handle, shares_transaction=shares, now=timezone.now())
 

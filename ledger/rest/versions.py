@@ -23,6 +23,8 @@ from ledger.eventstore.port import (
     Page,
     Position,
     Recorded,
+    Write,
+    one_by_one,
 )
 
 _ETAG = re.compile(r'"([0-9]{1,18})"')
@@ -92,6 +94,10 @@ class _Guarded:
                 raise VersionMoved(version=expected if isinstance(expected, int) else None)
             self._version += len(events)
         return self._store.append(stream, events, expected=expected, by=by)
+
+    def append_each(self, writes: Sequence[Write]) -> list[Appended]:
+        """Append each, the guarded stream as `append` does."""
+        return one_by_one(self, writes)
 
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Read as the store does."""

@@ -66,6 +66,7 @@ class Bids(Asking):
 
     scopes: ClassVar = {"GET": "bids:read", "POST": "bids:write"}
     reads: ClassVar = ("marketplace.bids",)
+    one_append: ClassVar = True
 
     @extend_schema(responses=BidShape(many=True), parameters=[OpenApiParameter("state")])
     def get(self, request: Request) -> Response:

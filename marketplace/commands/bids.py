@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from ledger.commands.money import place_hold, release_hold, resize_hold
-from ledger.domain.accounts import Account
+from ledger.commands.money import placing_hold, release_hold, resize_hold
 from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
+from ledger.eventstore.together import Part, record_together
 from marketplace.domain.bids import (
     Bid,
     BidTerms,
@@ -37,23 +37,18 @@ def place_bid(store: EventStore, *, terms: BidTerms, by: Meta, now: datetime) ->
             raise BidTermsDiffer(bid_id=terms.bid_id)
         return []
 
-    known = load(store, Bid, terms.bid_id)
     # A bid that is there has had its hold; by now that may be released or a lease's.
-    if known is None:
-        place_hold(
-            store,
-            account_id=terms.account_id,
-            hold_id=placed.hold_id,
-            money=hold_of(placed, placed.limit),
-            purpose=f"bid:{terms.bid_id}",
-            by=by,
-            now=now,
-        )
-        # A request that comes again after its hold was swept must not bid without money.
-        account = load(store, Account, terms.account_id)
-        assert account is not None, "it has just set money aside"
-        account.need_open_hold(placed.hold_id)
-    return record(store, Bid, terms.bid_id, decide, by=by)
+    if load(store, Bid, terms.bid_id) is not None:
+        return record(store, Bid, terms.bid_id, decide, by=by)
+    hold = placing_hold(
+        account_id=terms.account_id,
+        hold_id=placed.hold_id,
+        money=hold_of(placed, placed.limit),
+        purpose=f"bid:{terms.bid_id}",
+        by=by,
+        now=now,
+    )
+    return record_together(store, [hold, Part(Bid, terms.bid_id, decide, by)])[-1]
 
 
 def release_stray_hold(
@@ -127,7 +122,15 @@ def fill_bid(
 
     Raises: BidUnknown, BidNotOpen.
     """
-    return _decide(store, bid_id, lambda bid: bid.fill(lease_id=lease_id, now=now), by)
+    part = filling_bid(bid_id=bid_id, lease_id=lease_id, by=by, now=now)
+    return record_together(store, [part])[0]
+
+
+def filling_bid(*, bid_id: BidId, lease_id: LeaseId, by: Meta, now: datetime) -> Part:
+    """Return `fill_bid` as a part of something larger."""
+    return Part(
+        Bid, bid_id, _if_known(bid_id, lambda bid: bid.fill(lease_id=lease_id, now=now)), by
+    )
 
 
 def release_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> None:
@@ -167,9 +170,15 @@ def _resize(store: EventStore, bid: Bid, limit: Rate, by: Meta, now: datetime) -
 def _decide(
     store: EventStore, bid_id: BidId, rule: Callable[[Bid], Sequence[BidEvent]], by: Meta
 ) -> Position:
+    return record(store, Bid, bid_id, _if_known(bid_id, rule), by=by)
+
+
+def _if_known(
+    bid_id: BidId, rule: Callable[[Bid], Sequence[BidEvent]]
+) -> Callable[[Bid | None], Sequence[BidEvent]]:
     def decide(bid: Bid | None) -> Sequence[BidEvent]:
         if bid is None:
             raise BidUnknown(bid_id=bid_id)
         return rule(bid)
 
-    return record(store, Bid, bid_id, decide, by=by)
+    return decide

@@ -9,6 +9,7 @@ from ledger.commands.money import resize_hold
 from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
+from ledger.eventstore.together import Part, record_together
 from marketplace.domain.events import (
     BidPlaced,
     LeaseEvent,
@@ -28,6 +29,12 @@ def schedule_lease(
 
     Returns: the store position at which the lease is scheduled.
     """
+    part = scheduling_lease(granted=granted, bid=bid, fee_ppm=fee_ppm, by=by)
+    return record_together(store, [part])[0]
+
+
+def scheduling_lease(*, granted: LeaseGranted, bid: BidPlaced, fee_ppm: int, by: Meta) -> Part:
+    """Return `schedule_lease` as a part of something larger."""
     scheduled = LeaseScheduled(
         lease_id=granted.lease_id,
         bid_id=granted.bid_id,
@@ -51,7 +58,7 @@ def schedule_lease(
     def decide(lease: Lease | None) -> list[LeaseEvent]:
         return [scheduled] if lease is None else []
 
-    return record(store, Lease, granted.lease_id, decide, by=by)
+    return Part(Lease, granted.lease_id, decide, by)
 
 
 def abandon_lease(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> Position:

@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from django.conf import settings
 from django.db import connection
+
+from config import wiring
 
 START_SECONDS_MAX = 60.0
 
@@ -48,6 +51,29 @@ def web() -> Iterator[int]:
     finally:
         server.terminate()
         server.wait()
+
+
+@contextmanager
+def loops() -> Iterator[None]:
+    """Run every loop in the processes that `manage.py up` spreads them over."""
+    known = {loop.name for loop in wiring.loops(settings.ENV)}
+    command = [sys.executable, "-m", "tests.live.process", str(connection.settings_dict["NAME"])]
+    running = [
+        subprocess.Popen(
+            [*command, "run", *(name for name in group if name in known)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for group in wiring.LOOP_GROUPS.values()
+        if known.intersection(group)
+    ]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
 
 
 def ask(
