@@ -47,7 +47,7 @@ from marketplace.domain.events import (
 from marketplace.domain.faults import Fault
 from marketplace.domain.moments import EPOCH, Millis, from_above
 from marketplace.domain.rules import PRESENT, Rules
-from marketplace.domain.states import can_be_kept, restored, state_of
+from marketplace.domain.states import restored, state_of
 from marketplace.domain.triggers import Trigger
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import Snapshot, Snapshots, Tail, usable
@@ -135,7 +135,7 @@ class Engine:
         if now - self._forgot_at >= FORGET_EVERY:
             self._forgot_at = now
             book.forget_before(from_above(now - FORGET_AFTER))
-        if self._facts >= self._snapshot_facts and can_be_kept(book):
+        if self._facts >= self._snapshot_facts:
             self._keep_snapshot(book)
         return made
 
@@ -147,8 +147,6 @@ class Engine:
 
     def _keep_snapshot(self, book: Book) -> None:
         """Keep the book: it has gone through all that was read, and all it decided is appended."""
-        if book.quotas is not None:
-            return  # a snapshot does not hold quotas yet: such a market is folded from the log
         tail = Tail(self._tail.before, self._tail.position, self._tail.last_id)
         self._snapshots.keep(
             Snapshot(state_of(book), tail, self._position, self._version, self._decision_id)

@@ -18,6 +18,7 @@ from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import BidAmended, BidPlaced, LeaseGranted, ResaleOpened
 from marketplace.domain.holdings import Held
 from marketplace.domain.moments import Millis, moment
+from marketplace.domain.quota_states import QuotaState, restored_quotas, state_of_quotas
 from marketplace.domain.supply import Listed
 
 
@@ -74,11 +75,7 @@ class BookState:
     taken: tuple[TakenState, ...]
     told: tuple[tuple[BidId, str], ...]
     resales: tuple[tuple[LeaseId, int, ResaleOpened], ...]
-
-
-def can_be_kept(book: Book) -> bool:
-    """Tell if a state says all of a book: not yet where quotas are in force."""
-    return getattr(book, "quotas", None) is None
+    quotas: QuotaState | None
 
 
 def state_of(book: Book) -> BookState:
@@ -107,6 +104,7 @@ def state_of(book: Book) -> BookState:
         ),
         told=tuple(book.told.items()),
         resales=tuple((lease_id, *since) for lease_id, since in book.resales.items()),
+        quotas=state_of_quotas(book.quotas),
     )
 
 
@@ -129,6 +127,7 @@ def restored(state: BookState) -> Book:
         )
     book.told.update(state.told)
     book.resales.update((lease_id, (since, sale)) for lease_id, since, sale in state.resales)
+    book.quotas = restored_quotas(state.quotas)
     return book
 
 

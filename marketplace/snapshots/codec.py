@@ -8,7 +8,7 @@ from hashlib import blake2b
 import msgspec
 
 from marketplace.domain.book import READS
-from marketplace.domain.fills import RULE
+from marketplace.domain.fills import ROUND_RULE, RULE
 from marketplace.snapshots.port import Snapshot
 
 SCHEMA = 1
@@ -17,12 +17,12 @@ SCHEMA = 1
 
 def _form() -> str:
     schema = msgspec.json.encode(msgspec.json.schema(Snapshot), order="deterministic")
-    parts = [str(SCHEMA), RULE, *sorted(READS), schema.decode()]
+    parts = [str(SCHEMA), RULE, ROUND_RULE, *sorted(READS), schema.decode()]
     return blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
 
 
 FORM = _form()
-"""Names the fields of a snapshot, the facts that are read, and the rule: changes with any."""
+"""Names the fields of a snapshot, the facts that are read, and the rules: changes with any."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Snapshot)
