@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from marketplace.domain.optimum.chance import mixed
-from marketplace.domain.optimum.compiling import compiled
+from marketplace.domain.optimum.compiling import COMPILES, compiled
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.placing import (
     FAR,
@@ -234,8 +234,7 @@ def sweep(
             fall(q, prices, step * block / bids, weight * block / bids)
 
 
-@compiled
-def fall(q: Layout, prices: Prices, step: float, weight: float) -> None:
+def _fall_by_slots(q: Layout, prices: Prices, step: float, weight: float) -> None:
     """Let all prices fall, and enter them into their mean."""
     for p in range(q.pools):
         drop = step * prices.scale[p]
@@ -245,6 +244,17 @@ def fall(q: Layout, prices: Prices, step: float, weight: float) -> None:
             prices.paid[p, t + 1] = prices.paid[p, t] + prices.live[p, t] * q.slot_hours[t]
         for t in range(q.closes[p], q.slots):
             prices.paid[p, t + 1] = prices.paid[p, t]
+
+
+def _fall_at_once(q: Layout, prices: Prices, step: float, weight: float) -> None:
+    """Do the same with whole arrays: outside a pool's own slots all prices are 0."""
+    live, mean = prices.live, prices.mean
+    np.maximum(0.0, live - (step * prices.scale)[:, None], out=live)
+    mean += weight * (live - mean)
+    np.cumsum(live * q.slot_hours, axis=1, out=prices.paid[:, 1:])
+
+
+fall = compiled(_fall_by_slots) if COMPILES else _fall_at_once
 
 
 @compiled

@@ -49,6 +49,8 @@ def solve(
     state = begin(problem, layout)
     worth = place_all(layout, state, paid, bench, by_price(layout), 0.0)
     pricing = Pricing(problem, layout, seed)
+    if _all_at_their_best(pricing, worth):
+        effort = Effort(dual=0, search=0)
     while pricing.steps < effort.dual and not enough():
         pricing.step()
     prices = np.ceil(pricing.prices.mean)
@@ -73,6 +75,15 @@ def solve(
         done=Effort(dual=pricing.steps, search=climb.chunks),
         seed=seed,
     )
+
+
+def _all_at_their_best(pricing: Pricing, worth: float) -> bool:
+    """Say whether every bid that can be placed at all is placed as well as it can be.
+
+    So it is in thin markets: then all capacity is free of charge, and nothing is left to search.
+    """
+    nothing = np.zeros_like(pricing.prices.mean)
+    return pricing.bound(nothing) <= worth * (1 + 2e-9) + 2.0
 
 
 class Climb:

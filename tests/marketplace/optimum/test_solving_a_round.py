@@ -113,6 +113,21 @@ def test_nobody_gets_anything_of_a_quota_of_zero_and_unset_is_no_limit() -> None
     assert Quota() == Quota(concurrent=None, gpu_ms=None)
 
 
+def test_where_all_get_their_best_nothing_is_searched_and_capacity_costs_nothing() -> None:
+    ask = Ask(2, HOUR, 0, 2 * HOUR, 100 * CENT, (Entry(0, 10 * CENT),))
+    impossible = Ask(9, HOUR, 0, 2 * HOUR, 500 * CENT, (Entry(0, 10 * CENT),))
+    roomy = pose([0, HOUR, 2 * HOUR], [Pool(0, (4, 4))], [ask, ask, impossible])
+    scarce = pose([0, HOUR, 2 * HOUR], [Pool(0, (4, 4))], [ask] * 5)
+
+    solution = solve(roomy, effort=EFFORT, seed=0)
+
+    assert solution.done == Effort(dual=0, search=0)
+    assert solution.welfare_nanos == 2 * 2 * 90 * CENT
+    assert solution.bound_nanos - solution.welfare_nanos <= 1_000
+    assert not solution.prices.any()
+    assert solve(scarce, effort=EFFORT, seed=0).done == EFFORT
+
+
 def test_a_bid_starts_at_its_own_moment_within_a_slot() -> None:
     ask = Ask(1, HOUR, HOUR // 4, HOUR // 4 + HOUR, 100 * CENT, (Entry(0, 10 * CENT),))
     problem = pose([0, HOUR, 2 * HOUR], [Pool(0, (1, 1))], [ask])
