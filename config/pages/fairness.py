@@ -36,6 +36,7 @@ from marketplace.queries.quota_shares import (
 )
 
 LOG_LINES = 30
+MIB_PER_GIB = 1024
 SCOPES = {"bid": "One bid", "user": "User", "subscriber": "Business unit", "tenant": "Organisation"}
 
 
@@ -160,14 +161,12 @@ def _share(share: FairShare) -> str:
 
 def _limit(found: LimitFigures, titles: dict[str, str]) -> dict[str, Any]:
     limit, used = found.limit, found.used
-    lines = []
-    for name, most, has in (
-        ("GPUs at once", limit.gpus, used and used.gpus),
-        ("GiB of memory at once", limit.memory_mib, used and used.memory_mib),
-    ):
-        if most is not None:
-            div = 1 if name.startswith("GPU") else 1024
-            lines.append((name, "" if has is None else f"{has / div:g}", f"{most / div:g}"))
+    lines: list[tuple[str, str, str]] = []
+    if limit.gpus is not None:
+        lines.append(("GPUs at once", "" if used is None else f"{used.gpus}", f"{limit.gpus}"))
+    if limit.memory_mib is not None:
+        has = "" if used is None else f"{used.memory_mib / MIB_PER_GIB:g}"
+        lines.append(("GiB of memory at once", has, f"{limit.memory_mib / MIB_PER_GIB:g}"))
     period = "" if limit.scope == "bid" else f" in each {limit.period}"
     if limit.gpu_hours is not None:
         has_hours = "" if used is None else gpu_hours_text(used.gpu_millis)

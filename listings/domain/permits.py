@@ -76,7 +76,9 @@ def need_permits(
 
     Raises: ListingNotAllowed.
     """
-    for model in sorted(set(models)) if permits is not None else ():
+    if permits is None:
+        return
+    for model in sorted(set(models)):
         if not permits.may_list(tenant_id, model):
             raise ListingNotAllowed(gpu_model=model)
 

@@ -19,6 +19,7 @@ from marketplace.domain.extensions import decide_extension
 from marketplace.domain.faults import Fault
 from marketplace.domain.fills import Clearing
 from marketplace.domain.preemption import preempt
+from marketplace.domain.quota_reclaim import lawful, reclaim_for, reclaimed
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.selling_on import BIDS_MAX, sell_on
 from marketplace.domain.triggers import BidCame, ExtensionAsked, ResaleCame, SupplyGrew, Trigger
@@ -38,8 +39,8 @@ def on_fact(
             events = _cleared(book, bids, now, round_id, rules, tell=True)
             if not any(isinstance(event, LeaseGranted) for event in events):
                 return (
-                    sell_on(book, bids, now=now, round_id=round_id, rules=rules)
-                    or preempt(book, *bids, now=now, round_id=round_id, rules=rules)
+                    _sold_on(book, bids, now, round_id, rules)
+                    or _interrupting(book, bids[0], now, round_id, rules)
                     or events
                 )
             return events
@@ -48,8 +49,37 @@ def on_fact(
         case ExtensionAsked(asked=asked):
             return [decide_extension(book, asked, now=now)]
         case ResaleCame():
-            bids = considered(book, trigger)
-            return sell_on(book, bids, now=now, round_id=round_id, rules=rules)
+            return _sold_on(book, considered(book, trigger), now, round_id, rules)
+
+
+def _sold_on(
+    book: Book, bids: list[OpenBid], now: int, round_id: UUID, rules: Rules
+) -> list[MarketEvent]:
+    """Offer the rests of leases to bids; where there are quotas, to each whose quota allows it."""
+    if book.quotas is None or not book.resales:
+        return sell_on(book, bids, now=now, round_id=round_id, rules=rules)
+    for bid in bids:
+        events = sell_on(book, [bid], now=now, round_id=round_id, rules=rules)
+        if events and lawful(book, events):
+            return events
+    return []
+
+
+def _interrupting(
+    book: Book, bid: OpenBid, now: int, round_id: UUID, rules: Rules
+) -> list[MarketEvent]:
+    """Interrupt for a bid: borrowers for what is its own, or interruptible leases at a price.
+
+    Firm leases of borrowers only go where nothing else helps.
+    """
+    if not rules.preemption:
+        return []
+    plan = reclaim_for(book, bid, now=now)
+    if plan is None or plan.firm:
+        events = lawful(book, preempt(book, bid, now=now, round_id=round_id, rules=rules))
+        if events or plan is None:
+            return events
+    return reclaimed(book, bid, plan, now=now, round_id=round_id, rules=rules)
 
 
 def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:

@@ -41,6 +41,8 @@ PERIOD_SECONDS_MIN, PERIOD_SECONDS_MAX = 3_600, 31 * 86_400
 GPU_HOURS_MAX = 1_000_000_000
 WHY_CHARS_MAX = 300
 
+Reasoned = CohortPlaced | UnitPlaced | QuotaSet | LimitSet
+
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _CLASS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,39}")
 
@@ -292,9 +294,9 @@ def need_platform(by: Setter) -> None:
         raise PolicyNotYours()
 
 
-def _unless_same(was: GovernanceEvent | None, event: GovernanceEvent) -> Sequence[GovernanceEvent]:
+def _unless_same(was: Reasoned | None, event: Reasoned) -> Sequence[GovernanceEvent]:
     """Return a policy unless it says what is in force already, for whatever reason."""
-    same = was is not None and replace(was, at=event.at, why=event.why) == event  # type: ignore[call-arg,union-attr]  # those that are set have a reason
+    same = was is not None and replace(was, at=event.at, why=event.why) == event
     return [] if same else [event]
 
 

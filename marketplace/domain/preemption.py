@@ -79,7 +79,7 @@ def preempt(
         return []
     lease_id = LeaseId(uuid5(round_id, str(bid.bid_id)))
     fill = Fill(bid, lease_id, plan.placement, plan.price)
-    clearing = rules.priced(Clearing((fill,), (), _without(book.calendar, plan.victims)))
+    clearing = rules.priced(Clearing((fill,), (), without(book.calendar, plan.victims)))
     cuts = tuple(Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims)
     return [
         replace(event, cuts=cuts) if isinstance(event, LeaseGranted) else event
@@ -102,14 +102,14 @@ def plan_for(book: Book, bid: OpenBid, *, now: int) -> Plan | None:
         key=lambda each: (each.loses, str(each.lease_id)),
     )[:VICTIMS_MAX]:
         chosen.append(victim)
-        found = place(bid, entries, _without(book.calendar, chosen), now=now)
+        found = place(bid, entries, without(book.calendar, chosen), now=now)
         if found is not None:
             break
     if found is None:
         return None
     for victim in list(reversed(chosen)):
         fewer = [each for each in chosen if each is not victim]
-        placed = place(bid, entries, _without(book.calendar, fewer), now=now)
+        placed = place(bid, entries, without(book.calendar, fewer), now=now)
         if placed is not None:
             chosen, found = fewer, placed
     price = _price(bid, found, chosen) if chosen else None
@@ -157,7 +157,7 @@ def _loss(held: Held, stop: int, now: int) -> int:
     return worth.nanos + paid.nanos
 
 
-def _without(calendar: Calendar, victims: Iterable[Victim]) -> Calendar:
+def without(calendar: Calendar, victims: Iterable[Victim]) -> Calendar:
     """Return the calendar as it would be once these leases have stopped."""
     fork = calendar.fork()
     for victim in victims:

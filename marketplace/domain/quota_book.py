@@ -257,6 +257,17 @@ class QuotaBook:
         ]
         return self._usage(tree, others, at)
 
+    def usage_by_lease(self, gpu_class: str, at: int) -> Usage | None:
+        """Return the same with every lease under its own id, so that each can be released."""
+        if self.policies is None:
+            return None
+        usage = Usage(self._tree_at(gpu_class, at))
+        for lease_id, each in self.uses.items():
+            node = str(each.terms.subscriber_id)
+            if each.starts <= at < each.ends and node in usage.tree.parents:
+                usage.take(lease_id, node, each.of_class(gpu_class))
+        return usage
+
     def verdict(self, gpu_class: str, node: str, gpus: int, at: int) -> Verdict | None:
         """Return the arithmetic for some more GPUs of a class at one moment."""
         tree = None if self.policies is None else self.tree(gpu_class, node, at)

@@ -11,7 +11,7 @@ from ledger.domain.ids import LeaseId
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.eligibility import Explanation, Stage
-from marketplace.domain.events import ExtensionGranted, LeaseClosed, LeaseGranted
+from marketplace.domain.events import BidPlaced, ExtensionGranted, LeaseClosed, LeaseGranted
 from marketplace.domain.governance_events import GovernanceEvent
 from marketplace.domain.moments import from_above, from_below
 from marketplace.domain.quota_book import QuotaBook
@@ -76,12 +76,16 @@ def everywhere(book: Book) -> SupplyGrew:
 
 def _take(book: Book, quotas: QuotaBook, lease_id: LeaseId) -> None:
     held = book.held[lease_id]
-    if held.bid is None:
-        return
-    granted = held.granted
-    starts = from_below(granted.window.starts_at)
-    price = granted.price.nanos_per_gpu_hour
-    quotas.take(lease_id, Use(held.bid, gpus_of(_gpus(book, granted)), starts, held.ends, price))
+    if held.bid is not None:
+        use = use_of_grant(book, held.granted, held.bid)
+        quotas.take(lease_id, replace(use, ends=held.ends))
+
+
+def use_of_grant(book: Book, granted: LeaseGranted, terms: BidPlaced) -> Use:
+    """Return what a grant takes of quotas; the offers of its GPUs need not be there any more."""
+    gpus = gpus_of(_gpus(book, granted))
+    starts, ends = from_below(granted.window.starts_at), from_above(granted.window.ends_at)
+    return Use(terms, gpus, starts, ends, granted.price.nanos_per_gpu_hour)
 
 
 def _gpus(book: Book, granted: LeaseGranted) -> Iterable[tuple[str, int]]:

@@ -27,9 +27,13 @@ assert tuple(PRICE_RULES) == get_args(PriceRule)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the engine goes by. price: how a grant's price is set between floor and limit."""
+    """What the engine goes by. price: how a grant's price is set between floor and limit.
+
+    preemption: whether leases are interrupted for firm bids and for what is within nominal quota.
+    """
 
     price: PriceRule = "market"
+    preemption: bool = True
 
     def priced(self, clearing: Clearing) -> Clearing:
         """Return a clearing with the prices that these rules set."""

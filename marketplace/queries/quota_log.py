@@ -25,7 +25,9 @@ def quota_requests(actor: Actor, market: str) -> QuerySet[QuotaRequestRow]:
     rows = visible(actor, QuotaRequestRow).filter(market=market).order_by("-asked_at", "pk")
     if actor.sees_all or actor.roles & {"operator", "auditor", "finance"}:
         return rows
-    return rows.filter(subscriber_id=actor.subscriber_id)
+    return rows.none() if actor.subscriber_id is None else rows.filter(
+        subscriber_id=actor.subscriber_id
+    )
 
 
 def quota_request(actor: Actor, market: str, request_id: UUID) -> QuotaRequestRow:

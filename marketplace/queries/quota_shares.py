@@ -13,6 +13,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ledger.access import Actor
+from ledger.domain.events import Role
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore
@@ -30,7 +31,7 @@ from marketplace.queries.books import book_of
 from marketplace.queries.quotas import may_see
 from marketplace.queries.replay import LogTooLong, book_at
 
-WHOLE_TENANT = frozenset({"operator", "owner", "finance", "auditor"})
+WHOLE_TENANT: frozenset[Role] = frozenset({"operator", "owner", "finance", "auditor"})
 """Roles that see all units of their organisation; others see their own unit."""
 
 

@@ -1,0 +1,263 @@
+"""A bid within its nominal quota takes back, inside its cohort, what others have borrowed.
+
+Planned on copies of the calendar and of the quotas before anybody is told: which leases of
+borrowers go, when, and where the bid then starts, within its own quota over its whole window. The
+plan is one grant that names the leases it cuts, so what was planned is what happens.
+
+Who takes part and who is safe:
+- the bid is firm and immediate, was refused by what is free, and fits its own nominal quota;
+- the lease is of a unit of the same outermost cohort that uses more than its quota, runs, is not
+  reclaimed, for sale, bought, rented, or over within its notice anyway, and has run RUNTIME_MIN
+  by the time it has to stop. Interruptible ones go first, then the newest, no more than needed;
+- the work has the notice that its owner promised for a reclaim, and is compensated as by one;
+- the bid pays the transfer price and, within its limit, what compensations cost on top: every
+  owner still earns its floor. Whose GPUs the bid does not get pays no compensation for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from ledger.domain.ids import LeaseId, TenantId
+from ledger.domain.money import MILLIS_PER_HOUR
+from marketplace.domain.book import Book
+from marketplace.domain.calendar import Calendar
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.events import Cut, LeaseGranted, MarketEvent
+from marketplace.domain.fills import Clearing, Fill, lease_id_of
+from marketplace.domain.holdings import Held
+from marketplace.domain.moments import (
+    ONE_MILLI,
+    Millis,
+    from_above,
+    from_below,
+    moment,
+    whole_second,
+)
+from marketplace.domain.own_first import others
+from marketplace.domain.packing import Placement, place
+from marketplace.domain.policies import ANY_CLASS, in_class
+from marketplace.domain.preemption import RUNTIME_MIN, VICTIMS_MAX, Victim, without
+from marketplace.domain.quota_book import QuotaBook
+from marketplace.domain.quota_following import use_of_grant
+from marketplace.domain.quota_gate import LATER_MAX, use_of
+from marketplace.domain.quota_preemption import Planner, Running
+from marketplace.domain.quota_uses import FOREVER
+from marketplace.domain.quotas import Usage
+from marketplace.domain.reclaim_fees import compensation, least_notice
+from marketplace.domain.rules import Rules
+from marketplace.domain.supply import Entry
+from marketplace.domain.written import decided
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Where a bid goes once these leases have stopped, and at what price. firm: if any of them is.
+
+    gpu_class: of which the borrowed quota is taken back.
+    """
+
+    placement: Placement
+    price: int
+    victims: tuple[Victim, ...]
+    gpu_class: str
+
+    @property
+    def firm(self) -> bool:
+        """Tell if anybody goes who was not told that the market may interrupt."""
+        return not all(each.held.is_interruptible for each in self.victims)
+
+
+def reclaim_for(book: Book, bid: OpenBid, *, now: int) -> Reclaim | None:
+    """Plan whom to interrupt so that a bid gets what is its own; None: nobody, or to no avail."""
+    quotas = book.quotas
+    if quotas is None or quotas.policies is None:
+        return None
+    terms, node = bid.terms, str(bid.terms.subscriber_id)
+    firm = terms.service_class != "interruptible" and terms.patience == "immediate"
+    if not firm or node not in quotas.policies.units:
+        return None
+    entries = [
+        entry for entry in others(book, bid, book.entries(bid.shape)) if entry.floor <= bid.limit
+    ]
+    models = {gpu.model for entry in entries for gpu in entry.listed.terms.gpus}
+    # What speaks of one class before what speaks of any: its quota is the nearer one.
+    for gpu_class in sorted(quotas.policies.classes, key=lambda each: each == ANY_CLASS):
+        if any(in_class(gpu_class, model) for model in models):
+            found = _Attempt(book, quotas, bid, entries, gpu_class, now).plan()
+            if found is not None:
+                return found
+    return None
+
+
+class _Attempt:
+    """One bid's try to take back what is borrowed of one class."""
+
+    def __init__(
+        self,
+        book: Book,
+        quotas: QuotaBook,
+        bid: OpenBid,
+        entries: Sequence[Entry],
+        gpu_class: str,
+        now: int,
+    ) -> None:
+        self._book, self._quotas, self._bid, self._entries = book, quotas, bid, entries
+        self._gpu_class, self._now = gpu_class, now
+        self._node = str(bid.terms.subscriber_id)
+        self._victims: dict[LeaseId, Victim] = {}
+
+    def plan(self) -> Reclaim | None:
+        """Return who goes and where the bid comes; None: there is no lawful way that helps."""
+        tree = self._quotas.tree(self._gpu_class, self._node, self._now)
+        usage = self._quotas.usage_by_lease(self._gpu_class, self._now)
+        if tree is None or usage is None:
+            return None
+        if usage.used(self._node) + self._bid.gpus > tree.subtree[self._node]:
+            return None
+        self._victims = dict(self._may_go())
+        # The newest first; where that costs more than the limit, those that cost least.
+        return self._planned(usage.copy(), by_cost=False) or self._planned(usage, by_cost=True)
+
+    def _planned(self, usage: Usage, *, by_cost: bool) -> Reclaim | None:
+        running = sorted(self._running(by_cost=by_cost), key=lambda each: each.order)
+        planner = Planner(usage, running[:VICTIMS_MAX])
+        use, gpus = self._bid.bid_id, self._bid.gpus
+        plan = planner.plan(
+            use, self._node, gpus, priority=0, now=self._now, placeable=self._placeable
+        )
+        if plan is None or not plan.victims:
+            return None
+        victims = tuple(self._victims[each.lease_id] for each in plan.victims)
+        placement = self._placed(victims)
+        assert placement is not None, "the planner asked for it"
+        price = _price(self._bid, placement, victims, self._now)
+        return None if price is None else Reclaim(placement, price, victims, self._gpu_class)
+
+    def _may_go(self) -> Iterator[tuple[LeaseId, Victim]]:
+        for lease_id, use in self._quotas.uses.items():
+            held = self._book.held.get(lease_id)
+            mine = str(use.terms.subscriber_id) == self._node
+            if held is not None and not mine and use.of_class(self._gpu_class):
+                victim = _victim(self._book, held, self._bid, self._now)
+                if victim is not None:
+                    yield lease_id, victim
+
+    def _running(self, *, by_cost: bool) -> Iterator[Running]:
+        for lease_id, victim in self._victims.items():
+            use = self._quotas.uses[lease_id]
+            yield Running(
+                lease_id=lease_id,
+                node=str(use.terms.subscriber_id),
+                gpus=use.of_class(self._gpu_class),
+                priority=victim.loses if by_cost else 0,
+                firm=not victim.held.is_interruptible,
+                since=use.starts,
+            )
+
+    def _placeable(self, gone: Sequence[LeaseId]) -> bool:
+        return self._placed([self._victims[lease_id] for lease_id in gone]) is not None
+
+    def _placed(self, victims: Sequence[Victim]) -> Placement | None:
+        """Find where the bid goes, within its own quota at every moment, once these have gone."""
+        calendar: Calendar = without(self._book.calendar, victims)
+        quotas, wish = self._quotas.fork(), self._bid
+        for victim in victims:
+            quotas.extend(victim.lease_id, victim.stop)
+        for _ in range(LATER_MAX):
+            placement = place(wish, self._entries, calendar, now=self._now)
+            if placement is None:
+                return None
+            answer = quotas.asks(use_of(wish, placement))
+            if answer.outcome == "nominal":
+                return placement
+            if answer.fits or answer.again >= FOREVER:
+                return None
+            wish = replace(self._bid, earliest=Millis(max(answer.again, placement.starts + 1)))
+        return None
+
+
+def _victim(book: Book, held: Held, bid: OpenBid, now: int) -> Victim | None:
+    """Return when a lease would have to stop and what that costs; None: it may not be touched."""
+    granted = held.granted
+    if held.reclaimed_by is not None or granted.lease_id in book.resales:
+        return None
+    if any(share.resold or share.source == "burst" for share in granted.shares):
+        return None
+    starts = from_below(granted.window.starts_at)
+    ran_enough = starts + RUNTIME_MIN // ONE_MILLI
+    notice = least_notice(granted.shares) // ONE_MILLI
+    stop = whole_second(max(now + notice, ran_enough, bid.earliest))
+    if starts > now or stop >= held.ends:
+        return None
+    return Victim(held, stop, sum(_owed(held, stop, now).values()))
+
+
+def _owed(held: Held, stop: int, now: int) -> Counter[TenantId]:
+    """Return what each owner would owe the consumer, in nano-units."""
+    granted, owed = held.granted, Counter[TenantId]()
+    for share in granted.shares:
+        paid = compensation(
+            [share],
+            granted.price,
+            starts_at=granted.window.starts_at,
+            ends_at=moment(held.ends),
+            asked_at=moment(now),
+            stop_at=moment(stop),
+        )
+        owed[share.owner_id] += paid.nanos
+    return owed
+
+
+def _price(bid: OpenBid, placement: Placement, victims: Sequence[Victim], now: int) -> int | None:
+    """Return the transfer price with what compensations cost on top; None: above the limit.
+
+    None also where an owner would pay a compensation and has no part in the new lease.
+    """
+    gpus = Counter(listed.terms.tenant_id for listed, _ in placement.gpus)
+    owed = Counter[TenantId]()
+    for victim in victims:
+        owed.update(_owed(victim.held, victim.stop, now))
+    on_top = 0
+    for owner_id, nanos in owed.items():
+        if nanos and not gpus[owner_id]:
+            return None
+        if nanos:
+            part = -(-nanos * MILLIS_PER_HOUR // (gpus[owner_id] * bid.duration))
+            on_top = max(on_top, part)
+    price = placement.floor + on_top
+    return price if price <= bid.limit else None
+
+
+def reclaimed(
+    book: Book, bid: OpenBid, plan: Reclaim, *, now: int, round_id: UUID, rules: Rules
+) -> list[MarketEvent]:
+    """Write a plan down: one grant, which cuts the leases that go for it."""
+    fill = Fill(bid, lease_id_of(round_id, bid), plan.placement, plan.price)
+    clearing = rules.priced(Clearing((fill,), (), without(book.calendar, plan.victims)))
+    cuts = tuple(Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims)
+    return [
+        replace(event, cuts=cuts) if isinstance(event, LeaseGranted) else event
+        for event in decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=())
+    ]
+
+
+def lawful(book: Book, events: list[MarketEvent]) -> list[MarketEvent]:
+    """Return decisions only if their grants, with what they cut, fit every quota and limit."""
+    if book.quotas is None:
+        return events
+    quotas = book.quotas.fork()
+    for event in events:
+        bid = book.bids.get(event.bid_id) if isinstance(event, LeaseGranted) else None
+        if bid is None or not isinstance(event, LeaseGranted):
+            continue
+        for cut in event.cuts:
+            quotas.extend(cut.lease_id, from_above(cut.ends_at))
+        use = use_of_grant(book, event, bid.terms)
+        if not quotas.asks(use).fits:
+            return []
+        quotas.take(event.lease_id, use)
+    return events
