@@ -6,7 +6,6 @@ are hosts that may have room; whether they do is for `packing` to say, which see
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,12 +18,20 @@ from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.eligibility import CONSTRAINTS, passed
 from marketplace.domain.kinds import Kind, Kinds
-from marketplace.domain.openings import Ints, Level, Levels, Seconds, level_of, levels_of
+from marketplace.domain.openings import (
+    NOWHERE,
+    Ints,
+    Level,
+    Levels,
+    Seconds,
+    level_of,
+    levels_of,
+)
+from marketplace.domain.ranking import Ranking
 from marketplace.domain.supply import Entry, Listed, Spans
 
 SHAPES_MAX = 2_000
 """Shapes kept; beyond, those that no bid has any more are forgotten."""
-CHANGES_MAX = 100_000
 SLOTS_START = 256
 ALWAYS = 1 << 62
 
@@ -44,15 +51,6 @@ class _Host:
     loose: bool = False
 
 
-@dataclass(slots=True)
-class _Index:
-    """The offers that fit one shape, cheapest first, as of `seen` changes."""
-
-    entries: list[Entry] = field(default_factory=list)
-    by_offer: dict[OfferId, Entry] = field(default_factory=dict)
-    seen: int = 0
-
-
 class Catalogue:
     """Changed by `add`, `remove`, `changed`; whoever changes the calendar says so to `touch`."""
 
@@ -68,8 +66,12 @@ class Catalogue:
         self._facts: Ints = np.zeros((8, SLOTS_START), np.int64)
         self._of_kind: dict[Kind, dict[OfferId, Listed]] = defaultdict(dict)
         self._loose = 0
-        self._indexes: dict[int, _Index] = {}
-        self._changes: list[Listed] = []
+        self._ranking = Ranking(self.offers, self._entry)
+        self._asked: tuple[int, ...] = ()
+        self._roomy: tuple[Seconds, Ints] = NOWHERE
+        """What has one GPU free for what was asked last, at any price."""
+        self._witnesses: dict[tuple[int, int], Listed] = {}
+        """For each shape and level, an offer that had a window long enough the last time."""
 
     # --- changing --------------------------------------------------------------------------
 
@@ -96,12 +98,7 @@ class Catalogue:
     def changed(self, listed: Listed) -> None:
         """Take note that an offer's floor or state is another."""
         self.touch(listed.terms.host_id)
-        if self._indexes:
-            self._changes.append(listed)
-            if len(self._changes) > CHANGES_MAX:
-                self._indexes.clear()
-        if not self._indexes:
-            self._changes.clear()
+        self._ranking.changed(listed)
 
     def touch(self, host_id: HostId) -> None:
         """Take note that some of a host's capacity was taken or given back."""
@@ -123,8 +120,9 @@ class Catalogue:
     def forget_shapes(self) -> None:
         """Give shapes and kinds new numbers, so that those nobody has any more take no room."""
         self.kinds = Kinds(passed, len(CONSTRAINTS))
-        self._indexes.clear()
-        self._changes.clear()
+        self._ranking.clear()
+        self._witnesses.clear()
+        self._asked = ()
         for listed in self.offers.values():
             listed.fits.clear()
         self._stale.update(self._hosts)
@@ -132,6 +130,9 @@ class Catalogue:
     # --- keeping the columns up to date ----------------------------------------------------
 
     def _bring_up_to_date(self) -> None:
+        if not self._stale:
+            return
+        self._asked = ()
         for host_id, host in self._stale.items():
             listed = [each for each in host.offers.values() if not each.paused]
             self._describe(host, listed)
@@ -206,30 +207,42 @@ class Catalogue:
         self._bring_up_to_date()
         if gpus is None:
             gpus = bid.gpus if bid.terms.placement == "same-host" else 1
-        shape = self.kinds.shape(bid.shape)
-        number = level_of(gpus)
-        if number >= len(self._levels):
-            slots, floors = _NOWHERE
-        else:
-            level = self._levels[number]
-            slots, floors = level.find(earliest, bid.deadline, bid.duration, limit)
-        if self._loose:
-            slots, floors = self._with_unknown(slots, floors, earliest, bid.deadline, limit)
-        if len(slots):
-            fit = self.kinds.table[self._facts[KIND, slots], shape]
-            fit &= self._facts[LEASE_MIN, slots] <= bid.duration
-            slots, floors = slots[fit], floors[fit]
+        shape, number = self.kinds.shape(bid.shape), level_of(gpus)
+        asked = (shape, earliest, bid.deadline, bid.duration)
+        if asked != self._asked:
+            self._roomy, self._asked = self._with_room(0, *asked), asked
+        slots, floors = self._roomy
+        if number and len(slots):  # most bids find nothing for a single GPU already
+            slots, floors = self._with_room(number, *asked)
+        if not len(slots):
+            return iter(())
+        cheap = floors <= limit
+        slots, floors = slots[cheap], floors[cheap]
         order = floors.argsort(kind="stable")
         return self._in_order(slots[order].tolist(), floors[order].tolist(), shape)
 
+    def _with_room(
+        self, number: int, shape: int, earliest: int, deadline: int, duration: int
+    ) -> tuple[Seconds, Ints]:
+        """Return the slots and lowest floors of hosts that fit, with room at a level."""
+        slots, floors = NOWHERE
+        if number < len(self._levels):
+            slots, floors = self._levels[number].find(earliest, deadline, duration)
+        if self._loose:
+            slots, floors = self._with_unknown(slots, floors, earliest, deadline)
+        if not len(slots):
+            return NOWHERE
+        fit = self.kinds.table[self._facts[KIND, slots], shape]
+        fit &= self._facts[LEASE_MIN, slots] <= duration
+        return slots[fit], floors[fit]
+
     def _with_unknown(
-        self, slots: Seconds, floors: Ints, earliest: int, deadline: int, limit: int
+        self, slots: Seconds, floors: Ints, earliest: int, deadline: int
     ) -> tuple[Seconds, Ints]:
         """Add hosts of which it is not known yet what windows they have at that time."""
         facts = self._facts[:, : len(self._by_slot)]
         unknown = facts[KNOWN_UNTIL] < deadline
         unknown |= facts[KNOWN_FROM] > earliest
-        unknown &= facts[FLOOR] <= limit
         more = unknown.nonzero()[0].astype(np.int32)
         return np.concatenate([slots, more]), np.concatenate([floors, self._facts[FLOOR, more]])
 
@@ -264,55 +277,40 @@ class Catalogue:
 
     def entries(self, shape: Shape) -> Sequence[Entry]:
         """Return the offers that fit a shape and are not paused, cheapest first."""
-        number = self.kinds.shape(shape)
-        index = self._indexes.get(number)
-        if index is None:
-            index = self._indexes[number] = _Index(seen=len(self._changes))
-            self._rebuild(index, number)
-        elif index.seen < len(self._changes):
-            self._follow(index, number)
-        return index.entries
-
-    def _rebuild(self, index: _Index, shape: int) -> None:
-        found = (self._entry(listed, shape) for listed in self.offers.values() if not listed.paused)
-        index.entries = sorted(entry for entry in found if entry is not None)
-        index.by_offer = {entry.listed.offer_id: entry for entry in index.entries}
-        index.seen = len(self._changes)
-
-    def _follow(self, index: _Index, shape: int) -> None:
-        changed = {listed.offer_id: listed for listed in self._changes[index.seen :]}
-        if len(changed) > 16 + len(index.entries) // 8:
-            self._rebuild(index, shape)
-            return
-        for offer_id, listed in changed.items():
-            old = index.by_offer.pop(offer_id, None)
-            if old is not None:
-                del index.entries[bisect_left(index.entries, old)]
-            if offer_id in self.offers and not listed.paused:
-                entry = self._entry(listed, shape)
-                if entry is not None:
-                    insort(index.entries, entry)
-                    index.by_offer[offer_id] = entry
-        index.seen = len(self._changes)
+        return self._ranking.entries(self.kinds.shape(shape))
 
     def with_windows(self, bid: OpenBid, *, earliest: int) -> Iterator[Entry]:
-        """Yield what fits a bid on hosts with a window that may be long enough, taken or not."""
+        """Yield what fits a bid on hosts with a window that may be long enough, taken or not.
+
+        First what was enough for another such bid: mostly it is for this one.
+        """
         self._bring_up_to_date()
-        count, shape = len(self._by_slot), self.kinds.shape(bid.shape)
-        facts = self._facts[:, :count]
-        slots = self.kinds.table[facts[KIND], shape].nonzero()[0]
-        facts = facts[:, slots]
-        room = np.minimum(facts[CLOSES], bid.deadline) - np.maximum(facts[OPENS], earliest)
-        found = (room >= bid.duration) & (facts[LONGEST] >= bid.duration)
-        if self._loose:
-            found |= facts[KNOWN_UNTIL] < bid.deadline
-            found |= facts[KNOWN_FROM] > earliest
-        slots = slots[found]
-        for slot in slots.tolist():
+        shape = self.kinds.shape(bid.shape)
+        key = (shape, level_of(bid.gpus))
+        witness = self._witnesses.get(key)
+        if witness is not None and self.offers.get(witness.offer_id) is witness:
+            entry = self._entry(witness, shape)
+            if entry is not None:
+                yield entry
+        for slot in self._with_windows(shape, earliest, bid.deadline, bid.duration):
             for listed in self._by_slot[slot].offers.values():
                 entry = self._entry(listed, shape)
                 if entry is not None:
+                    self._witnesses[key] = listed
                     yield entry
+
+    def _with_windows(self, shape: int, earliest: int, deadline: int, duration: int) -> list[int]:
+        facts = self._facts[:, : len(self._by_slot)]
+        found = facts[LONGEST] >= duration
+        found &= facts[OPENS] <= deadline - duration
+        found &= facts[CLOSES] >= earliest + duration
+        if self._loose:
+            found |= facts[KNOWN_UNTIL] < deadline
+            found |= facts[KNOWN_FROM] > earliest
+        found &= self.kinds.table[facts[KIND], shape]
+        slots = found.nonzero()[0]
+        longest_first: list[int] = slots[np.argsort(-facts[LONGEST, slots])].tolist()
+        return longest_first
 
     def passing(self, shape: Shape, constraints: int) -> Iterator[Entry]:
         """Yield the offers with GPUs that pass so many of `CONSTRAINTS`, in no order."""
@@ -352,9 +350,6 @@ class Catalogue:
         pairs = zip(listed.terms.gpus, listed.specs, strict=True)
         gpus = [gpu for gpu, spec in pairs if specs[spec] >= least]
         return tuple(gpu.uuid for gpu in gpus), frozenset(gpu.model for gpu in gpus)
-
-
-_NOWHERE = (np.zeros(0, np.int32), np.zeros(0, np.int64))
 
 
 def _windows(listed: Listed) -> Spans:

@@ -55,14 +55,15 @@ def clear(
     for bid in bids if gate is None else gate.turns(bids, now=now):
         if bid.bid_id in home:
             continue
-        lease_id = lease_id_of(round_id, bid)
         if gate is None:
             found = _found(book, bid, hosts, calendar, now)
         else:
+            lease_id = lease_id_of(round_id, bid)
             found = gate.admit(bid, lambda it: _found(book, it, hosts, calendar, now), lease_id)
         if found is None:
             refused.append(bid)
         else:
+            lease_id = lease_id_of(round_id, bid)
             _take(calendar, found[1], found[0], lease_id)
             placed.append((found[0], lease_id, found[1]))
     own, refused, held_back = outcome(gate, refused)

@@ -83,6 +83,7 @@ class Kinds:
         self._listed_shapes: list[Shape] = []
         self._specs: list[dict[int, tuple[int, ...]]] = []
         self._table: Bools = np.zeros((KINDS_START, SHAPES_START), np.bool_)
+        self._last: tuple[Shape | None, int] = (None, 0)
 
     @property
     def table(self) -> Bools:
@@ -113,9 +114,15 @@ class Kinds:
 
     def shape(self, shape: Shape) -> int:
         """Return a shape's number."""
+        if shape is self._last[0]:  # asked several times for one bid
+            return self._last[1]
         number = self._shapes.get(shape)
-        if number is not None:
-            return number
+        if number is None:
+            number = self._new_shape(shape)
+        self._last = (shape, number)
+        return number
+
+    def _new_shape(self, shape: Shape) -> int:
         number = self._shapes[shape] = len(self._listed_shapes)
         self._listed_shapes.append(shape)
         self._make_room()

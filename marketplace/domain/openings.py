@@ -77,6 +77,7 @@ class Level:
         self.count = 0
         self.opens: Seconds = np.zeros(ROWS_START, np.int32)
         self.closes: Seconds = np.zeros(ROWS_START, np.int32)
+        self.lengths: Seconds = np.zeros(ROWS_START, np.int32)
         self.floors: Ints = np.zeros(ROWS_START, np.int64)
         self.slots: Seconds = np.zeros(ROWS_START, np.int32)
         self._unused: list[int] = []
@@ -88,11 +89,12 @@ class Level:
             if used == len(rows):
                 rows.append(self._row())
             row = rows[used]
-            self.opens[row], self.closes[row] = seconds_below(opens), seconds_above(closes)
+            first, last = seconds_below(opens), seconds_above(closes)
+            self.opens[row], self.closes[row], self.lengths[row] = first, last, last - first
             self.floors[row], self.slots[row] = floor, slot
             used += 1
         for row in rows[used:]:
-            self.opens[row], self.closes[row] = FAR, -FAR
+            self.opens[row], self.closes[row], self.lengths[row] = FAR, -FAR, -2 * FAR
             self._unused.append(row)
         del rows[used:]
 
@@ -101,21 +103,27 @@ class Level:
             return self._unused.pop()
         if self.count == len(self.slots):
             self.opens, self.closes = _twice(self.opens), _twice(self.closes)
+            self.lengths = _twice(self.lengths)
             self.floors, self.slots = _twice(self.floors), _twice(self.slots)
         self.count += 1
         return self.count - 1
 
-    def find(self, earliest: int, deadline: int, duration: int, limit: int) -> tuple[Seconds, Ints]:
+    def find(self, earliest: int, deadline: int, duration: int) -> tuple[Seconds, Ints]:
         """Return the slots and floors of rows with room; milliseconds. A slot may come twice."""
-        rows = self.count
-        first = np.maximum(self.opens[:rows], seconds_below(earliest))
-        last = np.minimum(self.closes[:rows], seconds_above(deadline))
-        last -= first
-        found = last >= duration // 1_000
-        found &= self.floors[:rows] <= limit
+        rows, asked = self.count, duration // 1_000
+        first, last = seconds_below(earliest), seconds_above(deadline)
+        if last - first < asked:
+            return NOWHERE
+        # The shared time of two spans is long enough if both are, and each end is far enough
+        # from the other's start: comparisons alone, several times cheaper than arithmetic.
+        found = self.lengths[:rows] >= asked
+        found &= self.opens[:rows] <= last - asked
+        found &= self.closes[:rows] >= first + asked
         places = found.nonzero()[0]
         return self.slots[places], self.floors[places]
 
+
+NOWHERE = (np.zeros(0, np.int32), np.zeros(0, np.int64))
 
 Column = TypeVar("Column", Ints, Seconds)
 
