@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count, groupby
@@ -19,9 +19,9 @@ from typing import Literal
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId, LeaseId, TenantId
 from ledger.domain.refusal import Refusal
-from ledger.eventstore.port import Recorded
+from ledger.eventstore.port import Recorded, record
 from listings.domain.events import OfferPublished
-from marketplace.domain.bids import NOW_OR_NEVER
+from marketplace.domain.bids import NOW_OR_NEVER, Bid
 from marketplace.domain.book import Book
 from marketplace.domain.close_reasons import CLOSED_BY_CONSUMER, RECLAIMED, WINDOW_OVER
 from marketplace.domain.deciding import on_round
@@ -85,11 +85,24 @@ class Stretch:
 
 
 class _Unhurried(Engine):
-    """The engine without its clock: each round is searched to its stated end, in every run."""
+    """The engine without its clock: each round is searched to its stated end, in every run.
+
+    And without money: a bid out of time ends, and there is no account to give its hold back to.
+    """
 
     def _clear_round(self, book: Book) -> None:
         round_id = self._next_id("round")
         self._keep(book, on_round(book, now=self._millis, round_id=round_id, rules=self._rules))
+
+    def _expire(self, bid_ids: Iterable[BidId]) -> int:
+        ended = 0
+        for bid_id in bid_ids:
+            record(self._store, Bid, bid_id, self._out_of_time, by=self._by)
+            ended += 1
+        return ended
+
+    def _out_of_time(self, bid: Bid | None) -> Sequence[BidExpired]:
+        return [] if bid is None else bid.expire(now=self._now)
 
 
 class Run:
