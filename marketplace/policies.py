@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from ledger.commands.money import pay_compensation, resize_hold, resizing_hold
+from ledger.domain.events import HoldReleased
+from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
 from ledger.eventstore.together import Part, record_together
 from ledger.following import Policy, names_of
 from marketplace.commands.bids import fill_bid, filling_bid, release_bid
+from marketplace.commands.chains import continue_bid
 from marketplace.commands.leases import (
     abandon_lease,
     extend_lease,
@@ -180,6 +183,30 @@ def release_hold_when_bid_over(recorded: Recorded, store: EventStore) -> None:
     release_bid(store, bid_id=over.bid_id, by=by, now=over.at)
 
 
+def continue_when_lease_over(recorded: Recorded, store: EventStore) -> None:
+    """Ask for more at once, if the account covers it beside what the last lease still holds."""
+    closed = recorded.event
+    assert isinstance(closed, LeaseClosed)
+    lease = load(store, Lease, closed.lease_id)
+    assert lease is not None
+    by = Meta.because(recorded, policy="continue-when-lease-over")
+    continue_bid(store, bid_id=lease.terms.bid_id, by=by, now=closed.at, is_last_try=False)
+
+
+def continue_when_hold_released(recorded: Recorded, store: EventStore) -> None:
+    """Ask for more once the last lease is paid and the rest of its hold is free again.
+
+    So do bids that expired: their money comes back too.
+    """
+    released = recorded.event
+    assert isinstance(released, HoldReleased)
+    bid_id = BidId(released.hold_id)
+    if load(store, Bid, bid_id) is None:
+        return  # a hold whose bid never came
+    by = Meta.because(recorded, policy="continue-when-hold-released")
+    continue_bid(store, bid_id=bid_id, by=by, now=released.at, is_last_try=True)
+
+
 def policies(*, fee_ppm: int) -> tuple[Policy, ...]:
     """Return the market's policies for an installation that takes `fee_ppm` of each charge."""
     return (
@@ -202,5 +229,15 @@ def policies(*, fee_ppm: int) -> tuple[Policy, ...]:
             name="marketplace.compensate-when-reclaimed",
             react=compensate_when_reclaimed,
             on=names_of(LeaseClosed),
+        ),
+        Policy(
+            name="marketplace.continue-when-lease-over",
+            react=continue_when_lease_over,
+            on=names_of(LeaseClosed),
+        ),
+        Policy(
+            name="marketplace.continue-when-hold-released",
+            react=continue_when_hold_released,
+            on=names_of(HoldReleased),
         ),
     )

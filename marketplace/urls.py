@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from marketplace.api.advice import AdviseBid, ExplainOffer
-from marketplace.api.bids import Bids, ExplainBid, OneBid, PreviewBids
+from marketplace.api.bids import BidChain, Bids, ExplainBid, OneBid, PreviewBids
 from marketplace.api.lab import Lab
 from marketplace.api.leases import (
     LeaseEvents,
@@ -33,6 +33,7 @@ api_urls: list[URLPattern] = [
     path("bids", Bids.as_view()),
     path("bids/preview", PreviewBids.as_view()),
     path("bids/<uuid:bid_id>", OneBid.as_view()),
+    path("bids/<uuid:bid_id>/chain", BidChain.as_view()),
     path("bids/<uuid:bid_id>/explain", ExplainBid.as_view()),
     path("bids/<uuid:bid_id>/advice", AdviseBid.as_view()),
     path("offers/<uuid:offer_id>/explain", ExplainOffer.as_view()),

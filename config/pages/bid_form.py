@@ -99,6 +99,8 @@ class BidForm(forms.Form):
     good_till = forms.ChoiceField(label="Wait", choices=LASTING, required=False)
     good_until = MomentField(label="Wait until", required=False)
     auto_extend_until = MomentField(label="Go on by itself until", required=False)
+    repeat_until = MomentField(label="Ask again until", required=False)
+    resume = forms.BooleanField(label="Resume what is cut short", required=False)
     command = CommandField(label="Command", required=False, max_length=8_192)
     cost_centre = forms.CharField(label="Cost centre", required=False, max_length=64)
 
@@ -173,4 +175,6 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
         duration_min_seconds=None if data["hours_min"] is None else data["hours_min"] // SECOND,
         budget=data["budget"],
         auto_extend_until=data["auto_extend_until"],
+        repeat_until=data["repeat_until"],
+        resume=data["resume"],
     )

@@ -24,8 +24,10 @@ from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.queries.parties import subscribers
+from marketplace.commands import chains
 from marketplace.commands.bids import amend_bid, cancel_bid, place_bid
 from marketplace.domain.bids import cost_at_most
+from marketplace.domain.chains import ENDED
 from marketplace.domain.eligibility import REASONS, Explanation
 from marketplace.domain.workloads import advise
 from marketplace.models.bids import BidRow
@@ -34,6 +36,8 @@ from marketplace.queries.books import explain_bid, preview
 from marketplace.queries.market import market_now
 
 LIST_MAX = 200
+CHAIN_MAX = 50
+REFUSED = "The next one could not be placed: its money or its time did not suffice."
 ENDED_BECAUSE = {
     "deadline": "It could no longer be met by its deadline.",
     "good-till": "The time that it was to wait is over.",
@@ -58,6 +62,7 @@ CONSTRAINTS = {
     "windows": "with a window that is long enough",
     "taken": "not held by others then",
     "limit": "within your limit",
+    "own": "all your own, or all of others",
     "together": "free together at one time",
 }
 
@@ -184,6 +189,21 @@ def cancel(request: HttpRequest, bid_id: UUID) -> HttpResponse:
     return done(request, f"/bids/{bid_id}", position, "Withdrawn; its money is available again.")
 
 
+@require_POST
+def end_chain(request: HttpRequest, bid_id: UUID) -> HttpResponse:
+    """Let no bid follow the last of a chain."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    queries.own_bid(actor, bid_id)
+    try:
+        position = chains.end_chain(
+            default_store(), bid_id=BidId(bid_id), by=meta_of(actor), now=timezone.now()
+        )
+    except Refusal as refusal:
+        return _show(request, bid_id, refusal=refusal)
+    return done(request, f"/bids/{bid_id}", position, "Nothing follows any more.")
+
+
 def _form(request: HttpRequest, actor: Actor, now: datetime) -> BidForm:
     market = market_now(default_store(), market=settings.ENV.market, now=now)
     goods = {each.gpu_model: each for each in market}
@@ -237,6 +257,11 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
         "mine": row.tenant_id == actor.tenant_id,
         "open": row.state == "open",
     }
+    if row.chain_id is not None:
+        rows = list(queries.chain(actor, bid_id).reverse()[:CHAIN_MAX])
+        context["chain"] = [{"row": each, "length": _length(each)} for each in reversed(rows)]
+        because = rows[0].chain_ended or ("consumer" if rows[0].state == "cancelled" else "")
+        context["chain_ended"] = ENDED.get(because, REFUSED if because else "")
     if row.state == "open":
         told = explain_bid(
             default_store(), market=row.market, bid_id=row.bid_id, now=timezone.now()

@@ -36,6 +36,7 @@ page_urls: list[URLPattern] = [
     path("bids/<uuid:bid_id>/state", bids.state),
     path("bids/<uuid:bid_id>/advice", advice.for_bid),
     path("bids/<uuid:bid_id>/cancel", bids.cancel),
+    path("bids/<uuid:bid_id>/end-chain", bids.end_chain),
     path("leases", leases.index),
     path("leases/<uuid:lease_id>", leases.one),
     path("leases/<uuid:lease_id>/state", leases.state),

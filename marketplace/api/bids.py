@@ -27,10 +27,12 @@ from marketplace.api.shapes import (
     terms_of,
 )
 from marketplace.commands import bids as commands
+from marketplace.commands.chains import end_chain
 from marketplace.domain.bids import Bid, BidTerms
 from marketplace.queries import bids as queries
 from marketplace.queries import books
 
+CHAIN_ORDER = ("chain_number", "bid_id")
 NEWEST_FIRST = ("-placed_at", "bid_id")
 
 
@@ -134,6 +136,25 @@ class OneBid(Endpoint):
             by=self.meta(),
             now=timezone.now(),
         )
+        return Response({"id": bid_id, "position": position})
+
+
+class BidChain(Endpoint):
+    """The bids that follow one another, of which this is one."""
+
+    scopes: ClassVar = {"GET": "bids:read", "DELETE": "bids:write"}
+    reads: ClassVar = ("marketplace.bids",)
+
+    @extend_schema(responses=BidShape(many=True))
+    def get(self, request: Request, bid_id: UUID) -> Response:
+        """List them, first to last."""
+        return self.page(queries.chain(self.actor, bid_id), BidShape, CHAIN_ORDER)
+
+    @extend_schema(responses=BidWritten)
+    def delete(self, request: Request, bid_id: UUID) -> Response:
+        """Let none follow: the last is withdrawn if it waits; a lease that runs goes on."""
+        queries.own_bid(self.actor, bid_id)
+        position = end_chain(self.store(), bid_id=BidId(bid_id), by=self.meta(), now=timezone.now())
         return Response({"id": bid_id, "position": position})
 
 

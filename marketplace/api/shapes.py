@@ -49,6 +49,9 @@ class AskBid(Body):
     preferred, then more time. budget: the most the whole lease may cost. good_till: `deadline`, a
     moment, `immediate-or-cancel` (what there is at once) or `fill-or-kill` (all at once, or
     nothing). auto_extend_until: the lease goes on in place while that can be had at its price.
+    repeat_until: the same is asked for again until then, whenever its lease is over. resume: what
+    is left of a lease that an owner, the market or a fault cut short is asked for again. A budget
+    is then that of all these bids together.
     """
 
     bid_id = serializers.UUIDField(required=False)
@@ -63,6 +66,8 @@ class AskBid(Body):
     deadline = MomentField(required=False)
     good_till = TextField(default="deadline")
     auto_extend_until = MomentField(required=False)
+    repeat_until = MomentField(required=False)
+    resume = serializers.BooleanField(default=False)
     limit = AmountField()
     budget = AmountField(required=False)
     currency = TextField(required=False)
@@ -130,6 +135,8 @@ def terms_of(
         duration_min_seconds=None if shortest is None else shortest // SECOND,
         budget=None if budget is None else Money(budget, currency),
         auto_extend_until=asked.get("auto_extend_until"),
+        repeat_until=asked.get("repeat_until"),
+        resume=asked["resume"],
     )
 
 
@@ -153,8 +160,22 @@ class WorkloadShape(serializers.Serializer[Any]):
     environment = serializers.DictField(child=serializers.CharField())
 
 
+class ChainShape(serializers.Serializer[Any]):
+    """Where a bid stands among those that follow one another.
+
+    first_id: the bid they began with. continues_id: the bid before. resumes_lease_id: the lease of
+    which it asks for the rest. ended_because: why no bid follows it; null: that is not said yet.
+    """
+
+    first_id = serializers.UUIDField()
+    number = serializers.IntegerField()
+    continues_id = serializers.UUIDField(allow_null=True)
+    resumes_lease_id = serializers.UUIDField(allow_null=True)
+    ended_because = serializers.CharField(allow_null=True)
+
+
 class BidShape(serializers.Serializer[BidRow]):
-    """A bid. reason: why an open one is not matched yet."""
+    """A bid. reason: why an open one is not matched yet. chain: null for one that none follows."""
 
     id = serializers.UUIDField(source="bid_id")
     tenant_id = serializers.UUIDField()
@@ -173,6 +194,9 @@ class BidShape(serializers.Serializer[BidRow]):
     deadline = MomentField()
     good_till = serializers.SerializerMethodField()
     auto_extend_until = MomentField(allow_null=True)
+    repeat_until = MomentField(allow_null=True)
+    resume = serializers.BooleanField()
+    chain = serializers.SerializerMethodField()
     limit = AmountField(source="limit_nanos_per_gpu_hour")
     budget = AmountField(source="budget_nanos", allow_null=True)
     currency = serializers.CharField()
@@ -191,6 +215,19 @@ class BidShape(serializers.Serializer[BidRow]):
     def get_good_till(self, row: BidRow) -> str:
         """Return how long it waits, in the words in which it is asked for."""
         return write_good_till(row.good_till, row.good_until)
+
+    @extend_schema_field(ChainShape(allow_null=True))
+    def get_chain(self, row: BidRow) -> dict[str, Any] | None:
+        """Return its place among the bids that follow one another."""
+        if row.chain_id is None:
+            return None
+        return {
+            "first_id": str(row.chain_id),
+            "number": row.chain_number,
+            "continues_id": row.continues_id and str(row.continues_id),
+            "resumes_lease_id": row.resumes_lease_id and str(row.resumes_lease_id),
+            "ended_because": row.chain_ended or None,
+        }
 
     @extend_schema_field(ReasonShape(allow_null=True))
     def get_reason(self, row: BidRow) -> dict[str, str] | None:

@@ -18,6 +18,7 @@ from marketplace.domain.bounds import (
     check_extension,
     check_lasting,
     check_money,
+    check_repeat,
     check_request,
     check_size,
     check_start,
@@ -27,10 +28,12 @@ from marketplace.domain.bounds import (
 from marketplace.domain.events import (
     BidAmended,
     BidCancelled,
+    BidChainEnded,
     BidEvent,
     BidExpired,
     BidFilled,
     BidPlaced,
+    Continues,
     ExpiryReason,
     GoodTill,
     GpuRequest,
@@ -58,6 +61,10 @@ class BidTermsDiffer(Refusal):
     """A bid with this id exists already, with other terms."""
 
 
+class BidStandsAlone(Refusal):
+    """That bid is neither placed again nor resumed, so nothing would follow it."""
+
+
 class BidStillPossible(Refusal):
     """That bid can still be met by its deadline."""
 
@@ -66,7 +73,8 @@ class BidStillPossible(Refusal):
 class BidTerms:
     """Everything a bidder chooses. `account_id` pays; see BidPlaced for the rest.
 
-    earliest_start None: at once. deadline None: DEADLINE_ROOM after the earliest possible end.
+    earliest_start None: at once. deadline None: DEADLINE_ROOM after the earliest possible end, or
+    when it is placed again no more.
     """
 
     bid_id: BidId
@@ -93,11 +101,17 @@ class BidTerms:
     duration_min_seconds: int | None = None
     budget: Money | None = None
     auto_extend_until: datetime | None = None
+    repeat_until: datetime | None = None
+    resume: bool = False
+    continues: Continues | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
-    """What one bid stream adds up to. limit, deadline: as last amended."""
+    """What one bid stream adds up to. limit, deadline: as last amended.
+
+    chain_ended: why no bid follows it; empty: nothing has been said about that.
+    """
 
     STREAM: ClassVar[str] = "bid"
 
@@ -106,6 +120,7 @@ class Bid:
     deadline: datetime
     state: BidState = "open"
     lease_id: LeaseId | None = None
+    chain_ended: str = ""
     version: int = 1
 
     @property
@@ -178,6 +193,17 @@ class Bid:
         self.need_open()
         return [BidFilled(bid_id=self.terms.bid_id, lease_id=lease_id, at=now)]
 
+    def end_chain(self, *, because: str, now: datetime) -> list[BidChainEnded]:
+        """Let no bid follow this one; again changes nothing.
+
+        Raises: BidStandsAlone.
+        """
+        if self.terms.repeat_until is None and not self.terms.resume:
+            raise BidStandsAlone(bid_id=self.terms.bid_id)
+        if self.chain_ended:
+            return []
+        return [BidChainEnded(bid_id=self.terms.bid_id, because=because, at=now)]
+
     @classmethod
     def evolve(cls, state: Bid | None, event: BidEvent, /) -> Bid:
         """Return the bid after `event`."""
@@ -195,6 +221,8 @@ class Bid:
                 return replace(state, state="expired", version=version)
             case BidFilled():
                 return replace(state, state="filled", lease_id=event.lease_id, version=version)
+            case BidChainEnded():
+                return replace(state, chain_ended=event.because, version=version)
             case _:
                 assert_never(event)
 
@@ -233,6 +261,10 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
     least = timedelta(seconds=seconds_min or terms.duration_seconds)
     earliest_start, deadline = _times(terms, now)
     check_start(earliest_start, now)
+    ends = earliest_start + least
+    repeat_until = check_repeat(
+        terms.repeat_until, good_till=terms.good_till, earliest_end=ends, now=now
+    )
     check_deadline(earliest_start, least, deadline, now)
     check_money(terms.limit, terms.budget)
     has_ranges = gpus_min is not None or seconds_min is not None
@@ -266,9 +298,10 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
         gpus_min=gpus_min,
         duration_min_seconds=seconds_min,
         budget=terms.budget,
-        auto_extend_until=check_extension(
-            terms.auto_extend_until, earliest_end=earliest_start + least, now=now
-        ),
+        auto_extend_until=check_extension(terms.auto_extend_until, earliest_end=ends, now=now),
+        repeat_until=repeat_until,
+        resume=terms.resume,
+        continues=terms.continues,
     )
 
 
@@ -276,6 +309,8 @@ def _times(terms: BidTerms, now: datetime) -> tuple[datetime, datetime]:
     """Return the earliest start and the deadline in UTC, those that were left out filled in."""
     starts = in_utc(terms.earliest_start or now)
     ends = starts + timedelta(seconds=terms.duration_seconds) + DEADLINE_ROOM
+    if terms.repeat_until is not None:
+        ends = in_utc(terms.repeat_until)
     return starts, in_utc(terms.deadline or min(ends, now + DEADLINE_AHEAD_MAX))
 
 

@@ -17,6 +17,7 @@ DURATION_MAX = timedelta(days=28)
 DEADLINE_AHEAD_MAX = timedelta(days=28)
 """How far ahead the book knows every window, so that a bid that fits nothing now cannot start to
 fit because time goes by (see Book)."""
+REPEAT_AHEAD_MAX = timedelta(days=366)
 DEADLINE_ROOM = timedelta(days=1)
 """How long a bid that names no deadline may wait for its start."""
 START_PAST_MAX = timedelta(minutes=5)
@@ -27,6 +28,9 @@ COMMAND_CHARS_MAX = 8_192
 ENVIRONMENT_MAX = 64
 LABELS_MAX = 16
 TEXT_MAX = 64
+RESUMES_LEASE = "OFFPEAK_RESUMES_LEASE"
+"""Tells the work of a bid that follows another which lease came before: where to look for its
+checkpoint."""
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _MARKET = re.compile(r"[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?")
@@ -85,6 +89,17 @@ class BudgetOutOfBounds(Invalid):
 
 class ExtensionOutOfBounds(Invalid):
     """A lease is extended until a moment after its earliest end, at most 28 days ahead."""
+
+
+class RepeatOutOfBounds(Invalid):
+    """A bid is placed again until a moment after its earliest end, at most 366 days ahead."""
+
+
+class RepeatWaits(Invalid):
+    """A bid that is placed again waits as long as it can be met.
+
+    Leave `good_till` at deadline.
+    """
 
 
 class StartInThePast(Invalid):
@@ -201,6 +216,25 @@ def check_extension(
     return until
 
 
+def check_repeat(
+    until: datetime | None, *, good_till: GoodTill, earliest_end: datetime, now: datetime
+) -> datetime | None:
+    """Return until when a bid is placed again, if it is.
+
+    Raises: RepeatOutOfBounds, RepeatWaits, TimeWithoutZone.
+    """
+    if until is None:
+        return None
+    until = in_utc(until)
+    if not earliest_end <= until <= now + REPEAT_AHEAD_MAX:
+        raise RepeatOutOfBounds(
+            repeat_until=until, earliest_end=earliest_end, latest=now + REPEAT_AHEAD_MAX
+        )
+    if good_till != "good-till-deadline":
+        raise RepeatWaits(good_till=good_till)
+    return until
+
+
 def check_account(*, market: str, cost_centre: str) -> None:
     """Refuse names that cannot be.
 
@@ -274,7 +308,8 @@ def check_workload(workload: Workload) -> None:
         raise CommandTooLong(words=len(words), chars=chars)
     if words and not words[0]:
         raise CommandWithoutProgram()
-    names = [name for name, _ in workload.environment]
+    # What the market adds itself takes no room of the bidder's.
+    names = [name for name, _ in workload.environment if name != RESUMES_LEASE]
     chars = sum(len(name) + len(value) for name, value in workload.environment)
     if (
         len(names) > ENVIRONMENT_MAX

@@ -25,6 +25,9 @@ from marketplace.domain.ranges import apart, home_first
 from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.workloads import allowed_by
 
+Pool = list[tuple[Listed, tuple[str, ...]]]
+"""Offers with those of their GPUs that are still in question."""
+
 Fits = Callable[[Shape, Spec, Kind], bool]
 
 matches = lru_cache(maxsize=65_536)(model_matches)
@@ -225,28 +228,15 @@ def explain(
         pool[:] = [(listed, uuids) for listed, uuids in pool if keep(listed)]
         funnel.append(Stage(name, _count(pool)))
 
-    def long_enough(spans: Iterable[tuple[int, int]]) -> bool:
-        return any(
-            min(ends, bid.deadline) - max(starts, earliest) >= bid.duration
-            for starts, ends in spans
-        )
-
     narrow("host", lambda listed: bid.takes(listed.terms))
     narrow("paused", lambda listed: not listed.paused)
     narrow("reserved", lambda listed: listed.open_to(bid.bid_id))
     narrow("lease-minimum", lambda listed: listed.lease_min <= bid.duration)
-    narrow("windows", lambda listed: long_enough(listed.windows(earliest, bid.deadline)))
-    pool = [
-        (
-            listed,
-            tuple(
-                uuid
-                for uuid in uuids
-                if long_enough(listed.free(uuid, calendar, since=earliest, until=bid.deadline))
-            ),
-        )
-        for listed, uuids in pool
-    ]
+    narrow(
+        "windows",
+        lambda listed: _long_enough(listed.windows(earliest, bid.deadline), bid, earliest),
+    )
+    pool = _free(pool, bid, calendar, earliest)
     funnel.append(Stage("taken", _count(pool)))
     narrow("limit", lambda listed: is_own(listed) or listed.floor <= bid.limit)
     if own:
@@ -262,6 +252,29 @@ def explain(
     at_any_price = placement or place(bid, away, calendar, now=now, limit=None)
     needed = None if at_any_price is None else Rate(at_any_price.floor, bid.shape.currency)
     return Explanation(tuple(funnel), reason, placement, needed)
+
+
+def _free(pool: Pool, bid: OpenBid, calendar: Calendar, earliest: int) -> Pool:
+    """Keep the GPUs that are free for long enough at some time."""
+    return [
+        (
+            listed,
+            tuple(
+                uuid
+                for uuid in uuids
+                if _long_enough(
+                    listed.free(uuid, calendar, since=earliest, until=bid.deadline), bid, earliest
+                )
+            ),
+        )
+        for listed, uuids in pool
+    ]
+
+
+def _long_enough(spans: Iterable[tuple[int, int]], bid: OpenBid, earliest: int) -> bool:
+    return any(
+        min(ends, bid.deadline) - max(starts, earliest) >= bid.duration for starts, ends in spans
+    )
 
 
 def _count(pool: Iterable[tuple[Listed, tuple[str, ...]]]) -> int:

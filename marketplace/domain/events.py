@@ -29,6 +29,7 @@ from marketplace.domain.rights_events import (
 from marketplace.domain.values import (
     Certificate,
     Compensation,
+    Continues,
     Cut,
     ExpiryReason,
     GoodTill,
@@ -45,6 +46,7 @@ from marketplace.domain.values import (
 __all__ = [
     "Certificate",
     "Compensation",
+    "Continues",
     "Cut",
     "ExpiryReason",
     "GoodTill",
@@ -67,7 +69,7 @@ __all__ = [
 # --- bids: streams bid-<bid_id> ----------------------------------------------------------------
 
 
-class BidPlaced(Event, name="marketplace.bid-placed", version=2, grown_from=1):
+class BidPlaced(Event, name="marketplace.bid-placed", version=3, grown_from=1):
     """A consumer asked for `gpus` GPUs for `duration_seconds` and said what they pay at most.
 
     earliest_start, deadline: the lease must lie between them. A fixed window is one whose
@@ -78,6 +80,10 @@ class BidPlaced(Event, name="marketplace.bid-placed", version=2, grown_from=1):
     None: with nothing less. budget: the most the whole lease may cost; None: what the limit says.
     auto_extend_until: the lease goes on in place, step by step, while that can be had at its
     price, but not beyond; None: it ends when its time is over.
+
+    repeat_until: after its lease, or when it expires, the same is asked for again until then.
+    resume: what is left of a lease that was cut short is asked for again. continues: it was placed
+    for one of these reasons.
     """
 
     bid_id: BidId
@@ -106,6 +112,9 @@ class BidPlaced(Event, name="marketplace.bid-placed", version=2, grown_from=1):
     duration_min_seconds: int | None = None
     budget: Money | None = None
     auto_extend_until: datetime | None = None
+    repeat_until: datetime | None = None
+    resume: bool = False
+    continues: Continues | None = None
 
 
 class BidAmended(Event, name="marketplace.bid-amended"):
@@ -143,7 +152,18 @@ class BidFilled(Event, name="marketplace.bid-filled"):
     at: datetime
 
 
-BidEvent = BidPlaced | BidAmended | BidCancelled | BidExpired | BidFilled
+class BidChainEnded(Event, name="marketplace.bid-chain-ended"):
+    """No bid follows this one, which is to be placed again or resumed.
+
+    because: a word of `marketplace/domain/chains.py`, or the code by which the next was refused.
+    """
+
+    bid_id: BidId
+    because: str
+    at: datetime
+
+
+BidEvent = BidPlaced | BidAmended | BidCancelled | BidExpired | BidFilled | BidChainEnded
 
 
 # --- the engine's decisions: stream market-<name>, one append a round -------------------------

@@ -54,6 +54,22 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class Continues:
+    """What a bid goes on from that the market placed itself, on the terms of another.
+
+    bid_id: the one before; first_id: the one the chain began with; number: the place in the
+    chain, from 2 on. lease_id: the lease before it; None: that bid got none. resumes: it asks
+    for the rest of that lease's time; else for all of it anew.
+    """
+
+    first_id: BidId
+    bid_id: BidId
+    number: int
+    lease_id: LeaseId | None
+    resumes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Resold:
     """The holder of a lease sold these GPUs on: whose that lease was, and what it paid for them.
 

@@ -47,6 +47,19 @@ class BidRow(models.Model):
     budget_nanos = models.BigIntegerField(null=True)
     auto_extend_until = models.DateTimeField(null=True)
     """The lease is extended by itself until then; null: it is not."""
+    repeat_until = models.DateTimeField(null=True)
+    """The same is asked for again until then, whenever its lease is over; null: it is not."""
+    resume = models.BooleanField(default=False)
+    """What is left of a lease that was cut short is asked for again."""
+    chain_id = models.UUIDField(null=True, db_index=True)
+    """The first bid of the chain of those that follow one another; null: none follows."""
+    chain_number = models.PositiveIntegerField(default=1)
+    continues_id = models.UUIDField(null=True)
+    """The bid before it in the chain; null: it is the first."""
+    resumes_lease_id = models.UUIDField(null=True)
+    """The lease of which it asks for the rest; null: it asks for all of its time."""
+    chain_ended = models.CharField(max_length=64, default="")
+    """Why no bid follows it: a word of `chains.ENDED`, or the code of a refusal."""
     lease_id = models.UUIDField(null=True)
     placed_at = models.DateTimeField()
     queued_at = models.DateTimeField()

@@ -11,6 +11,7 @@ from ledger.rows import Rows
 from marketplace.domain.events import (
     BidAmended,
     BidCancelled,
+    BidChainEnded,
     BidExpired,
     BidFilled,
     BidPlaced,
@@ -42,6 +43,10 @@ def project_bids(recorded: Recorded, rows: Rows) -> None:
         case BidFilled() as filled:
             _end(filled.bid_id, "filled", filled.at, recorded, rows)
             rows.change(BidRow, filled.bid_id, lease_id=filled.lease_id, reason="")
+        case BidChainEnded() as ended:
+            rows.change(
+                BidRow, ended.bid_id, chain_ended=ended.because[:64], version=recorded.version
+            )
         case RoundCleared() as cleared:
             for unmatched in cleared.unmatched:
                 # The engine may speak of a bid that was withdrawn since it looked.
@@ -50,6 +55,9 @@ def project_bids(recorded: Recorded, rows: Rows) -> None:
 
 
 def _row(placed: BidPlaced) -> BidRow:
+    link = placed.continues
+    is_chain = placed.resume or placed.repeat_until is not None
+    first_id = placed.bid_id if link is None else link.first_id
     return BidRow(
         bid_id=placed.bid_id,
         tenant_id=placed.tenant_id,
@@ -80,6 +88,12 @@ def _row(placed: BidPlaced) -> BidRow:
         duration_min_seconds=placed.duration_min_seconds,
         budget_nanos=None if placed.budget is None else placed.budget.nanos,
         auto_extend_until=placed.auto_extend_until,
+        repeat_until=placed.repeat_until,
+        resume=placed.resume,
+        chain_id=first_id if is_chain else None,
+        chain_number=1 if link is None else link.number,
+        continues_id=None if link is None else link.bid_id,
+        resumes_lease_id=None if link is None or not link.resumes else link.lease_id,
         placed_at=placed.at,
         queued_at=placed.at,
         version=1,
@@ -95,6 +109,8 @@ PROJECTIONS = (
         name="marketplace.bids",
         project=project_bids,
         tables=(BidRow,),
-        on=names_of(BidPlaced, BidAmended, BidCancelled, BidExpired, BidFilled, RoundCleared),
+        on=names_of(
+            BidPlaced, BidAmended, BidCancelled, BidExpired, BidFilled, BidChainEnded, RoundCleared
+        ),
     ),
 )

@@ -46,6 +46,18 @@ def bids(actor: Actor, *, states: Sequence[str] = ()) -> QuerySet[BidRow]:
     return rows.filter(state__in=states) if states else rows
 
 
+def chain(actor: Actor, bid_id: UUID) -> QuerySet[BidRow]:
+    """Return the bids that follow one another, of which this is one, first to last.
+
+    Raises: BidUnknown, also for one that the actor may not see.
+    """
+    row = bid(actor, bid_id)
+    rows = visible(actor, BidRow)
+    if row.chain_id is None:
+        return rows.filter(bid_id=bid_id)
+    return rows.filter(chain_id=row.chain_id).order_by("chain_number", "bid_id")
+
+
 def bid(actor: Actor, bid_id: UUID) -> BidRow:
     """Return one bid.
 

@@ -30,9 +30,22 @@ ONE = (
     ("budget", "budget"),
     ("good_till", "good till"),
     ("auto_extend_until", "extended until"),
+    ("repeat_until", "asked again until"),
+    ("resume", "resumed"),
+    ("chain.number", "number in its chain"),
+    ("chain.ended_because", "nothing follows"),
     ("earliest_start", "not before"),
     ("service_class", "class"),
     ("cost_centre", "cost centre"),
+)
+CHAIN = (
+    ("chain.number", "number"),
+    ("id", "bid"),
+    ("state", "state"),
+    ("duration_seconds", "seconds"),
+    ("chain.resumes_lease_id", "rest of lease"),
+    ("lease_id", "lease"),
+    ("chain.ended_because", "nothing follows"),
 )
 QUOTE = (
     ("matched", "would be matched"),
@@ -63,6 +76,13 @@ Extend = Annotated[
     str | None, typer.Option("--extend-until", help="go on by itself until: +12h, 06:00, RFC 3339")
 ]
 Budget = Annotated[str | None, typer.Option("--budget", help="most the whole lease may cost")]
+Repeat = Annotated[
+    str | None,
+    typer.Option("--repeat-until", help="ask for the same again after each lease: +7d, RFC 3339"),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="ask for the rest where a lease is cut short")
+]
 Max = Annotated[str, typer.Option("--max", help="most you pay per GPU-hour, such as 2.15")]
 Start = Annotated[str | None, typer.Option("--start", help="not before: now, +2h, 22:00, RFC 3339")]
 By = Annotated[str | None, typer.Option("--by", help="deadline for the end: +8h, 06:00, RFC 3339")]
@@ -80,7 +100,7 @@ def _asked(
     query: str, gpus: int, length: str, limit: str, start: str | None, by: str | None,
     service: str, patient: bool, gang: bool, burst: bool, kind: str, unit: str | None,
     centre: str, command: list[str] | None, gpus_min: int | None, length_min: str | None,
-    till: str, extend: str | None, budget: str | None,
+    till: str, extend: str | None, budget: str | None, repeat: str | None, resume: bool,
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -92,6 +112,7 @@ def _asked(
         "patience": "patient" if patient else "immediate",
         "placement": "any-hosts" if gang else "same-host",
         "burst_allowed": burst,
+        "resume": resume,
         "workload": {"kind": kind, "command": command or []},
         "cost_centre": centre,
     }
@@ -107,6 +128,8 @@ def _asked(
         asked["duration_min_seconds"] = length_of(length_min)
     if extend is not None:
         asked["auto_extend_until"] = moment_of(extend, now=now).isoformat()
+    if repeat is not None:
+        asked["repeat_until"] = moment_of(repeat, now=now).isoformat()
     given = {"gpus_min": gpus_min, "budget": budget, "subscriber_id": unit}
     return asked | {name: value for name, value in given.items() if value is not None}
 
@@ -118,11 +141,13 @@ def preview(
     patient: Patient = False, gang: Gang = False, burst: Burst = False, kind: Kind = "other",
     unit: Unit = None, centre: Centre = "", gpus_min: GpusMin = None, length_min: ForMin = None,
     till: Till = "deadline", extend: Extend = None, budget: Budget = None,
+    repeat: Repeat = None, resume: Resume = False,
 ) -> None:  # fmt: skip
     """Say what a bid would get right now. Nothing is placed."""
     session = session_of(context)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
-                   unit, centre, command, gpus_min, length_min, till, extend, budget)  # fmt: skip
+                   unit, centre, command, gpus_min, length_min, till, extend, budget,
+                   repeat, resume)  # fmt: skip
     session.printer.facts(session.client.post("bids/preview", asked), QUOTE)
 
 
@@ -133,13 +158,15 @@ def create(
     patient: Patient = False, gang: Gang = False, burst: Burst = False, kind: Kind = "other",
     unit: Unit = None, centre: Centre = "", gpus_min: GpusMin = None, length_min: ForMin = None,
     till: Till = "deadline", extend: Extend = None, budget: Budget = None,
+    repeat: Repeat = None, resume: Resume = False,
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
     """Place a bid; the most it can cost is set aside."""
     session = session_of(context)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
-                   unit, centre, command, gpus_min, length_min, till, extend, budget)  # fmt: skip
+                   unit, centre, command, gpus_min, length_min, till, extend, budget,
+                   repeat, resume)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     bid = session.client.get(f"bids/{placed['id']}", after=placed["position"])
@@ -255,6 +282,21 @@ def amend(
     if by is not None:
         change["deadline"] = moment_of(by, now=datetime.now().astimezone()).isoformat()
     done = session.client.patch(f"bids/{bid}", change)
+    session.printer.facts(session.client.get(f"bids/{bid}", after=done["position"]), ONE)
+
+
+@app.command()
+def chain(context: typer.Context, bid: UUID) -> None:
+    """List the bids that follow one another, of which this is one."""
+    session = session_of(context)
+    session.printer.table(session.client.all(f"bids/{bid}/chain", limit=1_000), CHAIN, empty="")
+
+
+@app.command()
+def end(context: typer.Context, bid: UUID) -> None:
+    """Let no bid follow: the last one is withdrawn if it waits, a lease that runs goes on."""
+    session = session_of(context)
+    done = session.client.delete(f"bids/{bid}/chain")
     session.printer.facts(session.client.get(f"bids/{bid}", after=done["position"]), ONE)
 
 

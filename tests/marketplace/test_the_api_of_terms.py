@@ -99,3 +99,39 @@ def test_a_bid_that_never_waits_ends_at_once_and_says_why(
     shown = ada.get(f"/api/v1/bids/{placed['id']}").json()
 
     assert (shown["state"], shown["ended_because"]) == ("expired", "not-at-once")
+
+
+def test_a_chain_is_shown_and_ended(ada: Caller, unit: str) -> None:
+    until = (datetime.now(UTC) + timedelta(days=9)).replace(microsecond=0)
+    moment = until.isoformat().replace("+00:00", "Z")
+    asked = body(unit, repeat_until=moment, resume=True, limit="0.01")
+    bid_id = ada.post("/api/v1/bids", asked).json()["id"]
+    read()
+
+    chain = ada.get(f"/api/v1/bids/{bid_id}/chain").json()
+    ended = ada.delete(f"/api/v1/bids/{bid_id}/chain")
+    read()
+    shown = ada.get(f"/api/v1/bids/{bid_id}").json()
+
+    assert [each["id"] for each in chain["data"]] == [bid_id]
+    first = chain["data"][0]
+    assert (first["repeat_until"], first["resume"]) == (moment, True)
+    assert first["chain"] == {
+        "first_id": bid_id,
+        "number": 1,
+        "continues_id": None,
+        "resumes_lease_id": None,
+        "ended_because": None,
+    }
+    assert ended.status_code == 200
+    assert (shown["state"], shown["chain"]["ended_because"]) == ("cancelled", "consumer")
+
+
+def test_a_bid_that_stands_alone_has_no_chain_to_end(ada: Caller, unit: str) -> None:
+    bid_id = ada.post("/api/v1/bids", body(unit, limit="0.01")).json()["id"]
+    read()
+
+    answer = ada.delete(f"/api/v1/bids/{bid_id}/chain")
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "bid-stands-alone")
+    assert ada.get(f"/api/v1/bids/{bid_id}").json()["chain"] is None

@@ -242,3 +242,21 @@ def test_a_time_to_wait_until_has_to_be_said(world: World, consumer: Client) -> 
 
     assert answer.status_code == 422
     assert "Say until when" in answer.content.decode()
+
+
+def test_a_standing_bid_shows_its_chain_and_can_be_ended(world: World, consumer: Client) -> None:
+    until = timezone.now() + timedelta(days=3)
+    asked = form(limit="1.00", repeat_until=f"{until:%Y-%m-%dT%H:%M}", resume="on")
+
+    answer = consumer.post("/bids/new", asked)
+    world.settle()
+    shown = consumer.get(answer["Location"]).content.decode()
+    ended = consumer.post(f"{answer['Location'].split('?')[0]}/end-chain")
+    world.settle()
+    after = consumer.get(ended["Location"]).content.decode()
+
+    assert "Asked again until" in shown
+    assert "Bids that follow one another" in shown
+    assert "1, this one" in shown
+    assert "Nothing follows. The consumer wanted no more." in after
+    assert "Withdrawn" in after
