@@ -29,6 +29,7 @@ from marketplace.commands.leases import (
     sell_rest,
     take_rest_first,
 )
+from marketplace.domain.extensions import EXTENSION_REASONS
 from marketplace.domain.leases import LeaseOver
 from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow
@@ -269,11 +270,23 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "owned": actor.tenant_id in row.owner_ids,
         "now": now,
         "sale": _sale(row, now),
+        "extension": _extension(row),
         "promises": [
             (each["gpus"], [(_seconds(step), step["fee_ppm"]) for step in each["steps"]])
             for each in row.reclaim_schedule
         ],
         "length": row.ends_at - row.starts_at,
+    }
+
+
+def _extension(row: LeaseRow) -> dict[str, Any] | None:
+    """Return the last extension asked for, and what stands in its way."""
+    if row.extension is None:
+        return None
+    return {
+        "ends_at": datetime.fromisoformat(row.extension["ends_at"]),
+        "answer": row.extension["answer"],
+        "because": EXTENSION_REASONS.get(row.extension["reason"], row.extension["reason"]),
     }
 
 

@@ -18,6 +18,7 @@ from ledger.eventstore.port import stream_name
 from ledger.rest import AmountField, Body, CountField, Endpoint, MomentField, TextField, etag_of
 from marketplace.commands import leases as commands
 from marketplace.domain.close_reasons import REASONS
+from marketplace.domain.extensions import EXTENSION_REASONS
 from marketplace.domain.leases import Lease
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
@@ -100,6 +101,20 @@ class ResaleShape(serializers.Serializer[Any]):
     opens_at = KeptMomentField(source="resale.opens_at")
 
 
+class ExtensionShape(serializers.Serializer[Any]):
+    """The last extension asked for. answer: asked, granted or declined; reason_text says why."""
+
+    ends_at = KeptMomentField()
+    at = KeptMomentField()
+    answer = serializers.CharField()
+    reason = serializers.CharField()
+    reason_text = serializers.SerializerMethodField()
+
+    def get_reason_text(self, kept: dict[str, str]) -> str:
+        """Say what stands in the way; empty where nothing does."""
+        return EXTENSION_REASONS.get(kept["reason"], kept["reason"])
+
+
 class CloseReasonShape(serializers.Serializer[Any]):
     """Why a lease is over."""
 
@@ -134,6 +149,7 @@ class LeaseShape(serializers.Serializer[Any]):
     reclaim_schedule = ReclaimStepsShape(many=True)
     resale = serializers.SerializerMethodField()
     resold_lease_id = serializers.UUIDField(allow_null=True)
+    extension = ExtensionShape(allow_null=True)
     granted_at = MomentField()
     activated_at = MomentField(allow_null=True)
     closed_at = MomentField(allow_null=True)

@@ -44,6 +44,9 @@ class LeaseRow(models.Model):
     """Of the rest of the lease: empty, `first-refusal`, `open`, `sold`, or `kept` again."""
     resale = models.JSONField(null=True)
     """since, floor_nanos, lease_min_seconds, opens_at; sold_to once it is sold."""
+    extension = models.JSONField(null=True)
+    """The last that was asked for: ends_at, at; answer is `asked`, `granted` or `declined`, and
+    reason one of `extensions.EXTENSION_REASONS`."""
     resold_lease_id = models.UUIDField(null=True)
     """The lease whose rest this one is."""
     granted_at = models.DateTimeField()

@@ -9,6 +9,9 @@ from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
 from marketplace.domain.events import (
+    ExtensionDeclined,
+    ExtensionGranted,
+    ExtensionRequested,
     LeaseActivated,
     LeaseClosed,
     LeaseEnding,
@@ -32,8 +35,11 @@ Claim = ResaleListed | ResaleOpened | ResaleEnded | LeaseShortened | LeaseInterr
 
 
 def project_leases(recorded: Recorded, rows: Rows) -> None:
-    """Keep LeaseRow and LeaseShareRow equal to the lease streams."""
+    """Keep LeaseRow and LeaseShareRow equal to the lease streams, with the engine's answers."""
     match recorded.event:
+        case ExtensionGranted() | ExtensionDeclined() as answer:
+            _answer(answer, rows)
+            return  # it is of the market's stream and no version of the lease
         case LeaseScheduled() as scheduled:
             _add(scheduled, rows)
         case LeaseStarting() as starting:
@@ -62,6 +68,9 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
             ResaleListed() | ResaleOpened() | ResaleEnded() | LeaseShortened() | LeaseInterrupted()
         ) as claim:
             _project_claim(claim, rows)
+        case ExtensionRequested() as asked:
+            extension = _extension(asked, asked.at, "asked")
+            rows.change(LeaseRow, asked.lease_id, extension=extension)
         case LeaseEnding() as ending:
             row = rows.change(LeaseRow, ending.lease_id, state="ending", due_at=ending.at)
             _phase(row, "stop", rows)
@@ -79,6 +88,30 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
         case _:
             return
     rows.change(LeaseRow, recorded.event.lease_id, version=recorded.version)
+
+
+def _answer(answer: ExtensionGranted | ExtensionDeclined, rows: Rows) -> None:
+    """Note what the engine answered; it answers nothing that was not asked for."""
+    asked_at = datetime.fromisoformat(rows.get(LeaseRow, answer.lease_id).extension["at"])
+    if isinstance(answer, ExtensionGranted):
+        extension = _extension(answer, asked_at, "granted")
+    else:
+        extension = _extension(answer, asked_at, "declined", answer.reason)
+    rows.change(LeaseRow, answer.lease_id, extension=extension)
+
+
+def _extension(
+    event: ExtensionRequested | ExtensionGranted | ExtensionDeclined,
+    asked_at: datetime,
+    answer: str,
+    reason: str = "",
+) -> dict[str, Any]:
+    return {
+        "ends_at": event.ends_at.isoformat(),
+        "at": asked_at.isoformat(),
+        "answer": answer,
+        "reason": reason,
+    }
 
 
 def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
@@ -260,6 +293,9 @@ PROJECTIONS = (
             WorkStopped,
             ReclaimRequested,
             LeaseExtended,
+            ExtensionRequested,
+            ExtensionGranted,
+            ExtensionDeclined,
             ResaleListed,
             ResaleOpened,
             ResaleEnded,

@@ -29,6 +29,9 @@ ONE = (
     ("stop_at", "reclaimed for"),
     ("gpu_uuids", "GPUs"),
     ("cost_centre", "cost centre"),
+    ("extension.ends_at", "asked to go on until"),
+    ("extension.answer", "answer"),
+    ("extension.reason_text", "because"),
     ("close_reason.text", "how it ended"),
 )
 QUOTE = (

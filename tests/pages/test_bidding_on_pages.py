@@ -210,6 +210,31 @@ def test_an_extension_must_end_later(world: World, consumer: Client) -> None:
     assert LeaseRow.objects.get().ends_at > lease.ends_at
 
 
+def test_what_stands_in_the_way_of_an_extension_is_told(world: World, consumer: Client) -> None:
+    consumer.post("/bids/new", form())
+    world.settle()
+    lease = LeaseRow.objects.get()
+
+    def asked(hours: int) -> tuple[dict[str, Any], str]:
+        until = lease.ends_at + timedelta(hours=hours)
+        form = {"token": str(uuid4()), "ends_at": f"{until:%Y-%m-%dT%H:%M}"}
+        assert consumer.post(f"/leases/{lease.lease_id}/extend", form).status_code == 302
+        world.settle()
+        shape = consumer.get(f"/api/v1/leases/{lease.lease_id}").json()
+        return shape["extension"], consumer.get(f"/leases/{lease.lease_id}").content.decode()
+
+    before = consumer.get(f"/api/v1/leases/{lease.lease_id}").json()["extension"]
+    refused, page = asked(22)
+    granted, later = asked(1)
+
+    assert before is None
+    assert (refused["answer"], refused["reason"]) == ("declined", "windows")
+    assert "declined, because an offer it rests on has no window that long." in page
+    assert (granted["answer"], granted["reason"], granted["reason_text"]) == ("granted", "", "")
+    assert granted["ends_at"].endswith("Z") and granted["at"].endswith("Z")
+    assert "granted." in later
+
+
 def test_a_bid_says_with_how_little_it_makes_do_and_how_long_it_waits(
     world: World, consumer: Client
 ) -> None:
