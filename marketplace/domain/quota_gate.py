@@ -52,6 +52,11 @@ class Gate:
         self.reasons: dict[BidId, str] = {}
         """Why bids were held back that had a place."""
 
+    @property
+    def quotas(self) -> QuotaBook:
+        """Return the quotas with what was let through."""
+        return self._quotas
+
     def guaranteed(self, bids: Iterable[OpenBid], *, now: int) -> Iterator[OpenBid]:
         """Yield those that a quota may be for, least fair share first; only nominal is let."""
         units = self._quotas.policies.units if self._quotas.policies is not None else {}

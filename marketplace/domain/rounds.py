@@ -34,8 +34,9 @@ from marketplace.domain.optimum.solving import never, solve
 from marketplace.domain.own_first import before_round
 from marketplace.domain.owners import is_own
 from marketplace.domain.pools import Pool, pools_of
-from marketplace.domain.quota_gate import gate_of
-from marketplace.domain.round_prices import Prices
+from marketplace.domain.quota_gate import Gate, gate_of
+from marketplace.domain.round_prices import RIVALS_MAX, Prices
+from marketplace.domain.round_quotas import Bounds, bounds_of, edges_of, kept_out
 from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
 from marketplace.domain.vouching import UNVERIFIED
 
@@ -59,6 +60,7 @@ class _Part:
     pools: Sequence[Pool]
     fits: Mapping[Shape, Sequence[int]]
     grid: Sequence[int]
+    bounds: Bounds
 
 
 def clear_round(
@@ -93,13 +95,14 @@ def clear_round(
             fills.append(Fill(bid, lease_id_of(round_id, bid), at, at.floor))
         proof = replace(proof, bound=sum(fill.worth for fill in fills))
     for name, group in _classes(book, bids).items():
-        part = _part(book, group, calendar, now)
+        part = _part(book, group, calendar, gate, now)
         before = None if steps is None else _effort_before(steps, name)
         solution = _solved(part, proof.seed, enough, before)
         given = given_names(part.pools, part.bids, solution)
         placed = pulled_forward(given, calendar, gate, now=now, round_id=round_id)
         swept, left = sweep(book, group, placed, calendar, gate, now=now, round_id=round_id)
-        made, regrets = _priced(part, solution, placed + swept, left, round_id)
+        rivals = _rivals(part, left, gate, now)
+        made, regrets = _priced(part, solution, placed + swept, rivals, round_id)
         fills += made
         refused += left
         proof = proof.plus(
@@ -129,6 +132,21 @@ def _classes(book: Book, bids: Iterable[OpenBid]) -> dict[str, list[OpenBid]]:
     return {name: group for (_, name), group in sorted(classes.items(), key=lambda it: it[0][0])}
 
 
+def _rivals(
+    part: _Part, refused: Sequence[OpenBid], gate: Gate | None, now: int
+) -> Sequence[OpenBid]:
+    """Return the refused bids that are heard on prices: not those that quotas keep out."""
+    if gate is None:
+        return refused
+    rivals = []
+    for bid in sorted(refused, key=lambda bid: bid.price_time)[:RIVALS_MAX]:
+        pools = _usable(part, bid) if bid.bid_id not in gate.reasons else []
+        bound = bid.bid_id in part.bounds.groups
+        if pools and not (bound and kept_out(gate.quotas, bid, part.pools[pools[0]], now=now)):
+            rivals.append(bid)
+    return rivals
+
+
 def _priced(
     part: _Part,
     solution: Solution,
@@ -153,7 +171,7 @@ def _priced(
 
 def _usable(part: _Part, bid: OpenBid) -> list[int]:
     """Return the pools that a bid may use at its limit and that are large enough for it."""
-    found = [number for number in part.fits[bid.shape] if _open(part.pools[number], bid)]
+    found = [number for number in part.fits[bid.shape] if _lets(part, bid, number)]
     sizes: dict[object, int] = defaultdict(int)
     for number in found:
         sizes[_place(part.pools[number], bid)] += len(part.pools[number].uuids)
@@ -168,15 +186,23 @@ def _place(pool: Pool, bid: OpenBid) -> object:
     return (host_id, pool.link) if bid.terms.request.nvlink else host_id
 
 
-def _part(book: Book, bids: Sequence[OpenBid], calendar: Calendar, now: int) -> _Part:
-    until = max(bid.deadline for bid in bids)
+def _part(
+    book: Book, bids: Sequence[OpenBid], calendar: Calendar, gate: Gate | None, now: int
+) -> _Part:
+    since, until = whole_second(now), max(bid.deadline for bid in bids)
     shapes = dict.fromkeys(bid.shape for bid in bids)
-    pools, fits = pools_of(book, shapes, calendar, since=whole_second(now), until=until)
-    return _Part(bids, pools, fits, grid_of(now, until, _edges(bids, pools)))
+    pools, fits = pools_of(book, shapes, calendar, since=since, until=until)
+    edges: list[int] = list(
+        dict.fromkeys(edge for pool in pools for span in pool.spans for edge in span)
+    )
+    if gate is not None:
+        edges += edges_of(gate.quotas, since=since, until=until)
+    grid = grid_of(now, until, [*edges, *_edges(bids)])
+    bounds = Bounds() if gate is None else bounds_of(gate.quotas, bids, pools, grid)
+    return _Part(bids, pools, fits, grid, bounds)
 
 
-def _edges(bids: Sequence[OpenBid], pools: Sequence[Pool]) -> Iterable[int]:
-    yield from dict.fromkeys(edge for pool in pools for span in pool.spans for edge in span)
+def _edges(bids: Sequence[OpenBid]) -> Iterable[int]:
     for bid in bids:
         yield from (bid.earliest, bid.earliest + bid.duration, bid.latest_start, bid.deadline)
 
@@ -195,7 +221,7 @@ def _solved(part: _Part, seed: int, enough: Enough | None, before: Effort | None
         for pool in part.pools
     ]
     asks = [_ask(part, bid) for bid in part.bids]
-    problem = pose(part.grid, capacities, asks)
+    problem = pose(part.grid, capacities, asks, part.bounds.quotas)
     if before is not None or enough is None:
         enough = never
     return solve(problem, effort=before or _effort(part, asks), seed=seed, enough=enough)
@@ -215,7 +241,7 @@ def _ask(part: _Part, bid: OpenBid) -> Ask:
     entries = tuple(
         Entry(number, part.pools[number].listed.floor)
         for number in part.fits[bid.shape]
-        if _open(part.pools[number], bid)
+        if _lets(part, bid, number)
     )
     return Ask(
         gpus=bid.gpus,
@@ -225,7 +251,13 @@ def _ask(part: _Part, bid: OpenBid) -> Ask:
         limit=bid.limit,
         entries=entries,
         spread=_spread(bid),
+        groups=tuple(part.bounds.groups.get(bid.bid_id, ())),
+        shares=tuple(part.bounds.shares.get(bid.bid_id, ())),
     )
+
+
+def _lets(part: _Part, bid: OpenBid, number: int) -> bool:
+    return _open(part.pools[number], bid) and (bid.bid_id, number) not in part.bounds.barred
 
 
 def _open(pool: Pool, bid: OpenBid) -> bool:
@@ -234,7 +266,7 @@ def _open(pool: Pool, bid: OpenBid) -> bool:
         listed.floor <= bid.limit
         and listed.lease_min <= bid.duration
         and listed.open_to(bid.bid_id)
-        and bid.takes(listed.terms)
+        and bid.takes(listed)
         and listed.terms.tenant_id != bid.terms.tenant_id
     )
 

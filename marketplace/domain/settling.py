@@ -82,7 +82,7 @@ def _could_have(bid: OpenBid, placement: Placement) -> bool:
         and bid.earliest <= placement.starts <= bid.latest_start
         and all(
             listed.open_to(bid.bid_id)
-            and bid.takes(listed.terms)
+            and bid.takes(listed)
             and listed.terms.tenant_id != bid.terms.tenant_id
             for listed, _ in placement.gpus
         )
@@ -115,11 +115,15 @@ def pulled_forward(
             )
             for listed, uuid in placement.gpus
         ]
-        starts = min(starts, max(whole_second(max(bid.earliest, now)), *opens))
-        placement = replace(placement, starts=starts)
-        if gate is not None and not gate.lets(bid, placement, lease_id_of(round_id, bid)):
+        sooner = min(starts, max(whole_second(max(bid.earliest, now)), *opens))
+        # Where the quota is not free that soon either, the start that the search found may do.
+        for at in dict.fromkeys((sooner, starts)):
+            placed = replace(placement, starts=Millis(at))
+            if gate is None or gate.lets(bid, placed, lease_id_of(round_id, bid)):
+                break
+        else:
             continue
-        pulled.append((bid, placement))
+        pulled.append((bid, placed))
         _take(calendar, *pulled[-1], round_id)
     return pulled
 

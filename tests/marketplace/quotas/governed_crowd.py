@@ -59,7 +59,7 @@ class GovernedCrowd(Crowd):
 
     def __init__(self, random: Random) -> None:
         super().__init__(random, UnitsMarket(random))
-        for event in (
+        first: tuple[GovernanceEvent, ...] = (
             CohortPlaced(market=MARKET, cohort="lab", parent=None, tenant_id=None, at=self.at),
             CohortPlaced(market=MARKET, cohort="floor", parent="lab", tenant_id=None, at=self.at),
             *(
@@ -72,7 +72,8 @@ class GovernedCrowd(Crowd):
                 )
                 for unit, cohort in zip(UNITS, ("lab", "floor", "floor"), strict=True)
             ),
-        ):
+        )
+        for event in first:
             self.say(event)
 
     @property

@@ -80,7 +80,7 @@ def test_an_engine_keeps_snapshots_of_a_market_with_quotas() -> None:
     market.engine = Engine(market.store, MARKET, snapshots=snapshots, snapshot_facts=4)
     market.offer("rack", gpus=8)
     market.govern(red=(2, 1), blue=(4, 0))
-    market.ask("red", "first", 3)
+    first = market.ask("red", "first", 3)
     market.run()
     assert usable(snapshots, market.store, MARKET) is not None
 
@@ -89,7 +89,7 @@ def test_an_engine_keeps_snapshots_of_a_market_with_quotas() -> None:
     patient = market.ask("red", "patient", 1, patience="patient")
     market.run()
 
-    ends = market.lease_id("first") and market.grants()[next(iter(market.grants()))].window.ends_at
     granted = market.granted()
+    ends = granted[str(first)].window.ends_at
     assert granted[str(then)].window.starts_at == ends
     assert granted[str(patient)].window.starts_at >= ends
