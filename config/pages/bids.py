@@ -56,6 +56,7 @@ CONSTRAINTS = {
     "workload-kind": "whose owners allow this workload",
     "currency": "in your currency",
     "host": "on hosts and of owners you take",
+    "reliability": "that proved reliable enough",
     "paused": "not paused",
     "reserved": "not kept for another bid",
     "lease-minimum": "leased for as short as this",

@@ -208,6 +208,7 @@ class Book:
 
     def take_in(self, listed: Listed) -> None:
         """Take in an offer, with all that is known of it."""
+        listed.record = self.leases.records[listed.terms.host_id]
         self.catalogue.add(listed)
         self.owners.offered(listed)
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from ledger.domain.money import NANOS_MAX, NANOS_PER_UNIT, CurrencyUnknown, Money, Rate
 from ledger.domain.refusal import Invalid
 from marketplace.domain.events import GoodTill, GpuRequest, Patience, Workload
-from marketplace.domain.query import DRIVER, HOSTS_MAX, LINKED_MAX
+from marketplace.domain.query import DRIVER, HOSTS_MAX, LINKED_MAX, PPM
+from marketplace.domain.topology import PREFERENCE, PREFERENCES_MAX
 from marketplace.domain.workloads import workload_named
 
 GPUS_MAX = 1024
@@ -336,6 +337,10 @@ def check_request(request: GpuRequest) -> None:
         "nvlink_min": request.nvlink_min is not None
         and not (request.nvlink and 2 <= request.nvlink_min <= LINKED_MAX),
         "hosts": max(len(request.hosts), len(request.not_hosts)) > HOSTS_MAX,
+        "prefer": len(request.prefer) > PREFERENCES_MAX
+        or not all(map(PREFERENCE.fullmatch, request.prefer)),
+        "reliability_min_ppm": request.reliability_min_ppm is not None
+        and not 0 < request.reliability_min_ppm <= PPM,
         "labels": len(request.labels) > LABELS_MAX
         or not all(_LABEL.fullmatch(name) for name, _ in request.labels),
         "text": not all(

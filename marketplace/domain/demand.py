@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ledger.domain.ids import BidId
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.events import OfferPublished
 from marketplace.domain.events import BidAmended, BidPlaced, GpuRequest
 from marketplace.domain.moments import Millis, from_below
+from marketplace.domain.reliability import Record, meets
 
 NEVER = 1 << 62
 CLASS_RANK = {"reserved": 0, "on-demand": 1, "interruptible": 2}
+
+
+class Offered(Protocol):
+    """An offer in the book, as far as a bid chooses by it."""
+
+    @property
+    def terms(self) -> OfferPublished:
+        """Return what its owner said."""
+        ...
+
+    @property
+    def record(self) -> Record:
+        """Return how its host has proved."""
+        ...
 
 
 class Shape(NamedTuple):
@@ -101,11 +116,24 @@ class OpenBid:
 
     @property
     def is_choosy(self) -> bool:
-        """Tell if it names hosts or owners, so that `takes` has to be asked."""
+        """Tell if it names hosts or owners or how reliable they are: `takes` has to be asked."""
         asked = self.shape.request
-        return asked.own or bool(asked.hosts) or bool(asked.not_hosts)
+        return (
+            asked.own
+            or bool(asked.hosts)
+            or bool(asked.not_hosts)
+            or asked.reliability_min_ppm is not None
+        )
 
-    def takes(self, offer: OfferPublished) -> bool:
+    def takes(self, listed: Offered) -> bool:
+        """Tell if the bid takes the host and the owner of an offer, and finds it reliable."""
+        return self.chooses(listed.terms) and self.trusts(listed.record)
+
+    def trusts(self, record: Record) -> bool:
+        """Tell if a host is as reliable as the bid asks."""
+        return meets(self.shape.request.reliability_min_ppm, record)
+
+    def chooses(self, offer: OfferPublished) -> bool:
         """Tell if the bid leaves out neither the host nor the owner of an offer."""
         asked = self.shape.request
         return (

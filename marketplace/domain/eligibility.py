@@ -119,6 +119,7 @@ REASONS: dict[str, str] = {
     "workload-kind": "their owners do not allow this kind of workload",
     "currency": "they are offered in another currency",
     "host": "they are on hosts, or of owners, that the bid leaves out",
+    "reliability": "too few GPUs on hosts that have proved that reliable",
     "paused": "their owners have paused the offers",
     "reserved": "they are kept for another bid",
     "lease-minimum": "their owners lease them only for longer",
@@ -228,7 +229,8 @@ def explain(
         pool[:] = [(listed, uuids) for listed, uuids in pool if keep(listed)]
         funnel.append(Stage(name, _count(pool)))
 
-    narrow("host", lambda listed: bid.takes(listed.terms))
+    narrow("host", lambda listed: bid.chooses(listed.terms))
+    narrow("reliability", lambda listed: bid.trusts(listed.record))
     narrow("paused", lambda listed: not listed.paused)
     narrow("reserved", lambda listed: listed.open_to(bid.bid_id))
     narrow("lease-minimum", lambda listed: listed.lease_min <= bid.duration)

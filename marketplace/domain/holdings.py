@@ -6,6 +6,7 @@ until they are published in a new offer: nobody reclaims in order to be leased a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ from marketplace.domain.events import (
     ResaleOpened,
 )
 from marketplace.domain.moments import Millis, from_above, from_below
+from marketplace.domain.reliability import WENT_WELL, Record
 from marketplace.domain.triggers import ExtensionAsked, ResaleCame, SupplyGrew, Trigger
 
 
@@ -56,6 +58,8 @@ class Holdings:
         self.held: dict[LeaseId, Held] = {}
         self.resales: dict[LeaseId, tuple[int, ResaleOpened]] = {}
         """Leases of which the rest is for sale, and since which store position."""
+        self.records: dict[HostId, Record] = defaultdict(Record)
+        """How reliable each host has proved."""
         self.interruptible = 0
         """How many leases are."""
         self._calendar = calendar
@@ -138,7 +142,7 @@ class Holdings:
             return None
         self.interruptible -= held.is_interruptible
         free_from = from_above(event.at)
-        freed = set[HostId]()
+        freed = self._noted(held, event)
         for share in held.granted.shares:
             self._catalogue.touch(share.host_id)
             for uuid in share.gpu_uuids:
@@ -150,6 +154,17 @@ class Holdings:
                 if not kept:
                     freed.add(share.host_id)
         return SupplyGrew(frozenset(freed)) if freed else None
+
+    def _noted(self, held: Held, event: LeaseClosed) -> set[HostId]:
+        """Take note of how the hosts proved; return those that now may be reliable enough."""
+        hosts = set[HostId]()
+        if held.granted.own:
+            return hosts
+        for share in held.granted.shares:
+            if held.reclaimed_by in (None, share.owner_id) and share.host_id not in hosts:
+                hosts.add(share.host_id)
+                self.records[share.host_id].note(event.reason, at=from_above(event.at))
+        return hosts if event.reason in WENT_WELL else set()
 
     def _listed_since(self, uuid: str, host_id: HostId, position: int) -> bool:
         offers = self._catalogue.on(host_id)

@@ -17,6 +17,7 @@ from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.moments import Millis, whole_second
 from marketplace.domain.supply import Entry, Listed
+from marketplace.domain.topology import place_of, places, wants_links
 
 NO_LIMIT = 1 << 62
 
@@ -67,7 +68,7 @@ def place(
         if entry.listed.open_to(bid.bid_id) and entry.listed.lease_min <= bid.duration
     )
     if bid.is_choosy:
-        usable = (entry for entry in usable if bid.takes(entry.listed.terms))
+        usable = (entry for entry in usable if bid.takes(entry.listed))
     if bid.terms.placement == "same-host":
         return _on_one_host(bid, usable, calendar, earliest, highest)
     return _over_hosts(bid, usable, calendar, earliest, highest)
@@ -77,7 +78,8 @@ def _on_one_host(
     bid: OpenBid, entries: Iterable[Entry], calendar: Calendar, earliest: int, highest: int
 ) -> Placement | None:
     pools: dict[object, list[Start]] = defaultdict(list)
-    best: dict[object, tuple[int, int]] = {}
+    best: dict[object, tuple[int, bool, int]] = {}
+    linked = wants_links(bid.terms.request.prefer)
     level = highest
     for entry in entries:
         if entry.floor > level:
@@ -91,9 +93,10 @@ def _on_one_host(
             if first is None:
                 continue
             level = entry.floor
-            spare = len(_serving(pool, first)) - bid.gpus
-            best[key] = (first, spare)
-            if first == earliest and not spare:
+            serving = _serving(pool, first)
+            apart = linked and len(_joined(serving.values())) < bid.gpus
+            best[key] = (first, apart, len(serving) - bid.gpus)
+            if best[key] == (earliest, False, 0):
                 return _take(pool, first, bid.gpus)
     if not best:
         return None
@@ -246,15 +249,57 @@ def _over_hosts(
     by_host: dict[HostId, list[Start]] = defaultdict(list)
     for start in _joined(serving) if linked else serving:
         by_host[start.listed.terms.host_id].append(start)
+    return _placement(at, _gathered(list(by_host.values()), bid))
+
+
+def _gathered(hosts: list[list[Start]], bid: OpenBid) -> list[Start]:
+    """Choose for a gang: near together, as it prefers, and then the fewest hosts."""
+    wanted = places(bid.terms.request.prefer)
+    for word in wanted:
+        enough = [
+            group
+            for group in _by_place(hosts, word)
+            if sum(len(starts) for starts in group) >= bid.gpus
+        ]
+        if enough:
+            found = [_on_fewest(group, bid.gpus) for group in enough]
+            return min(found, key=lambda chosen: len({_host_of(start) for start in chosen}))
     chosen: list[Start] = []
-    hosts = sorted(by_host.values(), key=lambda starts: (-len(starts), starts[0].listed.rank))
-    while len(chosen) < bid.gpus:
-        missing = bid.gpus - len(chosen)
+    for group in _by_place(hosts, wanted[0]) if wanted else [hosts]:
+        size = sum(len(starts) for starts in group)
+        chosen += _on_fewest(group, min(size, bid.gpus - len(chosen)))
+    return chosen
+
+
+def _host_of(start: Start) -> HostId:
+    return start.listed.terms.host_id
+
+
+def _by_place(hosts: Iterable[list[Start]], word: str) -> list[list[list[Start]]]:
+    """Return the hosts of each place, the place with most GPUs first, of equals the cheapest."""
+    found: dict[str, list[list[Start]]] = defaultdict(list)
+    for starts in hosts:
+        found[place_of(starts[0].listed.terms, word)].append(starts)
+    return sorted(
+        found.values(),
+        key=lambda group: (
+            -sum(len(starts) for starts in group),
+            min(starts[0].listed.rank for starts in group),
+        ),
+    )
+
+
+def _on_fewest(group: Iterable[list[Start]], gpus: int) -> list[Start]:
+    """Choose so many GPUs on the fewest hosts; the last of these is the one that just suffices."""
+    chosen: list[Start] = []
+    hosts = sorted(group, key=lambda starts: (-len(starts), starts[0].listed.rank))
+    while len(chosen) < gpus:
+        missing = gpus - len(chosen)
         suffice = [starts for starts in hosts if len(starts) >= missing]
         here = suffice[-1] if suffice else hosts[0]
         chosen += _chosen(here, min(missing, len(here)))
         hosts.remove(here)
-    return _placement(at, chosen)
+    return chosen
 
 
 def _first_level(

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from uuid import UUID
 
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Invalid
 from marketplace.domain.events import GpuRequest
+from marketplace.domain.topology import PREFERENCE, PREFERENCES_MAX
 
 QUERY_CHARS_MAX = 1_000
 ISOLATIONS = ("whole", "mig", "mps", "timeslice", "cooperative")
@@ -28,6 +30,7 @@ DRIVER = re.compile(r"[1-9][0-9]{1,3}(\.[0-9]{1,4}){0,2}")
 LINKED_MAX = 576
 """GPUs of the largest NVLink domain there is (NVL576)."""
 HOSTS_MAX = 12
+PPM = 1_000_000
 
 
 class QueryTooLong(Invalid):
@@ -121,6 +124,21 @@ def _not_hosts(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     return replace(request, not_hosts=hosts) if hosts else None
 
 
+def _prefer(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    words = tuple(value.split(","))
+    fits = len(words) <= PREFERENCES_MAX and len(set(words)) == len(words)
+    return (
+        replace(request, prefer=words) if fits and all(map(PREFERENCE.fullmatch, words)) else None
+    )
+
+
+def _reliability(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    if not re.fullmatch(r"(0(\.[0-9]{1,6})?|1(\.0{1,6})?)", value):
+        return None
+    ppm = int(Decimal(value) * PPM)
+    return replace(request, reliability_min_ppm=ppm) if ppm else None
+
+
 def _host_ids(value: str) -> tuple[HostId, ...] | None:
     words = value.split(",")
     try:
@@ -157,6 +175,20 @@ CONDITIONS = {
         Condition("tenant", ("=",), "tenant=own", "GPUs of your own organisation only", _tenant),
         Condition("host", ("=",), f"host={_HOST}", "only on these hosts, by id", _hosts),
         Condition("not-host", ("=",), f"not-host={_HOST}", "on none of these hosts", _not_hosts),
+        Condition(
+            "reliability",
+            (">=",),
+            "reliability>=0.99",
+            "the share of leases that the host did not break off, once that is known",
+            _reliability,
+        ),
+        Condition(
+            "prefer",
+            ("=",),
+            "prefer=label.rack,region",
+            "rather one rack, else one region, else one NVLink group on each host (nvlink)",
+            _prefer,
+        ),
         Condition(
             "label.NAME", ("=",), "label.team=x", "the offer carries this label", lambda r, *_: r
         ),
@@ -239,6 +271,11 @@ def write_query(request: GpuRequest) -> str:
         for word, hosts in (("host", request.hosts), ("not-host", request.not_hosts))
         if hosts
     ]
+    if request.reliability_min_ppm is not None:
+        share = f"{Decimal(request.reliability_min_ppm) / PPM:f}"
+        parts.append(f"reliability>={share}")
+    if request.prefer:
+        parts.append("prefer=" + ",".join(request.prefer))
     parts += [f"label.{name}={_quoted(value)}" for name, value in request.labels]
     return " ".join(parts)
 

@@ -33,7 +33,8 @@ def reason_of(bid: OpenBid, catalogue: Catalogue, calendar: Calendar, *, now: in
         ("windows", lambda each: _usable(each, bid)),
         ("lease-minimum", lambda each: _offered(each, bid) and each.listed.open_to(bid.bid_id)),
         ("reserved", lambda each: _offered(each, bid)),
-        ("paused", lambda each: bid.takes(each.listed.terms)),
+        ("paused", lambda each: bid.takes(each.listed)),
+        ("reliability", lambda each: bid.chooses(each.listed.terms)),
         ("host", lambda each: True),
     )
     for next_one, keep in left_by:
@@ -80,7 +81,7 @@ def _usable(entry: Entry, bid: OpenBid) -> bool:
 
 
 def _offered(entry: Entry, bid: OpenBid) -> bool:
-    return not entry.listed.paused and bid.takes(entry.listed.terms)
+    return not entry.listed.paused and bid.takes(entry.listed)
 
 
 def _fits_in(entry: Entry, bid: OpenBid, earliest: int) -> bool:

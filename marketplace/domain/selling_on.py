@@ -103,7 +103,9 @@ def _shelf(book: Book, calendar: Calendar, pieces: dict[OfferId, Piece]) -> Cata
                 floor=resale.floor,
                 lease_min_seconds=max(terms.lease_min_seconds, resale.lease_min_seconds),
             )
-            shelf.add(Listed(rest, position, resale.floor.nanos_per_gpu_hour))
+            listed = Listed(rest, position, resale.floor.nanos_per_gpu_hour)
+            listed.record = book.offers[share.offer_id].record
+            shelf.add(listed)
     return shelf
 
 

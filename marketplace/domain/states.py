@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from ledger.domain.ids import BidId, LeaseId, TenantId
+from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
 from ledger.domain.money import Rate
 from listings.domain.events import OfferPublished
 from marketplace.domain.book import Book
@@ -19,6 +19,7 @@ from marketplace.domain.events import BidAmended, BidPlaced, LeaseGranted, Resal
 from marketplace.domain.holdings import Held
 from marketplace.domain.moments import Millis, moment
 from marketplace.domain.quota_states import QuotaState, restored_quotas, state_of_quotas
+from marketplace.domain.reliability import Record
 from marketplace.domain.supply import Listed
 
 
@@ -63,6 +64,17 @@ class TakenState:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordState:
+    """How reliable a host has proved: see `Record`."""
+
+    host_id: HostId
+    good: int
+    all: int
+    leases: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class BookState:
     """All of a book that is not made from something else in it."""
 
@@ -75,6 +87,7 @@ class BookState:
     taken: tuple[TakenState, ...]
     told: tuple[tuple[BidId, str], ...]
     resales: tuple[tuple[LeaseId, int, ResaleOpened], ...]
+    records: tuple[RecordState, ...]
     quotas: QuotaState | None
 
 
@@ -104,6 +117,11 @@ def state_of(book: Book) -> BookState:
         ),
         told=tuple(book.told.items()),
         resales=tuple((lease_id, *since) for lease_id, since in book.resales.items()),
+        records=tuple(
+            RecordState(host_id, each.good, each.all, each.leases, each.at)
+            for host_id, each in book.leases.records.items()
+            if each.leases
+        ),
         quotas=state_of_quotas(book.quotas),
     )
 
@@ -115,6 +133,8 @@ def restored(state: BookState) -> Book:
     for gpu in state.taken:
         for starts, ends, lease_id in gpu.spans:
             book.calendar.take(gpu.uuid, Taken(Millis(starts), Millis(ends), lease_id))
+    for each in state.records:
+        book.leases.records[each.host_id] = Record(each.good, each.all, each.leases, each.at)
     for offer in state.offers:
         listed = Listed(offer.terms, offer.published, offer.floor)
         listed.since, listed.paused = offer.since, offer.paused

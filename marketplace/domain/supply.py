@@ -19,6 +19,7 @@ from marketplace.domain.moments import (
     moment,
     whole_second,
 )
+from marketplace.domain.reliability import Record
 
 KNOWN_AHEAD = timedelta(days=7)
 """Weekly windows are worked out this much further than asked, so that it is seldom done."""
@@ -52,6 +53,8 @@ class Listed:
     kind: Kind = field(init=False)
     specs: tuple[int, ...] = field(init=False)
     """For each GPU, the place of its spec in the kind."""
+    record: Record = field(init=False)
+    """How reliable its host has proved; the book's own, as it is now."""
     text: str = field(init=False)
     """The id, as it is sorted by."""
     fits: dict[int, tuple[tuple[str, ...], frozenset[str]]] = field(default_factory=dict)
@@ -66,6 +69,7 @@ class Listed:
         self.lease_min = self.terms.lease_min_seconds * 1000
         self.kind, self.specs = kind_of(self.terms)
         self.text = str(self.terms.offer_id)
+        self.record = Record()
         self.groups = {gpu.uuid: gpu.nvlink_group for gpu in self.terms.gpus}
 
     @property

@@ -27,6 +27,9 @@ class GpuRequest:
 
     nvlink_min: GPUs that NVLink joins on the host, at least; with nvlink. hosts: only on one of
     these; not_hosts: on none of these. own: only GPUs of the bidder's own organisation.
+    prefer: what a gang's GPUs had best have in common, the most wanted first
+    (`topology.PREFERENCE`): it leaves nothing out. reliability_min_ppm: only hosts that proved so
+    reliable.
     """
 
     models: tuple[str, ...] = ()
@@ -41,6 +44,8 @@ class GpuRequest:
     hosts: tuple[HostId, ...] = ()
     not_hosts: tuple[HostId, ...] = ()
     own: bool = False
+    prefer: tuple[str, ...] = ()
+    reliability_min_ppm: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,9 @@ def _terms(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) ->
         yield f"offer {offer.offer_id} is not the bidder's own"
     if offer.host_id in asked.not_hosts or (asked.hosts and offer.host_id not in asked.hosts):
         yield f"host {offer.host_id} was left out by the bid"
+    least = asked.reliability_min_ppm
+    if least is not None and (listed.record.ppm is None or listed.record.ppm < least):
+        yield f"host {offer.host_id} has not proved as reliable as that"
     if timedelta(seconds=offer.lease_min_seconds) > granted.window.length:
         yield f"offer {offer.offer_id} is leased for longer only"
     if not allowed_by(offer.workload_kinds, terms.workload.kind):
