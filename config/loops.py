@@ -36,8 +36,8 @@ class Loop:
 
     every_seconds: longest time between two passes. on_events: also passes whenever anything
     is recorded. run_once returns how much it did; while that is not zero it is called again.
-    gather_seconds: least time between two passes that did something, so that a stream of events
-    is worked off in pages, not one by one; the first after a silence is not kept waiting.
+    gather_seconds: least time from one pass to the next, so that a stream of events is worked off
+    in pages, not one by one; the first after a silence is not kept waiting.
     """
 
     name: str
@@ -98,16 +98,15 @@ def _passes(loop: Loop, stop: threading.Event) -> None:
             raise LockLost(loop.name)
         started = time.monotonic()
         seen = bell.rings if bell else 0
-        if loop.run_once(store, datetime.now(UTC)):
-            gathering = loop.gather_seconds - (time.monotonic() - started)
-            if gathering > 0:
-                stop.wait(gathering)
-            continue
-        rest = max(0.0, loop.every_seconds - (time.monotonic() - started))
-        if bell:
-            bell.wait(seen, rest)
-        else:
-            stop.wait(rest)
+        if not loop.run_once(store, datetime.now(UTC)):
+            rest = max(0.0, loop.every_seconds - (time.monotonic() - started))
+            if bell:
+                bell.wait(seen, rest)
+            else:
+                stop.wait(rest)
+        gathering = loop.gather_seconds - (time.monotonic() - started)
+        if gathering > 0:
+            stop.wait(gathering)
 
 
 class Bell:

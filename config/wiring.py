@@ -97,21 +97,21 @@ def loops(env: Env) -> tuple[Loop, ...]:
             1.0,
             lambda store, now: follow_projections(store, every_projection),
             on_events=True,
-            gather_seconds=0.02,
+            gather_seconds=0.05,
         ),
         Loop(
             "policies",
             1.0,
             lambda store, now: follow_policies(store, every_policy),
             on_events=True,
-            gather_seconds=0.005,
+            gather_seconds=0.02,
         ),
         Loop(
             "clearing",
             1.0,
             lambda store, now: clear(store).run_once(now=now),
             on_events=True,
-            gather_seconds=0.002,
+            gather_seconds=0.008,
         ),
         Loop(
             "lease-clock",
@@ -177,3 +177,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
     "overflow": ("bursting", "reaper"),
 }
 """How `manage.py up` spreads the loops over processes."""
+
+GIVE_WAY: Mapping[str, int] = {"read-side": 10, "clockwork": 5, "overflow": 10}
+"""Niceness of the processes that may be late where cores are few: those who bid do not wait for
+them, and what they ask of the database is not held back."""

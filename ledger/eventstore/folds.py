@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -22,6 +23,7 @@ REMEMBERED_FROM = 24
 """Events from which on a stream is worth remembering; most streams never get so long."""
 REMEMBERED_MAX = 512
 """Streams remembered per store; the least recently used is forgotten."""
+TURN_SECONDS_MAX = 0.1
 LOCKS = 64
 """Locks that the streams of a store share, so that few wait for one another without need."""
 
@@ -69,10 +71,15 @@ class _Memory:
     def __init__(self) -> None:
         self._folds: OrderedDict[tuple[type, str], Fold] = OrderedDict()
         self._lock = threading.Lock()
+        self._folding = [threading.Lock() for _ in range(LOCKS)]
         self._turns = [threading.Lock() for _ in range(LOCKS)]
 
-    def turn(self, key: tuple[type, str]) -> threading.Lock:
-        return self._turns[hash(key) % LOCKS]
+    def folding(self, key: tuple[type, str]) -> threading.Lock:
+        return self._folding[hash(key) % LOCKS]
+
+    def turn(self, key: tuple[type, str]) -> threading.Lock | None:
+        with self._lock:
+            return self._turns[hash(key) % LOCKS] if key in self._folds else None
 
     def recall(self, key: tuple[type, str]) -> Fold | None:
         with self._lock:
@@ -97,12 +104,30 @@ _memories: WeakKeyDictionary[Any, _Memory] = WeakKeyDictionary()
 _guard = threading.Lock()
 
 
+@contextmanager
+def in_turn(store: Streams, kind: type[Foldable], stream: str) -> Iterator[None]:
+    """Let the threads of a process write to a busy stream in turn, rather than all but one in vain.
+
+    A courtesy that does not wait long: whoever holds it may be waiting for what we hold. Streams
+    that are not remembered are not busy.
+    """
+    with _guard:
+        memory = _memories.setdefault(store, _Memory())
+    turn = memory.turn((kind, stream))
+    has_turn = turn is not None and turn.acquire(timeout=TURN_SECONDS_MAX)
+    try:
+        yield
+    finally:
+        if turn is not None and has_turn:
+            turn.release()
+
+
 def fold(store: Streams, kind: type[Foldable], stream: str) -> Fold:
     """Return a stream folded to its present end."""
     with _guard:
         memory = _memories.setdefault(store, _Memory())
     key = (kind, stream)
-    with memory.turn(key):
+    with memory.folding(key):
         try:
             return _fold_on(store, kind, stream, memory)
         except BaseException:

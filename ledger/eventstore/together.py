@@ -12,6 +12,7 @@ server alone, never while a process thinks or waits for its turn on a busy machi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -58,19 +59,29 @@ def record_together(store: EventStore, parts: Sequence[Part]) -> list[Position]:
     # Without a command id a lost reply must still not write twice within this call.
     command_ids = [part.by.command_id or uuid4() for part in parts]
     for _attempt in range(DECIDE_ATTEMPTS_MAX):
-        found: list[Position | None] = []
-        writes: list[Write] = []
-        for part, command_id in zip(parts, command_ids, strict=True):
-            position, write = _asked(store, part, command_id)
-            found.append(position)
-            if write is not None:
-                writes.append(write)
         try:
-            appended = iter(store.append_each(writes) if writes else [])
+            with ExitStack() as turns:
+                for part in parts:
+                    stream = stream_name(part.kind, part.key)
+                    turns.enter_context(folds.in_turn(store, part.kind, stream))
+                return _written(store, parts, command_ids)
         except (StreamMoved, OutcomeUnknown):
             continue
-        return [next(appended).position if each is None else each for each in found]
     raise StreamMoved(", ".join(stream_name(part.kind, part.key) for part in parts))
+
+
+def _written(
+    store: EventStore, parts: Sequence[Part], command_ids: Sequence[UUID]
+) -> list[Position]:
+    found: list[Position | None] = []
+    writes: list[Write] = []
+    for part, command_id in zip(parts, command_ids, strict=True):
+        position, write = _asked(store, part, command_id)
+        found.append(position)
+        if write is not None:
+            writes.append(write)
+    appended = iter(store.append_each(writes) if writes else [])
+    return [next(appended).position if each is None else each for each in found]
 
 
 def _asked(

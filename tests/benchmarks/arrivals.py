@@ -22,11 +22,12 @@ from ledger.eventstore import default_store
 from ledger.following import names_of
 from marketplace.domain.events import LeaseGranted, LeaseScheduled
 from tests.access.world import Party
-from tests.benchmarks.served import ask
+from tests.benchmarks.served import ask, asked_for
 
 CLIENTS = 16
 PROBE_EVERY = 20
 """One bid in so many is looked for in the rows that the API reads."""
+LOOK_SECONDS = 0.02
 DRAIN_SECONDS = 30.0
 
 
@@ -80,7 +81,7 @@ class Watch:
                     )
                     for (bid_id,) in cursor.fetchall():
                         wanted.pop(bid_id).shown = time.perf_counter()
-            self.stop.wait(0.004)
+            self.stop.wait(LOOK_SECONDS)
         connection.close()
 
 
@@ -116,7 +117,7 @@ def arriving(
     moments = [started + number / per_second for number in range(int(per_second * seconds))]
     bids = {uuid4(): Arrived(moment) for moment in moments}
     queue, turn, lock = list(bids.items()), count(), threading.Lock()
-    wrong: list[int] = []
+    wrong: list[str] = []
 
     def client() -> None:
         connected = http.client.HTTPConnection("127.0.0.1", port)
@@ -136,10 +137,10 @@ def arriving(
             sent = json.dumps(asked).encode()
             time.sleep(max(0.0, bid.due - time.perf_counter()))
             bid.sent = time.perf_counter()
-            status = ask(connected, "POST", "/api/v1/bids", sent, party.caller.token)
+            status, answer = asked_for(connected, "POST", "/api/v1/bids", sent, party.caller.token)
             bid.answered = time.perf_counter()
             if status != 201:
-                wrong.append(status)
+                wrong.append(f"{status} {answer[:300]!r}")
         connected.close()
 
     with watched(bids):

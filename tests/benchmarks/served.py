@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from django.conf import settings
 from django.db import connection
@@ -21,8 +22,11 @@ START_SECONDS_MAX = 60.0
 
 
 @contextmanager
-def web() -> Iterator[int]:
-    """Run `manage.py web` without a limit on requests; give its port."""
+def web(running: dict[str, int] | None = None) -> Iterator[int]:
+    """Run `manage.py web` without a limit on requests; give its port.
+
+    running: notes its process under `web`.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -30,14 +34,17 @@ def web() -> Iterator[int]:
     server = subprocess.Popen(
         [*command, "web"],
         env={
-            **os.environ,
+            **_product(),
             "PORT": str(port),
             "OFFPEAK_THROTTLE_PER_MINUTE": str(10**9),
             "OFFPEAK_REQUEST_BYTES_MAX": str(16 * 2**20),
         },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
+    if running is not None:
+        running["web"] = server.pid
     try:
         deadline = time.monotonic() + START_SECONDS_MAX
         while True:
@@ -53,27 +60,61 @@ def web() -> Iterator[int]:
         server.wait()
 
 
+def _product() -> dict[str, str]:
+    """Return an environment with the product's own settings, on the database server of tests."""
+    settings_of = {"DJANGO_SETTINGS_MODULE": "config.settings", "OFFPEAK_HOME": str(settings.HOME)}
+    return {**os.environ, **settings_of}
+
+
 @contextmanager
-def loops() -> Iterator[None]:
-    """Run every loop in the processes that `manage.py up` spreads them over."""
+def loops(noted: dict[str, int] | None = None) -> Iterator[None]:
+    """Run every loop in the processes that `manage.py up` spreads them over.
+
+    noted: gets each process under the name of its group.
+    """
     known = {loop.name for loop in wiring.loops(settings.ENV)}
     command = [sys.executable, "-m", "tests.live.process", str(connection.settings_dict["NAME"])]
-    running = [
-        subprocess.Popen(
-            [*command, "run", *(name for name in group if name in known)],
+    running = {
+        name: subprocess.Popen(
+            [
+                *(*command, "run", "--nice", str(wiring.GIVE_WAY.get(name, 0))),
+                *(loop for loop in group if loop in known),
+            ],
+            env=_product(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
-        for group in wiring.LOOP_GROUPS.values()
+        for name, group in wiring.LOOP_GROUPS.items()
         if known.intersection(group)
-    ]
+    }
+    if noted is not None:
+        noted.update({name: process.pid for name, process in running.items()})
     try:
         yield
     finally:
-        for process in running:
+        for process in running.values():
             process.terminate()
-        for process in running:
+        for process in running.values():
             process.wait()
+
+
+def processor_seconds(processes: Mapping[str, int]) -> dict[str, float]:
+    """Return the processor time used so far by each of these, by us, and by the database."""
+    found = {name: _seconds_of(pid) for name, pid in processes.items()}
+    found["clients"] = time.process_time()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pid FROM pg_stat_activity")
+        found["database"] = sum(_seconds_of(int(pid)) for (pid,) in cursor.fetchall())
+    return found
+
+
+def _seconds_of(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def ask(
@@ -84,11 +125,21 @@ def ask(
     token: str = "",
 ) -> int:
     """Ask once and return the status."""
+    return asked_for(client, method, path, body, token)[0]
+
+
+def asked_for(
+    client: http.client.HTTPConnection,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    token: str = "",
+) -> tuple[int, bytes]:
+    """Ask once and return the status and the answer."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
     client.request(method, path, body, headers if token else {})
     answer = client.getresponse()
-    answer.read()
-    return answer.status
+    return answer.status, answer.read()
 
 
 def together(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from argparse import ArgumentParser
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -25,6 +28,9 @@ class Command(BaseCommand):
         """Take the names of loops."""
         parser.add_argument("names", nargs="*", metavar="NAME")
         parser.add_argument("--list", action="store_true", help="name every loop and end")
+        parser.add_argument(
+            "--nice", type=int, default=0, help="give way to other processes, 0 to 19 (default 0)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C."""
@@ -38,6 +44,7 @@ class Command(BaseCommand):
             raise CommandError(f"no such loop: {', '.join(unknown)} (manage.py run --list)")
         logs.configure(debug=settings.DEBUG)
         end_with_supervisor()
+        _give_way(options["nice"])
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
@@ -49,3 +56,17 @@ class Command(BaseCommand):
             thread.start()
         for thread in threads:
             thread.join()
+
+
+def _give_way(nice: int) -> None:
+    """Run at a lower priority than other processes of this machine.
+
+    Linux may weigh whole sessions against each other first; in one of our own that has to be told
+    too, or niceness would only count within it.
+    """
+    if nice == 0:
+        return
+    os.nice(nice)
+    if os.getsid(0) == os.getpid():
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(nice))

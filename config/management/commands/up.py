@@ -20,7 +20,7 @@ from django.db import connections
 from config import logs
 from config.database.embedded import stop as stop_database
 from config.supervisor import Supervisor
-from config.wiring import LOOP_GROUPS, loops
+from config.wiring import GIVE_WAY, LOOP_GROUPS, loops
 
 READY_SECONDS_MAX = 120
 
@@ -62,7 +62,8 @@ class Command(BaseCommand):
         known = {loop.name for loop in loops(env)}
         for name, group in LOOP_GROUPS.items():
             if wanted := [each for each in group if each in known]:
-                supervisor.add(name, "run", *wanted, after=served)
+                nice = str(GIVE_WAY.get(name, 0))
+                supervisor.add(name, "run", "--nice", nice, *wanted, after=served)
         if env.demo:
             supervisor.add("demo", "demo", "--live", after=served)
         announce = threading.Thread(target=self._announce, args=(supervisor, served), daemon=True)
