@@ -6,6 +6,7 @@ with numba or without. How it works: ADR 0013.
 
 from __future__ import annotations
 
+from marketplace.domain.optimum.exact import OtherSolver
 from marketplace.domain.optimum.posing import Ask, Entry, Pool, Quota, pose
 from marketplace.domain.optimum.problem import (
     ANYWHERE,
@@ -34,6 +35,7 @@ __all__ = [
     "Ask",
     "Effort",
     "Entry",
+    "OtherSolver",
     "Piece",
     "Placed",
     "Pool",

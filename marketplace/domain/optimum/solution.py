@@ -13,13 +13,18 @@ class Effort:
 
     dual: steps of price finding. search: chunks of `CHUNK_MOVES` moves of local search. With
     neither, bids are placed in the order of their limits, each where it is cheapest.
+    exact: nodes of branch and bound, for small rounds and where HiGHS is installed; without it,
+    the round is what the search found. highs: the version that did it (1.16.0 is 1016000); to
+    repeat that, exactly this one must be installed. 0: any, or none.
     """
 
     dual: int = 60
     search: int = 100
+    exact: int = 0
+    highs: int = 0
 
     def __post_init__(self) -> None:
-        if self.dual < 0 or self.search < 0:
+        if min(self.dual, self.search, self.exact, self.highs) < 0:
             raise ValueError("effort is not negative")
 
 
@@ -65,7 +70,9 @@ class Solution:
     @property
     def iterations(self) -> tuple[tuple[str, int], ...]:
         """Return the steps of each stage, as a certificate has them."""
-        return (("dual", self.done.dual), ("search", self.done.search))
+        done = self.done
+        steps = (("dual", done.dual), ("search", done.search))
+        return (*steps, ("exact", done.exact), ("highs", done.highs)) if done.exact else steps
 
 
 def welfare_of(problem: Problem, placed: tuple[Placed | None, ...]) -> int:

@@ -1,6 +1,7 @@
 """Clear a round: greedy by price, prices from the dual, greedy by those prices, local search.
 
-Each stage keeps the best clearing so far; how far the later ones go is `Effort`.
+Each stage keeps the best clearing so far; how far the later ones go is `Effort`. Small rounds are
+finished exactly, where that is asked for and HiGHS is there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from math import ceil
 import numpy as np
 
 from marketplace.domain.optimum.dual import Pricing, Wants, add_up
+from marketplace.domain.optimum.exact import demand, finish, version
 from marketplace.domain.optimum.layout import Layout, lay_out
 from marketplace.domain.optimum.neighbours import desk_for
 from marketplace.domain.optimum.placing import bench_for, place_all
@@ -42,7 +44,11 @@ def solve(
     """Return the best clearing found with this effort, and a bound on any.
 
     enough: asked between chunks of work, true when time is up. What it cut off shows in `done`.
+
+    Raises: OtherSolver when the effort is of a round that another version of HiGHS finished.
     """
+    if effort.highs:
+        demand(effort.highs)
     layout = lay_out(problem)
     bench = bench_for(layout)
     paid = np.zeros((problem.pools, problem.slots + 1))
@@ -67,12 +73,25 @@ def solve(
         climb.step()
     climb.end()
     placed = read(problem, layout, state)
+    welfare, least = welfare_of(problem, placed), ceil(bound)
+    finished = None
+    if effort.exact and searchable:
+        finished = finish(problem, layout, placed, effort.exact, enough)
+    if finished is not None:
+        least = min(least, finished.bound)
+        if welfare_of(problem, finished.placed) > welfare:
+            placed, welfare = finished.placed, welfare_of(problem, finished.placed)
     return Solution(
         placed=placed,
-        welfare_nanos=welfare_of(problem, placed),
-        bound_nanos=ceil(bound),
+        welfare_nanos=welfare,
+        bound_nanos=max(least, welfare),
         prices=prices.astype(np.int64),
-        done=Effort(dual=pricing.steps, search=climb.chunks),
+        done=Effort(
+            dual=pricing.steps,
+            search=climb.chunks,
+            exact=effort.exact if finished is not None else 0,
+            highs=version() if finished is not None else 0,
+        ),
         seed=seed,
     )
 
