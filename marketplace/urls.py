@@ -26,7 +26,28 @@ from marketplace.api.market import (
     MarketTape,
     Workloads,
 )
-from marketplace.api.quotas import QuotaCohorts, QuotaLog, Quotas, QuotaUnits
+from marketplace.api.quota_requests import (
+    ApproveQuotaRequest,
+    DeclineQuotaRequest,
+    OneQuotaRequest,
+    QuotaRequests,
+    TakeUpQuotaRequest,
+)
+from marketplace.api.quota_shares import QuotaShares, QuotaTrials
+from marketplace.api.quotas import (
+    OneQuotaOverride,
+    QuotaCohorts,
+    QuotaHalfLife,
+    QuotaLimits,
+    QuotaListings,
+    QuotaLog,
+    QuotaOverrides,
+    QuotaPeriod,
+    Quotas,
+    QuotaUnits,
+    QuotaUses,
+    QuotaWeights,
+)
 from marketplace.api.rounds import OneRound, ReplayRound, Rounds
 
 api_urls: list[URLPattern] = [
@@ -54,8 +75,23 @@ api_urls: list[URLPattern] = [
     path("market/tape", MarketTape.as_view()),
     path("quotas", Quotas.as_view()),
     path("quotas/cohorts", QuotaCohorts.as_view()),
+    path("quotas/half-life", QuotaHalfLife.as_view()),
+    path("quotas/limits", QuotaLimits.as_view()),
+    path("quotas/listings", QuotaListings.as_view()),
     path("quotas/log", QuotaLog.as_view()),
+    path("quotas/overrides", QuotaOverrides.as_view()),
+    path("quotas/overrides/<uuid:override_id>", OneQuotaOverride.as_view()),
+    path("quotas/period", QuotaPeriod.as_view()),
+    path("quotas/requests", QuotaRequests.as_view()),
+    path("quotas/requests/<uuid:request_id>", OneQuotaRequest.as_view()),
+    path("quotas/requests/<uuid:request_id>/approve", ApproveQuotaRequest.as_view()),
+    path("quotas/requests/<uuid:request_id>/decline", DeclineQuotaRequest.as_view()),
+    path("quotas/requests/<uuid:request_id>/take-up", TakeUpQuotaRequest.as_view()),
+    path("quotas/shares", QuotaShares.as_view()),
+    path("quotas/trials", QuotaTrials.as_view()),
     path("quotas/units", QuotaUnits.as_view()),
+    path("quotas/uses", QuotaUses.as_view()),
+    path("quotas/weights", QuotaWeights.as_view()),
     path("rounds", Rounds.as_view()),
     path("rounds/<uuid:round_id>", OneRound.as_view()),
     path("rounds/<uuid:round_id>/replay", ReplayRound.as_view()),

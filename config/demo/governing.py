@@ -31,26 +31,77 @@ def govern(store: EventStore, *, market: str, now: datetime) -> None:
     """Set the demo's policies."""
     setter = Setter(PLATFORM.tenant_id, True)
     by = Meta(actor=f"user:{PLATFORM.people[0].user_id}", tenant_id=PLATFORM.tenant_id)
-    for policy in _policies(market, now):
+    policies = Policies(market, now)
+    for policy in (*policies.cohorts(), *policies.quotas(), *policies.shares()):
         set_policy(store, policy=policy, setter=setter, by=by)
 
 
-def _policies(market: str, now: datetime) -> Iterator[Policy]:
-    def cohort(name: str, parent: str | None, why: str) -> CohortPlaced:
-        return CohortPlaced(
-            market=market, cohort=name, parent=parent, tenant_id=None, at=now, why=why
+class Policies:
+    """What is set, in one market at one moment."""
+
+    def __init__(self, market: str, now: datetime) -> None:
+        self._market, self._now = market, now
+
+    def cohorts(self) -> Iterator[Policy]:
+        """Yield who stands where."""
+        yield self._cohort("partners", None, "everybody who brings GPUs or pays for them")
+        yield self._cohort("science", "partners", "the research groups lend to each other first")
+        yield self._unit(AURORA, FORECAST, "science")
+        yield self._unit(CIRRUS, LANGUAGE, "science")
+        yield self._unit(CIRRUS, VISION, "science")
+        yield self._unit(BOREALIS, RENDER, "partners")
+
+    def quotas(self) -> Iterator[Policy]:
+        """Yield who has how much."""
+        hours = "160 GPU-hours a week are paid for ahead"
+        yield self._quota(FORECAST, "A100", 4, why="they are Aurora's machines")
+        yield self._quota(LANGUAGE, "A100", 2, gpu_hours=160, why=hours)
+        yield self._quota(VISION, "A100", 1, borrowing=4)
+        yield self._quota(RENDER, "A100", 1, lending=1)
+        yield self._quota(RENDER, "L40S", 8, why="they are Borealis' machines")
+        yield self._quota(VISION, "L40S", 3)
+        yield self._quota(LANGUAGE, "L40S", 1)
+
+    def shares(self) -> Iterator[Policy]:
+        """Yield how use counts, and a limit."""
+        yield ShareWeightSet(
+            market=self._market,
+            node=str(FORECAST.subscriber_id),
+            weight_ppm=2_000_000,
+            at=self._now,
+            why="the forecast has to be out by six",
+        )
+        yield HalfLifeSet(market=self._market, seconds=HALF_LIFE_SECONDS, at=self._now)
+        yield LimitSet(
+            market=self._market,
+            scope="user",
+            subject=None,
+            tenant_id=None,
+            gpus=24,
+            memory_mib=None,
+            gpu_hours=2_000,
+            money=None,
+            period="week",
+            at=self._now,
+            why="nobody empties the market alone",
         )
 
-    def unit(organisation: Organisation, unit: Unit, cohort: str) -> UnitPlaced:
+    def _cohort(self, name: str, parent: str | None, why: str) -> CohortPlaced:
+        return CohortPlaced(
+            market=self._market, cohort=name, parent=parent, tenant_id=None, at=self._now, why=why
+        )
+
+    def _unit(self, organisation: Organisation, unit: Unit, cohort: str) -> UnitPlaced:
         return UnitPlaced(
-            market=market,
+            market=self._market,
             subscriber_id=unit.subscriber_id,
             tenant_id=organisation.tenant_id,
             cohort=cohort,
-            at=now,
+            at=self._now,
         )
 
-    def quota(
+    def _quota(
+        self,
         unit: Unit,
         gpu_class: str,
         nominal: int,
@@ -61,48 +112,13 @@ def _policies(market: str, now: datetime) -> Iterator[Policy]:
         why: str = "",
     ) -> QuotaSet:
         return QuotaSet(
-            market=market,
+            market=self._market,
             node=str(unit.subscriber_id),
             gpu_class=gpu_class,
             nominal=nominal,
             borrowing=borrowing,
             lending=lending,
-            at=now,
+            at=self._now,
             gpu_hours=gpu_hours,
             why=why,
         )
-
-    yield cohort("partners", None, "everybody who brings GPUs or pays for them")
-    yield cohort("science", "partners", "the research groups lend to each other first")
-    yield unit(AURORA, FORECAST, "science")
-    yield unit(CIRRUS, LANGUAGE, "science")
-    yield unit(CIRRUS, VISION, "science")
-    yield unit(BOREALIS, RENDER, "partners")
-    yield quota(FORECAST, "A100", 4, why="they are Aurora's machines")
-    yield quota(LANGUAGE, "A100", 2, gpu_hours=160, why="160 GPU-hours a week are paid for ahead")
-    yield quota(VISION, "A100", 1, borrowing=4)
-    yield quota(RENDER, "A100", 1, lending=1)
-    yield quota(RENDER, "L40S", 8, why="they are Borealis' machines")
-    yield quota(VISION, "L40S", 3)
-    yield quota(LANGUAGE, "L40S", 1)
-    yield ShareWeightSet(
-        market=market,
-        node=str(FORECAST.subscriber_id),
-        weight_ppm=2_000_000,
-        at=now,
-        why="the forecast has to be out by six",
-    )
-    yield HalfLifeSet(market=market, seconds=HALF_LIFE_SECONDS, at=now, why="two days")
-    yield LimitSet(
-        market=market,
-        scope="user",
-        subject=None,
-        tenant_id=None,
-        gpus=24,
-        memory_mib=None,
-        gpu_hours=2_000,
-        money=None,
-        period="week",
-        at=now,
-        why="nobody empties the market alone",
-    )

@@ -41,6 +41,11 @@ def unit_titles(actor: Actor) -> dict[UUID, str]:
     return dict(visible(actor, SubscriberRow).values_list("subscriber_id", "title"))
 
 
+def unit_tenants(actor: Actor) -> dict[UUID, UUID]:
+    """Return whose each business unit is that the actor may see."""
+    return dict(visible(actor, SubscriberRow).values_list("subscriber_id", "tenant_id"))
+
+
 def members(actor: Actor) -> QuerySet[MemberRow]:
     """Return the members of the actor's own tenant."""
     return visible(actor, MemberRow).filter(tenant_id=actor.tenant_id)

@@ -1,9 +1,10 @@
-"""JSON over HTTP for quotas: who has what, setting it, and the log of policies."""
+"""JSON over HTTP for quotas: who has what, who goes first, setting it, and the log of policies."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any, ClassVar
+from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
@@ -12,39 +13,31 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ledger.domain.ids import SubscriberId, TenantId
-from ledger.domain.parties import SubscriberUnknown
-from ledger.queries.parties import subscribers
-from ledger.rest import Body, CountField, Endpoint, MomentField, TextField
-from marketplace.commands.quotas import Policy, set_policy
-from marketplace.domain.governance import Setter
-from marketplace.domain.governance_events import CohortPlaced, QuotaSet, UnitPlaced
+from ledger.domain.ids import TenantId
+from ledger.rest import Body, Endpoint, MomentField, TextField
+from listings.commands import allow_listing
+from listings.domain.permit_events import ListingAllowed
+from marketplace.api.quota_bodies import (
+    BODIES,
+    CohortBody,
+    HalfLifeBody,
+    LimitBody,
+    OverrideBody,
+    PeriodBody,
+    QuotaBody,
+    Reasoned,
+    UnitBody,
+    UseBody,
+    WeightBody,
+    policy_of,
+)
+from marketplace.commands.quotas import Policy, lift_override, set_policy
+from marketplace.domain.governance import WHY_CHARS_MAX, Setter
+from marketplace.domain.governance_events import QuotaOverridden
 from marketplace.queries import quotas as queries
+from marketplace.queries.quota_log import policy_rows
 
-
-class QuotaBody(Body):
-    """A quota in GPUs at one time. What is left out is not set, which is not 0."""
-
-    node = TextField()
-    gpu_class = TextField()
-    nominal = CountField(value_min=0, required=False, allow_null=True)
-    borrowing = CountField(value_min=0, required=False, allow_null=True)
-    lending = CountField(value_min=0, required=False, allow_null=True)
-
-
-class CohortBody(Body):
-    """A cohort. parent: the cohort it lies in. tenant_id: whose grant it is."""
-
-    cohort = TextField()
-    parent = TextField(required=False)  # type: ignore[assignment]  # a field of that name
-    tenant_id = serializers.UUIDField(required=False)
-
-
-class UnitBody(Body):
-    """Where a business unit stands; without a cohort it stands alone."""
-
-    subscriber_id = serializers.UUIDField()
-    cohort = TextField(required=False)
+NEWEST_FIRST = ("-position",)
 
 
 class StandingShape(serializers.Serializer[Any]):
@@ -57,24 +50,42 @@ class StandingShape(serializers.Serializer[Any]):
     nominal = serializers.IntegerField(allow_null=True)
     borrowing = serializers.IntegerField(allow_null=True)
     lending = serializers.IntegerField(allow_null=True)
+    gpu_hours = serializers.IntegerField(allow_null=True)
     used = serializers.IntegerField()
     borrowed = serializers.IntegerField()
     available = serializers.IntegerField()
 
 
 class PolicyShape(serializers.Serializer[Any]):
-    """One policy of the log: what kind, what it says, and when."""
+    """One policy of the log: who set it, when, what kind, what it says, and why."""
 
     position = serializers.IntegerField()
     kind = serializers.CharField()
     policy = serializers.DictField()
+    who = serializers.CharField(source="actor")
+    why = serializers.CharField()
     at = MomentField()
 
 
 class PolicyWritten(serializers.Serializer[Any]):
-    """The position at which the policy is in force."""
+    """The position at which the policy is in force. id: of an override."""
 
     position = serializers.IntegerField()
+    id = serializers.UUIDField(required=False)
+
+
+class LiftBody(Body):
+    """Why an override ends before its time."""
+
+    why = TextField(max_length=WHY_CHARS_MAX, required=False, allow_blank=True, default="")
+
+
+class ListingBody(Reasoned):
+    """Whether an organisation may list GPUs of a class; without tenant_id: each of them."""
+
+    tenant_id = serializers.UUIDField(required=False)
+    gpu_class = TextField()
+    allowed = serializers.BooleanField()
 
 
 class Setting(Endpoint):
@@ -82,11 +93,26 @@ class Setting(Endpoint):
 
     scopes: ClassVar = {}
 
-    def set(self, policy: Policy) -> Response:
-        """Record a policy for the actor; the rule refuses what is not the actor's to set."""
+    @property
+    def setter(self) -> Setter:
+        """Return as whom the actor sets policies; the rules refuse what is not the actor's."""
         _, is_platform = queries.setter_of(self.actor)
-        setter = Setter(self.actor.tenant_id, is_platform)
-        position = set_policy(self.store(), policy=policy, setter=setter, by=self.meta())
+        return Setter(self.actor.tenant_id, is_platform)
+
+    def asked(self, kind: str, **more: object) -> Policy:
+        """Return the policy that the body asks for."""
+        return policy_of(
+            kind,
+            {**self.body(BODIES[kind]), **more},
+            self.actor,
+            market=settings.ENV.market,
+            currency=settings.ENV.currency,
+            now=timezone.now(),
+        )
+
+    def set(self, policy: Policy) -> Response:
+        """Record a policy."""
+        position = set_policy(self.store(), policy=policy, setter=self.setter, by=self.meta())
         return Response({"position": position}, status=201)
 
 
@@ -106,18 +132,7 @@ class Quotas(Setting):
     @extend_schema(request=QuotaBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
         """Set a quota."""
-        asked = self.body(QuotaBody)
-        return self.set(
-            QuotaSet(
-                market=settings.ENV.market,
-                node=asked["node"],
-                gpu_class=asked["gpu_class"],
-                nominal=asked.get("nominal"),
-                borrowing=asked.get("borrowing"),
-                lending=asked.get("lending"),
-                at=timezone.now(),
-            )
-        )
+        return self.set(self.asked("quota"))
 
 
 class QuotaCohorts(Setting):
@@ -128,17 +143,7 @@ class QuotaCohorts(Setting):
     @extend_schema(request=CohortBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
         """Make a cohort, or move it."""
-        asked = self.body(CohortBody)
-        tenant_id = asked.get("tenant_id")
-        return self.set(
-            CohortPlaced(
-                market=settings.ENV.market,
-                cohort=asked["cohort"],
-                parent=asked.get("parent"),
-                tenant_id=None if tenant_id is None else TenantId(tenant_id),
-                at=timezone.now(),
-            )
-        )
+        return self.set(self.asked("cohort"))
 
 
 class QuotaUnits(Setting):
@@ -149,47 +154,132 @@ class QuotaUnits(Setting):
     @extend_schema(request=UnitBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
         """Put a business unit into a cohort."""
-        asked = self.body(UnitBody)
-        row = subscribers(self.actor).filter(subscriber_id=asked["subscriber_id"]).first()
-        if row is None:
-            raise SubscriberUnknown(subscriber_id=asked["subscriber_id"])
-        return self.set(
-            UnitPlaced(
-                market=settings.ENV.market,
-                subscriber_id=SubscriberId(row.subscriber_id),
-                tenant_id=TenantId(row.tenant_id),
-                cohort=asked.get("cohort"),
-                at=timezone.now(),
-            )
+        return self.set(self.asked("unit"))
+
+
+class QuotaOverrides(Setting):
+    """Quotas between two moments."""
+
+    scopes: ClassVar = {"POST": "admin"}
+
+    @extend_schema(request=OverrideBody, responses={201: PolicyWritten})
+    def post(self, request: Request) -> Response:
+        """Set another quota between two moments; the answer says its id."""
+        policy = self.asked("override", override_id=self.command_id)
+        assert isinstance(policy, QuotaOverridden)
+        answer = self.set(policy)
+        answer.data["id"] = policy.override_id
+        return answer
+
+
+class OneQuotaOverride(Setting):
+    """One override."""
+
+    scopes: ClassVar = {"DELETE": "admin"}
+
+    @extend_schema(request=LiftBody, responses=PolicyWritten)
+    def delete(self, request: Request, override_id: UUID) -> Response:
+        """End an override before its time."""
+        position = lift_override(
+            self.store(),
+            market=settings.ENV.market,
+            override_id=override_id,
+            why=self.body(LiftBody)["why"] if request.data else "",
+            setter=self.setter,
+            by=self.meta(),
+            now=timezone.now(),
         )
+        return Response({"position": position})
+
+
+class QuotaLimits(Setting):
+    """Limits of bids, users, business units and organisations."""
+
+    scopes: ClassVar = {"POST": "admin"}
+
+    @extend_schema(request=LimitBody, responses={201: PolicyWritten})
+    def post(self, request: Request) -> Response:
+        """Set a limit; what is left out is not limited."""
+        return self.set(self.asked("limit"))
+
+
+class QuotaWeights(Setting):
+    """Weights of fair shares."""
+
+    scopes: ClassVar = {"POST": "admin"}
+
+    @extend_schema(request=WeightBody, responses={201: PolicyWritten})
+    def post(self, request: Request) -> Response:
+        """Set how much the use of a business unit counts."""
+        return self.set(self.asked("weight"))
+
+
+class QuotaHalfLife(Setting):
+    """The half-life of use."""
+
+    scopes: ClassVar = {"POST": "admin"}
+
+    @extend_schema(request=HalfLifeBody, responses={201: PolicyWritten})
+    def post(self, request: Request) -> Response:
+        """Set in which time use is forgotten by half."""
+        return self.set(self.asked("half-life"))
+
+
+class QuotaPeriod(Setting):
+    """The spans in which guaranteed GPU-hours are counted."""
+
+    scopes: ClassVar = {"POST": "admin"}
+
+    @extend_schema(request=PeriodBody, responses={201: PolicyWritten})
+    def post(self, request: Request) -> Response:
+        """Set length and start of the periods."""
+        return self.set(self.asked("period"))
+
+
+class QuotaUses(Setting):
+    """Who may lease or borrow what."""
+
+    scopes: ClassVar = {"POST": "admin"}
+
+    @extend_schema(request=UseBody, responses={201: PolicyWritten})
+    def post(self, request: Request) -> Response:
+        """Let somebody lease, or borrow, GPUs of a class, or no longer."""
+        return self.set(self.asked("use"))
+
+
+class QuotaListings(Setting):
+    """Who may list what."""
+
+    scopes: ClassVar = {"POST": "admin"}
+
+    @extend_schema(request=ListingBody, responses={201: PolicyWritten})
+    def post(self, request: Request) -> Response:
+        """Let an organisation list GPUs of a class, or no longer; offers there are stay."""
+        asked = self.body(ListingBody)
+        tenant_id = asked.get("tenant_id")
+        position = allow_listing(
+            self.store(),
+            permitted=ListingAllowed(
+                market=settings.ENV.market,
+                tenant_id=None if tenant_id is None else TenantId(tenant_id),
+                gpu_class=asked["gpu_class"],
+                allowed=asked["allowed"],
+                at=timezone.now(),
+                why=asked["why"],
+            ),
+            by_platform=self.setter.is_platform,
+            by=self.meta(),
+        )
+        return Response({"position": position}, status=201)
 
 
 class QuotaLog(Endpoint):
     """The policies as they were set."""
 
     scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ("marketplace.quotas",)
 
     @extend_schema(responses=PolicyShape(many=True))
     def get(self, request: Request) -> Response:
         """List the policies that concern you, newest first."""
-        log = queries.policy_log(self.store(), self.actor, market=settings.ENV.market)
-        rows = [
-            {
-                "position": each.position,
-                "kind": each.type.partition(".")[2],
-                "policy": each.event,
-                "at": each.recorded_at,
-            }
-            for each in log
-        ]
-        return Response({"data": [_policy_json(row) for row in rows], "next": None})
-
-
-def _policy_json(row: dict[str, Any]) -> dict[str, Any]:
-    said = {name: _plain(value) for name, value in asdict(row["policy"]).items()}
-    said.pop("token_id", None)  # a token is for the one who was given it
-    return PolicyShape({**row, "policy": said}).data
-
-
-def _plain(value: object) -> object:
-    return value if value is None or isinstance(value, int | dict) else str(value)
+        return self.page(policy_rows(self.actor, settings.ENV.market), PolicyShape, NEWEST_FIRST)

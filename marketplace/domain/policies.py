@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Literal, assert_never
 from uuid import UUID
 
+from ledger.domain.ids import TenantId
 from listings.domain.gpus import model_matches
 from marketplace.domain.events import BidPlaced
 from marketplace.domain.governance_events import (
@@ -154,9 +155,17 @@ class Policies:
             if each.gpu_class == gpu_class:
                 yield from (each.starts_at, each.ends_at)
 
-    def limit(self, scope: LimitScope, subject: UUID | None) -> LimitSet | None:
-        """Return the limit of one, or that of each."""
-        return self.limits.get((scope, subject)) or self.limits.get((scope, None))
+    def limit(
+        self, scope: LimitScope, subject: UUID | None, tenant_id: TenantId | None = None
+    ) -> LimitSet | None:
+        """Return the limit of one, or that of each.
+
+        tenant_id: whose it is: what another organisation says of it is not heard.
+        """
+        found = self.limits.get((scope, subject))
+        if found is None or (tenant_id is not None and found.tenant_id not in (None, tenant_id)):
+            return self.limits.get((scope, None))
+        return found
 
     def may(self, what: UseKind, terms: BidPlaced, model: str) -> bool:
         """Tell if a bid's unit may lease, or borrow, GPUs of a model.

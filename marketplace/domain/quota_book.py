@@ -46,6 +46,13 @@ class QuotaBook:
         twin.uses, twin._over, twin._decayed = self.uses.copy(), self._over, self._decayed
         return twin
 
+    def copy(self) -> QuotaBook:
+        """Return the same book, to try policies in it: nothing of it is shared."""
+        twin = self.fork()
+        twin._over, twin._trees = [*self._over], {}
+        twin._decayed = defaultdict(dict, {k: {**v} for k, v in self._decayed.items()})
+        return twin
+
     # --- folding ---------------------------------------------------------------------------
 
     def apply(self, event: GovernanceEvent) -> None:
@@ -279,7 +286,9 @@ class QuotaBook:
     def _over_limit(self, scope: LimitScope, use: Use) -> Answer | None:
         assert self.policies is not None
         subject = subject_of(scope, use)
-        limit = None if subject is None else self.policies.limit(scope, subject)
+        limit = (
+            None if subject is None else self.policies.limit(scope, subject, use.terms.tenant_id)
+        )
         if limit is None or limit.tenant_id not in (None, use.terms.tenant_id):
             return None
         mine = []

@@ -42,11 +42,17 @@ def set_policy(book: Book, event: GovernanceEvent, position: int) -> Trigger | N
     if event.market != book.market:
         return None
     if book.quotas is None:
-        book.quotas = QuotaBook()
-        for lease_id in book.held:
-            _take(book, book.quotas, lease_id)
+        book.quotas = begun(book)
     book.quotas.apply(event)
     return everywhere(book)
+
+
+def begun(book: Book) -> QuotaBook:
+    """Return quotas without policies that count all leases there are."""
+    quotas = QuotaBook()
+    for lease_id in book.held:
+        _take(book, quotas, lease_id)
+    return quotas
 
 
 def follow(book: Book, event: Event, trigger: Trigger | None) -> Trigger | None:

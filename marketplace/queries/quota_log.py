@@ -25,8 +25,10 @@ def quota_requests(actor: Actor, market: str) -> QuerySet[QuotaRequestRow]:
     rows = visible(actor, QuotaRequestRow).filter(market=market).order_by("-asked_at", "pk")
     if actor.sees_all or actor.roles & {"operator", "auditor", "finance"}:
         return rows
-    return rows.none() if actor.subscriber_id is None else rows.filter(
-        subscriber_id=actor.subscriber_id
+    return (
+        rows.none()
+        if actor.subscriber_id is None
+        else rows.filter(subscriber_id=actor.subscriber_id)
     )
 
 

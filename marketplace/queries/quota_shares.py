@@ -261,7 +261,7 @@ def _limits(quotas: QuotaBook, policies: Policies, actor: Actor, at: int) -> Ite
         "tenant": actor.tenant_id,
     }
     for scope in LAYERS:
-        found = policies.limit(scope, mine[scope])
+        found = policies.limit(scope, mine[scope], actor.tenant_id)
         if found is not None and found.tenant_id in (None, actor.tenant_id):
             yield _limit(quotas, found, mine[scope], at)
 

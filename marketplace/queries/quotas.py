@@ -1,18 +1,17 @@
-"""What can be asked about quotas: who has what, who uses it, and what was decided."""
+"""What can be asked about quotas: who has what, and who uses it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from ledger.access import Actor
-from ledger.eventstore.port import EventStore, Recorded, load, stream_name
+from ledger.eventstore.port import EventStore, load
+from marketplace.domain.governance_requests import QuotaRequestUnknown
 from marketplace.domain.moments import from_above
 from marketplace.domain.policies import Policies
 from marketplace.queries.books import book_of
-
-LOG_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +25,7 @@ class Standing:
     nominal: int | None
     borrowing: int | None
     lending: int | None
+    gpu_hours: int | None
     used: int
     borrowed: int
     available: int
@@ -60,6 +60,7 @@ def standings(store: EventStore, actor: Actor, *, market: str, now: datetime) ->
                         nominal=quota.nominal,
                         borrowing=quota.borrowing,
                         lending=quota.lending,
+                        gpu_hours=quota.gpu_hours,
                         used=usage.used(node),
                         borrowed=usage.borrowed(node),
                         available=max(0, usage.available(node)[0]),
@@ -68,31 +69,8 @@ def standings(store: EventStore, actor: Actor, *, market: str, now: datetime) ->
     return found
 
 
-def policy_log(store: EventStore, actor: Actor, *, market: str) -> list[Recorded]:
-    """Return the policies that concern the actor, newest first, at most `LOG_MAX` of them."""
-    policies = load(store, Policies, market) or Policies()
-    seen = [
-        recorded
-        for recorded in store.read_stream(stream_name(Policies, market))
-        if all(may_see(actor, policies, node) for node in _about(recorded))
-    ]
-    return seen[::-1][:LOG_MAX]
-
-
-def _about(recorded: Recorded) -> Iterator[str]:
-    """Yield the units and tenants that a policy speaks of, directly or by an id it names."""
-    event = recorded.event
-    for field in fields(event):  # type: ignore[arg-type]  # every event is a dataclass
-        if field.name in ("node", "subscriber_id", "tenant_id", "subject"):
-            value = getattr(event, field.name)
-            if value is not None:
-                yield str(value)
-        elif field.name in ("request_id", "override_id") and getattr(event, field.name):
-            yield f"{field.name}:{getattr(event, field.name)}"
-
-
 def may_see(actor: Actor, policies: Policies, about: str) -> bool:
-    """Tell if an actor may see what is about a unit, tenant, request or override.
+    """Tell if an actor may see what is about a unit, cohort or tenant.
 
     Cohorts that are nobody's grant are everybody's to see; all else only one's own.
     """
@@ -101,12 +79,16 @@ def may_see(actor: Actor, policies: Policies, about: str) -> bool:
     cohort = policies.cohorts.get(about)
     if cohort is not None:
         return cohort.tenant_id in (None, actor.tenant_id)
-    kind, _, key = about.rpartition(":")
-    if kind == "request_id":
-        asked = [each.asked for each in policies.requests.values()]
-        return any(str(e.request_id) == key and e.tenant_id == actor.tenant_id for e in asked)
-    if kind == "override_id":
-        nodes = [e.node for e in policies.overrides.values() if str(e.override_id) == key]
-        return any(may_see(actor, policies, node) for node in nodes)
     unit = policies.units.get(about)
     return unit is not None and unit.tenant_id == actor.tenant_id
+
+
+def token_of(store: EventStore, market: str, request_id: UUID) -> tuple[UUID, datetime]:
+    """Return the token of a request that was just approved, and when it expires.
+
+    Raises: QuotaRequestUnknown.
+    """
+    request = (load(store, Policies, market) or Policies()).requests.get(request_id)
+    if request is None or request.approved is None:
+        raise QuotaRequestUnknown(request_id=request_id)
+    return request.approved.token_id, request.approved.expires_at

@@ -48,6 +48,16 @@ PLATFORM_ONLY = {
     "POST accounts/<uuid:account_id>/funds",
     "POST lab",
     "POST quotas",
+    "POST quotas/half-life",
+    "POST quotas/listings",
+    "POST quotas/overrides",
+    "DELETE quotas/overrides/<uuid:override_id>",
+    "POST quotas/period",
+    "POST quotas/requests/<uuid:request_id>/approve",
+    "POST quotas/requests/<uuid:request_id>/decline",
+    "POST quotas/trials",
+    "POST quotas/uses",
+    "POST quotas/weights",
     "POST quotas/cohorts",
     "POST quotas/units",
 }
@@ -126,6 +136,55 @@ BODIES: Mapping[str, Body] = {
         "tenant_id": str(its.ids["tenant_id"]),
     },
     "POST quotas/units": lambda its, own: {"subscriber_id": str(its.ids["subscriber_id"])},
+    "POST quotas/half-life": lambda its, own: {"seconds": 86_400},
+    "POST quotas/limits": lambda its, own: {
+        "scope": "subscriber",
+        "subject": str(its.ids["subscriber_id"]),
+        "gpus": 4,
+    },
+    "POST quotas/listings": lambda its, own: {
+        "tenant_id": str(its.ids["tenant_id"]),
+        "gpu_class": "any",
+        "allowed": False,
+    },
+    "POST quotas/overrides": lambda its, own: {
+        "node": str(its.ids["subscriber_id"]),
+        "gpu_class": "any",
+        "nominal": 4,
+        "starts_at": _moment(hours=1),
+        "ends_at": _moment(hours=9),
+    },
+    "POST quotas/period": lambda its, own: {
+        "seconds": 86_400,
+        "starts_at": "2026-01-05T00:00:00Z",
+    },
+    "POST quotas/requests": lambda its, own: {
+        "subscriber_id": str(its.ids["subscriber_id"]),
+        "gpu_class": "any",
+        "nominal": 4,
+        "starts_at": _moment(hours=1),
+        "ends_at": _moment(hours=9),
+        "why": "more",
+    },
+    "POST quotas/requests/<uuid:request_id>/decline": lambda its, own: {"why": "no"},
+    "POST quotas/requests/<uuid:request_id>/take-up": lambda its, own: {
+        "token_id": str(its.ids["request_id"]),
+    },
+    "POST quotas/trials": lambda its, own: {
+        "policies": [
+            {"kind": "weight", "node": str(its.ids["subscriber_id"]), "weight_ppm": 1_000_000}
+        ]
+    },
+    "POST quotas/uses": lambda its, own: {
+        "who": str(its.ids["subscriber_id"]),
+        "gpu_class": "any",
+        "what": "lease",
+        "allowed": False,
+    },
+    "POST quotas/weights": lambda its, own: {
+        "node": str(its.ids["subscriber_id"]),
+        "weight_ppm": 1_000_000,
+    },
     "POST bids": lambda its, own: _bid(its),
     "POST bids/preview": lambda its, own: _bid(its),
     "POST accounts": lambda its, own: {

@@ -61,6 +61,12 @@ from marketplace.domain.events import (
     Unmatched,
     Workload,
 )
+from marketplace.domain.governance_events import (
+    QuotaOverridden,
+    QuotaRequestApproved,
+    QuotaRequested,
+    UnitPlaced,
+)
 from tests.access.conftest import Caller
 
 UNITS = 1_000_000_000
@@ -150,6 +156,7 @@ def found(slug: str) -> Party:
     }
     _trade(party, title, by, now)
     _burst(party, title, by, now)
+    _govern(party, title, by, now)
     return party
 
 
@@ -204,6 +211,54 @@ def _account(
         by=by,
     )
     return account_id
+
+
+def _govern(party: Party, title: str, by: Meta, now: datetime) -> None:
+    """Place its unit, override its quota, and approve a request: its token is the request's id."""
+    ids = party.ids
+    ids |= {"request_id": uuid4(), "override_id": uuid4()}
+    unit, tenant_id = SubscriberId(ids["subscriber_id"]), TenantId(ids["tenant_id"])
+    ends_at = now + timedelta(days=1)
+    append(
+        "governance-main",
+        UnitPlaced(market="main", subscriber_id=unit, tenant_id=tenant_id, cohort=None, at=now),
+        QuotaOverridden(
+            market="main",
+            override_id=ids["override_id"],
+            node=str(unit),
+            gpu_class="B200",
+            nominal=3,
+            borrowing=None,
+            lending=None,
+            starts_at=now,
+            ends_at=ends_at,
+            request_id=None,
+            at=now,
+            why=title,
+        ),
+        QuotaRequested(
+            market="main",
+            request_id=ids["request_id"],
+            tenant_id=tenant_id,
+            subscriber_id=unit,
+            user_id=UserId(ids["user_id"]),
+            gpu_class="any",
+            nominal=3,
+            starts_at=now,
+            ends_at=ends_at,
+            why=title,
+            expires_at=ends_at,
+            at=now,
+        ),
+        QuotaRequestApproved(
+            market="main",
+            request_id=ids["request_id"],
+            token_id=ids["request_id"],
+            expires_at=ends_at,
+            at=now,
+        ),
+        by=by,
+    )
 
 
 def _trade(party: Party, title: str, by: Meta, now: datetime) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
 
+from ledger.eventstore import default_store
+from ledger.following import follow_projections
 from ledger.models import MemberRow, SubscriberRow
+from marketplace.projections.quotas import PROJECTIONS
 from tests.access.conftest import Caller, admit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.marketplace.routes")]
@@ -61,6 +64,7 @@ def test_a_grant_is_shared_out_and_only_seen_by_its_tenant(
     assert seen["uni"]["nominal"] == 2, "what is left in the pot"
     assert rival.get("/api/v1/quotas").json()["data"] == []
 
+    follow_projections(default_store(), PROJECTIONS)
     kinds = [row["kind"] for row in dean.get("/api/v1/quotas/log").json()["data"]]
     assert kinds == ["quota-set", "unit-placed", "quota-set", "cohort-placed"]
     assert rival.get("/api/v1/quotas/log").json()["data"] == []
@@ -70,3 +74,123 @@ def test_a_rival_places_and_grants_nothing(rival: Caller, lab: str) -> None:
     assert rival.post("/api/v1/quotas/units", {"subscriber_id": lab}).status_code == 404
     refused = rival.post("/api/v1/quotas/cohorts", {"cohort": "mine"})
     assert (refused.status_code, refused.json()["code"]) == (403, "policy-not-yours")
+
+
+def test_a_request_is_approved_by_a_token_and_taken_up_once(
+    platform: Caller, dean: Caller, rival: Caller, lab: str
+) -> None:
+    grant = {"cohort": "uni", "tenant_id": str(dean.tenant_id)}
+    assert platform.post("/api/v1/quotas/cohorts", grant).status_code == 201
+    assert (
+        dean.post("/api/v1/quotas/units", {"subscriber_id": lab, "cohort": "uni"}).status_code
+        == 201
+    )
+    now = datetime.now(UTC)
+    asked = {
+        "subscriber_id": lab,
+        "gpu_class": "H100",
+        "nominal": 12,
+        "starts_at": (now + timedelta(hours=1)).isoformat(),
+        "ends_at": (now + timedelta(days=2)).isoformat(),
+        "why": "the paper is due",
+    }
+    assert rival.post("/api/v1/quotas/requests", asked).status_code == 404
+    made = dean.post("/api/v1/quotas/requests", asked)
+    assert made.status_code == 201, made.content
+    follow_projections(default_store(), PROJECTIONS)
+    path = f"/api/v1/quotas/requests/{made.json()['id']}"
+    assert dean.get(path).json()["state"] == "open"
+    assert rival.get(path).status_code == 404
+    assert dean.post(f"{path}/approve").status_code == 403, "nobody approves their own"
+
+    approved = platform.post(f"{path}/approve").json()
+    token = {"token_id": approved["token_id"]}
+    wrong = dean.post(f"{path}/take-up", {"token_id": str(uuid4())})
+    assert (wrong.status_code, wrong.json()["code"]) == (403, "escalation-token-wrong")
+    assert rival.post(f"{path}/take-up", token).status_code == 403
+    assert dean.post(f"{path}/take-up", token).status_code == 201
+    again = dean.post(f"{path}/take-up", token)
+    assert again.status_code == 201, "asked again it changes nothing"
+
+    follow_projections(default_store(), PROJECTIONS)
+    assert dean.get(path).json()["state"] == "taken-up"
+    log = dean.get("/api/v1/quotas/log").json()["data"]
+    assert [row["kind"] for row in log[:3]] == [
+        "quota-overridden",
+        "quota-request-approved",
+        "quota-requested",
+    ]
+    assert log[2]["why"] == "the paper is due"
+    assert approved["token_id"] not in str(log), "the log tells no token"
+
+
+def test_every_policy_is_set_with_its_reason_and_tried_before(
+    platform: Caller, dean: Caller, lab: str
+) -> None:
+    quota = {"kind": "quota", "node": lab, "gpu_class": "H100", "nominal": 4, "gpu_hours": 100}
+    unit = {"kind": "unit", "subscriber_id": lab, "cohort": "uni"}
+    cohort = {"kind": "cohort", "cohort": "uni", "tenant_id": str(dean.tenant_id)}
+    tried = platform.post("/api/v1/quotas/trials", {"policies": [cohort, unit, quota]})
+    assert tried.status_code == 200, tried.content
+    [queue] = tried.json()["queues"]
+    assert (queue["unit"], queue["place_before"], queue["place_after"]) == (lab, None, 1)
+    assert queue["available_after"] == {"H100": 4}
+    assert platform.get("/api/v1/quotas").json()["data"] == [], "nothing was written"
+
+    for path, body in (
+        ("cohorts", {"cohort": "uni", "tenant_id": str(dean.tenant_id), "why": "their grant"}),
+        ("units", {"subscriber_id": lab, "cohort": "uni"}),
+        ("", {"node": lab, "gpu_class": "H100", "nominal": 4, "gpu_hours": 100}),
+        ("weights", {"node": lab, "weight_ppm": 2_000_000}),
+        ("half-life", {"seconds": 86_400}),
+        ("period", {"seconds": 604_800, "starts_at": "2026-01-05T00:00:00Z"}),
+        ("uses", {"who": lab, "gpu_class": "B200", "what": "lease", "allowed": False}),
+        ("listings", {"gpu_class": "B200", "allowed": False, "why": "export rules"}),
+        ("limits", {"scope": "user", "gpus": 8, "money": "100.00", "currency": "USD"}),
+    ):
+        answer = platform.post(f"/api/v1/quotas/{path}".rstrip("/"), body)
+        assert answer.status_code == 201, (path, answer.content)
+
+    shares = dean.get("/api/v1/quotas/shares").json()
+    assert shares["half_life_seconds"] == 86_400
+    [place] = shares["places"]
+    assert (place["weight_ppm"], place["share"], place["entitled"]) == (2_000_000, 0.0, 1.0)
+    nodes = {node["node"]: node for node in shares["classes"][0]["nodes"]}
+    assert (nodes[lab]["gpu_hours"], nodes[lab]["borrowing"]) == (100, None)
+    assert [(each["scope"], each["money"]) for each in shares["limits"]] == [("user", "100.00")]
+
+
+def test_an_override_is_lifted_and_bad_trials_are_refused(
+    platform: Caller, dean: Caller, lab: str
+) -> None:
+    assert platform.post("/api/v1/quotas/cohorts", {"cohort": "all"}).status_code == 201
+    now = datetime.now(UTC)
+    override = {
+        "node": "all",
+        "gpu_class": "any",
+        "nominal": 4,
+        "starts_at": now.isoformat(),
+        "ends_at": (now + timedelta(days=1)).isoformat(),
+    }
+    made = platform.post("/api/v1/quotas/overrides", override)
+    assert made.status_code == 201, made.content
+    path = f"/api/v1/quotas/overrides/{made.json()['id']}"
+    assert dean.delete(path).status_code == 403
+    assert platform.delete(path).status_code == 200
+    assert platform.delete(path).status_code == 404
+
+    for wrong in ([], [{"kind": "wish"}], [{"kind": "weight", "node": "all"}]):
+        refused = platform.post("/api/v1/quotas/trials", {"policies": wrong})
+        assert refused.status_code == 422, refused.content
+    beyond = [{"kind": "weight", "node": "all", "weight_ppm": 1}]
+    assert dean.post("/api/v1/quotas/trials", {"policies": beyond}).status_code == 403
+
+
+def test_a_tenant_limits_its_own_people_only(
+    platform: Caller, dean: Caller, rival: Caller, lab: str
+) -> None:
+    mine = {"scope": "subscriber", "subject": lab, "gpus": 2}
+    assert rival.post("/api/v1/quotas/limits", mine).status_code == 404
+    assert dean.post("/api/v1/quotas/limits", mine).status_code == 201
+    everybody = {"scope": "user", "gpus": 2}
+    assert dean.post("/api/v1/quotas/limits", everybody).status_code in (403, 404)

@@ -1,0 +1,274 @@
+"""JSON over HTTP for fair shares with their arithmetic, and for policies tried before they bind."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ledger.domain.money import MILLIS_PER_HOUR
+from ledger.domain.refusal import Invalid
+from ledger.rest import AmountField, Body, Endpoint, MomentField
+from marketplace.api.quota_bodies import BODIES, policy_of
+from marketplace.api.quotas import Setting
+from marketplace.commands.quotas import Policy
+from marketplace.queries.quota_shares import (
+    LimitFigures,
+    NodeFigures,
+    Place,
+    Shares,
+    shares_at,
+    shares_now,
+)
+from marketplace.queries.quota_trials import Trial, try_policies
+
+
+class RoundIdUnreadable(Invalid):
+    """`round` takes the id of a round."""
+
+
+class NodeShape(serializers.Serializer[Any]):
+    """A unit or cohort and one class of GPUs; null is not set.
+
+    total: with what its members lend. pool: of a cohort, what its members use of its pool.
+    """
+
+    node = serializers.CharField()
+    is_cohort = serializers.BooleanField()
+    depth = serializers.IntegerField()
+    nominal = serializers.IntegerField(allow_null=True)
+    borrowing = serializers.IntegerField(allow_null=True)
+    lending = serializers.IntegerField(allow_null=True)
+    gpu_hours = serializers.IntegerField(allow_null=True)
+    gpu_seconds_used = serializers.IntegerField()
+    total = serializers.IntegerField()
+    used = serializers.IntegerField()
+    pool = serializers.IntegerField()
+    borrowed = serializers.IntegerField()
+    lent = serializers.IntegerField()
+    available = serializers.IntegerField()
+
+
+class ClassShape(serializers.Serializer[Any]):
+    """The nodes of a class, cohorts before what is in them."""
+
+    gpu_class = serializers.CharField()
+    nodes = NodeShape(many=True)
+
+
+class PlaceShape(serializers.Serializer[Any]):
+    """A unit's place in the order of fair shares, with the arithmetic; share null: goes last."""
+
+    place = serializers.IntegerField()
+    node = serializers.CharField()
+    gpu_class = serializers.CharField()
+    remembered_gpu_hours = serializers.FloatField()
+    fraction = serializers.FloatField()
+    entitled = serializers.FloatField()
+    weight_ppm = serializers.IntegerField()
+    share = serializers.FloatField(allow_null=True)
+    told = serializers.CharField()
+    before_the_next = serializers.CharField()
+    bids_waiting = serializers.IntegerField()
+    gpus_waiting = serializers.IntegerField()
+
+
+class LimitShape(serializers.Serializer[Any]):
+    """A limit that applies; null figures are not limited. `used` is null for the limit of each."""
+
+    scope = serializers.CharField()
+    subject = serializers.UUIDField(allow_null=True)
+    period = serializers.CharField()
+    gpus = serializers.IntegerField(allow_null=True)
+    memory_mib = serializers.IntegerField(allow_null=True)
+    gpu_hours = serializers.IntegerField(allow_null=True)
+    money = AmountField(allow_null=True)
+    currency = serializers.CharField(allow_null=True)
+    used = serializers.DictField(allow_null=True)
+
+
+class SharesShape(serializers.Serializer[Any]):
+    """Quotas, shares and limits at a moment. units: in all; `places` has those you may see."""
+
+    at = MomentField()
+    half_life_seconds = serializers.IntegerField()
+    period_starts_at = MomentField()
+    period_ends_at = MomentField()
+    classes = ClassShape(many=True)
+    places = PlaceShape(many=True)
+    units = serializers.IntegerField()
+    limits = LimitShape(many=True)
+
+
+class TryBody(Body):
+    """Policies to try, one after the other: each with its `kind` and the fields of that kind."""
+
+    policies = serializers.ListField(child=serializers.DictField(), allow_empty=False)
+
+
+class TrialShape(serializers.Serializer[Any]):
+    """What the policies would change as of now."""
+
+    at = MomentField()
+    bids = serializers.IntegerField()
+    admitted_before = serializers.IntegerField()
+    admitted_after = serializers.IntegerField()
+    bid_changes = serializers.ListField(child=serializers.DictField())
+    lease_changes = serializers.ListField(child=serializers.DictField())
+    queues = serializers.ListField(child=serializers.DictField())
+
+
+class QuotaShares(Endpoint):
+    """Fair shares."""
+
+    scopes: ClassVar = {"GET": "market:read"}
+
+    @extend_schema(
+        responses=SharesShape,
+        parameters=[OpenApiParameter("round", description="as the engine had them in this round")],
+    )
+    def get(self, request: Request) -> Response:
+        """Show quotas, use, shares and limits as of now, or as they were in a round."""
+        asked, market = request.query_params.get("round"), settings.ENV.market
+        if asked is None:
+            found = shares_now(self.store(), self.actor, market=market, now=timezone.now())
+        else:
+            found = shares_at(self.store(), self.actor, market=market, round_id=_round_id(asked))
+        return Response(None if found is None else shares_json(found))
+
+
+class QuotaTrials(Setting):
+    """Policies tried before they bind."""
+
+    scopes: ClassVar = {"POST": "admin"}
+
+    @extend_schema(request=TryBody, responses=TrialShape)
+    def post(self, request: Request) -> Response:
+        """Clear the market with these policies in force and write nothing."""
+        found = try_policies(
+            self.store(),
+            self.actor,
+            market=settings.ENV.market,
+            policies=self.policies(self.body(TryBody)["policies"]),
+            setter=self.setter,
+            now=timezone.now(),
+        )
+        return Response(trial_json(found))
+
+    def policies(self, asked: list[dict[str, Any]]) -> list[Policy]:
+        """Return the policies that a body lists, each checked by its kind."""
+        made = []
+        for each in asked:
+            kind = each.pop("kind", None)
+            if kind not in BODIES:
+                known = f"Each policy has a kind: {', '.join(BODIES)}."
+                raise serializers.ValidationError({"policies": known}, code="kind-unknown")
+            body = BODIES[kind](data=each)
+            body.is_valid(raise_exception=True)
+            made.append(
+                policy_of(
+                    kind,
+                    body.validated_data,
+                    self.actor,
+                    market=settings.ENV.market,
+                    currency=settings.ENV.currency,
+                    now=timezone.now(),
+                )
+            )
+        return made
+
+
+def _round_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise RoundIdUnreadable(given=text[:40]) from None
+
+
+def shares_json(found: Shares) -> dict[str, Any]:
+    """Return what an actor may see of quotas, as it is sent."""
+    starts_at, ends_at = found.period
+    said = SharesShape(
+        {
+            "at": found.at,
+            "half_life_seconds": found.half_life_seconds,
+            "period_starts_at": starts_at,
+            "period_ends_at": ends_at,
+            "classes": [
+                {"gpu_class": each.gpu_class, "nodes": [_node(node) for node in each.nodes]}
+                for each in found.classes
+            ],
+            "places": [_place(each) for each in found.places],
+            "units": found.units,
+            "limits": [_limit(each) for each in found.limits],
+        }
+    ).data
+    return dict(said)
+
+
+def _node(node: NodeFigures) -> dict[str, Any]:
+    said = asdict(node)
+    return {**said, **said["quota"], "gpu_seconds_used": node.hours_used // 1000}
+
+
+def _place(place: Place) -> dict[str, Any]:
+    share = place.share
+    return {
+        "place": place.place,
+        "node": share.node,
+        "gpu_class": share.dominant,
+        "remembered_gpu_hours": share.gpu_millis / MILLIS_PER_HOUR,
+        "fraction": share.fraction,
+        "entitled": place.entitled,
+        "weight_ppm": share.weight_ppm,
+        "share": None if share.weight_ppm <= 0 else share.share,
+        "told": share.told(),
+        "before_the_next": place.before,
+        "bids_waiting": place.waiting,
+        "gpus_waiting": place.waiting_gpus,
+    }
+
+
+def _limit(found: LimitFigures) -> dict[str, Any]:
+    limit, used = found.limit, found.used
+    return {
+        "scope": limit.scope,
+        "subject": limit.subject,
+        "period": limit.period,
+        "gpus": limit.gpus,
+        "memory_mib": limit.memory_mib,
+        "gpu_hours": limit.gpu_hours,
+        "money": None if limit.money is None else limit.money.nanos,
+        "currency": None if limit.money is None else limit.money.currency,
+        "used": None
+        if used is None
+        else {
+            "gpus": used.gpus,
+            "memory_mib": used.memory_mib,
+            "gpu_seconds": used.gpu_millis // 1000,
+            "money_nanos": used.money,
+        },
+    }
+
+
+def trial_json(found: Trial) -> dict[str, Any]:
+    """Return a trial as it is sent."""
+
+    def plain(change: Any) -> dict[str, Any]:
+        return {
+            name: str(value) if isinstance(value, UUID) else value
+            for name, value in asdict(change).items()
+        }
+
+    said = asdict(found) | {
+        name: [plain(change) for change in getattr(found, name)]
+        for name in ("bid_changes", "lease_changes", "queues")
+    }
+    return dict(TrialShape(said).data)

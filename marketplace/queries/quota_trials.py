@@ -1,0 +1,231 @@
+"""Policies tried on the book as it is, before they bind: what would change, and for whom.
+
+The book is cleared twice by the engine's own code, as its policies are and with the others added;
+nothing is written. All open bids are looked at in one pass, those that wait for a round too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid5
+
+from ledger.access import Actor
+from ledger.domain.ids import BidId, LeaseId
+from ledger.domain.refusal import Invalid
+from ledger.eventstore.port import EventStore
+from marketplace.commands.quotas import Policy, ruled
+from marketplace.domain.book import Book
+from marketplace.domain.clearing import clear
+from marketplace.domain.governance import Setter
+from marketplace.domain.moments import from_above, moment
+from marketplace.domain.policies import Policies
+from marketplace.domain.quota_book import QuotaBook
+from marketplace.domain.quota_following import begun
+from marketplace.domain.quota_gate import capacity_of
+from marketplace.domain.quotas import Usage
+from marketplace.queries.books import book_of
+from marketplace.queries.quota_shares import sees
+
+BIDS_MAX = 500
+"""Open bids looked at, by price and then by age."""
+POLICIES_MAX = 50
+TRIALS = UUID("b1d5c0de-0000-4000-8000-0ffea4000021")
+ADMITTED = "admitted"
+
+
+class TrialWithoutPolicies(Invalid):
+    """Name one to fifty policies to try."""
+
+
+@dataclass(frozen=True, slots=True)
+class BidChange:
+    """An open bid that fares otherwise: `admitted`, or the reason why not."""
+
+    bid_id: BidId
+    unit: str
+    gpus: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseChange:
+    """A running lease that stands otherwise: `nominal`, `borrowed`, `refused` or `free`."""
+
+    lease_id: LeaseId
+    unit: str
+    gpu_class: str
+    gpus: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChange:
+    """A queue before and after: its place in the order, its share, what it may still take."""
+
+    unit: str
+    place_before: int | None
+    place_after: int
+    share_before: float | None
+    share_after: float | None
+    available_before: Mapping[str, int]
+    available_after: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What policies would change as of now. bids: how many were looked at."""
+
+    at: datetime
+    bids: int
+    admitted_before: int
+    admitted_after: int
+    bid_changes: tuple[BidChange, ...]
+    lease_changes: tuple[LeaseChange, ...]
+    queues: tuple[QueueChange, ...]
+
+
+def try_policies(
+    store: EventStore,
+    actor: Actor,
+    *,
+    market: str,
+    policies: Sequence[Policy],
+    setter: Setter,
+    now: datetime,
+) -> Trial:
+    """Say what would change if these policies were set now, one after the other.
+
+    Raises: TrialWithoutPolicies, and whatever setting one of them would be refused with.
+    """
+    if not 0 < len(policies) <= POLICIES_MAX:
+        raise TrialWithoutPolicies(policies_max=POLICIES_MAX)
+    with book_of(store, market) as book:
+        proposed = begun(book) if book.quotas is None else book.quotas.copy()
+        for policy in policies:
+            for event in ruled(proposed.policies, policy, setter):
+                proposed.apply(event)
+        return _compared(book, proposed, actor, now)
+
+
+def _compared(book: Book, proposed: QuotaBook, actor: Actor, now: datetime) -> Trial:
+    at, after_policies = from_above(now), proposed.policies or Policies()
+
+    def shown(unit: str) -> bool:
+        return actor.sees_all or sees(actor, after_policies, unit)
+
+    before = _fates(book, book.quotas, at)
+    after = _fates(book, proposed, at)
+    changes = [
+        BidChange(bid_id, unit, gpus, before[bid_id][2], fate)
+        for bid_id, (unit, gpus, fate) in after.items()
+        if before[bid_id][2] != fate and shown(unit)
+    ]
+    seen = [fate for unit, _, fate in after.values() if shown(unit)]
+    return Trial(
+        at=now,
+        bids=len(seen),
+        admitted_before=sum(f == ADMITTED for unit, _, f in before.values() if shown(unit)),
+        admitted_after=seen.count(ADMITTED),
+        bid_changes=tuple(changes),
+        lease_changes=tuple(_lease_changes(book.quotas, proposed, at, shown)),
+        queues=tuple(_queues(book, proposed, at, shown)),
+    )
+
+
+def _fates(book: Book, quotas: QuotaBook | None, now: int) -> dict[BidId, tuple[str, int, str]]:
+    """Clear all open bids under some quotas; return unit, GPUs and outcome of each."""
+    bids = sorted(book.bids.values(), key=lambda bid: bid.price_time)[:BIDS_MAX]
+    was, book.quotas = book.quotas, quotas
+    try:
+        clearing = clear(book, bids, now=now, round_id=uuid5(TRIALS, str(now)))
+        granted = {fill.bid.bid_id for fill in clearing.fills}
+        return {
+            bid.bid_id: (
+                str(bid.terms.subscriber_id),
+                bid.gpus,
+                ADMITTED
+                if bid.bid_id in granted
+                else clearing.held_back.get(bid.bid_id)
+                or book.reason(bid, now=now, calendar=clearing.calendar)
+                or "together",
+            )
+            for bid in bids
+        }
+    finally:
+        # The book is lent, under its lock: it must come back as it was.
+        book.quotas = was
+
+
+def _lease_changes(
+    was: QuotaBook | None, proposed: QuotaBook, at: int, shown: Callable[[str], bool]
+) -> Iterator[LeaseChange]:
+    classes = (proposed.policies or Policies()).classes
+    for gpu_class in classes:
+        before = {} if was is None else _outcomes(was, gpu_class, at)
+        for lease_id, (unit, gpus, outcome) in _outcomes(proposed, gpu_class, at).items():
+            stood = before.get(lease_id, (unit, gpus, "free"))[2]
+            if stood != outcome and shown(unit):
+                yield LeaseChange(lease_id, unit, gpu_class, gpus, stood, outcome)
+
+
+def _outcomes(quotas: QuotaBook, gpu_class: str, at: int) -> dict[LeaseId, tuple[str, int, str]]:
+    """Return how each running lease stands, taken in one by one as they began."""
+    if quotas.policies is None:
+        return {}
+    usage = Usage(quotas.policies.tree(gpu_class, moment(at)))
+    found: dict[LeaseId, tuple[str, int, str]] = {}
+    for lease_id, use in sorted(quotas.uses.items(), key=lambda one: (one[1].starts, str(one[0]))):
+        unit, gpus = str(use.terms.subscriber_id), use.of_class(gpu_class)
+        if not gpus or not use.starts <= at < use.ends:
+            continue
+        bound = quotas.tree(gpu_class, unit, at) is not None
+        outcome = usage.fits(unit, gpus).outcome if bound else "free"
+        if bound:
+            usage.take(lease_id, unit, gpus)
+        found[lease_id] = (unit, gpus, outcome)
+    return found
+
+
+def _queues(
+    book: Book, proposed: QuotaBook, at: int, shown: Callable[[str], bool]
+) -> Iterator[QueueChange]:
+    assert proposed.policies is not None
+    capacity, was = capacity_of(book.offers.values()), book.quotas
+    before = {} if was is None else _order(was, capacity, at)
+    for unit, (place, share) in _order(proposed, capacity, at).items():
+        if shown(unit):
+            place_before, share_before = before.get(unit, (None, None))
+            yield QueueChange(
+                unit=unit,
+                place_before=place_before,
+                place_after=place,
+                share_before=share_before,
+                share_after=share,
+                available_before={} if was is None else _available(was, unit, at),
+                available_after=_available(proposed, unit, at),
+            )
+
+
+def _order(
+    quotas: QuotaBook, capacity: Mapping[str, int], at: int
+) -> dict[str, tuple[int, float | None]]:
+    units = (quotas.policies or Policies()).units
+    ordered = [each for each in quotas.shares(capacity, at=at) if each.node in units]
+    return {
+        each.node: (number, None if each.weight_ppm <= 0 else each.share)
+        for number, each in enumerate(ordered, 1)
+    }
+
+
+def _available(quotas: QuotaBook, unit: str, at: int) -> dict[str, int]:
+    """Return how many GPUs of each class that binds it a unit could take more."""
+    found = {}
+    for gpu_class in (quotas.policies or Policies()).classes:
+        usage = quotas.usage(gpu_class, at)
+        if usage is not None and quotas.tree(gpu_class, unit, at) is not None:
+            found[gpu_class] = max(0, usage.available(unit)[0])
+    return found

@@ -1,0 +1,326 @@
+"""`offpeak quotas`: who has how many GPUs of their own, and how that is decided."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from .session import Session, session_of
+from .spoken import length_of, moment_of
+
+app = typer.Typer(
+    help="Quotas: cohorts, nominal quota, borrowing and lending, limits, fair shares.",
+    no_args_is_help=True,
+)
+
+STANDINGS = (
+    ("gpu_class", "class"),
+    ("cohort", "in"),
+    ("node", "unit or cohort"),
+    ("nominal", "nominal"),
+    ("borrowing", "borrows"),
+    ("lending", "lends"),
+    ("gpu_hours", "guaranteed, h"),
+    ("used", "used"),
+    ("borrowed", "borrowed"),
+    ("available", "available"),
+)
+PLACES = (
+    ("place", "place"),
+    ("node", "unit"),
+    ("gpu_class", "class"),
+    ("remembered_gpu_hours", "GPU-hours remembered"),
+    ("weight_ppm", "weight, ppm"),
+    ("share", "share"),
+    ("bids_waiting", "bids waiting"),
+    ("before_the_next", "before the next"),
+)
+LOG = (("at", "when"), ("who", "who"), ("kind", "policy"), ("why", "why"), ("policy", "says"))
+REQUESTS = (
+    ("id", "request"),
+    ("state", "state"),
+    ("subscriber_id", "unit"),
+    ("gpu_class", "class"),
+    ("nominal", "nominal"),
+    ("starts_at", "from"),
+    ("ends_at", "to"),
+    ("why", "why"),
+)
+CHANGES = (("id", "bid or lease"), ("unit", "unit"), ("before", "before"), ("after", "after"))
+
+Why = Annotated[str, typer.Option(help="the reason, for the log")]
+Figure = Annotated[int | None, typer.Option(help="left out: not set, which is not 0", min=0)]
+
+
+@app.command("list")
+def list_quotas(context: typer.Context) -> None:
+    """Show quota and use of cohorts and your units."""
+    session = session_of(context)
+    session.printer.table(
+        session.client.all("quotas"),
+        STANDINGS,
+        empty="No quotas are set: price and time alone decide.",
+    )
+
+
+@app.command()
+def shares(
+    context: typer.Context,
+    round_id: Annotated[UUID | None, typer.Option("--round", help="as it was in a round")] = None,
+) -> None:
+    """Show whose bids go first, with the arithmetic."""
+    session = session_of(context)
+    found = session.client.get("quotas/shares", round=None if round_id is None else str(round_id))
+    if session.printer.as_json:
+        session.printer.json(found)
+        return
+    empty = "No quotas are set: price and time alone decide."
+    session.printer.table([] if found is None else found["places"], PLACES, empty=empty)
+    if found is not None:
+        session.printer.say(f"Use is forgotten by half in {found['half_life_seconds']} s.")
+
+
+@app.command("log")
+def policy_log(context: typer.Context) -> None:
+    """Show every policy that concerns you: who set it, when, and why."""
+    session = session_of(context)
+    session.printer.table(session.client.all("quotas/log"), LOG, empty="No policy was set yet.")
+
+
+@app.command()
+def cohort(
+    context: typer.Context,
+    name: str,
+    parent: Annotated[str | None, typer.Option(help="the cohort it lies in")] = None,
+    tenant: Annotated[UUID | None, typer.Option(help="whose grant it is")] = None,
+    why: Why = "",
+) -> None:
+    """Make a cohort, or move it."""
+    _set(context, "cohorts", cohort=name, parent=parent, tenant_id=tenant, why=why)
+
+
+@app.command()
+def unit(
+    context: typer.Context,
+    subscriber: UUID,
+    cohort: Annotated[str | None, typer.Option(help="left out: it stands alone")] = None,
+    why: Why = "",
+) -> None:
+    """Put a business unit into a cohort."""
+    _set(context, "units", subscriber_id=subscriber, cohort=cohort, why=why)
+
+
+@app.command("set")
+def set_quota(
+    context: typer.Context,
+    node: Annotated[str, typer.Argument(help="a cohort's name or a business unit's id")],
+    gpu_class: Annotated[str, typer.Argument(help="a model or kind such as H100, or any")],
+    nominal: Figure = None,
+    borrowing: Figure = None,
+    lending: Figure = None,
+    gpu_hours: Figure = None,
+    why: Why = "",
+) -> None:
+    """Set the quota of a unit or cohort; what is left out is not set."""
+    figures = {"nominal": nominal, "borrowing": borrowing, "lending": lending}
+    _set(context, "", node=node, gpu_class=gpu_class, gpu_hours=gpu_hours, why=why, **figures)
+
+
+@app.command()
+def override(
+    context: typer.Context,
+    node: str,
+    gpu_class: str,
+    start: Annotated[str, typer.Option("--from", help="now, +2h, 20:00, RFC 3339")],
+    length: Annotated[str, typer.Option("--for", help="how long: 10h")],
+    nominal: Figure = None,
+    borrowing: Figure = None,
+    lending: Figure = None,
+    gpu_hours: Figure = None,
+    why: Why = "",
+) -> None:
+    """Set another quota between two moments."""
+    figures = {"nominal": nominal, "borrowing": borrowing, "lending": lending}
+    span = _span(start, length)
+    common = {"node": node, "gpu_class": gpu_class, "gpu_hours": gpu_hours, "why": why}
+    _set(context, "overrides", **common, **figures, **span)
+
+
+@app.command()
+def lift(context: typer.Context, override_id: UUID) -> None:
+    """End an override before its time."""
+    session = session_of(context)
+    session.printer.json(session.client.delete(f"quotas/overrides/{override_id}"))
+
+
+@app.command()
+def limit(
+    context: typer.Context,
+    scope: Annotated[str, typer.Argument(help="bid, user, subscriber or tenant")],
+    subject: Annotated[UUID | None, typer.Option(help="whose; left out: each one's")] = None,
+    tenant: Annotated[UUID | None, typer.Option(help="for whose people or units")] = None,
+    gpus: Figure = None,
+    memory_mib: Figure = None,
+    gpu_hours: Figure = None,
+    money: Annotated[str | None, typer.Option(help="such as 500.00")] = None,
+    period: Annotated[str, typer.Option(help="day, week or month")] = "week",
+    why: Why = "",
+) -> None:
+    """Limit bids, users, business units or organisations."""
+    _set(
+        context,
+        "limits",
+        scope=scope,
+        subject=subject,
+        tenant_id=tenant,
+        gpus=gpus,
+        memory_mib=memory_mib,
+        gpu_hours=gpu_hours,
+        money=money,
+        period=period,
+        why=why,
+    )
+
+
+@app.command()
+def weight(
+    context: typer.Context,
+    node: str,
+    ppm: Annotated[int, typer.Argument(help="1000000 counts once", min=0)],
+    why: Why = "",
+) -> None:
+    """Set how much the use of a business unit counts."""
+    _set(context, "weights", node=node, weight_ppm=ppm, why=why)
+
+
+@app.command("half-life")
+def half_life(context: typer.Context, length: str, why: Why = "") -> None:
+    """Set in which time use is forgotten by half: 2d."""
+    _set(context, "half-life", seconds=length_of(length), why=why)
+
+
+@app.command()
+def period(
+    context: typer.Context,
+    length: Annotated[str, typer.Argument(help="how long: 7d")],
+    start: Annotated[str, typer.Option("--from", help="when one of them starts")],
+    why: Why = "",
+) -> None:
+    """Set in which spans guaranteed GPU-hours are counted."""
+    starts_at = moment_of(start, now=datetime.now().astimezone()).isoformat()
+    _set(context, "period", seconds=length_of(length), starts_at=starts_at, why=why)
+
+
+@app.command()
+def allow(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="list, lease or borrow")],
+    gpu_class: str,
+    who: Annotated[
+        str | None, typer.Option(help="a unit, cohort or tenant; to list: a tenant")
+    ] = None,
+    forbid: Annotated[bool, typer.Option("--forbid", help="no longer")] = False,
+    why: Why = "",
+) -> None:
+    """Let somebody list, lease or borrow GPUs of a class, or no longer."""
+    common = {"gpu_class": gpu_class, "allowed": not forbid, "why": why}
+    if what == "list":
+        _set(context, "listings", tenant_id=who, **common)
+    else:
+        _set(context, "uses", who=who, what=what, **common)
+
+
+@app.command()
+def request(
+    context: typer.Context,
+    subscriber: UUID,
+    gpu_class: str,
+    nominal: int,
+    start: Annotated[str, typer.Option("--from", help="now, +2h, 20:00, RFC 3339")],
+    length: Annotated[str, typer.Option("--for", help="how long: 3d")],
+    why: Annotated[str, typer.Option(help="the reason")],
+) -> None:
+    """Ask for another nominal quota for a time."""
+    asked = {"subscriber_id": subscriber, "gpu_class": gpu_class, "nominal": nominal, "why": why}
+    _set(context, "requests", **asked, **_span(start, length))
+
+
+@app.command()
+def requests(context: typer.Context) -> None:
+    """List requests for quota, newest first."""
+    session = session_of(context)
+    session.printer.table(
+        session.client.all("quotas/requests"), REQUESTS, empty="Nobody asked for more quota."
+    )
+
+
+@app.command()
+def approve(context: typer.Context, request_id: UUID) -> None:
+    """Approve a request; hand the token to who asked."""
+    _set(context, f"requests/{request_id}/approve")
+
+
+@app.command()
+def decline(
+    context: typer.Context,
+    request_id: UUID,
+    why: Annotated[str, typer.Option(help="the reason")],
+) -> None:
+    """Decline a request."""
+    _set(context, f"requests/{request_id}/decline", why=why)
+
+
+@app.command("take-up")
+def take_up(context: typer.Context, request_id: UUID, token_id: UUID) -> None:
+    """Take approved quota up, by the token that the approval gave."""
+    _set(context, f"requests/{request_id}/take-up", token_id=token_id)
+
+
+@app.command("try")
+def try_quota(
+    context: typer.Context,
+    node: str,
+    gpu_class: str,
+    nominal: Figure = None,
+    borrowing: Figure = None,
+    lending: Figure = None,
+    gpu_hours: Figure = None,
+) -> None:
+    """Say what a quota would change now, without setting it."""
+    session = session_of(context)
+    figures = {"nominal": nominal, "borrowing": borrowing, "lending": lending}
+    quota = _said(node=node, gpu_class=gpu_class, gpu_hours=gpu_hours, **figures)
+    found = session.client.post("quotas/trials", {"policies": [{"kind": "quota", **quota}]})
+    if session.printer.as_json:
+        session.printer.json(found)
+        return
+    changes = [
+        {**each, "id": each.get("bid_id") or each.get("lease_id")}
+        for each in (*found["bid_changes"], *found["lease_changes"])
+    ]
+    session.printer.table(changes, CHANGES, empty="No bid and no lease would fare otherwise.")
+    before, after = found["admitted_before"], found["admitted_after"]
+    session.printer.say(f"Of {found['bids']} open bids {before} fit now, {after} would.")
+
+
+def _span(start: str, length: str) -> dict[str, str]:
+    starts_at = moment_of(start, now=datetime.now().astimezone())
+    ends_at = datetime.fromtimestamp(starts_at.timestamp() + length_of(length)).astimezone()
+    return {"starts_at": starts_at.isoformat(), "ends_at": ends_at.isoformat()}
+
+
+def _said(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are set, ids as text."""
+    return {
+        name: str(value) if isinstance(value, UUID) else value
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+def _set(context: typer.Context, path: str, **fields: Any) -> None:
+    session: Session = session_of(context)
+    session.printer.json(session.client.post(f"quotas/{path}".rstrip("/"), _said(**fields)))
