@@ -37,7 +37,10 @@ class HoursOutOfRange(Invalid):
 
 
 class GoodsShape(serializers.Serializer[Any]):
-    """One GPU model: supply, demand, and the prices of the last 24 hours."""
+    """One GPU model: supply, demand, and the prices of the last 24 hours.
+
+    reliability_ppm: the share of leases that its hosts did not break off, in millionths.
+    """
 
     gpu_model = serializers.CharField()
     currency = serializers.CharField()
@@ -53,6 +56,7 @@ class GoodsShape(serializers.Serializer[Any]):
     low_price = AmountField(source="low_nanos", allow_null=True)
     high_price = AmountField(source="high_nanos", allow_null=True)
     trades = serializers.IntegerField()
+    reliability_ppm = serializers.IntegerField(allow_null=True)
 
     def get_free_day_gpu_seconds(self, goods: queries.Goods24h) -> int:
         """Return the free GPU-time of the next day."""

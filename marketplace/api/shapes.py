@@ -278,8 +278,10 @@ class AdviceShape(serializers.Serializer[Any]):
 class QuoteShape(serializers.Serializer[Any]):
     """What a bid would get now. Not binding: nothing is kept for it.
 
-    gpus: how many of those it asks for; 0 where it would wait. workload: what its kind needs, and
-    the smallest GPUs and slices that hold it.
+    gpus: how many of those it asks for; 0 where it would wait. own: they are its organisation's own
+    and cost nothing. reliability_ppm: the share of leases that their hosts did not break off, in
+    millionths; null: too few have ended. workload: what its kind needs, and the smallest GPUs and
+    slices that hold it.
     """
 
     matched = serializers.BooleanField()
@@ -291,6 +293,8 @@ class QuoteShape(serializers.Serializer[Any]):
     gpu_model = serializers.CharField()
     hosts = serializers.IntegerField()
     gpus = serializers.IntegerField()
+    own = serializers.BooleanField()
+    reliability_ppm = serializers.IntegerField(allow_null=True)
     cost = AmountField(allow_null=True)
     hold = AmountField()
     query = serializers.CharField()
@@ -340,6 +344,8 @@ def quote_json(quote: Quote) -> dict[str, Any]:
         "gpu_model": quote.gpu_model,
         "hosts": quote.hosts,
         "gpus": quote.gpus,
+        "own": quote.own,
+        "reliability_ppm": quote.reliability_ppm,
         "cost": None if quote.cost is None else _amount(quote.cost.nanos),
         "hold": _amount(quote.hold.nanos),
         "query": write_query(placed.request),

@@ -27,6 +27,7 @@ from marketplace.domain.eligibility import Explanation
 from marketplace.domain.events import BidPlaced
 from marketplace.domain.fills import Clearing, Fill, Lane
 from marketplace.domain.moments import from_above
+from marketplace.domain.reliability import together
 from marketplace.domain.states import restored
 from marketplace.domain.written import model_of
 from marketplace.snapshots import snapshots_for
@@ -104,6 +105,8 @@ class Quote:
 
     gpus: how many it would get; a bid that makes do with less may get fewer than it asks for.
     cost: at the quoted price; None where nothing would be matched. hold: what would be set aside.
+    own: it would be its organisation's own GPUs, for nothing. reliability_ppm: the share of leases
+    that the hosts it would get did not break off; None: too few have ended.
     """
 
     placed: BidPlaced
@@ -117,6 +120,8 @@ class Quote:
     hold: Money
     explanation: Explanation
     expires_at: datetime
+    own: bool = False
+    reliability_ppm: int | None = None
 
 
 def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
@@ -133,15 +138,17 @@ def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
         fill = next((fill for fill in clearing.fills if fill.bid.bid_id == bid.bid_id), None)
         calendar = clearing.calendar if fill is None else _without(clearing, fill)
         explanation = book.explain(bid, now=millis, calendar=calendar)
+        offers = () if fill is None else [listed for listed, _ in fill.placement.gpus]
+        records = {listed.terms.host_id: listed.record for listed in offers}
+        reliability = together(records.values())
     price = None if fill is None else Rate(fill.price, bid.shape.currency)
-    hosts = () if fill is None else {listed.terms.host_id for listed, _ in fill.placement.gpus}
     return Quote(
         placed=placed,
         lane=lane,
         price=price,
         window=None if fill is None else fill.window,
         gpu_model="" if fill is None else model_of(fill.placement),
-        hosts=len(hosts),
+        hosts=len(records),
         gpus=0 if fill is None else fill.bid.gpus,
         cost=None
         if price is None or fill is None
@@ -149,6 +156,8 @@ def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
         hold=hold_of(placed, placed.limit),
         explanation=explanation,
         expires_at=now + QUOTE_LIFE,
+        own=fill is not None and fill.own,
+        reliability_ppm=reliability,
     )
 
 

@@ -14,12 +14,14 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from ledger.domain.ids import HostId
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Unknown
 from ledger.eventstore.port import EventStore
 from marketplace.domain.book import Book
 from marketplace.domain.demand import Shape
 from marketplace.domain.moments import from_above
+from marketplace.domain.reliability import Record, together
 from marketplace.domain.supply import Listed
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 from marketplace.queries.books import book_of
@@ -66,6 +68,8 @@ class Goods24h:
 
     listed, free: GPUs. free_*_gpu_millis: free GPU-time within the next day, and week.
     floor_nanos: the lowest among GPUs free now. Prices are None where nothing traded.
+    reliability_ppm: the share of leases that the listed hosts together did not break off; None:
+    too few have ended.
     """
 
     gpu_model: str
@@ -82,6 +86,7 @@ class Goods24h:
     low_nanos: int | None = None
     high_nanos: int | None = None
     trades: int = 0
+    reliability_ppm: int | None = None
 
 
 def market_now(store: EventStore, *, market: str, now: datetime) -> list[Goods24h]:
@@ -103,6 +108,7 @@ def market_now(store: EventStore, *, market: str, now: datetime) -> list[Goods24
 
 
 def _add_supply(book: Book, now: int, one: Callable[[Goods], Goods24h]) -> None:
+    records: dict[Goods, dict[HostId, Record]] = {}
     for listed, uuid, model in _for_everybody(book):
         each = one((model, listed.terms.floor.currency))
         each.listed += 1
@@ -110,8 +116,11 @@ def _add_supply(book: Book, now: int, one: Callable[[Goods], Goods24h]) -> None:
         if any(opens <= now < closes for opens, closes in spans):
             each.free += 1
             each.floor_nanos = min(each.floor_nanos or listed.floor, listed.floor)
+        records.setdefault((model, each.currency), {})[listed.terms.host_id] = listed.record
         each.free_day_gpu_millis += _overlap(spans, now, now + DAY_MILLIS)
         each.free_week_gpu_millis += _overlap(spans, now, now + WEEK_MILLIS)
+    for key, by_host in records.items():
+        one(key).reliability_ppm = together(by_host.values())
 
 
 def _for_everybody(book: Book) -> Iterator[tuple[Listed, str, str]]:

@@ -53,6 +53,8 @@ QUOTE = (
     ("starts_at", "starts"),
     ("ends_at", "ends"),
     ("gpus", "count"),
+    ("own", "your own"),
+    ("reliability_ppm", "leases not broken off, ppm"),
     ("cost", "costs"),
     ("hold", "set aside"),
     ("explanation.reason.text", "why not"),

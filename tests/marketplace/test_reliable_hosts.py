@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -23,8 +24,11 @@ from marketplace.domain.reliability import (
     together,
 )
 from marketplace.domain.states import restored, state_of
+from marketplace.queries.books import preview
+from marketplace.queries.market import market_now
 from tests.conftest import NOON
-from tests.marketplace.trading import MARKET, OWNER, Market, named
+from tests.marketplace.test_from_grant_to_close import TERMS
+from tests.marketplace.trading import MARKET, OWNER, Market, named, rate
 
 RELIABLE = GpuRequest(reliability_min_ppm=900_000)
 REASONS = st.sampled_from(sorted(close_reasons.REASONS))
@@ -165,3 +169,22 @@ def test_own_use_proves_nothing_and_a_snapshot_keeps_what_is_proved() -> None:
     assert known.leases == 3
     assert again.leases.records == book.leases.records
     assert next(iter(again.offers.values())).record == known
+
+
+@pytest.mark.django_db
+def test_quotes_and_the_market_tell_how_reliable_hosts_are() -> None:
+    market = Market()
+    market.offer("good", at=1)
+    market.offer("bad", at=2)
+    proved(market, "bad", 101, 101, 101, 201, 502)
+    proved(market, "good", 101, 101, 101, 301, 102)
+    terms = replace(TERMS, gpus=1)
+
+    quote = preview(market.store, terms=terms, now=market.now)
+    wanted = replace(terms, request=RELIABLE, tenant_id=OWNER)
+    own = preview(market.store, terms=wanted, now=market.now)
+    [goods] = market_now(market.store, market=MARKET, now=market.now)
+
+    assert (quote.reliability_ppm, quote.own) == (PPM, False)
+    assert (own.reliability_ppm, own.own, own.price) == (PPM, True, rate(0))
+    assert goods.reliability_ppm == 800_000
