@@ -26,12 +26,16 @@ ROUND_RULE = "welfare-2"
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """One bid's grant. price: nano-units per GPU-hour."""
+    """One bid's grant. price: nano-units per GPU-hour.
+
+    weight: what the bid counted more in its round for having waited, per GPU-hour; never paid.
+    """
 
     bid: OpenBid
     lease_id: LeaseId
     placement: Placement
     price: int
+    weight: int = 0
 
     @property
     def ends(self) -> Millis:
@@ -56,6 +60,11 @@ class Fill:
         floors = sum(listed.floor for listed, _ in self.placement.gpus)
         value = self.bid.limit * len(self.placement.gpus) - floors
         return value * self.bid.duration // MILLIS_PER_HOUR
+
+    @property
+    def weighs(self) -> int:
+        """Return weight × GPU-time in nano-units, rounded down."""
+        return self.weight * len(self.placement.gpus) * self.bid.duration // MILLIS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from marketplace.domain.round_prices import RIVALS_MAX, Prices
 from marketplace.domain.round_quotas import Bounds, bounds_of, edges_of, kept_out
 from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
 from marketplace.domain.vouching import UNVERIFIED
+from marketplace.domain.waiting import weight_of
 
 WORK = 100_000_000 if COMPILES else 10_000
 """Steps of the innermost loop that finding prices may take. A round says how many it took, so one
@@ -61,6 +62,7 @@ class _Part:
     fits: Mapping[Shape, Sequence[int]]
     grid: Sequence[int]
     bounds: Bounds
+    now: int
 
 
 def clear_round(
@@ -106,7 +108,8 @@ def clear_round(
         fills += made
         refused += left
         proof = proof.plus(
-            bound=solution.bound_nanos + sum(fill.worth for fill in made[len(placed) :]),
+            bound=solution.bound_nanos
+            + sum(fill.worth + fill.weighs for fill in made[len(placed) :]),
             steps=[(f"{name} {stage}", count) for stage, count in solution.iterations],
             slots=len(part.grid) - 1,
             pools=len(part.pools),
@@ -165,7 +168,8 @@ def _priced(
             continue
         counts = Counter(at[id(listed), uuid] for listed, uuid in placement.gpus)
         price = min(bid.limit, max(placement.floor, prices.of(bid, counts, placement.starts)))
-        fills.append(Fill(bid, lease_id_of(round_id, bid), placement, price))
+        weight = weight_of(bid, now=part.now)
+        fills.append(Fill(bid, lease_id_of(round_id, bid), placement, price, weight))
     return fills, prices.regrets(refused)
 
 
@@ -199,7 +203,7 @@ def _part(
         edges += edges_of(gate.quotas, since=since, until=until)
     grid = grid_of(now, until, [*edges, *_edges(bids)])
     bounds = Bounds() if gate is None else bounds_of(gate.quotas, bids, pools, grid)
-    return _Part(bids, pools, fits, grid, bounds)
+    return _Part(bids, pools, fits, grid, bounds, now)
 
 
 def _edges(bids: Sequence[OpenBid]) -> Iterable[int]:
@@ -250,6 +254,7 @@ def _ask(part: _Part, bid: OpenBid) -> Ask:
         deadline=bid.deadline,
         limit=bid.limit,
         entries=entries,
+        weight=weight_of(bid, now=part.now),
         spread=_spread(bid),
         groups=tuple(part.bounds.groups.get(bid.bid_id, ())),
         shares=tuple(part.bounds.shares.get(bid.bid_id, ())),

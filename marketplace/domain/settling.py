@@ -23,6 +23,7 @@ from marketplace.domain.own_first import fit
 from marketplace.domain.packing import Placement
 from marketplace.domain.pools import Pool, named
 from marketplace.domain.quota_gate import Gate
+from marketplace.domain.waiting import weight_of
 
 Given = tuple[OpenBid, Placement]
 
@@ -153,7 +154,7 @@ def sweep(
     served = {bid.bid_id for bid, _ in given}
     swept: list[Given] = []
     left: list[OpenBid] = []
-    for bid in sorted(bids, key=lambda bid: bid.price_time):
+    for bid in sorted(bids, key=lambda bid: (-bid.reach - weight_of(bid, now=now), bid.price_time)):
         if bid.bid_id in served:
             continue
         found = _let(book, bid, calendar, gate, now, round_id)

@@ -124,7 +124,9 @@ class Certificate:
     """What a round proves of itself; an independent verifier checked it before the append.
 
     welfare: what the grants are worth, the sum of (limit − floor) × GPU-time, in nano-units.
-    bound: no other clearing of the round with its starts on the same grid is worth more.
+    weight: what they counted more when bids were compared, for having waited; never paid.
+    bound: no other clearing of the round with its starts on the same grid comes to more welfare
+    and weight together.
     seed, iterations (steps of each stage): with the rule they give the same clearing again.
     slots, pools: the size of the problem: spans of time, and groups of GPUs that are alike.
     price_mean: per GPU-hour, each grant weighing as much as its GPU-time.
@@ -143,6 +145,7 @@ class Certificate:
     capped: int
     paradoxical: int
     paradoxical_nanos: int
+    weight_nanos: int = 0
 
 
 @dataclass(frozen=True, slots=True)

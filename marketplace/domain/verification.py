@@ -30,6 +30,9 @@ from marketplace.domain.verification_of_cuts import ends_of, faults_of_cuts
 from marketplace.domain.verification_of_quotas import faults_of_quotas
 from marketplace.domain.workloads import allowed_by
 
+WEIGHT_PPM_MAX = 200_000
+"""Waiting adds no more than this to what a bid counts: published in the docs."""
+
 
 def faults(book: Book, cleared: RoundCleared, grants: Sequence[LeaseGranted]) -> list[Fault]:
     """Return what is wrong with a round; empty: it may be appended.
@@ -279,8 +282,11 @@ def _sums(book: Book, cleared: RoundCleared, grants: Sequence[LeaseGranted]) -> 
     welfare = sum(_worth(book, granted) for granted in trades)
     if welfare != certificate.welfare_nanos:
         yield f"the round is worth {welfare}, not {certificate.welfare_nanos}"
-    if certificate.bound_nanos < welfare:
+    if certificate.bound_nanos < welfare + certificate.weight_nanos:
         yield f"the bound {certificate.bound_nanos} is below the welfare {welfare}"
+    most = sum(_limit(book, granted) * _use(granted) for granted in trades)
+    if not 0 <= certificate.weight_nanos * MILLIS_PER_HOUR <= most * WEIGHT_PPM_MAX // 1_000_000:
+        yield f"waiting weighs too much, {certificate.weight_nanos}"
     used = sum(_use(granted) for granted in trades)
     paid = sum(_use(granted) * granted.price.nanos_per_gpu_hour for granted in trades)
     if certificate.price_mean != (paid // used if used else 0):
@@ -297,15 +303,24 @@ def _worth(book: Book, granted: LeaseGranted) -> int:
     bid = book.bids.get(granted.bid_id)
     if bid is None:
         return 0
-    limit, budget = bid.rate, bid.terms.budget
-    if budget is not None:
-        limit = min(limit, ((budget.nanos + 1) * MILLIS_PER_HOUR - 1) // _use(granted))
+    limit = _limit(book, granted)
     value = sum(
         (limit - _floor(book, share)) * len(share.gpu_uuids)
         for share in granted.shares
         if share.offer_id in book.offers
     )
     return value * (granted.window.length // ONE_MILLI) // MILLIS_PER_HOUR
+
+
+def _limit(book: Book, granted: LeaseGranted) -> int:
+    """Return the most that a bid pays per GPU-hour in the size that it got."""
+    bid = book.bids.get(granted.bid_id)
+    if bid is None:
+        return 0
+    budget = bid.terms.budget
+    if budget is None:
+        return bid.rate
+    return min(bid.rate, ((budget.nanos + 1) * MILLIS_PER_HOUR - 1) // _use(granted))
 
 
 def _floor(book: Book, share: Share) -> int:

@@ -82,6 +82,7 @@ def _certificate(clearing: Clearing) -> Certificate | None:
     paid = sum(fill.price * fill.bid.duration * len(fill.placement.gpus) for fill in trades)
     return Certificate(
         welfare_nanos=sum(fill.worth for fill in clearing.fills),
+        weight_nanos=sum(fill.weighs for fill in clearing.fills),
         bound_nanos=proof.bound,
         seed=proof.seed,
         iterations=proof.steps,

@@ -46,7 +46,8 @@ class RoundRow(models.Model):
         if certificate is None:
             return None
         welfare, bound = certificate["welfare_nanos"], certificate["bound_nanos"]
-        gap = -(-(bound - welfare) * 1_000_000 // bound) if bound else 0
+        weighed = welfare + certificate.get("weight_nanos", 0)
+        gap = -(-(bound - weighed) * 1_000_000 // bound) if bound else 0
         return certificate | {"gap_ppm": gap}
 
 
