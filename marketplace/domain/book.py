@@ -40,6 +40,7 @@ from marketplace.domain.events import (
 from marketplace.domain.holdings import RULES as LEASE_RULES
 from marketplace.domain.holdings import Holdings
 from marketplace.domain.moments import whole_second
+from marketplace.domain.one_host import OneHost, is_plain
 from marketplace.domain.owners import Owners
 from marketplace.domain.queue import Queue
 from marketplace.domain.quota_book import QuotaBook
@@ -113,19 +114,38 @@ class Book:
         return self.queue.served(self.catalogue.floors(hosts)).in_order()
 
     def served_by(
-        self, hosts: Collection[HostId], calendar: Calendar, *, now: int
+        self,
+        hosts: Collection[HostId],
+        calendar: Calendar,
+        *,
+        now: int,
+        only: OneHost | None = None,
     ) -> tuple[int, Iterator[OpenBid]]:
         """Return how many bids `resting` would, and those of them for which there may be room.
 
         calendar: in which the caller takes room for one bid before it asks for the next.
+        only: the room of the only host there is, in which the caller takes too.
         """
         served = self.queue.served(self.catalogue.floors(hosts))
+        if only is not None:
+            return len(served), served.with_room(lambda: [only.levels()], only.taken, now)
         bids = served.with_room(
             lambda: [self.catalogue.levels(host_id, calendar) for host_id in hosts],
             lambda: calendar.changes,
             now,
         )
         return len(served), bids
+
+    def only_host(
+        self, hosts: Collection[HostId], calendar: Calendar, *, now: int
+    ) -> OneHost | None:
+        """Return the room of a host where only time tells GPUs apart; None: there are others."""
+        if len(hosts) != 1:
+            return None
+        offers = [each for host in hosts for each in self.catalogue.on(host) if not each.paused]
+        if len(offers) != 1 or not is_plain(offers[0]):
+            return None
+        return OneHost(offers[0], self.catalogue, calendar, now=now)
 
     def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str | None:
         """Return why a bid that cannot be placed cannot: what `explain` would say."""

@@ -332,6 +332,11 @@ class Catalogue:
         )
         return sorted(entry for entry in found if entry is not None)
 
+    def fits_whole(self, listed: Listed, shape: Shape) -> bool:
+        """Tell if all GPUs of an offer fit."""
+        entry = self._entry(listed, self.kinds.shape(shape))
+        return entry is not None and len(entry.uuids) == len(listed.groups)
+
     def on(self, host_id: HostId) -> Collection[Listed]:
         """Return the offers of one host."""
         host = self._hosts.get(host_id)

@@ -16,6 +16,7 @@ from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.fills import Clearing, Fill, lease_id_of
 from marketplace.domain.moments import Millis
+from marketplace.domain.one_host import OneHost
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.pricing import instant_price
 from marketplace.domain.quota_gate import gate_of, outcome
@@ -46,16 +47,22 @@ def clear(
     placed: list[tuple[OpenBid, LeaseId, Placement]] = []
     refused, waiting = list[OpenBid](), 0
     gate, home = gate_of(book), set[BidId]()
+    only: OneHost | None = None
     if bids is None:
         at = partial(own_first.served, book, hosts or (), calendar, gate)
         for bid, placement in at(now=now, round_id=round_id):
             home.add(bid.bid_id)
             placed.append((bid, lease_id_of(round_id, bid), placement))
-        waiting, bids = book.served_by(hosts or (), calendar, now=now)
+        if gate is None:
+            only = book.only_host(hosts or (), calendar, now=now)
+        waiting, bids = book.served_by(hosts or (), calendar, now=now, only=only)
     for bid in bids if gate is None else gate.turns(bids, now=now):
         if bid.bid_id in home:
             continue
-        if gate is None:
+        if only is not None and only.serves(bid):
+            at_once = only.place(bid)
+            found = None if at_once is None else (bid, at_once)
+        elif gate is None:
             found = _found(book, bid, hosts, calendar, now)
         else:
             lease_id = lease_id_of(round_id, bid)
@@ -65,6 +72,8 @@ def clear(
         else:
             lease_id = lease_id_of(round_id, bid)
             _take(calendar, found[1], found[0], lease_id)
+            if only is not None:
+                _take_in(only, found[1], found[0])
             placed.append((found[0], lease_id, found[1]))
     own, refused, held_back = outcome(gate, refused)
     fills = tuple(
@@ -104,6 +113,11 @@ def _within_reach(
     if hosts is None or bid.terms.placement == "any-hosts":
         return own_first.others(book, bid, book.within_reach(bid, now=now))
     return own_first.others(book, bid, book.entries_on(bid.shape, hosts))
+
+
+def _take_in(only: OneHost, placement: Placement, bid: OpenBid) -> None:
+    uuids = [uuid for _, uuid in placement.gpus]
+    only.take(uuids, placement.starts, placement.starts + bid.duration)
 
 
 def _take(calendar: Calendar, placement: Placement, bid: OpenBid, lease_id: LeaseId) -> None:

@@ -1,15 +1,19 @@
 """The immediate bids that wait, as columns: found by what new supply can serve, best price first.
 
-Tens of thousands wait, and few of them can be served by one host that has room again. One pass of
-NumPy finds those; how long it takes hardly depends on how many others wait.
+Tens of thousands wait, and few of them can be served by one host that has room again. Bids that
+ask for the same of a GPU itself stand together, in order of price and time. The first few hundred
+take most of the room that there is; whom the rest of it can serve is then found by one pass of
+NumPy, which compares columns and puts in order only what it finds.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from ledger.domain.ids import BidId
 from marketplace.domain.demand import OpenBid
@@ -22,64 +26,61 @@ from marketplace.domain.openings import (
     seconds_above,
     seconds_below,
 )
+from marketplace.domain.room import SHAPE, SLOT, Bools, Room
 
 COLUMNS_START = 64
-BATCH = 512
-"""Bids that are put in order at once: mostly the first few take all the room there is."""
-STEP = 64
-"""Bids that are looked at at once, once the room has changed."""
+HEAD = 128
+"""Bids of each group that are put in order at once."""
+MISSES_MAX = 6
+"""Bids in a row that find no room, until which it is not worked out anew who may."""
+GONE_MIN = 64
+"""Rows of bids that wait no longer, up to which a group keeps them all."""
 
-Places = npt.NDArray[np.intp]
+KEY, SINCE = range(2)
+"""What is sorted by: the limit, negative so that it rises, and the store position."""
 
-SHAPE, LEVEL, DURATION, EARLIEST, DEADLINE = range(5)
+Part = tuple[Ints, Seconds]
+"""Some rows in order: KEY and SINCE, and what is asked for (`room.SHAPE` to `SLOT`)."""
 
 
 class _Group:
-    """Bids that ask for the same of a GPU itself. Rows are in no order."""
+    """Bids that ask for the same of a GPU itself, in order of price and time.
+
+    A bid that waits no longer keeps its row until there are many such rows.
+    """
 
     def __init__(self) -> None:
-        self.bids: list[OpenBid] = []
-        self._limits: Ints = np.zeros(COLUMNS_START, np.int64)
-        self._since: Ints = np.zeros(COLUMNS_START, np.int64)
-        self._asked: Seconds = np.zeros((5, COLUMNS_START), np.int32)
+        self.count = 0
+        self.gone = 0
+        self.shapes = set[int]()
+        self.order: Ints = np.zeros((2, COLUMNS_START), np.int64)
+        self.asked: Seconds = np.zeros((6, COLUMNS_START), np.int32)
 
-    @property
-    def limits(self) -> Ints:
-        """Return the most that each bid pays in any of its sizes."""
-        return self._limits[: len(self.bids)]
+    def insert(self, key: int, since: int, asked: Sequence[int], row: int) -> None:
+        """Put a bid in a row; those from there on move up by one."""
+        count = self.count
+        if count == self.order.shape[1]:
+            more = max(COLUMNS_START, count)
+            self.order = np.concatenate([self.order, np.zeros((2, more), np.int64)], axis=1)
+            self.asked = np.concatenate([self.asked, np.zeros((6, more), np.int32)], axis=1)
+        for column in (*self.order, *self.asked):  # one by one they are moved without a copy
+            column[row + 1 : count + 1] = column[row:count]
+        self.order[:, row] = key, since
+        self.asked[:, row] = asked
+        self.count += 1
+        self.shapes.add(asked[SHAPE])
 
-    @property
-    def since(self) -> Ints:
-        """Return the store position of each bid."""
-        return self._since[: len(self.bids)]
+    def part(self, least: int) -> Part:
+        """Return the rows with a limit of `least` and more."""
+        stop = int(self.order[KEY, : self.count].searchsorted(-least, "right"))
+        return self.order[:, :stop], self.asked[:, :stop]
 
-    @property
-    def asked(self) -> Seconds:
-        """Return the columns SHAPE to DEADLINE, in seconds."""
-        return self._asked[:, : len(self.bids)]
-
-    def add(self, bid: OpenBid, asked: Sequence[int]) -> int:
-        """Append a bid; return its row."""
-        row = len(self.bids)
-        if row == len(self._limits):
-            self._limits = np.concatenate([self._limits, np.zeros_like(self._limits)])
-            self._since = np.concatenate([self._since, np.zeros_like(self._since)])
-            self._asked = np.concatenate([self._asked, np.zeros_like(self._asked)], axis=1)
-        self._limits[row], self._since[row] = bid.reach, bid.since
-        self._asked[:, row] = asked
-        self.bids.append(bid)
-        return row
-
-    def remove(self, row: int) -> OpenBid | None:
-        """Take a bid out; return the one that now stands in its row, if there is one."""
-        last = len(self.bids) - 1
-        moved = self.bids.pop()
-        if row == last:
-            return None
-        self._limits[row], self._since[row] = self._limits[last], self._since[last]
-        self._asked[:, row] = self._asked[:, last]
-        self.bids[row] = moved
-        return moved
+    def keep(self, kept: Bools) -> None:
+        """Drop all other rows."""
+        self.order = np.ascontiguousarray(self.order[:, : self.count][:, kept])
+        self.asked = np.ascontiguousarray(self.asked[:, : self.count][:, kept])
+        self.count, self.gone = self.order.shape[1], 0
+        self.shapes = set(self.asked[SHAPE].tolist())
 
 
 class Queue:
@@ -88,176 +89,247 @@ class Queue:
     def __init__(self, number: Callable[[OpenBid], int]) -> None:
         self._number = number
         self._groups: dict[tuple[object, ...], _Group] = {}
-        self._places: dict[BidId, tuple[_Group, int]] = {}
+        self._slots: dict[BidId, int] = {}
+        self._bids: list[OpenBid | None] = []
+        self._unused: list[int] = []
+        self._keys: dict[int, list[int]] = defaultdict(list)
+        """The keys of the bids of each shape, in order: to count them by."""
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._slots)
 
     def add(self, bid: OpenBid) -> None:
         """Let a bid wait."""
+        group = self._group(bid)
+        slot = self._unused.pop() if self._unused else len(self._bids)
+        if slot == len(self._bids):
+            self._bids.append(bid)
+        else:
+            self._bids[slot] = bid
+        self._slots[bid.bid_id] = slot
+        shape = self._number(bid)
+        alone = bid.terms.placement == "same-host"
+        duration = bid.duration_min // 1_000
+        asked = (
+            shape,
+            level_of(bid.gpus_min) if alone else 0,
+            duration,
+            min(seconds_below(bid.earliest) + duration, FAR),
+            max(seconds_above(bid.deadline) - duration, -FAR),
+            slot,
+        )
+        key = -bid.reach
+        group.insert(key, bid.since, asked, self._row(group, bid))
+        insort(self._keys[shape], key)
+
+    def _group(self, bid: OpenBid) -> _Group:
         request = bid.shape.request
         key = (request.models, request.memory_mib_min, bid.shape.currency)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group()
-        alone = bid.terms.placement == "same-host"
-        asked = (
-            self._number(bid),
-            level_of(bid.gpus_min) if alone else 0,
-            bid.duration_min // 1_000,
-            seconds_below(bid.earliest),
-            seconds_above(bid.deadline),
-        )
-        self._places[bid.bid_id] = group, group.add(bid, asked)
+        return group
+
+    def _row(self, group: _Group, bid: OpenBid) -> int:
+        keys, key = group.order[KEY, : group.count], -bid.reach
+        row = int(keys.searchsorted(key, "right"))
+        # Who comes later in the log is mostly added later, so this hardly ever goes back.
+        while row and keys[row - 1] == key:
+            since = int(group.order[SINCE, row - 1])
+            if since < bid.since:
+                break
+            before = self._bids[group.asked[SLOT, row - 1]]
+            if since == bid.since and before is not None and before.price_time < bid.price_time:
+                break
+            row -= 1
+        return row
 
     def remove(self, bid: OpenBid) -> None:
         """Let a bid wait no longer; it need not have waited."""
-        place = self._places.pop(bid.bid_id, None)
-        if place is not None:
-            group, row = place
-            moved = group.remove(row)
-            if moved is not None:
-                self._places[moved.bid_id] = group, row
+        slot = self._slots.pop(bid.bid_id, None)
+        if slot is None:
+            return
+        self._bids[slot] = None
+        keys = self._keys[self._number(bid)]
+        del keys[bisect_left(keys, -bid.reach)]
+        group = self._group(bid)
+        group.gone += 1
+        if group.gone > GONE_MIN + group.count // 4:
+            self._tidy(group)
+
+    def _tidy(self, group: _Group) -> None:
+        slots = group.asked[SLOT, : group.count].tolist()
+        kept = [self._bids[slot] is not None for slot in slots]
+        self._unused += [slot for slot, is_kept in zip(slots, kept, strict=True) if not is_kept]
+        group.keep(np.array(kept, np.bool_))
 
     def renumber(self) -> None:
         """Ask for the numbers of all shapes again; forget groups without bids."""
-        self._groups = {key: group for key, group in self._groups.items() if group.bids}
         for group in self._groups.values():
-            group.asked[SHAPE] = [self._number(bid) for bid in group.bids]
+            self._tidy(group)
+        self._groups = {key: group for key, group in self._groups.items() if group.count}
+        self._keys.clear()
+        for group in self._groups.values():
+            bids = [self._bids[slot] for slot in group.asked[SLOT].tolist()]
+            group.asked[SHAPE] = numbers = [self._number(bid) for bid in bids if bid is not None]
+            group.shapes = set(numbers)
+            for number, key in zip(numbers, group.order[KEY].tolist(), strict=True):
+                self._keys[number].append(key)
+        for keys in self._keys.values():
+            keys.sort()
 
     def all(self) -> list[OpenBid]:
         """Return every bid, best price first, then first come."""
-        bids = [bid for group in self._groups.values() for bid in group.bids]
-        return sorted(bids, key=lambda bid: bid.price_time)
+        return sorted(
+            (bid for bid in self._bids if bid is not None), key=lambda bid: bid.price_time
+        )
 
     def served(self, floors: Ints) -> Selection:
         """Return the bids whose limit reaches the floor for their shape.
 
         floors: by number of shape; more than any limit where nothing fits.
         """
+        lowest = {shape: floor for shape, floor in enumerate(floors.tolist()) if floor < NOTHING}
+        count = sum(
+            bisect_right(self._keys[shape], -floor)
+            for shape, floor in lowest.items()
+            if shape in self._keys
+        )
         parts = []
-        least = floors.min(initial=1 << 62)
-        for group in self._groups.values():
-            rows = (group.limits >= least).nonzero()[0]
-            rows = rows[group.limits[rows] >= floors[group.asked[SHAPE, rows]]]
-            if len(rows):
-                parts.append((group, rows))
-        return Selection(parts)
+        for group in self._groups.values() if lowest else ():
+            least = min((lowest[shape] for shape in group.shapes if shape in lowest), default=None)
+            if least is not None:
+                part = group.part(least)
+                if part[0].shape[1]:
+                    parts.append(part)
+        return Selection(parts, self._bids, floors, count)
+
+
+NOTHING = 1 << 62
+"""A floor that says that nothing fits."""
 
 
 class Selection:
-    """Some of the bids that wait."""
+    """Some of the bids that wait: of the rows of `parts`, those that reach their floors."""
 
-    def __init__(self, parts: Sequence[tuple[_Group, Places]]) -> None:
+    def __init__(
+        self, parts: list[Part], bids: Sequence[OpenBid | None], floors: Ints, count: int
+    ) -> None:
         self._parts = parts
+        self._bids = bids
+        self._floors = floors
+        self._count = count
 
     def __len__(self) -> int:
-        return sum(len(rows) for _, rows in self._parts)
+        return self._count
 
     def in_order(self) -> list[OpenBid]:
         """Return them, best price first, then first come."""
-        bids = [group.bids[row] for group, rows in self._parts for row in rows.tolist()]
-        return sorted(bids, key=lambda bid: bid.price_time)
+        found = [
+            bid
+            for order, asked in self._parts
+            for slot in asked[SLOT, self._pays(order, asked)].tolist()
+            if (bid := self._bids[slot]) is not None
+        ]
+        return sorted(found, key=lambda bid: bid.price_time)
+
+    def _pays(self, order: Ints, asked: Seconds) -> Bools:
+        pays: Bools = order[KEY] <= -self._floors[asked[SHAPE]]
+        return pays
 
     def with_room(
         self, levels: Callable[[], Sequence[Levels]], changes: Callable[[], int], now: int
     ) -> Iterator[OpenBid]:
-        """Yield those for which some host has room, in order, while room is only taken.
+        """Yield those for which some host may have room, in order, while room is only taken.
 
         Args:
             levels: gives the room of each host as it is now.
             changes: gives another number once the room may be another.
             now: milliseconds; nothing starts before.
         """
-        room = _Room(levels(), now)
-        parts = [(group, rows[room.takes(group.asked[:, rows])]) for group, rows in self._parts]
-        parts = [(group, rows) for group, rows in parts if len(rows)]
-        while parts:
-            parts, some = _dearest(parts)
-            batch = _Batch(some)
-            at, seen = 0, changes()
-            while at < len(batch.bids):
-                asked = batch.asked[:, at : at + STEP]
-                for place in room.takes(asked).nonzero()[0].tolist():
-                    yield batch.bids[at + place]
-                    if changes() != seen:
-                        seen, at = changes(), at + place + 1
-                        room = _Room(levels(), now)
-                        break
-                else:
-                    at += STEP
-            parts = [(group, rows[room.takes(group.asked[:, rows])]) for group, rows in parts]
-            parts = [(group, rows) for group, rows in parts if len(rows)]
+        room, seen = Room(levels(), now), changes()
+        parts = self._parts
+        while parts and not room.is_empty:
+            some, parts = _dearest(parts)
+            order, asked = self._that_fit(*some, room)
+            bids, asked = self._in_order(order, asked)
+            at = misses = 0
+            while at < len(bids):
+                bid = bids[at]
+                at += 1
+                if bid is None:
+                    continue
+                before = changes()
+                yield bid
+                misses = misses + 1 if changes() == before else 0
+                if misses > MISSES_MAX and before != seen:
+                    room, seen = Room(levels(), now), before
+                    misses, kept = 0, room.takes(asked[:, at:]).nonzero()[0]
+                    bids, asked = [bids[at + place] for place in kept], asked[:, at:][:, kept]
+                    at = 0
+            if seen != changes():
+                room, seen = Room(levels(), now), changes()
+            parts = self._left(parts, room)
+
+    def _that_fit(self, order: Ints, asked: Seconds, room: Room) -> Part:
+        fits = self._pays(order, asked)
+        fits &= room.takes(asked)
+        places = fits.nonzero()[0]
+        return order[:, places], asked[:, places]
+
+    def _in_order(self, order: Ints, asked: Seconds) -> tuple[list[OpenBid | None], Seconds]:
+        """Return the bids of some rows in order of price and time, and what they ask for."""
+        by_price = np.lexsort((order[SINCE], order[KEY]))
+        order, asked = order[:, by_price], asked[:, by_price]
+        bids = [self._bids[slot] for slot in asked[SLOT].tolist()]
+        if not (order[:, 1:] == order[:, :-1]).all(axis=0).any():
+            return bids, asked
+        # The id decides, which hardly ever happens: a position is one bid's.
+        there = [(bid.price_time, at, bid) for at, bid in enumerate(bids) if bid is not None]
+        there.sort(key=lambda each: each[:2])
+        return [bid for _, _, bid in there], asked[:, [at for _, at, _ in there]]
+
+    def _left(self, parts: list[Part], room: Room) -> list[Part]:
+        """Return what is left of some parts by the room there is."""
+        found = []
+        for order, asked in parts:
+            places = room.may_take(asked).nonzero()[0]
+            if len(places):
+                found.append((order[:, places], asked[:, places]))
+        if not found:
+            return []
+        kept = room.takes(np.concatenate([asked for _, asked in found], axis=1))
+        ends = np.cumsum([0, *(order.shape[1] for order, _ in found)]).tolist()
+        left = []
+        for (order, asked), (since, until) in zip(found, pairwise(ends), strict=True):
+            places = kept[since:until].nonzero()[0]
+            if len(places):
+                left.append((order[:, places], asked[:, places]))
+        return left
 
 
-Parts = list[tuple[_Group, Places]]
+def _dearest(parts: list[Part]) -> tuple[Part, list[Part]]:
+    """Split off some rows that come before all others; return them, joined, and the rest."""
+    bound = min(
+        (tuple(order[:, HEAD].tolist()) for order, _ in parts if order.shape[1] > HEAD),
+        default=None,
+    )
+    cuts = [_before(order, bound) for order, _ in parts]
+    if not any(cuts):  # no two rows are equal in both but by mistake
+        cuts = [order.shape[1] for order, _ in parts]
+    pairs = list(zip(parts, cuts, strict=True))
+    head = (
+        np.concatenate([order[:, :cut] for (order, _), cut in pairs], axis=1),
+        np.concatenate([asked[:, :cut] for (_, asked), cut in pairs], axis=1),
+    )
+    left = [(part, cut) for part, cut in pairs if cut < part[0].shape[1]]
+    return head, [(order[:, cut:], asked[:, cut:]) for (order, asked), cut in left]
 
 
-def _dearest(parts: Parts) -> tuple[Parts, Parts]:
-    """Split off the highest limits, those that are equal together; return the rest and them."""
-    limits = np.concatenate([group.limits[rows] for group, rows in parts])
-    if len(limits) <= BATCH:
-        return [], parts
-    least = np.partition(limits, len(limits) - BATCH)[len(limits) - BATCH]
-    rest, some = [], []
-    for group, rows in parts:
-        high = group.limits[rows] >= least
-        rest.append((group, rows[~high]))
-        some.append((group, rows[high]))
-    return rest, some
-
-
-class _Batch:
-    """Some bids in order of price and time, with what they ask for."""
-
-    def __init__(self, parts: Parts) -> None:
-        limits = np.concatenate([group.limits[rows] for group, rows in parts])
-        since = np.concatenate([group.since[rows] for group, rows in parts])
-        bids = [group.bids[row] for group, rows in parts for row in rows.tolist()]
-        order = np.lexsort((since, -limits))
-        limits, since = limits[order], since[order]
-        if ((limits[1:] == limits[:-1]) & (since[1:] == since[:-1])).any():
-            # The id decides, which hardly ever happens: a position is one bid's.
-            by_id = sorted(range(len(bids)), key=lambda at: bids[at].price_time)
-            order = np.array(by_id, np.intp)
-        self.bids = [bids[at] for at in order.tolist()]
-        self.asked = np.concatenate([group.asked[:, rows] for group, rows in parts], axis=1)
-        self.asked = self.asked[:, order]
-
-
-class _Room:
-    """When some hosts have room at each level; a level's spans are filled up with empty ones."""
-
-    def __init__(self, hosts: Sequence[Levels], now: int) -> None:
-        depth = max((len(levels) for levels in hosts), default=0)
-        spans: list[list[tuple[int, int]]] = [
-            [span for levels in hosts if number < len(levels) for span in levels[number]]
-            for number in range(depth)
-        ]
-        while spans and not spans[-1]:
-            spans.pop()
-        depth = len(spans)
-        width = max((len(some) for some in spans), default=0)
-        # One level more, at which nobody has room: for bids that ask for more than there is.
-        opens = [[FAR] * (depth + 1) for _ in range(width)]
-        closes = [[-FAR] * (depth + 1) for _ in range(width)]
-        for number, some in enumerate(spans):
-            for at, (first, last) in enumerate(some):
-                opens[at][number], closes[at][number] = seconds_below(first), seconds_above(last)
-        self._opens = np.array(opens, np.int32)
-        self._closes = np.array(closes, np.int32)
-        self._depth = depth
-        self._now = seconds_below(now)
-
-    def takes(self, asked: Seconds) -> npt.NDArray[np.bool_]:
-        """Tell which bids may find room; those it denies find none."""
-        found = np.zeros(asked.shape[1], np.bool_)
-        if not self._depth:
-            return found
-        levels = np.minimum(asked[LEVEL], self._depth)
-        earliest = np.maximum(asked[EARLIEST], self._now)
-        for opens, closes in zip(self._opens, self._closes, strict=True):
-            room = np.minimum(closes[levels], asked[DEADLINE])
-            room -= np.maximum(opens[levels], earliest)
-            found |= room >= asked[DURATION]
-        return found
+def _before(order: Ints, bound: tuple[int, ...] | None) -> int:
+    """Return how many rows, of some in order, come before a key and a position."""
+    if bound is None:
+        return int(order.shape[1])
+    low = int(order[KEY].searchsorted(bound[KEY], "left"))
+    high = int(order[KEY].searchsorted(bound[KEY], "right"))
+    return low + int(order[SINCE, low:high].searchsorted(bound[SINCE], "left"))

@@ -61,7 +61,9 @@ class Ranking:
         return index.entries
 
     def _rebuild(self, index: _Index, shape: int) -> None:
-        found = (self._entry(listed, shape) for listed in self._offers.values() if not listed.paused)
+        found = (
+            self._entry(listed, shape) for listed in self._offers.values() if not listed.paused
+        )
         index.entries = sorted(entry for entry in found if entry is not None)
         index.by_offer = {entry.listed.offer_id: entry for entry in index.entries}
         index.seen = len(self._changes)

@@ -13,6 +13,7 @@ from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.eligibility import CONSTRAINTS, explain, screen
+from marketplace.domain.one_host import OneHost
 from marketplace.domain.supply import Entry, Listed
 from tests.marketplace.random_market import Crowd, Lane
 from tests.marketplace.trading import MARKET
@@ -50,10 +51,20 @@ class PlainBook(Book):
         return sorted(waiting, key=lambda bid: bid.price_time)
 
     def served_by(
-        self, hosts: Collection[HostId], calendar: Calendar, *, now: int
+        self,
+        hosts: Collection[HostId],
+        calendar: Calendar,
+        *,
+        now: int,
+        only: OneHost | None = None,
     ) -> tuple[int, Iterator[OpenBid]]:
         waiting = self.resting(hosts)
         return len(waiting), iter(waiting)
+
+    def only_host(
+        self, hosts: Collection[HostId], calendar: Calendar, *, now: int
+    ) -> OneHost | None:
+        return None
 
     def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str:
         screened = screen(bid.shape, self.offers.values())

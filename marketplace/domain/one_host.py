@@ -1,0 +1,138 @@
+"""The room on a host that has one offer, and where bids go there: what `packing` says, faster.
+
+Most hosts have one offer with GPUs that are all alike. What differs between them is then only when
+they are free, and mostly many are free at the same time: they are looked at together.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Collection
+
+from marketplace.domain.calendar import Calendar
+from marketplace.domain.catalogue import Catalogue
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.moments import Millis, whole_second
+from marketplace.domain.openings import Levels, levels_of
+from marketplace.domain.packing import Placement
+from marketplace.domain.supply import Listed
+
+
+def is_plain(listed: Listed) -> bool:
+    """Tell if nothing tells the GPUs of an offer apart but when they are free."""
+    terms = listed.terms
+    return (
+        terms.weekly is None
+        and terms.reserved_for is None
+        and not any(listed.groups.values())
+        and not listed.paused
+    )
+
+
+class OneHost:
+    """When the GPUs of the only offer of a host are free, while room is only taken."""
+
+    def __init__(
+        self, listed: Listed, catalogue: Catalogue, calendar: Calendar, *, now: int
+    ) -> None:
+        self.listed = listed
+        self._changes = 0
+        self._catalogue = catalogue
+        self._since = whole_second(now)
+        self._now = now
+        self._gpus: dict[tuple[int, int], list[str]] = defaultdict(list)
+        """The GPUs that are free during a span, by id."""
+        for uuid in sorted(listed.groups):
+            for span in listed.free(uuid, calendar, since=now, until=now):
+                self._gpus[span].append(uuid)
+
+    def taken(self) -> int:
+        """Return another number once something was taken."""
+        return self._changes
+
+    def serves(self, bid: OpenBid) -> bool:
+        """Tell if `place` is to be asked for a bid: nobody else's GPUs, and no choice of them."""
+        terms = bid.terms
+        return (
+            terms.placement == "same-host"
+            and not terms.request.nvlink
+            and not bid.has_ranges
+            and not bid.is_choosy
+            and terms.tenant_id != self.listed.terms.tenant_id
+            and self._catalogue.fits_whole(self.listed, bid.shape)
+        )
+
+    def levels(self) -> Levels:
+        """Return when how many of its GPUs are free."""
+        gpus: dict[str, list[tuple[int, int]]] = {uuid: [] for uuid in self.listed.groups}
+        for span in sorted(self._gpus):
+            for uuid in self._gpus[span]:
+                gpus[uuid].append(span)
+        return levels_of(list(gpus.values()))
+
+    def place(self, bid: OpenBid) -> Placement | None:
+        """Find GPUs for a bid that asks for nothing but GPUs of one host which fit, all alike."""
+        duration, deadline = bid.duration, bid.deadline
+        earliest = max(bid.earliest, self._since)
+        listed = self.listed
+        if listed.floor > bid.limit or listed.lease_min > duration or self._now > bid.lapses:
+            return None
+        room = []
+        for (opens, closes), uuids in self._gpus.items():
+            first = opens if opens > earliest else earliest
+            last = (closes if closes < deadline else deadline) - duration
+            if first <= last:
+                room.append((first, last, closes - opens, uuids))
+        at = _earliest(room, bid.gpus)
+        if at is None:
+            return None
+        serving = [
+            (length, uuid)
+            for first, last, length, uuids in room
+            if first <= at <= last
+            for uuid in uuids
+        ]
+        serving.sort()  # tight gaps first
+        gpus = tuple([(listed, uuid) for _, uuid in serving[: bid.gpus]])
+        return Placement(Millis(at), gpus, listed.floor)
+
+    def take(self, uuids: Collection[str], starts: int, ends: int) -> None:
+        """Give a span of some GPUs to somebody; those of other hosts are left out."""
+        self._changes += 1
+        after = whole_second(ends)
+        left = set(uuids)
+        for span in [(o, c) for o, c in self._gpus if o <= starts and ends <= c]:
+            opens, closes = span
+            free = self._gpus[span]
+            taken = left.intersection(free)
+            if not taken:
+                continue
+            left -= taken
+            kept = [uuid for uuid in free if uuid not in taken]
+            if kept:
+                self._gpus[span] = kept
+            else:
+                del self._gpus[span]
+            for piece in ((opens, starts), (after, closes)):
+                if piece[0] < piece[1]:
+                    for uuid in taken:
+                        insort(self._gpus[piece], uuid)
+
+
+def _earliest(room: list[tuple[int, int, int, list[str]]], gpus: int) -> int | None:
+    """Return the first instant at which so many GPUs can begin.
+
+    room: from when until when, for spans that some GPUs are free; no two spans of one GPU meet.
+    """
+    if gpus == 1:
+        return min([first for first, _, _, _ in room]) if room else None
+    room.sort(key=_first)
+    for at, _, _, _ in room:
+        if sum([len(uuids) for first, last, _, uuids in room if first <= at <= last]) >= gpus:
+            return at
+    return None
+
+
+def _first(span: tuple[int, int, int, list[str]]) -> int:
+    return span[0]
