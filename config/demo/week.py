@@ -27,7 +27,7 @@ from listings import commands as listings
 from listings.domain.events import WeeklyRule
 from listings.domain.terms import OfferTerms
 from marketplace.commands import bids, leases
-from marketplace.domain.events import LeaseScheduled
+from marketplace.domain.events import LeaseInterrupted, LeaseScheduled
 from marketplace.domain.leases import Lease
 from marketplace.engine import Engine
 from metering import commands as metering
@@ -145,11 +145,17 @@ class Week:
 
     def _meet_new_leases(self) -> None:
         page = self._store.read_all(
-            after=self._seen, limit=10_000, only=frozenset({LeaseScheduled.name})
+            after=self._seen,
+            limit=10_000,
+            only=frozenset({LeaseScheduled.name, LeaseInterrupted.name}),
         )
         self._seen = page.next_position
         for recorded in page.events:
             scheduled = recorded.event
+            if isinstance(scheduled, LeaseInterrupted):
+                key = scheduled.lease_id
+                self._at(scheduled.stop_at, lambda now, key=key: self._end(key, now))  # type: ignore[misc]
+                continue
             assert isinstance(scheduled, LeaseScheduled)
             self._leases += 1
             lease_id = scheduled.lease_id

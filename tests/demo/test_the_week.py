@@ -22,7 +22,12 @@ from ledger.domain.ids import LeaseId
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Recorded
 from marketplace.domain.close_reasons import REASONS
-from marketplace.domain.events import LeaseClosed, LeaseGranted, LeaseScheduled
+from marketplace.domain.events import (
+    LeaseClosed,
+    LeaseGranted,
+    LeaseInterrupted,
+    LeaseScheduled,
+)
 from metering.domain.events import UsageWindowClosed
 from tests.conftest import NOON
 
@@ -71,6 +76,11 @@ def test_no_gpu_is_leased_twice_at_one_instant(week: list[Recorded]) -> None:
         recorded.event.lease_id: recorded.event.at
         for recorded in week
         if isinstance(recorded.event, LeaseClosed)
+    }
+    ends |= {
+        recorded.event.lease_id: recorded.event.stop_at
+        for recorded in week
+        if isinstance(recorded.event, LeaseInterrupted)
     }
     spans: dict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
     for recorded in week:
