@@ -114,7 +114,18 @@ def follow() -> None:
 
 
 def found(slug: str) -> Party:
-    """Set up an organisation with a host, an offer, an account, a bid, a lease."""
+    """Set up an organisation with a host, an offer, an account, a bid, a lease, and quotas."""
+    party = founded(slug)
+    now, title = timezone.now(), f"{MARK} {slug}"
+    by = Meta(actor="user:founder", tenant_id=tenant_id_of(slug))
+    _trade(party, title, by, now)
+    _burst(party, title, by, now)
+    _govern(party, title, by, now)
+    return party
+
+
+def founded(slug: str) -> Party:
+    """Set up an organisation with members, tokens and money, and nothing else."""
     now, store = timezone.now(), default_store()
     tenant_id = tenant_id_of(slug)
     by = Meta(actor="user:founder", tenant_id=tenant_id)
@@ -154,9 +165,6 @@ def found(slug: str) -> Party:
         "host_id": host_id,
         "account_id": _account(tenant_id, unit, title, by, now),
     }
-    _trade(party, title, by, now)
-    _burst(party, title, by, now)
-    _govern(party, title, by, now)
     return party
 
 

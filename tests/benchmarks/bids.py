@@ -22,7 +22,7 @@ from ledger.domain.span import Window
 from ledger.eventstore.port import Meta
 from ledger.models import Checkpoint
 from listings.domain.events import Gpu, OfferPublished
-from tests.access.world import Party, append, follow, found
+from tests.access.world import Party, append, follow, founded
 from tests.benchmarks.append import pgbench
 from tests.benchmarks.arrivals import Arrived, arriving
 from tests.benchmarks.figures import Figure, percentile
@@ -53,7 +53,7 @@ def run() -> Iterator[Figure]:
 
 def _as_many_as_possible() -> Iterator[Figure]:
     """Measure bids of four organisations at once, and the same clients asking for nothing."""
-    parties = [found(f"bench{number}") for number in range(CLIENTS)]
+    parties = [founded(f"bench{number}") for number in range(CLIENTS)]
     follow()
     bare = pgbench(inserts=2, clients=CLIENTS)
     yield Figure(f"pgbench: two bare INSERTs, {CLIENTS} clients", bare, "/s")
@@ -87,8 +87,8 @@ def _end_to_end() -> Iterator[Figure]:
     """Let bids arrive steadily at the whole installation, with a GPU for each."""
     clear_event_table()
     Checkpoint.objects.all().delete()
-    parties = [found(f"steady{number}") for number in range(CLIENTS)]
-    _supply(parties[0], round((WARM_SECONDS + STEADY_SECONDS) * PER_SECOND * 1.05))
+    parties = [founded(f"steady{number}") for number in range(CLIENTS)]
+    _supply(founded("owner"), round((WARM_SECONDS + STEADY_SECONDS) * PER_SECOND * 1.05))
     follow()
     commit = 1e3 / pgbench()
     yield Figure("pgbench: one bare INSERT, its commit", commit, "ms", digits=2)
