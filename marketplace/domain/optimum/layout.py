@@ -102,18 +102,10 @@ def lay_out(problem: Problem) -> Layout:
     members = np.repeat(np.arange(len(list_at) - 1), np.diff(list_at))
     lengths = np.diff(list_at)[listed] if problem.bids else np.zeros(0, np.int64)
     pieces = np.where(spread == ONE_POOL, 1, np.maximum(1, np.minimum(problem.gpus, lengths)))
-    by_host = np.argsort(problem.host, kind="stable")
-    hosts, host_of = np.unique(problem.host, return_inverse=True)
-    host_at = _starts(np.bincount(host_of, minlength=len(hosts)))
-    beside = [by_host[host_at[host] : host_at[host + 1]] for host in host_of]
+    host_of, beside = _hosts(problem)
     grouped = np.repeat(np.arange(problem.bids), np.diff(problem.group_at))
     dense = _dense(problem, list_at, members, pool)
-    there = problem.capacity > 0
-    most = problem.capacity.max(axis=1, keepdims=True)
-    opens = np.argmax(there, axis=1).astype(np.int64)
-    closes = np.where(most[:, 0] > 0, problem.slots - np.argmax(there[:, ::-1], axis=1), 0)
-    slot = np.arange(problem.slots)
-    spans = (slot >= opens[:, None]) & (slot < closes[:, None])
+    opens, closes, solid = _spans(problem)
     return Layout(
         slots=problem.slots,
         pools=problem.pools,
@@ -141,7 +133,7 @@ def lay_out(problem: Problem) -> Layout:
         beside=(np.concatenate(beside) if beside else np.zeros(0)).astype(np.int64),
         opens=opens,
         closes=closes,
-        solid=~problem.divided & ((problem.capacity == most) | ~spans).all(axis=1),
+        solid=solid,
         capacity=problem.capacity.astype(np.int32),
         divided=problem.divided,
         profile_at=problem.profile_at,
@@ -161,6 +153,26 @@ def lay_out(problem: Problem) -> Layout:
         slot_hours=np.diff(problem.grid) / MILLIS_PER_HOUR,
         piece_at=_starts(pieces),
     )
+
+
+def _hosts(problem: Problem) -> tuple[Ints, list[Ints]]:
+    """Return the host of each pool, counted from 0, and the pools of that host."""
+    by_host = np.argsort(problem.host, kind="stable")
+    hosts, host_of = np.unique(problem.host, return_inverse=True)
+    host_at = _starts(np.bincount(host_of, minlength=len(hosts)))
+    return host_of, [by_host[host_at[host] : host_at[host + 1]] for host in host_of]
+
+
+def _spans(problem: Problem) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    """Return when each pool opens and closes, and whether it is solid between."""
+    there = problem.capacity > 0
+    most = problem.capacity.max(axis=1, keepdims=True)
+    opens = np.argmax(there, axis=1).astype(np.int64)
+    closes = np.where(most[:, 0] > 0, problem.slots - np.argmax(there[:, ::-1], axis=1), 0)
+    slot = np.arange(problem.slots)
+    spans = (slot >= opens[:, None]) & (slot < closes[:, None])
+    solid = ~problem.divided & ((problem.capacity == most) | ~spans).all(axis=1)
+    return opens, closes, solid
 
 
 def _picky(problem: Problem, grouped: Ints) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marketplace.domain.optimum.problem import MASK_WHOLE, ONE_POOL, UNLIMITED, Problem
+from marketplace.domain.optimum.problem import MASK_WHOLE, ONE_POOL, UNLIMITED, Ints, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +123,29 @@ def pose(
         limit=np.array([ask.limit for ask in asks], np.int64),
         weight=np.array([ask.weight for ask in asks], np.int64),
         spread=np.array([ask.spread for ask in asks], np.int64),
-        group_at=_starts([len(ask.groups) for ask in asks]),
-        group=np.array([group for ask in asks for group in ask.groups], np.int64),
-        share=np.array(
-            [share for ask in asks for share in ask.shares or (1,) * len(ask.groups)], np.int64
-        ),
-        counted=np.array(
-            [quota.counted or (1,) * len(pools) for quota in quotas], np.int64
-        ).reshape(len(quotas), len(pools)),
-        since=np.array([quota.since for quota in quotas], np.int64),
-        until=np.array([quota.until for quota in quotas], np.int64),
-        concurrent=np.array(
-            [quota.concurrent or (UNLIMITED,) * slots for quota in quotas], np.int64
-        ).reshape(len(quotas), slots),
-        gpu_ms=np.array(
-            [UNLIMITED if quota.gpu_ms is None else quota.gpu_ms for quota in quotas], np.int64
-        ),
+        **_counts(asks, quotas, len(pools), slots),
     )
 
 
-def _starts(lengths: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _counts(
+    asks: Sequence[Ask], quotas: Sequence[Quota], pools: int, slots: int
+) -> dict[str, Ints]:
+    """Return the columns of quotas."""
+    shares = [share for ask in asks for share in ask.shares or (1,) * len(ask.groups)]
+    counted = [quota.counted or (1,) * pools for quota in quotas]
+    concurrent = [quota.concurrent or (UNLIMITED,) * slots for quota in quotas]
+    gpu_ms = [UNLIMITED if quota.gpu_ms is None else quota.gpu_ms for quota in quotas]
+    return {
+        "group_at": _starts([len(ask.groups) for ask in asks]),
+        "group": np.array([group for ask in asks for group in ask.groups], np.int64),
+        "share": np.array(shares, np.int64),
+        "counted": np.array(counted, np.int64).reshape(len(quotas), pools),
+        "concurrent": np.array(concurrent, np.int64).reshape(len(quotas), slots),
+        "gpu_ms": np.array(gpu_ms, np.int64),
+        "since": np.array([quota.since for quota in quotas], np.int64),
+        "until": np.array([quota.until for quota in quotas], np.int64),
+    }
+
+
+def _starts(lengths: Sequence[int]) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(lengths, np.int64))])
