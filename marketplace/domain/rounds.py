@@ -48,6 +48,9 @@ DUAL_MIN, DUAL_MAX = 3, 200
 SEARCH_MAX = 200 if COMPILES else 0
 SEARCH_BIDS = 4
 """Of so many bids each, one chunk of search."""
+EXACT_NODES = 100
+"""Nodes of branch and bound in which a small round is finished, where HiGHS is installed; only
+under a guard, which may stop it."""
 
 Enough = Callable[[], bool]
 Steps = Mapping[str, int]
@@ -226,9 +229,10 @@ def _solved(part: _Part, seed: int, enough: Enough | None, before: Effort | None
     ]
     asks = [_ask(part, bid) for bid in part.bids]
     problem = pose(part.grid, capacities, asks, part.bounds.quotas)
+    effort = before or _effort(part, asks, guarded=enough is not None)
     if before is not None or enough is None:
         enough = never
-    return solve(problem, effort=before or _effort(part, asks), seed=seed, enough=enough)
+    return solve(problem, effort=effort, seed=seed, enough=enough)
 
 
 def _capacity(pool: Pool, grid: Ints) -> tuple[int, ...]:
@@ -287,16 +291,16 @@ def _spread(bid: OpenBid) -> int:
     return ONE_HOST if bid.terms.placement == "same-host" else ANYWHERE
 
 
-def _effort(part: _Part, asks: Sequence[Ask]) -> Effort:
+def _effort(part: _Part, asks: Sequence[Ask], *, guarded: bool) -> Effort:
     """Return how much the round is worth searching, by its size."""
     step = max(1, sum(len(ask.entries) for ask in asks) * len(part.grid))
     return Effort(
         dual=min(DUAL_MAX, max(DUAL_MIN, WORK // step)),
         search=min(SEARCH_MAX, -(-len(asks) // SEARCH_BIDS)),
+        exact=EXACT_NODES if guarded else 0,
     )
 
 
 def _effort_before(steps: Steps, service_class: str) -> Effort:
-    return Effort(
-        dual=steps.get(f"{service_class} dual", 0), search=steps.get(f"{service_class} search", 0)
-    )
+    stages = ("dual", "search", "exact", "highs")
+    return Effort(**{stage: steps.get(f"{service_class} {stage}", 0) for stage in stages})
