@@ -14,6 +14,7 @@ from ledger.domain.ids import HostId, SubscriberId, TenantId, TokenId, UserId
 from ledger.domain.refusal import Unauthenticated
 from ledger.domain.tokens import read
 from ledger.models import MemberRow
+from ledger.prepared import ask
 
 TENANT_CHOSEN = "tenant_id"
 """Key of the session under which a person's choice of tenant is kept."""
@@ -116,9 +117,7 @@ def actor_of_token(text: str, *, now: datetime) -> Actor:
 
 
 def _holder(sha256: str) -> _Holder | None:
-    with connection.cursor() as cursor:
-        cursor.execute(_HOLDER, [sha256])
-        row = cursor.fetchone()
+    row = ask(_HOLDER, [sha256])
     return None if row is None else _Holder(*row)
 
 

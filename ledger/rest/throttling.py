@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django.db import connection
 
+from ledger.prepared import ask
 from ledger.rest.problems import TooManyRequests
 
 MICROS = 1_000_000
@@ -53,18 +54,16 @@ def take(caller: str, *, per_minute: int, now: datetime) -> Allowance:
     Raises: TooManyRequests, with `retry_after_seconds`.
     """
     full = per_minute * MICROS
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _TAKE,
-            {
-                "caller": caller,
-                "full": full,
-                "now": now,
-                "per_minute": per_minute,
-                "alone": not connection.in_atomic_block,  # it holds for the whole transaction
-            },
-        )
-        row = cursor.fetchone()
+    row = ask(
+        _TAKE,
+        {
+            "caller": caller,
+            "full": full,
+            "now": now,
+            "per_minute": per_minute,
+            "alone": not connection.in_atomic_block,  # it holds for the whole transaction
+        },
+    )
     if row is None:
         wait_seconds = -(-SECONDS_PER_MINUTE // per_minute)
         raise TooManyRequests(retry_after_seconds=wait_seconds, per_minute=per_minute)

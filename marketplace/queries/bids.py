@@ -90,10 +90,10 @@ def unit_of(actor: Actor, subscriber_id: UUID | None) -> Unit:
         raise UnitMissing()
     if actor.subscriber_id not in (None, asked) and "operator" not in actor.roles:
         raise NotYourUnit(subscriber_id=asked)
-    row = subscribers(actor).filter(subscriber_id=asked).first()
-    if row is None:
-        raise SubscriberUnknown(subscriber_id=asked)
-    return Unit(SubscriberId(row.subscriber_id), row.cost_centre)
+    found = subscribers(actor).filter(subscriber_id=asked)
+    for known, cost_centre in found.values_list("subscriber_id", "cost_centre"):
+        return Unit(SubscriberId(known), cost_centre)
+    raise SubscriberUnknown(subscriber_id=asked)
 
 
 def bids_known(bid_ids: Iterable[BidId]) -> set[BidId]:

@@ -1,0 +1,24 @@
+"""Questions that every request asks: prepared once for each connection of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+from django.db import connection
+
+
+def ask(sql: str, parameters: Sequence[object] | Mapping[str, object]) -> tuple[Any, ...] | None:
+    """Return the first row of the answer, None where there is none.
+
+    Django's own cursor writes the values into the text, which is then read and planned anew each
+    time: for these questions that takes longer than the answer.
+    """
+    connection.ensure_connection()
+    with (
+        connection.wrap_database_errors,
+        psycopg.Cursor[tuple[Any, ...]](connection.connection) as cursor,
+    ):
+        cursor.execute(sql, parameters, prepare=True)
+        return cursor.fetchone()
