@@ -98,7 +98,10 @@ def _check_terms(
         assert set(share.gpu_uuids) <= {gpu.uuid for gpu in offer.gpus}
         assert timedelta(seconds=offer.lease_min_seconds) <= window.length
         assert offer.reserved_for in (None, bid.bid_id)
-        assert any(floor <= price for _, floor in floors[share.offer_id])
+        if granted.own:
+            assert share.owner_id == bid.tenant_id and price == 0
+        else:
+            assert any(floor <= price for _, floor in floors[share.offer_id])
         if bid.request.memory_mib_min is not None:
             memory = {gpu.uuid: gpu.memory_mib for gpu in offer.gpus}
             assert all(memory[uuid] >= bid.request.memory_mib_min for uuid in share.gpu_uuids)

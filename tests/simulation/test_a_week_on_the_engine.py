@@ -21,7 +21,7 @@ MONDAY = datetime.fromisoformat("2026-03-23T00:00:00+00:00")
 """Its weekend has the hour that clocks in Berlin jump over."""
 
 
-@pytest.fixture(scope="module", params=[11])
+@pytest.fixture(scope="module", params=[13])
 def log(request: pytest.FixtureRequest) -> list[Recorded]:
     return ProductWeek(request.param, MONDAY).live()
 
