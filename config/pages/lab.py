@@ -19,6 +19,7 @@ from ledger.access import PlatformOnly
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
+from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX
 from marketplace.domain.rules import PRICE_RULES, Rules
 from marketplace.lab.comparing import (
     CANNOT_CHANGE,
@@ -33,6 +34,7 @@ from marketplace.lab.figures import Figures
 from marketplace.lab.running import Variant
 
 PPM_PER_PERCENT = 10_000
+SECONDS_PER_HOUR = 3_600
 PRICES = {
     "market": "As the market does",
     "floor": "Floor",
@@ -62,10 +64,26 @@ class LabForm(forms.Form):
         decimal_places=4,
     )
 
+    preemption = forms.ChoiceField(
+        label="Leases are interrupted", choices=[("yes", "As the market does"), ("no", "Never")]
+    )
+    half_life_hours = forms.IntegerField(
+        label="Half-life of use",
+        required=False,
+        min_value=1,
+        max_value=HALF_LIFE_SECONDS_MAX // SECONDS_PER_HOUR,
+    )
+
     def question(self) -> Question:
         """Return what is asked, once the form is valid."""
         asked = self.cleaned_data
-        variant = Variant(Rules(asked["price"]), asked["lanes"], asked["round_seconds"])
+        hours = asked["half_life_hours"]
+        variant = Variant(
+            Rules(asked["price"], preemption=asked["preemption"] != "no"),
+            asked["lanes"],
+            asked["round_seconds"],
+            None if hours is None else hours * SECONDS_PER_HOUR,
+        )
         return Question(asked["hours"], variant, int(asked["fee"] * PPM_PER_PERCENT))
 
 
@@ -80,6 +98,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "price": "market",
         "lanes": "as-bid",
         "round_seconds": env.round_seconds,
+        "preemption": "yes",
         "fee": f"{Decimal(env.fee_ppm) / PPM_PER_PERCENT:f}",
     }
     asked = "hours" in request.GET
@@ -131,6 +150,7 @@ def _lines(found: Comparison, currency: str) -> list[dict[str, Any]]:
         ("Mean wait", "from wanted to start", lambda each: each.wait_mean_seconds, seconds),
         ("95th percentile of waits", "", lambda each: each.wait_p95_seconds, seconds),
         ("Jain\u2019s index", "of the share each tenant got", lambda each: each.jain_ppm, _index),
+        ("Interruptions", "leases cut for others", lambda each: each.interrupted, str),
         ("Spent on bursting", "", lambda each: each.burst_nanos, money),
     )
     return [

@@ -13,6 +13,9 @@ from rest_framework.response import Response
 
 from ledger.access import PlatformOnly
 from ledger.rest import AmountField, Body, CountField, Endpoint, MomentField
+from marketplace.api.quota_bodies import policies_of
+from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX, Setter
+from marketplace.domain.governance_events import GovernanceEvent
 from marketplace.domain.rules import PriceRule, Rules
 from marketplace.lab.comparing import (
     CANNOT_CHANGE,
@@ -23,6 +26,8 @@ from marketplace.lab.comparing import (
     compare,
 )
 from marketplace.lab.running import Lanes, Variant
+from marketplace.queries.quota_trials import recorded_by
+from marketplace.queries.quotas import setter_of
 
 
 class AskLab(Body):
@@ -33,6 +38,11 @@ class AskLab(Body):
     lanes = serializers.ChoiceField(choices=get_args(Lanes), default="as-bid")
     round_seconds = CountField(value_min=1, value_max=ROUND_SECONDS_MAX, required=False)
     fee_ppm = CountField(value_min=0, value_max=FEE_PPM_MAX, required=False)
+    preemption = serializers.BooleanField(default=True)
+    half_life_seconds = CountField(
+        value_min=60, value_max=HALF_LIFE_SECONDS_MAX, required=False, allow_null=True
+    )
+    policies = serializers.ListField(child=serializers.DictField(), required=False)
 
 
 class FiguresShape(serializers.Serializer[Any]):
@@ -51,6 +61,7 @@ class FiguresShape(serializers.Serializer[Any]):
     wait_mean_seconds = serializers.IntegerField(allow_null=True)
     wait_p95_seconds = serializers.IntegerField(allow_null=True)
     jain_ppm = serializers.IntegerField(allow_null=True)
+    interrupted = serializers.IntegerField()
     burst_spend = AmountField(source="burst_nanos")
 
     def get_gpu_seconds(self, figures: Any) -> int:
@@ -91,9 +102,11 @@ class Lab(Endpoint):
         asked = self.body(AskLab)
         present = Variant(round_seconds=settings.ENV.round_seconds)
         variant = Variant(
-            Rules(asked["price"]),
+            Rules(asked["price"], preemption=asked["preemption"]),
             asked["lanes"],
             asked.get("round_seconds", present.round_seconds),
+            asked.get("half_life_seconds"),
+            self._policies(asked.get("policies", [])),
         )
         found = compare(
             self.store(),
@@ -106,6 +119,19 @@ class Lab(Endpoint):
         )
         shown = ComparisonShape({**_fields(found), "cannot_change": CANNOT_CHANGE}).data
         return Response({"currency": settings.ENV.currency, **shown})
+
+    def _policies(self, asked: list[dict[str, Any]]) -> tuple[GovernanceEvent, ...]:
+        """Return the policies to run the past under, each checked by its kind and its rule."""
+        wanted = policies_of(
+            asked,
+            self.actor,
+            market=settings.ENV.market,
+            currency=settings.ENV.currency,
+            now=timezone.now(),
+        )
+        _, is_platform = setter_of(self.actor)
+        setter = Setter(self.actor.tenant_id, is_platform)
+        return recorded_by(self.store(), wanted, market=settings.ENV.market, setter=setter)
 
 
 def _fields(found: Any) -> dict[str, Any]:

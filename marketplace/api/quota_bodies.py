@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -156,6 +156,27 @@ def policy_of(
     """
     about = {"market": market, "at": now, "why": asked["why"]}
     return MAKERS[kind](asked, actor, about, currency)
+
+
+def policies_of(
+    asked: Sequence[Mapping[str, Any]], actor: Actor, *, market: str, currency: str, now: datetime
+) -> list[Policy]:
+    """Return the policies that a list holds: each says its `kind`, and the fields of that kind.
+
+    Raises: ValidationError, and as `policy_of`.
+    """
+    made = []
+    for each in asked:
+        kind = each.get("kind")
+        if kind not in BODIES:
+            known = f"Each policy has a kind: {', '.join(BODIES)}."
+            raise serializers.ValidationError({"policies": known}, code="kind-unknown")
+        body = BODIES[kind](data={name: each[name] for name in each if name != "kind"})
+        body.is_valid(raise_exception=True)
+        made.append(
+            policy_of(kind, body.validated_data, actor, market=market, currency=currency, now=now)
+        )
+    return made
 
 
 def _cohort(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str) -> Policy:

@@ -16,9 +16,8 @@ from rest_framework.response import Response
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Invalid
 from ledger.rest import AmountField, Body, Endpoint, MomentField
-from marketplace.api.quota_bodies import BODIES, policy_of
+from marketplace.api.quota_bodies import policies_of
 from marketplace.api.quotas import Setting
-from marketplace.commands.quotas import Policy
 from marketplace.queries.quota_shares import (
     LimitFigures,
     NodeFigures,
@@ -156,33 +155,17 @@ class QuotaTrials(Setting):
             self.store(),
             self.actor,
             market=settings.ENV.market,
-            policies=self.policies(self.body(TryBody)["policies"]),
+            policies=policies_of(
+                self.body(TryBody)["policies"],
+                self.actor,
+                market=settings.ENV.market,
+                currency=settings.ENV.currency,
+                now=timezone.now(),
+            ),
             setter=self.setter,
             now=timezone.now(),
         )
         return Response(trial_json(found))
-
-    def policies(self, asked: list[dict[str, Any]]) -> list[Policy]:
-        """Return the policies that a body lists, each checked by its kind."""
-        made = []
-        for each in asked:
-            kind = each.pop("kind", None)
-            if kind not in BODIES:
-                known = f"Each policy has a kind: {', '.join(BODIES)}."
-                raise serializers.ValidationError({"policies": known}, code="kind-unknown")
-            body = BODIES[kind](data=each)
-            body.is_valid(raise_exception=True)
-            made.append(
-                policy_of(
-                    kind,
-                    body.validated_data,
-                    self.actor,
-                    market=settings.ENV.market,
-                    currency=settings.ENV.currency,
-                    now=timezone.now(),
-                )
-            )
-        return made
 
 
 def _round_id(text: str) -> UUID:

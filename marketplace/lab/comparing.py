@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from ledger.domain.refusal import Invalid
 from ledger.eventstore.port import START, EventStore, Recorded
 from marketplace.domain.book import READS
+from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX
 from marketplace.lab.figures import Figures, figures_of
 from marketplace.lab.running import Run, Stretch, Variant
 
@@ -59,6 +60,10 @@ class FeeOutOfRange(Invalid):
     """The platform's fee is between nothing and half of the price."""
 
 
+class HalfLifeOutOfRange(Invalid):
+    """Use is forgotten by half in one minute to 366 days."""
+
+
 class RoundsOutOfRange(Invalid):
     """Rounds are between one second and a day apart."""
 
@@ -105,7 +110,7 @@ def compare(
         present, fee_ppm: as the installation runs.
 
     Raises: StretchOutOfRange, StretchTooLong, StretchEmpty, FeeOutOfRange, RoundsOutOfRange,
-        LabTooSlow.
+        HalfLifeOutOfRange, LabTooSlow.
     """
     _check(question)
     since = now - timedelta(hours=question.hours)
@@ -142,6 +147,9 @@ def _check(question: Question) -> None:
         raise FeeOutOfRange(fee_ppm_max=FEE_PPM_MAX)
     if not 1 <= question.variant.round_seconds <= ROUND_SECONDS_MAX:
         raise RoundsOutOfRange(round_seconds_max=ROUND_SECONDS_MAX)
+    half_life = question.variant.half_life_seconds
+    if half_life is not None and not 60 <= half_life <= HALF_LIFE_SECONDS_MAX:
+        raise HalfLifeOutOfRange(half_life_seconds_max=HALF_LIFE_SECONDS_MAX)
 
 
 def _stretch(store: EventStore, market: str, since: datetime, until: datetime) -> Stretch:

@@ -26,6 +26,7 @@ from listings.domain.windows import windows_of
 from marketplace.domain.events import (
     BidAmended,
     BidPlaced,
+    Cut,
     ExtensionGranted,
     LeaseClosed,
     LeaseGranted,
@@ -43,7 +44,8 @@ class Figures:
     within the stretch, by whatever lease. welfare: what bidders would have paid at most less what
     owners ask at least; surplus, owners and fee share it together with the floors. wait: from when
     a lease was wanted to its start. jain: of the share of the GPU-time asked for that each tenant
-    got; a million is perfectly even. None where there is nothing to take it of.
+    got; a million is perfectly even. interrupted: leases cut for others. None where there is
+    nothing to take it of.
     """
 
     bids: int
@@ -60,6 +62,7 @@ class Figures:
     wait_p95_seconds: int | None
     jain_ppm: int | None
     burst_nanos: int
+    interrupted: int = 0
 
 
 @dataclass(slots=True)
@@ -102,6 +105,7 @@ class _Tally:
         self.bids: dict[BidId, _Bid] = {}
         self.leases: dict[LeaseId, _Lease] = {}
         self.offers: dict[OfferId, _Offer] = {}
+        self.interrupted = 0
 
     def see(self, recorded: Recorded) -> None:
         inside = recorded.position > self._after
@@ -122,6 +126,8 @@ class _Tally:
             case BidAmended() as amended if amended.bid_id in self.bids:
                 self.bids[amended.bid_id].limit = amended.limit.nanos_per_gpu_hour
             case LeaseGranted() as granted if granted.market == self._market:
+                for cut in granted.cuts:
+                    self._cut(cut, inside)
                 self.leases[granted.lease_id] = self._lease(granted, inside)
             case ExtensionGranted() as extended if extended.lease_id in self.leases:
                 self.leases[extended.lease_id].ends = extended.ends_at
@@ -130,6 +136,12 @@ class _Tally:
                 lease.ends = min(lease.ends, closed.at)
             case _:
                 pass
+
+    def _cut(self, cut: Cut, inside: bool) -> None:
+        self.interrupted += inside and cut.because == "interrupted"
+        lease = self.leases.get(cut.lease_id)
+        if lease is not None:
+            lease.ends = min(lease.ends, cut.ends_at)
 
     def _end(self, offer_id: OfferId, at: datetime) -> None:
         offer = self.offers.get(offer_id)
@@ -175,6 +187,7 @@ def figures_of(
         wait_mean_seconds=sum(waits) // len(waits) if waits else None,
         wait_p95_seconds=waits[-(-len(waits) * 95 // 100) - 1] if waits else None,
         jain_ppm=_jain(tally, made),
+        interrupted=tally.interrupted,
     )
 
 

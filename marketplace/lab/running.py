@@ -23,7 +23,12 @@ from ledger.eventstore.port import Recorded, record
 from listings.domain.events import OfferPublished
 from marketplace.domain.bids import NOW_OR_NEVER, Bid
 from marketplace.domain.book import Book
-from marketplace.domain.close_reasons import CLOSED_BY_CONSUMER, RECLAIMED, WINDOW_OVER
+from marketplace.domain.close_reasons import (
+    CLOSED_BY_CONSUMER,
+    INTERRUPTED,
+    RECLAIMED,
+    WINDOW_OVER,
+)
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import (
     BidAmended,
@@ -37,6 +42,7 @@ from marketplace.domain.events import (
     LeaseGranted,
     ReclaimRequested,
 )
+from marketplace.domain.governance_events import GovernanceEvent, HalfLifeSet
 from marketplace.domain.moments import EPOCH
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.engine import Engine
@@ -55,11 +61,17 @@ class LabTooSlow(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What is put differently. round_seconds: between two rounds of patient bids."""
+    """What is put differently. round_seconds: between two rounds of patient bids.
+
+    half_life_seconds: in which use is forgotten by half, where there are quotas; None: as set.
+    policies: in force from the start of the stretch on, in place of those of the same kind.
+    """
 
     rules: Rules = PRESENT
     lanes: Lanes = "as-bid"
     round_seconds: int = 60
+    half_life_seconds: int | None = None
+    policies: tuple[GovernanceEvent, ...] = ()
 
 
 @dataclass(slots=True)
@@ -120,6 +132,7 @@ class Run:
             rules=variant.rules,
         )
         self._was = _what_was(stretch.recorded, self._stream)
+        self._govern()
         self._live: dict[BidId, _Lease] = {}
         self._due: list[tuple[datetime, int, Callable[[], None]]] = []
         self._number = count()
@@ -146,6 +159,19 @@ class Run:
         self._pass(self._stretch.until, enough)
         self._step(self._stretch.until, enough)
         return self._store.records
+
+    def _govern(self) -> None:
+        """Put the variant's policies before the stretch."""
+        stream, market, since = f"governance-{self._market}", self._market, self._stretch.since
+        for policy in self._variant.policies:
+            self._store.put(stream, policy)
+        seconds = self._variant.half_life_seconds
+        if seconds is not None:
+            self._store.put(stream, HalfLifeSet(market=market, seconds=seconds, at=since))
+
+    @property
+    def _market(self) -> str:
+        return self._stretch.market
 
     def _moment(self, recorded: Recorded) -> datetime:
         """Return when a fact is repeated: when it happened, and never before what came earlier."""
@@ -199,6 +225,11 @@ class Run:
                     self._end_at(lease, decided.ends_at, WINDOW_OVER)
         if not isinstance(decided, LeaseGranted):
             return
+        for cut in decided.cuts:
+            for lease in self._live.values():
+                if lease.granted.lease_id == cut.lease_id:
+                    lease.ends = cut.ends_at
+                    self._end_at(lease, cut.ends_at, INTERRUPTED)
         filled = BidFilled(bid_id=decided.bid_id, lease_id=decided.lease_id, at=decided.at)
         self._put(f"bid-{decided.bid_id}", filled)
         lease = self._live[decided.bid_id] = _Lease(decided, decided.window.ends_at)
@@ -251,6 +282,8 @@ class Run:
                 pass
             case ExtensionRequested() if event.lease_id in self._was.bids:
                 self._ask_for_more(event)
+            case HalfLifeSet() if self._variant.half_life_seconds is not None:
+                pass
             case _:
                 self._put(stream, event)
 
@@ -326,7 +359,7 @@ def _what_was(recorded: Sequence[Recorded], stream: str) -> _Was:
                 was.ends[extended.lease_id] = extended.ends_at
             case LeaseClosed() as closed if closed.lease_id in was.bids:
                 left_early = closed.at + SECOND < was.ends[closed.lease_id]
-                if left_early and closed.reason // 100 != 2:
+                if left_early and closed.reason // 100 != 2 and closed.reason != INTERRUPTED:
                     used = max(closed.at - starts[closed.lease_id], timedelta(0))
                     was.used[was.bids[closed.lease_id]] = used
             case _:

@@ -14,11 +14,12 @@ from uuid import UUID, uuid5
 from ledger.access import Actor
 from ledger.domain.ids import BidId, LeaseId
 from ledger.domain.refusal import Invalid
-from ledger.eventstore.port import EventStore
+from ledger.eventstore.port import EventStore, load
 from marketplace.commands.quotas import Policy, ruled
 from marketplace.domain.book import Book
 from marketplace.domain.clearing import clear
 from marketplace.domain.governance import Setter
+from marketplace.domain.governance_events import GovernanceEvent
 from marketplace.domain.moments import from_above, moment
 from marketplace.domain.policies import Policies
 from marketplace.domain.quota_book import QuotaBook
@@ -109,6 +110,21 @@ def try_policies(
             for event in ruled(proposed.policies, policy, setter):
                 proposed.apply(event)
         return _compared(book, proposed, actor, now)
+
+
+def recorded_by(
+    store: EventStore, policies: Sequence[Policy], *, market: str, setter: Setter
+) -> tuple[GovernanceEvent, ...]:
+    """Return what setting these policies now, one after the other, would record.
+
+    Raises: whatever setting one of them would be refused with.
+    """
+    state, found = load(store, Policies, market), list[GovernanceEvent]()
+    for policy in policies:
+        for event in ruled(state, policy, setter):
+            state = Policies.evolve(state, event)
+            found.append(event)
+    return tuple(found)
 
 
 def _compared(book: Book, proposed: QuotaBook, actor: Actor, now: datetime) -> Trial:

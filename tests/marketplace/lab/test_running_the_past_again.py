@@ -9,11 +9,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from ledger.domain.money import NANOS_PER_UNIT
+from marketplace.domain.governance_events import LimitSet
 from marketplace.domain.rules import PriceRule, Rules
 from marketplace.lab import comparing
 from marketplace.lab.comparing import (
     Comparison,
     FeeOutOfRange,
+    HalfLifeOutOfRange,
     Question,
     RoundsOutOfRange,
     StretchEmpty,
@@ -275,3 +277,63 @@ def test_a_run_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
     with pytest.raises(LabTooSlow):
         ask(traded())
+
+
+def interrupted_day() -> Market:
+    """A day on which a firm bid interrupts the work of an interruptible one."""
+    market = Market()
+    market.offer("a", gpus=2, at=1, windows=[(market.now, market.now + timedelta(hours=20))])
+    market.bid("soft", gpus=2, hours=18, at=2, service_class="interruptible")
+    market.run()
+    market.wait(hours=1)
+    market.bid("firm", gpus=2, hours=10, at=9, deadline=market.now + timedelta(hours=12))
+    market.run()
+    market.wait(hours=20)
+    market.run()
+    return market
+
+
+def asked_of(market: Market, variant: Variant) -> Comparison:
+    return compare(
+        market.store,
+        market=MARKET,
+        currency="USD",
+        question=Question(24, variant, FEE_PPM),
+        present=Variant(),
+        fee_ppm=FEE_PPM,
+        now=market.now,
+    )
+
+
+def test_without_preemption_nobody_is_interrupted() -> None:
+    found = asked_of(interrupted_day(), Variant(Rules(preemption=False)))
+
+    assert (found.recorded.interrupted, found.again.interrupted) == (1, 1)
+    assert found.variant.interrupted == 0
+    assert (found.again.grants, found.variant.grants) == (2, 1)
+    assert found.variant.used_millis > found.again.used_millis - HOUR_MILLIS
+
+
+def test_a_policy_and_a_half_life_hold_from_the_start_of_the_stretch() -> None:
+    market = traded()
+    limit = LimitSet(
+        market=MARKET,
+        scope="bid",
+        subject=None,
+        tenant_id=None,
+        gpus=None,
+        memory_mib=None,
+        gpu_hours=3,
+        money=None,
+        period="day",
+        at=market.now,
+    )
+
+    found = asked_of(market, Variant(half_life_seconds=3_600, policies=(limit,)))
+
+    assert (found.again.grants, found.variant.grants) == (2, 1), "four GPU-hours are too many"
+
+
+def test_a_half_life_out_of_range_is_refused() -> None:
+    with pytest.raises(HalfLifeOutOfRange):
+        asked_of(traded(), Variant(half_life_seconds=1))
