@@ -100,6 +100,7 @@ def _row_of(offer: OfferPublished) -> OfferRow:
         lease_min_seconds=offer.lease_min_seconds,
         notice_seconds=offer.notice_seconds,
         reclaim_fee_ppm=offer.reclaim_fee_ppm,
+        cleaning_seconds=offer.cleaning_seconds,
         reclaim_steps=msgspec.to_builtins(offer.reclaim_steps),
         workload_kinds=list(offer.workload_kinds),
         isolation=offer.isolation,
@@ -115,9 +116,10 @@ def _row_of(offer: OfferPublished) -> OfferRow:
 
 
 def project_sold_days(recorded: Recorded, rows: Rows) -> None:
-    """Keep SoldDayRow equal to what was charged on all accounts."""
+    """Keep SoldDayRow equal to the use that was charged for, on all accounts."""
     match recorded.event:
-        case UsageCaptured() as captured:
+        case UsageCaptured() as captured if captured.price.nanos_per_gpu_hour:
+            # What its owner used itself, for nothing, was not sold.
             day = captured.window.starts_at.date()
             row = rows.find(SoldDayRow, day)
             if row is None:

@@ -47,6 +47,7 @@ class OfferForm(forms.Form):
     ends_at = MomentField(label="Until")
     repeat = forms.ChoiceField(label="Repeat", choices=REPEATS, required=False)
     lease_min = forms.IntegerField(label="Shortest lease", min_value=1, initial=15)
+    cleaning = forms.IntegerField(label="Cleaned after each", min_value=0, required=False)
     notice = forms.IntegerField(label="Notice of a reclaim", min_value=0, initial=10)
     reclaim_fee = forms.IntegerField(
         label="You pay on reclaim", min_value=0, max_value=100, initial=10
@@ -122,6 +123,7 @@ def terms_of(form: OfferForm, zone: ZoneInfo) -> OfferTerms:
         weekly=weekly,
         floor=data["floor"],
         lease_min_seconds=data["lease_min"] * MINUTE,
+        cleaning_seconds=(data["cleaning"] or 0) * MINUTE,
         notice_seconds=data["notice"] * MINUTE,
         reclaim_fee_ppm=data["reclaim_fee"] * PPM_PER_PERCENT,
         reclaim_steps=tuple(

@@ -182,6 +182,7 @@ def _show(
             for step in queries.steps_of_row(row)
         ],
         "lease_min": timedelta(seconds=row.lease_min_seconds),
+        "cleaning": timedelta(seconds=row.cleaning_seconds),
     }
     invalid = form is not None and bool(form.errors)
     return page(request, "pages/offer.html", context, refusal=refusal, invalid=invalid)

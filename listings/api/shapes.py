@@ -111,6 +111,7 @@ class PreviewOffer(Body):
     floor = AmountField()
     currency = TextField(required=False)
     lease_min_seconds = CountField(required=False)
+    cleaning_seconds = CountField(required=False)
     notice_seconds = CountField(required=False)
     reclaim_fee_ppm = CountField(required=False)
     reclaim_steps = serializers.ListField(child=ReclaimStepBody(), required=False, max_length=100)
@@ -224,6 +225,7 @@ class OfferShape(serializers.Serializer[Any]):
     floor = AmountField(source="floor_nanos_per_gpu_hour")
     currency = serializers.CharField()
     lease_min_seconds = serializers.IntegerField()
+    cleaning_seconds = serializers.IntegerField()
     notice_seconds = serializers.IntegerField()
     reclaim_fee_ppm = serializers.IntegerField()
     reclaim_steps = ReclaimStepShape(many=True)
@@ -327,7 +329,13 @@ def terms_of(asked: Mapping[str, Any]) -> OfferTerms:
     Raises: WindowEmpty, WindowTooFine.
     """
     weekly, reserved_for = asked.get("weekly"), asked.get("reserved_for")
-    said = ("lease_min_seconds", "notice_seconds", "reclaim_fee_ppm", "isolation")
+    said = (
+        "lease_min_seconds",
+        "cleaning_seconds",
+        "notice_seconds",
+        "reclaim_fee_ppm",
+        "isolation",
+    )
     return OfferTerms(
         gpu_uuids=tuple(asked["gpu_uuids"]),
         windows=tuple(

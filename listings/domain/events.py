@@ -92,7 +92,7 @@ class HostRetired(Event, name="listings.host-retired"):
 # --- offers: streams offer-<offer_id> -----------------------------------------------------------
 
 
-class OfferPublished(Event, name="listings.offer-published", version=2, grown_from=1):
+class OfferPublished(Event, name="listings.offer-published", version=3, grown_from=1):
     """An owner put GPUs of one host on the market for idle windows, at or above a floor.
 
     windows: one-off windows. weekly: a recurrence, or None. At least one of the two.
@@ -100,6 +100,7 @@ class OfferPublished(Event, name="listings.offer-published", version=2, grown_fr
     reclaim_fee_ppm: share of the value of the unused rest of a lease that a reclaim pays back.
     reclaim_steps: what a reclaim with more notice pays; each step has more notice and less fee.
     workload_kinds: what may run; empty: anything. reserved_for: only that bid may have it.
+    cleaning_seconds: between the end of one lease and the start of the next on each GPU.
     """
 
     offer_id: OfferId
@@ -121,6 +122,7 @@ class OfferPublished(Event, name="listings.offer-published", version=2, grown_fr
     reserved_for: BidId | None
     at: datetime
     reclaim_steps: tuple[ReclaimStep, ...] = ()
+    cleaning_seconds: int = 0
 
 
 class OfferRepriced(Event, name="listings.offer-repriced"):
@@ -162,7 +164,7 @@ class OfferExpired(Event, name="listings.offer-expired"):
     at: datetime
 
 
-class GpusListed(Event, name="listings.gpus-listed", version=2, grown_from=1):
+class GpusListed(Event, name="listings.gpus-listed", version=3, grown_from=1):
     """The host gave GPUs to an offer for its windows, and no other offer had them then.
 
     On the host's stream, where two offers of one GPU cannot both pass; the offer's own stream

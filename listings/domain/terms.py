@@ -29,6 +29,7 @@ NOTICE_SECONDS_MAX = 7 * 86_400
 RECLAIM_NOTICE_SECONDS_MAX = 30 * 86_400
 RECLAIM_STEPS_MAX = 8
 PPM = 1_000_000
+CLEANING_SECONDS_MAX = 6 * 3_600
 LABELS_MAX = 32
 WORKLOAD_KINDS_MAX = 16
 TITLE_MAX = 120
@@ -47,6 +48,10 @@ class LeaseMinOutOfBounds(Invalid):
 
 class NoticeOutOfBounds(Invalid):
     """The notice of a reclaim lies between zero and seven days."""
+
+
+class CleaningOutOfBounds(Invalid):
+    """Between two leases a GPU is cleaned for six hours at most."""
 
 
 class ReclaimFeeOutOfBounds(Invalid):
@@ -88,7 +93,8 @@ class OfferTermsDiffer(Refusal):
 class OfferTerms:
     """The terms an owner chooses; host, market and region follow from the GPUs' host.
 
-    labels: on top of the host's; the same name replaces the host's.
+    labels: on top of the host's; the same name replaces the host's. cleaning_seconds: that each GPU
+    stays free after a lease, before the next.
     """
 
     gpu_uuids: tuple[str, ...]
@@ -103,6 +109,7 @@ class OfferTerms:
     isolation: Isolation = "whole"
     labels: tuple[tuple[str, str], ...] = ()
     reserved_for: BidId | None = None
+    cleaning_seconds: int = 0
 
 
 def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
@@ -126,6 +133,8 @@ def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
         raise LeaseMinOutOfBounds(seconds_min=1, seconds_max=longest)
     if not 0 <= terms.notice_seconds <= NOTICE_SECONDS_MAX:
         raise NoticeOutOfBounds(seconds_max=NOTICE_SECONDS_MAX)
+    if not 0 <= terms.cleaning_seconds <= CLEANING_SECONDS_MAX:
+        raise CleaningOutOfBounds(seconds_max=CLEANING_SECONDS_MAX)
     if not 0 <= terms.reclaim_fee_ppm <= PPM:
         raise ReclaimFeeOutOfBounds(ppm_max=PPM)
     _check_steps(terms)
@@ -171,6 +180,7 @@ def publication(
         isolation=terms.isolation,
         source=host.source,
         reserved_for=terms.reserved_for,
+        cleaning_seconds=terms.cleaning_seconds,
         at=now,
     )
 

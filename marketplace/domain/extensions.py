@@ -67,7 +67,8 @@ def _in_the_way(book: Book, asked: ExtensionRequested, now: int) -> str | None:
             return "windows"
         if not held.granted.own and listed.floor > held.granted.price.nanos_per_gpu_hour:
             return "price"
-        if not all(book.calendar.is_free(uuid, held.ends, ends) for uuid in share.gpu_uuids):
+        until = ends + listed.cleaning
+        if not all(book.calendar.is_free(uuid, held.ends, until) for uuid in share.gpu_uuids):
             return "taken"
     if book.quotas is not None and not book.quotas.extends(asked.lease_id, ends).fits:
         return "quota"

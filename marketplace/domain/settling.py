@@ -100,7 +100,8 @@ def pulled_forward(
 ) -> list[Given]:
     """Take the grants into the calendar, each as soon as its GPUs are free: off the grid too.
 
-    A GPU that stands in two offers at once was counted twice; who comes second is left out.
+    A GPU that stands in two offers at once was counted twice; who comes second is left out. So is
+    who would start before a GPU is cleaned, of which the search knows nothing.
     """
     pulled = []
     for bid, placement in sorted(given, key=lambda one: (one[1].starts, one[0].price_time)):
@@ -109,13 +110,13 @@ def pulled_forward(
         if len(uuids) < bid.gpus or not all(calendar.is_free(u, starts, ends) for u in uuids):
             continue
         opens = [
-            next(
-                opens
-                for opens, closes in listed.free(uuid, calendar, since=now, until=ends)
-                if opens <= starts and ends <= closes
-            )
+            opens
             for listed, uuid in placement.gpus
+            for opens, closes in listed.free(uuid, calendar, since=now, until=ends)
+            if opens <= starts and ends <= closes
         ]
+        if len(opens) < bid.gpus:
+            continue
         sooner = min(starts, max(whole_second(max(bid.earliest, now)), *opens))
         # Where the quota is not free that soon either, the start that the search found may do.
         for at in dict.fromkeys((sooner, starts)):

@@ -48,6 +48,8 @@ class Listed:
     """Store position of the publication."""
     lease_min: int = field(init=False)
     """In milliseconds."""
+    cleaning: int = field(init=False)
+    """In milliseconds: a GPU stays free so long between two leases."""
     groups: dict[str, str | None] = field(init=False)
     """The NVLink group of each GPU."""
     kind: Kind = field(init=False)
@@ -67,6 +69,7 @@ class Listed:
     def __post_init__(self) -> None:
         self.published = self.since
         self.lease_min = self.terms.lease_min_seconds * 1000
+        self.cleaning = self.terms.cleaning_seconds * 1000
         self.kind, self.specs = kind_of(self.terms)
         self.text = str(self.terms.offer_id)
         self.record = Record()
@@ -117,7 +120,8 @@ class Listed:
     def free(self, uuid: str, calendar: Calendar, *, since: int, until: int) -> Spans:
         """Return the free spans of one GPU within the windows, in order; some may lie outside.
 
-        Each starts on a whole second. Kept until windows or calendar change.
+        Each starts on a whole second. Time to clean up after a lease, and before one that is
+        granted already, is not free. Kept until windows or calendar change.
         """
         windows = self.windows(since, until)
         taken = calendar.of(uuid)
@@ -126,11 +130,24 @@ class Listed:
             return known[2]
         spans = tuple(
             (whole_second(starts), ends)
-            for starts, ends in gaps(windows, taken)
+            for starts, ends in gaps(
+                windows, self._with_cleaning(taken) if self.cleaning else taken
+            )
             if whole_second(starts) < ends
         )
         self._free[uuid] = (taken, windows, spans)
         return spans
+
+    def _with_cleaning(self, taken: tuple[Taken, ...]) -> tuple[Taken, ...]:
+        """Widen what is leased to both sides; what its owner keeps needs no cleaning."""
+        gap = self.cleaning
+        widened = [
+            span
+            if span.lease_id is None
+            else span._replace(starts=Millis(span.starts - gap), ends=Millis(span.ends + gap))
+            for span in taken
+        ]
+        return tuple(sorted(widened, key=lambda span: (span.starts, span.ends)))
 
     def covers(self, starts: int, ends: int) -> bool:
         """Tell if one window holds all of [starts, ends)."""

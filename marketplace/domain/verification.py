@@ -26,6 +26,7 @@ from marketplace.domain.moments import EPOCH, ONE_MILLI, from_above, moment
 from marketplace.domain.query import ISOLATIONS
 from marketplace.domain.supply import Listed
 from marketplace.domain.verification_of_cards import faults_of_cards
+from marketplace.domain.verification_of_cleaning import faults_of_cleaning
 from marketplace.domain.verification_of_cuts import ends_of, faults_of_cuts
 from marketplace.domain.verification_of_quotas import faults_of_quotas
 from marketplace.domain.workloads import allowed_by
@@ -48,6 +49,7 @@ def faults(book: Book, cleared: RoundCleared, grants: Sequence[LeaseGranted]) ->
         found += [Fault(said, granted.lease_id) for said in _faults_of(book, cleared, granted)]
     found += _twice(book, grants)
     found += faults_of_cards(book, grants)
+    found += faults_of_cleaning(book, grants)
     found += faults_of_cuts(book, grants)
     found += faults_of_quotas(book, grants)
     found += [Fault(said) for said in _sums(book, cleared, grants)]

@@ -59,6 +59,7 @@ def publish(
     gpus: Annotated[list[str] | None, typer.Option("--gpu", help="UUID; else all")] = None,
     notice: Annotated[str, typer.Option(help="between a reclaim and the loss: 5m")] = "5m",
     fee: Annotated[int, typer.Option(help="share of the lost value that a reclaim pays, ppm")] = 0,
+    cleaning: Annotated[str, typer.Option(help="free after each lease: 0m, 10m")] = "0m",
     step: Annotated[
         list[str] | None,
         typer.Option(help="cheaper with more notice: 24h=0 or 1h=50000 (ppm); may be repeated"),
@@ -75,6 +76,7 @@ def publish(
         "gpu_uuids": uuids,
         "windows": [{"starts_at": starts_at.isoformat(), "ends_at": ends_at.isoformat()}],
         "floor": floor,
+        "cleaning_seconds": length_of(cleaning),
         "notice_seconds": length_of(notice),
         "reclaim_fee_ppm": fee,
         "reclaim_steps": sorted(map(_step, step or []), key=lambda one: one["notice_seconds"]),

@@ -110,14 +110,17 @@ class OpenStore(MemoryStore):
 class Market:
     """Facts of one market in a store. now: when the next fact happens."""
 
-    def __init__(self, store: EventStore | None = None, *, now: datetime = NOON) -> None:
+    def __init__(
+        self, store: EventStore | None = None, *, now: datetime = NOON, name: str = MARKET
+    ) -> None:
+        self.name = name
         self.store: EventStore = MemoryStore() if store is None else store
         self.now = now
         self.engine = self.new_engine()
 
     def new_engine(self, *, round_seconds: int = 60) -> Engine:
         """Return another engine for the same market."""
-        return Engine(self.store, MARKET, round_seconds=round_seconds)
+        return Engine(self.store, self.name, round_seconds=round_seconds)
 
     def run(self) -> int:
         """Let the engine do one pass."""
@@ -153,6 +156,7 @@ class Market:
         owner: TenantId = OWNER,
         currency: str = "USD",
         notice: timedelta = timedelta(minutes=5),
+        cleaning: timedelta = timedelta(),
     ) -> OfferId:
         """Publish GPUs of a host (all, or those `only`), by default for the coming week."""
         offer_id = OfferId(named(f"offer {word}"))
@@ -168,7 +172,7 @@ class Market:
                 offer_id=offer_id,
                 tenant_id=owner,
                 host_id=HostId(named(f"host {host}")),
-                market=MARKET,
+                market=self.name,
                 region=region,
                 labels=labels,
                 gpus=listed,
@@ -177,6 +181,7 @@ class Market:
                 floor=Rate(rate(at).nanos_per_gpu_hour, currency),
                 lease_min_seconds=lease_min // timedelta(seconds=1),
                 notice_seconds=notice // timedelta(seconds=1),
+                cleaning_seconds=cleaning // timedelta(seconds=1),
                 reclaim_fee_ppm=100_000,
                 workload_kinds=kinds,
                 isolation=isolation,
@@ -234,7 +239,7 @@ class Market:
                 user_id=None,
                 account_id=AccountId(tenant),
                 hold_id=HoldId(bid_id),
-                market=MARKET,
+                market=self.name,
                 request=request or GpuRequest(),
                 gpus=gpus,
                 placement=placement,
@@ -273,7 +278,7 @@ class Market:
             f"lease-{lease_id}",
             LeaseClosed(
                 lease_id=lease_id,
-                market=MARKET,
+                market=self.name,
                 reason=reason,
                 failed=False,
                 compensation=None,
@@ -300,12 +305,12 @@ class Market:
         lease_id = self.lease_id(word)
         self.put(
             f"lease-{lease_id}",
-            ExtensionRequested(lease_id=lease_id, market=MARKET, ends_at=until, at=self.now),
+            ExtensionRequested(lease_id=lease_id, market=self.name, ends_at=until, at=self.now),
         )
 
     def decisions(self) -> list[Recorded]:
         """Return everything the engine has decided."""
-        return list(self.store.read_stream(f"market-{MARKET}"))
+        return list(self.store.read_stream(f"market-{self.name}"))
 
     def grants(self) -> dict[BidId, LeaseGranted]:
         """Return each bid's grant."""
