@@ -122,14 +122,14 @@ def index(request: HttpRequest) -> HttpResponse:
         )
     except Refusal as refusal:
         return page(request, "pages/lab.html", context, refusal=refusal)
-    context |= {"found": found, "lines": _lines(found, env.currency)}
+    context |= {"found": found, "lines": lines_of(found, env.currency)}
     return page(request, "pages/lab.html", context)
 
 
 Reads = Callable[[Figures], int | None]
 
 
-def _lines(found: Comparison, currency: str) -> list[dict[str, Any]]:
+def lines_of(found: Comparison, currency: str) -> list[dict[str, Any]]:
     """Return the table: for each figure its name, the three values, and the change in per cent."""
 
     def money(value: int) -> str:

@@ -23,6 +23,7 @@ from marketplace.domain.governance_events import (
     ShareWeightSet,
     UnitPlaced,
 )
+from marketplace.models.rounds import RoundRow
 from tests.pages.browser import browsing, enter, overflow, served, violations
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_rounds_on_pages import text
@@ -162,6 +163,41 @@ def test_who_is_bound_to_one_unit_sees_that_one(governed: World) -> None:
     assert "None of your units" in shown(owner) or "0 of 2 queues shown" in shown(owner)
 
 
+@pytest.mark.django_db
+def test_a_policy_is_tried_before_it_binds(governed: World) -> None:
+    """With its quota at 0 and nothing to borrow, the waiting bid and the lease fare otherwise."""
+    operator = governed.member(PLATFORM, "operator")
+    asked = f"/fairness/try?node={governed.unit_id}&gpu_class=H100&nominal=0&weight=9&hours=1"
+
+    page = shown(operator, asked)
+
+    assert "On the book as it is 1 open bid" in page
+    assert "within nominal quota" in page
+    assert "On the past" in page and "Interruptions" in page
+    assert "nominal 1" in shown(operator), "nothing was set"
+
+
+@pytest.mark.django_db
+def test_only_who_governs_the_platform_tries_a_policy(governed: World) -> None:
+    assert governed.member(CONSUMER, "operator").get("/fairness/try").status_code == 403
+    empty = governed.member(PLATFORM, "operator").get(f"/fairness/try?node={governed.unit_id}")
+    assert empty.status_code == 422
+    assert b"Name one to fifty policies to try" in empty.content
+
+
+@pytest.mark.django_db
+def test_shares_are_shown_as_they_were_in_a_round(governed: World) -> None:
+    row = RoundRow.objects.filter(grants=1).first()
+    assert row is not None
+
+    page = shown(governed.member(CONSUMER, "consumer"), f"/fairness?round={row.round_id}")
+
+    assert "as it was when a round was decided" in page
+    assert "no use remembered" in page or "0.00 ÷" in page
+    missing = governed.member(CONSUMER, "consumer").get(f"/fairness?round={uuid4()}")
+    assert missing.status_code == 422
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("committed_store")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -180,7 +216,10 @@ def test_the_page_is_accessible_and_fits(
             client = world.member(slug, role)
             with browsing(tmp_path / slug, scheme=scheme) as (context, page, complaints):
                 enter(context, site, client.cookies)
-                for path in ("/fairness",):
+                paths = ["/fairness"]
+                if slug == PLATFORM:
+                    paths.append(f"/fairness/try?node={world.unit_id}&gpu_class=H100&nominal=3")
+                for path in paths:
                     page.goto(site + path)
                     page.wait_for_load_state("networkidle")
                     wrong += violations(page)
