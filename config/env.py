@@ -42,7 +42,9 @@ class Env:
     port: int = 8000
     """Port to serve on."""
     market: str = "main"
-    """Name of the market (site or region) whose engine `up` runs."""
+    """Name of the market (site or region) that has all regions which `markets` leaves."""
+    markets: str = ""
+    """Markets beside it and the regions each covers, `eu=eu;us=us-east,us-west`: an engine each."""
     currency: str = "USD"
     """Currency of this installation's prices, ISO 4217."""
     fee_ppm: int = 50_000

@@ -10,10 +10,15 @@ from urllib.parse import unquote, urlsplit
 from config.env import Env, read_env
 from config.secrets import secret_key
 from config.single_signon import oidc_providers
+from listings.domain.markets import MarketsUnclear, read_markets
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 ENV = read_env(os.environ)
 HOME = (BASE_DIR / ENV.home).resolve()
+try:
+    MARKETS = read_markets(ENV.market, ENV.markets)
+except MarketsUnclear as unclear:
+    raise SystemExit(f"OFFPEAK_MARKETS: {unclear}") from None
 
 
 def _database(env: Env) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 
 import bursting.policies
@@ -29,6 +29,7 @@ from config.overflow import ADMIT_AGENT, overflow_of
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projection, follow_policies, follow_projections
 from ledger.rest.idempotency import forget_old_keys
+from listings.domain.markets import read_markets
 from marketplace.engine import Engine
 from marketplace.snapshots import snapshots_for
 
@@ -83,14 +84,6 @@ def loops(env: Env) -> tuple[Loop, ...]:
     """Return everything that is done again and again, by events or by the clock."""
     every_projection, every_policy = projections(), policies(env)
     start_grace = timedelta(seconds=env.start_grace_seconds)
-    engines: dict[EventStore, Engine] = {}
-
-    def clear(store: EventStore) -> Engine:
-        if store not in engines:
-            kept, seconds = snapshots_for(store), env.round_seconds
-            engines[store] = Engine(store, env.market, round_seconds=seconds, snapshots=kept)
-        return engines[store]
-
     always = (
         Loop(
             "projections",
@@ -106,13 +99,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             on_events=True,
             gather_seconds=0.02,
         ),
-        Loop(
-            "clearing",
-            1.0,
-            lambda store, now: clear(store).run_once(now=now),
-            on_events=True,
-            gather_seconds=0.008,
-        ),
+        *(_clearing(env, market.name) for market in read_markets(env.market, env.markets)),
         Loop(
             "lease-clock",
             0.5,
@@ -148,6 +135,33 @@ def loops(env: Env) -> tuple[Loop, ...]:
     return always if env.burst_cloud == "none" else (*always, *_overflow_loops(env))
 
 
+def _clearing(env: Env, market: str) -> Loop:
+    """Return the loop of one market's engine: whoever holds it is that market's only writer."""
+    engines: dict[EventStore, Engine] = {}
+
+    def clear(store: EventStore, now: datetime) -> int:
+        if store not in engines:
+            kept, seconds = snapshots_for(store), env.round_seconds
+            engines[store] = Engine(store, market, round_seconds=seconds, snapshots=kept)
+        return engines[store].run_once(now=now)
+
+    name = clearing_of(env, market)
+    return Loop(name, 1.0, clear, on_events=True, gather_seconds=0.008)
+
+
+def clearing_of(env: Env, market: str) -> str:
+    """Return the name of the loop that clears a market."""
+    return "clearing" if market == env.market else f"clearing-{market}"
+
+
+def loop_groups(env: Env) -> dict[str, tuple[str, ...]]:
+    """Return how `manage.py up` spreads the loops over processes: every market has its own."""
+    groups = dict(LOOP_GROUPS)
+    for market in read_markets(env.market, env.markets)[1:]:
+        groups[f"engine-{market.name}"] = (clearing_of(env, market.name),)
+    return groups
+
+
 def _overflow_loops(env: Env) -> tuple[Loop, ...]:
     overflow = cache(lambda: overflow_of(env))
     overflowing = cache(lambda: Overflowing(overflow()))
@@ -176,7 +190,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "overflow": ("bursting", "reaper"),
 }
-"""How `manage.py up` spreads the loops over processes."""
+"""How the loops of one market are spread over processes; `loop_groups` adds those of others."""
 
 GIVE_WAY: Mapping[str, int] = {"read-side": 10, "clockwork": 5, "overflow": 10}
 """Niceness of the processes that may be late where cores are few: those who bid do not wait for

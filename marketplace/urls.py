@@ -26,6 +26,7 @@ from marketplace.api.market import (
     MarketTape,
     Workloads,
 )
+from marketplace.api.markets import BidRoute, Markets
 from marketplace.api.quota_requests import (
     ApproveQuotaRequest,
     DeclineQuotaRequest,
@@ -55,6 +56,7 @@ api_urls: list[URLPattern] = [
     path("bids/preview", PreviewBids.as_view()),
     path("bids/<uuid:bid_id>", OneBid.as_view()),
     path("bids/<uuid:bid_id>/chain", BidChain.as_view()),
+    path("bids/<uuid:bid_id>/route", BidRoute.as_view()),
     path("bids/<uuid:bid_id>/explain", ExplainBid.as_view()),
     path("bids/<uuid:bid_id>/advice", AdviseBid.as_view()),
     path("offers/<uuid:offer_id>/explain", ExplainOffer.as_view()),
@@ -67,6 +69,7 @@ api_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>/resale", LeaseResale.as_view()),
     path("leases/<uuid:lease_id>/resale/take", LeaseFirstRefusal.as_view()),
     path("leases/<uuid:lease_id>/extension", LeaseExtension.as_view()),
+    path("markets", Markets.as_view()),
     path("market", MarketNow.as_view()),
     path("market/depth", MarketDepth.as_view()),
     path("market/index", MarketIndex.as_view()),

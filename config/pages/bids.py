@@ -34,6 +34,7 @@ from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
 from marketplace.queries.books import explain_bid, preview
 from marketplace.queries.market import market_now
+from marketplace.queries.routing import routed
 
 LIST_MAX = 200
 CHAIN_MAX = 50
@@ -110,7 +111,8 @@ def new(request: HttpRequest) -> HttpResponse:
                 form, actor, market=settings.ENV.market, currency=settings.ENV.currency
             )
             by = meta_of(actor, form.cleaned_data["token"])
-            position = place_bid(default_store(), terms=terms, by=by, now=now)
+            terms, route = routed(default_store(), terms, markets=settings.MARKETS, now=now)
+            position = place_bid(default_store(), terms=terms, by=by, now=now, route=route)
             return done(request, f"/bids/{terms.bid_id}", position, "Your bid is on the market.")
         except Refusal as refused:
             refusal = refused
@@ -132,6 +134,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
             terms = bid_terms(
                 form, actor, market=settings.ENV.market, currency=settings.ENV.currency
             )
+            terms, _route = routed(default_store(), terms, markets=settings.MARKETS, now=now)
             quote = preview(default_store(), terms=terms, now=now)
             context |= {"quote": quote, "burst": terms.burst_allowed}
             context["advice"] = advise(terms.workload.kind, gpus=terms.gpus_min or terms.gpus)

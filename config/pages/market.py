@@ -69,22 +69,31 @@ def figures(request: HttpRequest) -> HttpResponse:
 
 def _context(request: HttpRequest) -> dict[str, Any]:
     now = timezone.now()
-    kinds = _kinds(now)
+    market = _market_of(request)
+    kinds = _kinds(market, now)
     chosen = next((kind for kind in kinds if kind.model == request.GET.get("gpu")), None)
     if chosen is None and kinds:
         chosen = kinds[0]
     context: dict[str, Any] = {
+        "market": market,
+        "markets": settings.MARKETS,
         "kinds": kinds[:KINDS_MAX],
         "chosen": chosen,
         "lines": [_line(row) for row in tape.latest(TAPE_LINES)],
         "zone": str(zone_of(request)),
     }
-    return context if chosen is None else context | _book_of(chosen, now)
+    return context if chosen is None else context | _book_of(market, chosen, now)
 
 
-def _kinds(now: datetime) -> list[Kind]:
+def _market_of(request: HttpRequest) -> str:
+    """Return the market that is looked at: the installation's own unless another is named."""
+    names = [market.name for market in settings.MARKETS]
+    asked = request.GET.get("market")
+    return asked if asked in names else names[0]
+
+
+def _kinds(market: str, now: datetime) -> list[Kind]:
     """Return every model on the market, the most listed first."""
-    market = settings.ENV.market
     hourly: dict[tuple[str, str], list[PriceOfHour]] = defaultdict(list)
     for price in prices(market=market, gpu_model=None, since=now - DAY, until=now):
         hourly[price.gpu_model, price.currency].append(price)
@@ -106,8 +115,8 @@ def _kinds(now: datetime) -> list[Kind]:
     return sorted(found, key=lambda kind: (-kind.goods.listed, kind.model))
 
 
-def _book_of(kind: Kind, now: datetime) -> dict[str, Any]:
-    market, goods = settings.ENV.market, kind.goods
+def _book_of(market: str, kind: Kind, now: datetime) -> dict[str, Any]:
+    goods = kind.goods
     depths = depth(default_store(), market=market, gpu_model=kind.model, now=now)
     book = next((each for each in depths if each.currency == goods.currency), None)
     recent = trades(market).filter(gpu_model=kind.model, at__gte=now - DAY)[:POINTS_MAX]
@@ -116,8 +125,8 @@ def _book_of(kind: Kind, now: datetime) -> dict[str, Any]:
         for row in reversed(recent)
     ]
     return {
-        **_index_of(kind, now),
-        "quotes": _quotes_of(kind, now),
+        **_index_of(market, kind, now),
+        "quotes": _quotes_of(market, kind, now),
         "points": json.dumps(points),
         "asks": [Level(each.price_nanos, each.gpus) for each in book.asks] if book else [],
         "bids": [Level(each.price_nanos, each.gpus) for each in book.bids] if book else [],
@@ -127,11 +136,9 @@ def _book_of(kind: Kind, now: datetime) -> dict[str, Any]:
     }
 
 
-def _index_of(kind: Kind, now: datetime) -> dict[str, Any]:
+def _index_of(market: str, kind: Kind, now: datetime) -> dict[str, Any]:
     """Return the index of the last day: its values, the latest, and how old its last trade is."""
-    found = price_index(
-        market=settings.ENV.market, gpu_model=kind.model, since=now - DAY, until=now
-    )
+    found = price_index(market=market, gpu_model=kind.model, since=now - DAY, until=now)
     points = [point for point in found if point.currency == kind.goods.currency]
     if not points:
         return {"index": None, "half_life": HALF_LIFE}
@@ -146,11 +153,11 @@ def _index_of(kind: Kind, now: datetime) -> dict[str, Any]:
     }
 
 
-def _quotes_of(kind: Kind, now: datetime) -> list[dict[str, Any]]:
+def _quotes_of(market: str, kind: Kind, now: datetime) -> list[dict[str, Any]]:
     """Return a line for each count and length, with what it costs now, in a day, in a week."""
     quotes = window_quotes(
         default_store(),
-        market=settings.ENV.market,
+        market=market,
         gpu_model=kind.model,
         currency=kind.goods.currency,
         now=now,

@@ -50,7 +50,7 @@ class Hosts(Endpoint):
             self.store(),
             host_id=host_id,
             tenant_id=self.actor.tenant_id,
-            **host_fields(asked, market=settings.ENV.market),
+            **host_fields(asked, markets=settings.MARKETS),
             by=by,
             now=timezone.now(),
         )
@@ -77,7 +77,7 @@ class OneHost(Endpoint):
             self.store(stream_name(Host, host_id)),
             host_id=HostId(host_id),
             tenant_id=self.actor.tenant_id,
-            **host_fields(asked, market=settings.ENV.market),
+            **host_fields(asked, markets=settings.MARKETS),
             by=self.meta(),
             now=timezone.now(),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, time
 from typing import Any, get_args
 
@@ -16,6 +16,7 @@ from ledger.domain.money import Money, Rate
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
 from ledger.rest.fields import refuse
 from listings.domain.events import Isolation, ReclaimStep, WeeklyRule
+from listings.domain.markets import Market, market_of_region, named
 from listings.domain.terms import OfferTerms
 from listings.domain.windows import read_window
 from listings.queries import Listed
@@ -313,11 +314,18 @@ class EarningsShape(serializers.Serializer[Any]):
     windows = WindowShape(many=True)
 
 
-def host_fields(asked: Mapping[str, Any], *, market: str) -> dict[str, Any]:
-    """Turn a checked RegisterHost into what the command takes. market: where none is named."""
+def host_fields(asked: Mapping[str, Any], *, markets: Sequence[Market]) -> dict[str, Any]:
+    """Turn a checked RegisterHost into what the command takes.
+
+    A host that names no market goes to that of its region.
+
+    Raises: MarketUnknown.
+    """
+    name = asked.get("market")
+    by_region = market_of_region(markets, asked["region"])
     return {
         "title": asked["title"],
-        "market": asked.get("market", market),
+        "market": by_region if name is None else named(markets, name).name,
         "region": asked["region"],
         "labels": tuple(asked.get("labels", {}).items()),
     }

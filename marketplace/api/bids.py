@@ -29,8 +29,10 @@ from marketplace.api.shapes import (
 from marketplace.commands import bids as commands
 from marketplace.commands.chains import end_chain
 from marketplace.domain.bids import Bid, BidTerms
+from marketplace.domain.route_events import BidRouted
 from marketplace.queries import bids as queries
 from marketplace.queries import books
+from marketplace.queries.routing import routed
 
 CHAIN_ORDER = ("chain_number", "bid_id")
 NEWEST_FIRST = ("-placed_at", "bid_id")
@@ -41,6 +43,7 @@ class BidWritten(serializers.Serializer[object]):
 
     id = serializers.UUIDField()
     service_class = serializers.CharField(required=False)
+    market = serializers.CharField(required=False)
     position = serializers.IntegerField()
 
 
@@ -51,8 +54,12 @@ class Asking(Endpoint):
 
     def terms(self, shape: type[Body]) -> BidTerms:
         """Return the terms that the body asks for, on behalf of the actor's business unit."""
+        return self.routed(shape)[0]
+
+    def routed(self, shape: type[Body]) -> tuple[BidTerms, BidRouted | None]:
+        """Return them with their market, and how that was chosen where there was a choice."""
         asked = self.body(shape)
-        return terms_of(
+        terms = terms_of(
             asked,
             bid_id=asked.get("bid_id") or uuid5(self.command_id, "bid"),
             tenant_id=self.actor.tenant_id,
@@ -60,6 +67,13 @@ class Asking(Endpoint):
             unit=queries.unit_of(self.actor, asked.get("subscriber_id")),
             market=settings.ENV.market,
             currency=settings.ENV.currency,
+        )
+        return routed(
+            self.store(),
+            terms,
+            markets=settings.MARKETS,
+            accepted=(asked["market"],) if "market" in asked else asked.get("markets", ()),
+            now=timezone.now(),
         )
 
 
@@ -79,12 +93,17 @@ class Bids(Asking):
     @extend_schema(request=AskBid, responses={201: BidWritten})
     def post(self, request: Request) -> Response:
         """Place a bid and set aside the most it can cost."""
-        terms = self.terms(AskBid)
-        position = commands.place_bid(self.store(), terms=terms, by=self.meta(), now=timezone.now())
-        return Response(
-            {"id": terms.bid_id, "service_class": terms.service_class, "position": position},
-            status=201,
+        terms, route = self.routed(AskBid)
+        position = commands.place_bid(
+            self.store(), terms=terms, by=self.meta(), now=timezone.now(), route=route
         )
+        answer = {
+            "id": terms.bid_id,
+            "service_class": terms.service_class,
+            "market": terms.market,
+            "position": position,
+        }
+        return Response(answer, status=201)
 
 
 class PreviewBids(Asking):

@@ -43,8 +43,9 @@ class WorkloadBody(Body):
 class AskBid(Body):
     """A bid. query: what the GPUs must be, such as `gpu=H100 memory>=40GiB region=eu`.
 
-    service_class must be said. earliest_start: at once, if left out; deadline: a day after the
-    earliest end. limit: most per GPU-hour. cost_centre: the business unit's own, if left out.
+    service_class must be said. market: or `markets`, of which one is chosen when it is placed; all
+    that have the region, if left out. earliest_start: at once, if left out; deadline: a day after
+    the earliest end. limit: most per GPU-hour. cost_centre: the business unit's own, if left out.
     gpus_min, duration_min_seconds: with less it makes do, all at one start; more GPUs are
     preferred, then more time. budget: the most the whole lease may cost. good_till: `deadline`, a
     moment, `immediate-or-cancel` (what there is at once) or `fill-or-kill` (all at once, or
@@ -57,6 +58,7 @@ class AskBid(Body):
     bid_id = serializers.UUIDField(required=False)
     subscriber_id = serializers.UUIDField(required=False)
     market = TextField(required=False)
+    markets = serializers.ListField(child=TextField(), required=False, max_length=64)
     query = TextField(default="", allow_blank=True)
     gpus = CountField(value_min=1, value_max=GPUS_MAX)
     gpus_min = CountField(value_min=1, value_max=GPUS_MAX, required=False)

@@ -20,10 +20,21 @@ from marketplace.domain.bids import (
     same_terms,
 )
 from marketplace.domain.events import BidEvent
+from marketplace.domain.route_events import BidRouted
+from marketplace.domain.routing import Route
 
 
-def place_bid(store: EventStore, *, terms: BidTerms, by: Meta, now: datetime) -> Position:
+def place_bid(
+    store: EventStore,
+    *,
+    terms: BidTerms,
+    by: Meta,
+    now: datetime,
+    route: BidRouted | None = None,
+) -> Position:
     """Put a bid on the market, once, with the most it can cost set aside for it.
+
+    route: how its market was chosen, recorded with it.
 
     Returns: the store position at which it is placed.
     Raises: every refusal of `bids.place` and of `place_hold`; BidTermsDiffer.
@@ -48,7 +59,11 @@ def place_bid(store: EventStore, *, terms: BidTerms, by: Meta, now: datetime) ->
         by=by,
         now=now,
     )
-    return record_together(store, [hold, Part(Bid, terms.bid_id, decide, by)])[-1]
+    parts = [hold, Part(Bid, terms.bid_id, decide, by)]
+    if route is not None:
+        known = Part(Route, terms.bid_id, lambda known: [] if known else [route], by)
+        parts.insert(1, known)
+    return record_together(store, parts)[-1]
 
 
 def release_stray_hold(

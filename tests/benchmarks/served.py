@@ -85,7 +85,7 @@ def loops(noted: dict[str, int] | None = None) -> Iterator[None]:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        for name, group in wiring.LOOP_GROUPS.items()
+        for name, group in wiring.loop_groups(settings.ENV).items()
         if known.intersection(group)
     }
     if noted is not None:

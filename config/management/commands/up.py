@@ -20,7 +20,7 @@ from django.db import connections
 from config import logs
 from config.database.embedded import stop as stop_database
 from config.supervisor import Supervisor
-from config.wiring import GIVE_WAY, LOOP_GROUPS, loops
+from config.wiring import GIVE_WAY, loop_groups, loops
 
 READY_SECONDS_MAX = 120
 
@@ -60,7 +60,7 @@ class Command(BaseCommand):
         served = threading.Event()
         supervisor.add("web", "web")
         known = {loop.name for loop in loops(env)}
-        for name, group in LOOP_GROUPS.items():
+        for name, group in loop_groups(env).items():
             if wanted := [each for each in group if each in known]:
                 nice = str(GIVE_WAY.get(name, 0))
                 supervisor.add(name, "run", "--nice", nice, *wanted, after=served)

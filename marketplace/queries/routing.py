@@ -1,0 +1,80 @@
+"""What each market would do with a bid, as this process knows their books."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from ledger.access import Actor
+from ledger.eventstore.port import EventStore, load
+from listings.domain.markets import Market, named, within_reach
+from marketplace.domain.bids import Bid, BidTerms
+from marketplace.domain.book import Book
+from marketplace.domain.demand import OpenBid
+from marketplace.domain.moments import from_above
+from marketplace.domain.route_events import BidRouted
+from marketplace.domain.routing import BidNotRouted, Look, Route, choose
+from marketplace.queries.bids import bid
+from marketplace.queries.books import book_of, preview
+
+
+def routed(
+    store: EventStore,
+    terms: BidTerms,
+    *,
+    markets: Sequence[Market],
+    accepted: Sequence[str] = (),
+    now: datetime,
+) -> tuple[BidTerms, BidRouted | None]:
+    """Return the terms with their market, and how it was chosen; None where there was no choice.
+
+    accepted: names of the markets that will do; none: all that can have hosts in the region asked
+    for. A bid that is there already stays where it is.
+
+    Raises: MarketUnknown, and what `bids.place` refuses.
+    """
+    names = [named(markets, name).name for name in accepted]
+    names = names or within_reach(markets, terms.request.region)
+    if len(names) == 1:
+        return replace(terms, market=names[0]), None
+    known = load(store, Bid, terms.bid_id)
+    if known is not None:
+        return replace(terms, market=known.terms.market), None
+    looks = [_look(store, replace(terms, market=name), now) for name in names]
+    route = choose(looks, bid_id=terms.bid_id, earliest=terms.earliest_start or now, now=now)
+    return replace(terms, market=route.market), route
+
+
+def _look(store: EventStore, terms: BidTerms, now: datetime) -> Look:
+    quote = preview(store, terms=terms, now=now)
+    if quote.price is not None and quote.window is not None:
+        return Look(terms.market, quote.price, quote.window.starts_at)
+    with book_of(store, terms.market) as book:
+        asked = OpenBid.of(quote.placed, since=book.read_to + 1)
+        fitting, wanted = _waited_for(book, asked, from_above(now))
+    return Look(terms.market, fitting=fitting, wanted=wanted)
+
+
+def _waited_for(book: Book, asked: OpenBid, now: int) -> tuple[int, int]:
+    """Return how many GPUs could serve a bid, taken or not, and how many bids ahead want."""
+    entries = book.entries(asked.shape)
+    hosts = {entry.listed.terms.host_id for entry in entries if entry.floor <= asked.limit}
+    uuids = {uuid for entry in entries if entry.floor <= asked.limit for uuid in entry.uuids}
+    if not hosts:
+        return 0, 0
+    ahead = (each for each in book.resting(hosts) if each.limit >= asked.limit)
+    return len(uuids), sum(each.gpus for each in ahead)
+
+
+def route_of(actor: Actor, store: EventStore, bid_id: UUID) -> BidRouted:
+    """Return how a bid was routed.
+
+    Raises: BidUnknown, BidNotRouted.
+    """
+    row = bid(actor, bid_id)
+    route = load(store, Route, row.bid_id)
+    if route is None:
+        raise BidNotRouted(bid_id=bid_id)
+    return route.routed
