@@ -122,7 +122,15 @@ def on_round(
     bids = [bid for bid in book.patient() if now <= bid.lapses]
     if not bids:
         return []
-    clearing = clear_round(book, bids, now=now, round_id=round_id, enough=enough, steps=steps)
+    clearing = clear_round(
+        book,
+        bids,
+        now=now,
+        round_id=round_id,
+        enough=enough,
+        steps=steps,
+        interrupting=rules.preemption,
+    )
 
     def write(clearing: Clearing) -> list[RoundCleared | LeaseGranted]:
         tell = clearing.refused

@@ -12,6 +12,7 @@ from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.span import Window
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid
+from marketplace.domain.events import Cut, Share
 from marketplace.domain.moments import Millis, moment
 from marketplace.domain.owners import is_own
 from marketplace.domain.packing import Placement
@@ -29,6 +30,8 @@ class Fill:
     """One bid's grant. price: nano-units per GPU-hour.
 
     weight: what the bid counted more in its round for having waited, per GPU-hour; never paid.
+    cuts: leases that end sooner for it. shares: what each offer gives, where that is not what
+    the placement says: rests of leases are named after the offers of their owners.
     """
 
     bid: OpenBid
@@ -36,6 +39,8 @@ class Fill:
     placement: Placement
     price: int
     weight: int = 0
+    cuts: tuple[Cut, ...] = ()
+    shares: tuple[Share, ...] = ()
 
     @property
     def ends(self) -> Millis:

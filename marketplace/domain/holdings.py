@@ -7,7 +7,7 @@ until they are published in a new offer: nobody reclaims in order to be leased a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +60,8 @@ class Holdings:
         """Leases of which the rest is for sale, and since which store position."""
         self.records: dict[HostId, Record] = defaultdict(Record)
         """How reliable each host has proved."""
-        self.interruptible = 0
-        """How many leases are."""
+        self.interruptible: dict[HostId, dict[LeaseId, Held]] = {}
+        """Those that the market may interrupt, by each host they are on."""
         self._calendar = calendar
         self._catalogue = catalogue
 
@@ -72,7 +72,10 @@ class Holdings:
     def put(self, held: Held) -> None:
         """Take in a lease whose time is taken in the calendar already."""
         self.held[held.granted.lease_id] = held
-        self.interruptible += held.is_interruptible
+        if held.is_interruptible:
+            for share in held.granted.shares:
+                on_host = self.interruptible.setdefault(share.host_id, {})
+                on_host[held.granted.lease_id] = held
 
     def granted(self, event: LeaseGranted, bid: BidPlaced | None) -> None:
         """Take in a new lease, and what it cuts of others."""
@@ -140,7 +143,7 @@ class Holdings:
         held = self.held.pop(event.lease_id, None)
         if held is None:
             return None
-        self.interruptible -= held.is_interruptible
+        self._no_longer_interruptible(held)
         free_from = from_above(event.at)
         freed = self._noted(held, event)
         for share in held.granted.shares:
@@ -154,6 +157,19 @@ class Holdings:
                 if not kept:
                     freed.add(share.host_id)
         return SupplyGrew(frozenset(freed)) if freed else None
+
+    def _no_longer_interruptible(self, held: Held) -> None:
+        for share in held.granted.shares:
+            on_host = self.interruptible.get(share.host_id)
+            if on_host is not None and on_host.pop(held.granted.lease_id, None) and not on_host:
+                del self.interruptible[share.host_id]
+
+    def interruptible_on(self, hosts: Iterable[HostId]) -> list[Held]:
+        """Return the leases on these hosts that the market may interrupt, each once."""
+        found: dict[LeaseId, Held] = {}
+        for host_id in hosts:
+            found.update(self.interruptible.get(host_id, {}))
+        return list(found.values())
 
     def _noted(self, held: Held, event: LeaseClosed) -> set[HostId]:
         """Take note of how the hosts proved; return those that now may be reliable enough."""

@@ -5,7 +5,8 @@ then starts. The plan is one grant that names the leases it cuts, so what was pl
 happens, and the capacity of the interrupted goes to nobody else in between.
 
 Who takes part and who is safe:
-- the bid is reserved or on-demand, immediate, and was refused by what is free;
+- the bid is reserved or on-demand and was refused by what is free: at once if it is immediate, and
+  if it is patient by a round (`making_room`), which tries few bids, those worth the most;
 - the lease is interruptible, runs for `RUNTIME_MIN` at least before it has to stop, and is not
   reclaimed, for sale, bought, rented, or over within its notice anyway. An interrupted lease ends,
   and the next one of its consumer has this time of its own: so nobody is driven from place to
@@ -17,12 +18,12 @@ Who takes part and who is safe:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID, uuid5
 
-from ledger.domain.ids import LeaseId
+from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
@@ -87,8 +88,18 @@ def preempt(
     ]
 
 
-def plan_for(book: Book, bid: OpenBid, *, now: int) -> Plan | None:
+def plan_for(
+    book: Book,
+    bid: OpenBid,
+    *,
+    now: int,
+    calendar: Calendar | None = None,
+    spared: Collection[LeaseId] = (),
+) -> Plan | None:
     """Plan the interruption of as few leases as possible, those with least to lose first.
+
+    Args:
+        calendar: in place of the book's own. spared: leases that are not interrupted.
 
     Leases are added until the bid can be placed, then taken out again where it still can be
     without: what is left is minimal, no part of it would do.
@@ -96,20 +107,24 @@ def plan_for(book: Book, bid: OpenBid, *, now: int) -> Plan | None:
     chosen: list[Victim] = []
     entries = list(others(book, bid, book.entries(bid.shape)))
     hosts = {entry.listed.terms.host_id for entry in entries if entry.floor <= bid.limit}
-    found = None
+    found, calendar = None, calendar or book.calendar
     for victim in sorted(
-        victims_of(book, bid, now=now, hosts=hosts),
+        (
+            each
+            for each in victims_of(book, bid, now=now, hosts=hosts)
+            if each.lease_id not in spared
+        ),
         key=lambda each: (each.loses, str(each.lease_id)),
     )[:VICTIMS_MAX]:
         chosen.append(victim)
-        found = place(bid, entries, without(book.calendar, chosen), now=now)
+        found = place(bid, entries, without(calendar, chosen), now=now)
         if found is not None:
             break
     if found is None:
         return None
     for victim in list(reversed(chosen)):
         fewer = [each for each in chosen if each is not victim]
-        placed = place(bid, entries, without(book.calendar, fewer), now=now)
+        placed = place(bid, entries, without(calendar, fewer), now=now)
         if placed is not None:
             chosen, found = fewer, placed
     price = _price(bid, found, chosen) if chosen else None
@@ -118,10 +133,9 @@ def plan_for(book: Book, bid: OpenBid, *, now: int) -> Plan | None:
     return Plan(found, price, tuple(chosen))
 
 
-def victims_of(book: Book, bid: OpenBid, *, now: int, hosts: Iterable[object]) -> Iterator[Victim]:
+def victims_of(book: Book, bid: OpenBid, *, now: int, hosts: Iterable[HostId]) -> Iterator[Victim]:
     """Yield the leases on these hosts that may be interrupted for a bid."""
-    wanted = set(hosts)
-    for held in book.held.values():
+    for held in book.leases.interruptible_on(hosts):
         granted, terms = held.granted, held.bid
         if terms is None or terms.service_class != "interruptible":
             continue
@@ -129,14 +143,12 @@ def victims_of(book: Book, bid: OpenBid, *, now: int, hosts: Iterable[object]) -
             continue
         if terms.tenant_id == bid.terms.tenant_id:
             continue
-        if any(share.resold or share.source == "burst" for share in granted.shares):
-            continue
-        if not wanted.intersection(share.host_id for share in granted.shares):
+        if granted.own or any(share.resold or share.source == "burst" for share in granted.shares):
             continue
         starts = from_below(granted.window.starts_at)
         ran_enough = starts + RUNTIME_MIN // ONE_MILLI
         notice = least_notice(granted.shares) // ONE_MILLI
-        stop = whole_second(max(now + notice, ran_enough))
+        stop = whole_second(max(now + notice, ran_enough, bid.earliest))
         if starts <= now and stop < held.ends:
             yield Victim(held, stop, _loss(held, stop, now))
 

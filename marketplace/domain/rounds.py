@@ -24,6 +24,7 @@ from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.fills import Clearing, Fill, Proof, lease_id_of
 from marketplace.domain.grid import grid_of
+from marketplace.domain.making_room import make_room
 from marketplace.domain.moments import whole_second
 from marketplace.domain.optimum.compiling import COMPILES
 from marketplace.domain.optimum.posing import Ask, Entry, pose
@@ -76,6 +77,7 @@ def clear_round(
     round_id: UUID,
     enough: Enough | None = None,
     steps: Steps | None = None,
+    interrupting: bool = True,
 ) -> Clearing:
     """Match patient bids to free GPUs so that the grants are worth the most.
 
@@ -83,6 +85,7 @@ def clear_round(
         bids: in the order of `book.patient()`.
         enough: asked now and then; once true, the best that was found so far stands.
         steps: of an earlier clearing, as its proof has them, to make it again bit for bit.
+        interrupting: whether interruptible leases make room for firm bids.
 
     Returns:
         Fills with prices, and the proof. The same book, bids, `now` and steps give the same.
@@ -119,6 +122,13 @@ def clear_round(
             capped=sum(fill.price == fill.bid.limit for fill in made if not fill.own),
             regrets=regrets,
         )
+    room, calendar = make_room(
+        book, refused, calendar, gate, now=now, round_id=round_id, interrupting=interrupting
+    )
+    proof = replace(proof, bound=proof.bound + sum(each.worth + each.weighs for each in room))
+    served = {fill.bid.bid_id for fill in room}
+    refused = [bid for bid in refused if bid.bid_id not in served]
+    fills += room
     held_back = {} if gate is None else gate.reasons
     return Clearing(tuple(fills), tuple(refused), calendar, proof, held_back=held_back)
 

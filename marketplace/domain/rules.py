@@ -43,8 +43,8 @@ class Rules:
         return replace(clearing, fills=fills)
 
     def _price(self, fill: Fill) -> int:
-        if fill.own:
-            return fill.price
+        if fill.own or fill.cuts:
+            return fill.price  # what a cut costs has to be covered
         floor, limit = fill.placement.floor, fill.bid.limit
         match self.price:
             case "floor":

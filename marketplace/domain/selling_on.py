@@ -1,13 +1,14 @@
 """The engine sells what is left of leases, to bids that nothing else can serve.
 
-In the instant lane alone, after the offers of owners: a patient bid waits for a round, which
-rests on capacity that is free. The grant names the leases it cuts, and is one fact with them.
+After the offers of owners: at once for immediate bids, and after the search of a round for patient
+ones (`making_room`). The grant names the leases it cuts, and is one fact with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID, uuid5
 
 from ledger.domain.ids import LeaseId, OfferId
@@ -28,7 +29,7 @@ from marketplace.domain.events import (
 from marketplace.domain.fills import Clearing, Fill
 from marketplace.domain.holdings import Held
 from marketplace.domain.moments import from_above, from_below, moment
-from marketplace.domain.packing import place
+from marketplace.domain.packing import Placement, place
 from marketplace.domain.pricing import instant_price
 from marketplace.domain.rules import Rules
 from marketplace.domain.supply import Listed
@@ -57,43 +58,76 @@ def sell_on(
     """
     if not book.resales:
         return []
-    calendar, pieces = book.calendar.fork(), dict[OfferId, Piece]()
-    shelf = _shelf(book, calendar, pieces)
+    shelf = Shelf(book, book.calendar)
     for bid in bids:
-        entries = [
-            entry
-            for entry in shelf.entries(bid.shape)
-            if bid.terms.tenant_id
-            not in (pieces[entry.listed.offer_id].resale.tenant_id, entry.listed.terms.tenant_id)
-        ]
-        placement = place(bid, entries, calendar, now=now) if entries else None
+        placement = shelf.place(bid, now=now)
         if placement is None:
             continue
+        calendar = shelf.calendar
         lease_id = LeaseId(uuid5(round_id, str(bid.bid_id)))
         fill = Fill(bid, lease_id, placement, instant_price(bid, placement))
         clearing = rules.priced(Clearing((fill,), (), calendar))
         events = decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=())
-        return [_named(event, pieces) for event in events]
+        return [_named(event, shelf) for event in events]
     return []
 
 
-def _shelf(book: Book, calendar: Calendar, pieces: dict[OfferId, Piece]) -> Catalogue:
-    """Return the rests that are for sale as offers, and free them in `calendar`.
+class Shelf:
+    """The rests of leases that are for sale, as offers. calendar: as it would be without them.
 
     An owner whose offer is paused or withdrawn takes no new consumers, from whomever they come.
     """
-    shelf = Catalogue(calendar)
-    for lease_id, (position, resale) in book.resales.items():
+
+    def __init__(self, book: Book, calendar: Calendar, sold: Collection[LeaseId] = ()) -> None:
+        """Put out all rests but those that were sold already."""
+        self.calendar = calendar.fork()
+        self.pieces: dict[OfferId, Piece] = {}
+        self._offers = Catalogue(self.calendar)
+        for lease_id in book.resales:
+            if lease_id not in sold:
+                self._put_out(book, lease_id)
+
+    def place(self, bid: OpenBid, *, now: int) -> Placement | None:
+        """Find a place for a bid among what neither it nor its tenant gave away."""
+        entries = [
+            entry
+            for entry in self._offers.entries(bid.shape)
+            if bid.terms.tenant_id
+            not in (
+                self.pieces[entry.listed.offer_id].resale.tenant_id,
+                entry.listed.terms.tenant_id,
+            )
+        ]
+        return place(bid, entries, self.calendar, now=now) if entries else None
+
+    def named(self, shares: Iterable[Share], starts_at: datetime) -> tuple[list[Share], list[Cut]]:
+        """Put the owners' own offers and terms in place of the pieces; say what is cut."""
+        sold = [(share, self.pieces[share.offer_id]) for share in shares]
+        named = [
+            replace(
+                piece.share,
+                gpu_uuids=share.gpu_uuids,
+                resold=Resold(
+                    piece.resale.lease_id, piece.resale.tenant_id, piece.held.granted.price
+                ),
+            )
+            for share, piece in sold
+        ]
+        cut = dict.fromkeys(piece.resale.lease_id for _, piece in sold)
+        return named, [Cut(lease_id, starts_at, "resold") for lease_id in cut]
+
+    def _put_out(self, book: Book, lease_id: LeaseId) -> None:
+        position, resale = book.resales[lease_id]
         held = book.held[lease_id]
         ends_at = min(resale.ends_at, moment(held.ends))
         offers = [book.offers.get(share.offer_id) for share in held.granted.shares]
         if resale.since >= ends_at or any(offer is None or offer.paused for offer in offers):
-            continue
-        _free(calendar, held, from_above(resale.since))
+            return
+        cut_short(self.calendar, held, from_above(resale.since))
         for share in held.granted.shares:
             terms = book.offers[share.offer_id].terms
             offer_id = OfferId(uuid5(lease_id, f"resale:{share.offer_id}"))
-            pieces[offer_id] = Piece(resale, held, share)
+            self.pieces[offer_id] = Piece(resale, held, share)
             rest = replace(
                 terms,
                 offer_id=offer_id,
@@ -105,12 +139,11 @@ def _shelf(book: Book, calendar: Calendar, pieces: dict[OfferId, Piece]) -> Cata
             )
             listed = Listed(rest, position, resale.floor.nanos_per_gpu_hour)
             listed.record = book.offers[share.offer_id].record
-            shelf.add(listed)
-    return shelf
+            self._offers.add(listed)
 
 
-def _free(calendar: Calendar, held: Held, since: int) -> None:
-    """Cut a lease in a fork of the calendar."""
+def cut_short(calendar: Calendar, held: Held, since: int) -> None:
+    """Let a lease end in a fork of the calendar."""
     starts, lease_id = from_below(held.granted.window.starts_at), held.granted.lease_id
     for share in held.granted.shares:
         for uuid in share.gpu_uuids:
@@ -119,22 +152,8 @@ def _free(calendar: Calendar, held: Held, since: int) -> None:
                 calendar.take(uuid, Taken(starts, type(starts)(since), lease_id))
 
 
-def _named(event: RoundCleared | LeaseGranted, pieces: dict[OfferId, Piece]) -> MarketEvent:
-    """Put the owners' own offers and terms in place of the pieces, and say what is cut."""
+def _named(event: RoundCleared | LeaseGranted, shelf: Shelf) -> MarketEvent:
     if isinstance(event, RoundCleared):
         return event
-    sold = [pieces[share.offer_id] for share in event.shares]
-    shares = tuple(
-        replace(
-            piece.share,
-            gpu_uuids=share.gpu_uuids,
-            resold=Resold(piece.resale.lease_id, piece.resale.tenant_id, piece.held.granted.price),
-        )
-        for share, piece in zip(event.shares, sold, strict=True)
-    )
-    cut = dict.fromkeys(piece.resale.lease_id for piece in sold)
-    return replace(
-        event,
-        shares=shares,
-        cuts=tuple(Cut(lease_id, event.window.starts_at, "resold") for lease_id in cut),
-    )
+    shares, cuts = shelf.named(event.shares, event.window.starts_at)
+    return replace(event, shares=tuple(shares), cuts=tuple(cuts))

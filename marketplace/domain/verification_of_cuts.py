@@ -102,8 +102,8 @@ def _interrupted(
         yield "is the bidder's own"
     if held.reclaimed_by is not None or cut.lease_id in book.resales:
         yield "is reclaimed, or for sale"
-    if any(share.resold or share.source == "burst" for share in victim.shares):
-        yield "is bought, or rented"
+    if victim.own or any(share.resold or share.source == "burst" for share in victim.shares):
+        yield "is bought, or rented, or its owner's"
     notice = max(timedelta(seconds=share.notice_seconds) for share in victim.shares)
     if cut.ends_at < granted.at + notice:
         yield f"has less notice than {notice}"
@@ -127,7 +127,7 @@ def _paid_for(granted: LeaseGranted, stopped: Sequence[tuple[Held, datetime]]) -
     for held, stop_at in stopped:
         first = held.granted
         uuids = {uuid for share in first.shares for uuid in share.gpu_uuids}
-        rest = (moment(held.ends) - stop_at) // ONE_MILLI
+        rest = max(timedelta(0), moment(held.ends) - stop_at) // ONE_MILLI
         loses += first.price.charge(rest * len(uuids)).nanos
         loses += compensation(
             first.shares,

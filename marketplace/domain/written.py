@@ -61,11 +61,12 @@ def decided(
             bid_id=fill.bid.bid_id,
             market=book.market,
             round_id=round_id,
-            shares=shares_of(fill.placement),
+            shares=fill.shares or shares_of(fill.placement),
             gpu_model=model_of(fill.placement),
             window=fill.window,
             price=Rate(fill.price, fill.bid.shape.currency),
             at=at,
+            cuts=fill.cuts,
             own=fill.own,
         )
         for fill in clearing.fills
