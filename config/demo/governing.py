@@ -11,7 +11,7 @@ from datetime import datetime
 
 from config.demo.cast import AURORA, BOREALIS, CIRRUS, PLATFORM, Organisation, Unit
 from ledger.eventstore.port import EventStore, Meta
-from marketplace.commands.quotas import Policy, set_policy
+from marketplace.commands.quotas import set_policy
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import (
     CohortPlaced,
@@ -21,6 +21,7 @@ from marketplace.domain.governance_events import (
     ShareWeightSet,
     UnitPlaced,
 )
+from marketplace.domain.governance_rules import Policy
 
 HALF_LIFE_SECONDS = 2 * 86_400
 FORECAST, RENDER = AURORA.units[0], BOREALIS.units[0]

@@ -19,10 +19,10 @@ from ledger.access.visits import actor_of
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.queries.parties import unit_titles
-from marketplace.commands.quotas import Policy
 from marketplace.domain.eligibility import REASONS
 from marketplace.domain.governance import GPUS_MAX, HALF_LIFE_SECONDS_MAX, WEIGHT_PPM_MAX, Setter
 from marketplace.domain.governance_events import HalfLifeSet, QuotaSet, ShareWeightSet
+from marketplace.domain.governance_rules import Policy
 from marketplace.lab.comparing import HOURS_MAX, Comparison, Question, compare
 from marketplace.lab.running import Variant
 from marketplace.queries.quota_shares import shares_now

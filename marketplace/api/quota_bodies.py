@@ -15,7 +15,6 @@ from ledger.domain.money import Money
 from ledger.domain.parties import MemberUnknown, SubscriberUnknown
 from ledger.queries.parties import members, subscribers, unit_tenants
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
-from marketplace.commands.quotas import Policy
 from marketplace.domain.governance import (
     GPU_HOURS_MAX,
     HALF_LIFE_SECONDS_MAX,
@@ -35,6 +34,7 @@ from marketplace.domain.governance_events import (
     UnitPlaced,
     UseAllowed,
 )
+from marketplace.domain.governance_rules import Policy
 
 HOURS: Mapping[str, Any] = {
     "value_min": 0,
@@ -167,7 +167,7 @@ def policies_of(
     """
     made = []
     for each in asked:
-        kind = each.get("kind")
+        kind = str(each.get("kind"))
         if kind not in BODIES:
             known = f"Each policy has a kind: {', '.join(BODIES)}."
             raise serializers.ValidationError({"policies": known}, code="kind-unknown")

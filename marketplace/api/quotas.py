@@ -31,9 +31,10 @@ from marketplace.api.quota_bodies import (
     WeightBody,
     policy_of,
 )
-from marketplace.commands.quotas import Policy, lift_override, set_policy
+from marketplace.commands.quotas import lift_override, set_policy
 from marketplace.domain.governance import WHY_CHARS_MAX, Setter
 from marketplace.domain.governance_events import QuotaOverridden
+from marketplace.domain.governance_rules import Policy
 from marketplace.queries import quotas as queries
 from marketplace.queries.quota_log import policy_rows
 

@@ -9,33 +9,9 @@ from uuid import UUID, uuid4
 from ledger.eventstore.port import EventStore, Meta, Position, record
 from marketplace.domain import governance, governance_requests
 from marketplace.domain.governance import Setter
-from marketplace.domain.governance_events import (
-    CohortPlaced,
-    GovernanceEvent,
-    GuaranteePeriodSet,
-    HalfLifeSet,
-    LimitSet,
-    QuotaOverridden,
-    QuotaRequested,
-    QuotaSet,
-    ShareWeightSet,
-    UnitPlaced,
-    UseAllowed,
-)
+from marketplace.domain.governance_events import GovernanceEvent
+from marketplace.domain.governance_rules import Policy, ruled
 from marketplace.domain.policies import Policies
-
-Policy = (
-    CohortPlaced
-    | UnitPlaced
-    | QuotaSet
-    | QuotaOverridden
-    | LimitSet
-    | ShareWeightSet
-    | HalfLifeSet
-    | GuaranteePeriodSet
-    | UseAllowed
-    | QuotaRequested
-)
 
 
 def set_policy(store: EventStore, *, policy: Policy, setter: Setter, by: Meta) -> Position:
@@ -128,35 +104,6 @@ def take_up(
         return governance_requests.take_up(policies, request_id, token_id, setter, now=now)
 
     return _decide(store, market, rule, by)
-
-
-def ruled(now: Policies | None, policy: Policy, setter: Setter) -> Sequence[GovernanceEvent]:
-    """Return what setting a policy would record, by the rule that it falls under.
-
-    Raises: every refusal of that rule.
-    """
-    governance.need_reason(policy.why)
-    match policy:
-        case CohortPlaced():
-            return governance.place_cohort(now, policy, setter)
-        case UnitPlaced():
-            return governance.place_unit(now, policy, setter)
-        case QuotaSet():
-            return governance.set_quota(now, policy, setter)
-        case QuotaOverridden():
-            return governance.override_quota(now, policy, setter)
-        case LimitSet():
-            return governance.set_limit(now, policy, setter)
-        case ShareWeightSet():
-            return governance.set_weight(now, policy, setter)
-        case HalfLifeSet():
-            return governance.set_half_life(now, policy, setter)
-        case GuaranteePeriodSet():
-            return governance.set_period(now, policy, setter)
-        case UseAllowed():
-            return governance.allow_use(now, policy, setter)
-        case QuotaRequested():
-            return governance_requests.request_quota(now, policy, setter)
 
 
 def _decide(

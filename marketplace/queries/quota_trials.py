@@ -15,11 +15,11 @@ from ledger.access import Actor
 from ledger.domain.ids import BidId, LeaseId
 from ledger.domain.refusal import Invalid
 from ledger.eventstore.port import EventStore, load
-from marketplace.commands.quotas import Policy, ruled
 from marketplace.domain.book import Book
 from marketplace.domain.clearing import clear
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import GovernanceEvent
+from marketplace.domain.governance_rules import Policy, ruled
 from marketplace.domain.moments import from_above, moment
 from marketplace.domain.policies import Policies
 from marketplace.domain.quota_book import QuotaBook

@@ -13,7 +13,10 @@ from django.utils import timezone
 
 from ledger.domain.ids import SubscriberId
 from ledger.eventstore.port import Meta
-from marketplace.commands.quotas import Policy, set_policy
+from listings.commands import allow_listing
+from listings.domain.permit_events import ListingAllowed
+from listings.domain.permits import ListingNotAllowed, PermitsNotYours
+from marketplace.commands.quotas import set_policy
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import (
     CohortPlaced,
@@ -23,6 +26,7 @@ from marketplace.domain.governance_events import (
     ShareWeightSet,
     UnitPlaced,
 )
+from marketplace.domain.governance_rules import Policy
 from marketplace.models.rounds import RoundRow
 from tests.pages.browser import browsing, enter, overflow, served, violations
 from tests.pages.test_bidding_on_pages import form as bid_form
@@ -175,6 +179,23 @@ def test_a_policy_is_tried_before_it_binds(governed: World) -> None:
     assert "within nominal quota" in page
     assert "On the past" in page and "Interruptions" in page
     assert "nominal 1" in shown(operator), "nothing was set"
+
+
+@pytest.mark.django_db
+def test_who_may_not_list_is_refused(world: World) -> None:
+    forbidden = ListingAllowed(
+        market=settings.ENV.market,
+        tenant_id=None,
+        gpu_class="H100",
+        allowed=False,
+        at=datetime.now(UTC),
+    )
+    with pytest.raises(PermitsNotYours):
+        allow_listing(world.store, permitted=forbidden, by_platform=False, by=BY)
+    allow_listing(world.store, permitted=forbidden, by_platform=True, by=BY)
+
+    with pytest.raises(ListingNotAllowed):
+        world.list_gpus(0)
 
 
 @pytest.mark.django_db

@@ -12,7 +12,7 @@ from ledger.domain.ids import SubscriberId, TenantId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Meta, load
-from marketplace.commands.quotas import Policy, approve_request, set_policy, take_up
+from marketplace.commands.quotas import approve_request, set_policy, take_up
 from marketplace.domain.governance import (
     BorrowingNeedsCohort,
     CohortCircular,
@@ -32,6 +32,7 @@ from marketplace.domain.governance_events import (
     UnitPlaced,
 )
 from marketplace.domain.governance_requests import EscalationTokenWrong, QuotaRequestClosed
+from marketplace.domain.governance_rules import Policy
 from marketplace.domain.policies import Policies
 from tests.conftest import NOON
 
