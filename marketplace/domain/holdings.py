@@ -160,9 +160,10 @@ class Holdings:
 
     def _no_longer_interruptible(self, held: Held) -> None:
         for share in held.granted.shares:
-            on_host = self.interruptible.get(share.host_id)
-            if on_host is not None and on_host.pop(held.granted.lease_id, None) and not on_host:
-                del self.interruptible[share.host_id]
+            on_host = self.interruptible.get(share.host_id, {})
+            on_host.pop(held.granted.lease_id, None)
+            if not on_host:
+                self.interruptible.pop(share.host_id, None)
 
     def interruptible_on(self, hosts: Iterable[HostId]) -> list[Held]:
         """Return the leases on these hosts that the market may interrupt, each once."""

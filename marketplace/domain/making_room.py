@@ -18,7 +18,7 @@ from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import Cut
 from marketplace.domain.fills import Fill, lease_id_of
-from marketplace.domain.moments import from_above, moment
+from marketplace.domain.moments import from_above, from_below, moment
 from marketplace.domain.packing import Placement
 from marketplace.domain.preemption import Plan, plan_for, without
 from marketplace.domain.quota_gate import Found, Gate
@@ -92,7 +92,7 @@ class _Room:
         shares, cuts = shelf.named(shares_of(placement), moment(placement.starts))
         calendar = self.calendar.fork()
         for cut in cuts:
-            cut_short(calendar, self.book.held[cut.lease_id], placement.starts)
+            cut_short(calendar, self.book.held[cut.lease_id], from_below(cut.ends_at))
         fill = replace(self._fill(bid, placement, placement.floor, cuts), shares=tuple(shares))
         return self._take(fill, calendar)
 

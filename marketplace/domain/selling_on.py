@@ -6,9 +6,10 @@ ones (`making_room`). The grant names the leases it cuts, and is one fact with t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID, uuid5
 
 from ledger.domain.ids import LeaseId, OfferId
@@ -46,6 +47,7 @@ class Piece:
     resale: ResaleOpened
     held: Held
     share: Share
+    cleaning_seconds: int
 
 
 def sell_on(
@@ -113,8 +115,15 @@ class Shelf:
             )
             for share, piece in sold
         ]
-        cut = dict.fromkeys(piece.resale.lease_id for _, piece in sold)
-        return named, [Cut(lease_id, starts_at, "resold") for lease_id in cut]
+        # The seller is out in time for its GPUs to be cleaned, where their owner asks for it.
+        gaps: dict[LeaseId, int] = defaultdict(int)
+        for _, piece in sold:
+            lease_id = piece.resale.lease_id
+            gaps[lease_id] = max(gaps[lease_id], piece.cleaning_seconds)
+        return named, [
+            Cut(lease_id, starts_at - timedelta(seconds=gap), "resold")
+            for lease_id, gap in gaps.items()
+        ]
 
     def _put_out(self, book: Book, lease_id: LeaseId) -> None:
         position, resale = book.resales[lease_id]
@@ -127,7 +136,7 @@ class Shelf:
         for share in held.granted.shares:
             terms = book.offers[share.offer_id].terms
             offer_id = OfferId(uuid5(lease_id, f"resale:{share.offer_id}"))
-            self.pieces[offer_id] = Piece(resale, held, share)
+            self.pieces[offer_id] = Piece(resale, held, share, terms.cleaning_seconds)
             rest = replace(
                 terms,
                 offer_id=offer_id,

@@ -67,7 +67,12 @@ def _sold(book: Book, granted: LeaseGranted, bid: OpenBid, cut: Cut, held: Held)
         yield "is not for sale"
         return
     until = min(sale.ends_at, moment(held.ends))
-    if cut.ends_at != granted.window.starts_at or cut.ends_at < sale.since:
+    cleaned = max(
+        timedelta(seconds=book.offers[share.offer_id].terms.cleaning_seconds)
+        for share in granted.shares
+        if share.offer_id in book.offers
+    )
+    if not sale.since <= cut.ends_at <= granted.window.starts_at <= cut.ends_at + cleaned:
         yield f"is cut at {cut.ends_at}, not where the bought one begins"
     if granted.window.ends_at > until:
         yield f"is for sale until {until} only"

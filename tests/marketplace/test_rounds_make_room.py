@@ -260,7 +260,7 @@ def test_rounds_that_make_room_have_no_fault_and_replay_to_the_same_events(
     for index in range(data.draw(st.integers(1, 5))):
         kind = data.draw(st.sampled_from(["interruptible", "interruptible", "on-demand"]))
         gpus, hours = data.draw(st.integers(1, 2)), data.draw(st.integers(2, 9))
-        market.bid(f"c{index}", gpus=gpus, hours=hours, at=2, service_class=kind)
+        market.bid(f"c{index}", gpus=gpus, hours=hours, at=2, service_class=kind)  # type: ignore[arg-type]
     market.run()
     market.wait(minutes=data.draw(st.integers(0, 90)))
     for index in range(5):
@@ -298,3 +298,25 @@ def test_rounds_that_make_room_have_no_fault_and_replay_to_the_same_events(
         if isinstance(each.event, RoundCleared):
             replayed = replay_round(market.store, market=MARKET, round_id=each.event.round_id)
             assert replayed.outcome == "identical", replayed.differences
+
+
+@pytest.mark.parametrize("how", ["immediate", "patient"])
+def test_a_rest_is_cleaned_before_its_buyer_comes(how: Any) -> None:
+    ten = timedelta(minutes=10)
+    market = Market()
+    market.offer("a", gpus=1, at=1, cleaning=ten)
+    market.bid("seller", hours=10, at=2)
+    market.run()
+    sell_rest(market, "seller")
+    market.run()
+    market.bid("buyer", hours=3, at=5, deadline=market.now + 7 * HOUR, patience=how)
+    if how == "patient":
+        on_round(book_of(market), now=from_above(market.now), round_id=ROUND, warn=no_fault)
+
+    rounded(market)
+
+    granted = market.grant("buyer")
+    assert granted is not None
+    assert granted.window.starts_at == NOON + HOUR + ten
+    assert [cut.ends_at for cut in granted.cuts] == [NOON + HOUR]
+    audit(market.events())
