@@ -7,7 +7,18 @@ import os
 import sys
 import time
 
-NAMES = ("append", "replay", "lag", "bids", "ingest", "instant", "admission", "shading", "batch")
+NAMES = (
+    "append",
+    "replay",
+    "lag",
+    "bids",
+    "ingest",
+    "instant",
+    "growth",
+    "admission",
+    "shading",
+    "batch",
+)
 
 
 def main() -> None:

@@ -147,24 +147,33 @@ def _rate(amount: float) -> Rate:
 
 @dataclass
 class Lane:
-    """A book and its engine's part in memory: what a fact makes possible is decided and applied."""
+    """A book and its engine's part in memory: what a fact makes possible is decided and applied.
+
+    keep: is told every fact and decision.
+    """
 
     book: Book = field(default_factory=lambda: Book("main"))
     position: int = 0
     decided: int = 0
     now: int = from_above(NOON)
+    keep: Callable[[Event], object] | None = None
 
     def take_in(self, event: Event) -> list[MarketEvent]:
         """Fold one fact, decide, fold the decisions; return them."""
         self.position += 1
         trigger = self.book.apply(event, self.position)
         self.book.read_to = self.position
+        if self.keep is not None:
+            self.keep(event)
         if trigger is None:
             return []
         round_id = uuid5(NAMES, f"round{self.position}")
         events = on_fact(self.book, trigger, now=self.now, round_id=round_id)
         for each in events:
             self.book.apply(each, self.position)
+        if self.keep is not None:
+            for each in events:
+                self.keep(each)
         self.decided += len(events)
         return events
 
@@ -193,7 +202,7 @@ def run() -> Iterator[Figure]:
 
 def timed(lane: Lane, traffic: Traffic, count: int) -> Iterator[Figure]:
     """Let `count` facts come and print how long each kind took."""
-    times = _times(lane, traffic, count)
+    times = times_of(lane, traffic, count)
     everything = [each for kind in times.values() for each in kind]
     goals = {"bid, nothing found": "≤ 1 ms", "bid, granted": "≤ 1 ms", "offer": "≤ 2 ms"}
     for kind, taken in sorted(times.items()):
@@ -210,7 +219,8 @@ def timed(lane: Lane, traffic: Traffic, count: int) -> Iterator[Figure]:
     yield Figure("facts, one after the other", rate, "/s", goal="≥ 10,000")
 
 
-def _times(lane: Lane, traffic: Traffic, count: int) -> dict[str, list[float]]:
+def times_of(lane: Lane, traffic: Traffic, count: int) -> dict[str, list[float]]:
+    """Let `count` facts come; return how many seconds each of every kind took."""
     rng, times = traffic.random, defaultdict[str, list[float]](list)
     bids, offers = list(lane.book.bids), list(lane.book.offers)
     at = NOON
