@@ -23,6 +23,7 @@ from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.fills import Clearing, Fill, Proof, lease_id_of
+from marketplace.domain.gathering import gathered
 from marketplace.domain.grid import grid_of
 from marketplace.domain.making_room import make_room
 from marketplace.domain.moments import whole_second
@@ -109,6 +110,7 @@ def clear_round(
         given = given_names(part.pools, part.bids, solution)
         placed = pulled_forward(given, calendar, gate, now=now, round_id=round_id)
         swept, left = sweep(book, group, placed, calendar, gate, now=now, round_id=round_id)
+        placed = gathered(book, placed, calendar, now=now, round_id=round_id)
         rivals = _rivals(part, left, gate, now)
         made, regrets = _priced(part, solution, placed + swept, rivals, round_id)
         fills += made

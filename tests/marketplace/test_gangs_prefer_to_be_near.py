@@ -108,3 +108,30 @@ def test_on_one_host_linked_gpus_are_preferred_to_a_tighter_fit() -> None:
 
     assert hosts_of(market.grant("tight")) == {"a"}
     assert hosts_of(other.grant("linked")) == {"b"}
+
+
+def test_in_a_round_a_gang_moves_nearer_where_that_costs_nobody_anything() -> None:
+    market = Market()
+    racks(market, a=("r1", 4), b=("r2", 4), c=("r2", 2), d=("r2", 2))
+    request = GpuRequest(prefer=("label.rack",))
+    market.bid("x", gpus=8, gang=True, patience="patient", request=request)
+
+    market.run()
+
+    assert hosts_of(market.grant("x")) == {"b", "c", "d"}
+
+
+def test_in_a_round_a_preference_takes_nothing_from_others() -> None:
+    market = Market()
+    racks(market, a=("r1", 2), b=("r1", 2), c=("r2", 2))
+    soon = NOON + timedelta(hours=1)
+    for word in ("x", "y", "z"):
+        request = GpuRequest(prefer=("label.rack",) if word == "x" else ())
+        gpus = 4 if word == "x" else 1
+        market.bid(word, gpus=gpus, gang=True, patience="patient", request=request, deadline=soon)
+
+    market.run()
+
+    assert hosts_of(market.grant("x")) == {"a", "b"}
+    assert market.grant("y") is not None
+    assert market.grant("z") is not None
