@@ -24,6 +24,7 @@ from listings.domain.events import (
     OfferResumed,
     OfferWithdrawn,
 )
+from marketplace.domain.alone import fast_host
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.catalogue import SHAPES_MAX, Catalogue
 from marketplace.domain.demand import OpenBid, Shape
@@ -40,7 +41,7 @@ from marketplace.domain.events import (
 from marketplace.domain.holdings import RULES as LEASE_RULES
 from marketplace.domain.holdings import Holdings
 from marketplace.domain.moments import whole_second
-from marketplace.domain.one_host import OneHost, is_plain
+from marketplace.domain.one_host import OneHost, is_uniform
 from marketplace.domain.owners import Owners
 from marketplace.domain.queue import Queue
 from marketplace.domain.quota_book import QuotaBook
@@ -128,7 +129,7 @@ class Book:
         """
         served = self.queue.served(self.catalogue.floors(hosts))
         if only is not None:
-            return len(served), served.with_room(lambda: [only.levels()], only.taken, now)
+            return len(served), only.bids(served)
         bids = served.with_room(
             lambda: [self.catalogue.levels(host_id, calendar) for host_id in hosts],
             lambda: calendar.changes,
@@ -143,9 +144,15 @@ class Book:
         if len(hosts) != 1:
             return None
         offers = [each for host in hosts for each in self.catalogue.on(host) if not each.paused]
-        if len(offers) != 1 or not is_plain(offers[0]):
+        if len(offers) != 1 or not is_uniform(offers[0]):
             return None
-        return OneHost(offers[0], self.catalogue, calendar, now=now)
+        listed = offers[0]
+        kind = fast_host() if self._may_be_fast(listed) else OneHost
+        return kind(listed, self.catalogue, calendar, now=now)
+
+    def _may_be_fast(self, listed: Listed) -> bool:
+        owner = listed.terms.tenant_id
+        return len(listed.kind.specs) == 1 and not self.owners.has_waiting(owner)
 
     def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str | None:
         """Return why a bid that cannot be placed cannot: what `explain` would say."""

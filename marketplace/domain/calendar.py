@@ -55,7 +55,7 @@ class Calendar:
         """Give a span of a GPU to somebody; it must be free."""
         assert span.starts < span.ends
         spans = self.of(uuid)
-        place = bisect_left(spans, span.starts, key=_starts)
+        place = bisect_left(spans, span[:1])  # no tuple is shorter, so the start decides
         assert place == 0 or spans[place - 1].ends <= span.starts, f"{uuid} is leased twice"
         assert place == len(spans) or span.ends <= spans[place].starts, f"{uuid} is leased twice"
         self._taken[uuid] = (*spans[:place], span, *spans[place:])
@@ -79,10 +79,6 @@ class Calendar:
                     self._taken[uuid] = kept
                 else:
                     del self._taken[uuid]
-
-
-def _starts(span: Taken) -> Millis:
-    return span.starts
 
 
 def gaps(

@@ -187,7 +187,8 @@ class Catalogue:
         for host_id in hosts:
             for listed in self.on(host_id):
                 if not listed.paused:
-                    fit = self.kinds.table[self.kinds.kind(listed.kind), :count]
+                    kind = self.kinds.kind(listed.kind)  # may make the table a larger one
+                    fit = self.kinds.table[kind, :count]
                     np.minimum(lowest, listed.floor, out=lowest, where=fit)
         return lowest
 

@@ -53,11 +53,13 @@ def clear(
         for bid, placement in at(now=now, round_id=round_id):
             home.add(bid.bid_id)
             placed.append((bid, lease_id_of(round_id, bid), placement))
+        waiting -= sum(_could_pay(book, bid, hosts or ()) for bid, _, _ in placed)
         if gate is None:
             only = book.only_host(hosts or (), calendar, now=now)
-        waiting, bids = book.served_by(hosts or (), calendar, now=now, only=only)
+        count, bids = book.served_by(hosts or (), calendar, now=now, only=only)
+        waiting += count
     for bid in bids if gate is None else gate.turns(bids, now=now):
-        if bid.bid_id in home:
+        if home and bid.bid_id in home:
             continue
         if only is not None and only.serves(bid):
             at_once = only.place(bid)
@@ -82,8 +84,14 @@ def clear(
     )
     for fill in fills:
         assert fill.placement.floor <= fill.price <= fill.bid.limit
-    passed_over = max(0, waiting - len(placed) - len(refused))
+    passed_over = max(0, waiting - (len(placed) - len(home)) - len(refused))
     return Clearing(fills, tuple(refused), calendar, None, passed_over, held_back)
+
+
+def _could_pay(book: Book, bid: OpenBid, hosts: Collection[HostId]) -> bool:
+    """Tell if a bid counts among those that wait for some hosts in the instant lane."""
+    entries = book.entries_on(bid.shape, hosts)
+    return bid.terms.patience == "immediate" and any(it.floor <= bid.reach for it in entries)
 
 
 def _found(

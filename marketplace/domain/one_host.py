@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.catalogue import Catalogue
@@ -16,10 +16,11 @@ from marketplace.domain.demand import OpenBid
 from marketplace.domain.moments import Millis, whole_second
 from marketplace.domain.openings import Levels, levels_of
 from marketplace.domain.packing import Placement
+from marketplace.domain.queue import Selection, is_plain
 from marketplace.domain.supply import Listed
 
 
-def is_plain(listed: Listed) -> bool:
+def is_uniform(listed: Listed) -> bool:
     """Tell if nothing tells the GPUs of an offer apart but when they are free."""
     terms = listed.terms
     return (
@@ -47,19 +48,11 @@ class OneHost:
             for span in listed.free(uuid, calendar, since=now, until=now):
                 self._gpus[span].append(uuid)
 
-    def taken(self) -> int:
-        """Return another number once something was taken."""
-        return self._changes
-
     def serves(self, bid: OpenBid) -> bool:
         """Tell if `place` is to be asked for a bid: nobody else's GPUs, and no choice of them."""
-        terms = bid.terms
         return (
-            terms.placement == "same-host"
-            and not terms.request.nvlink
-            and not bid.has_ranges
-            and not bid.is_choosy
-            and terms.tenant_id != self.listed.terms.tenant_id
+            is_plain(bid)
+            and bid.terms.tenant_id != self.listed.terms.tenant_id
             and self._catalogue.fits_whole(self.listed, bid.shape)
         )
 
@@ -70,6 +63,10 @@ class OneHost:
             for uuid in self._gpus[span]:
                 gpus[uuid].append(span)
         return levels_of(list(gpus.values()))
+
+    def bids(self, served: Selection) -> Iterator[OpenBid]:
+        """Yield the bids that may find room, in order; who asks takes room for one at a time."""
+        return served.with_room(lambda: [self.levels()], lambda: self._changes, self._now)
 
     def place(self, bid: OpenBid) -> Placement | None:
         """Find GPUs for a bid that asks for nothing but GPUs of one host which fit, all alike."""

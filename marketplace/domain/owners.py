@@ -41,6 +41,10 @@ class Owners:
     def __contains__(self, tenant_id: TenantId) -> bool:
         return tenant_id in self._hosts
 
+    def has_waiting(self, tenant_id: TenantId) -> bool:
+        """Tell if any bid of a tenant waits."""
+        return tenant_id in self._bids
+
     # --- changing --------------------------------------------------------------------------
 
     def offered(self, listed: Listed) -> None:

@@ -16,7 +16,8 @@ from itertools import pairwise
 import numpy as np
 
 from ledger.domain.ids import BidId
-from marketplace.domain.demand import OpenBid
+from marketplace.domain.columns import KEY, SINCE, Columns, Group
+from marketplace.domain.demand import NEVER, OpenBid
 from marketplace.domain.openings import (
     FAR,
     Ints,
@@ -28,7 +29,6 @@ from marketplace.domain.openings import (
 )
 from marketplace.domain.room import SHAPE, SLOT, Bools, Room
 
-COLUMNS_START = 64
 HEAD = 128
 """Bids of each group that are put in order at once."""
 MISSES_MAX = 6
@@ -36,51 +36,18 @@ MISSES_MAX = 6
 GONE_MIN = 64
 """Rows of bids that wait no longer, up to which a group keeps them all."""
 
-KEY, SINCE = range(2)
-"""What is sorted by: the limit, negative so that it rises, and the store position."""
-
 Part = tuple[Ints, Seconds]
-"""Some rows in order: KEY and SINCE, and what is asked for (`room.SHAPE` to `SLOT`)."""
+"""Some rows in order: `order` and `asked` of `Columns`."""
 
 
-class _Group:
-    """Bids that ask for the same of a GPU itself, in order of price and time.
-
-    A bid that waits no longer keeps its row until there are many such rows.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.gone = 0
-        self.shapes = set[int]()
-        self.order: Ints = np.zeros((2, COLUMNS_START), np.int64)
-        self.asked: Seconds = np.zeros((6, COLUMNS_START), np.int32)
-
-    def insert(self, key: int, since: int, asked: Sequence[int], row: int) -> None:
-        """Put a bid in a row; those from there on move up by one."""
-        count = self.count
-        if count == self.order.shape[1]:
-            more = max(COLUMNS_START, count)
-            self.order = np.concatenate([self.order, np.zeros((2, more), np.int64)], axis=1)
-            self.asked = np.concatenate([self.asked, np.zeros((6, more), np.int32)], axis=1)
-        for column in (*self.order, *self.asked):  # one by one they are moved without a copy
-            column[row + 1 : count + 1] = column[row:count]
-        self.order[:, row] = key, since
-        self.asked[:, row] = asked
-        self.count += 1
-        self.shapes.add(asked[SHAPE])
-
-    def part(self, least: int) -> Part:
-        """Return the rows with a limit of `least` and more."""
-        stop = int(self.order[KEY, : self.count].searchsorted(-least, "right"))
-        return self.order[:, :stop], self.asked[:, :stop]
-
-    def keep(self, kept: Bools) -> None:
-        """Drop all other rows."""
-        self.order = np.ascontiguousarray(self.order[:, : self.count][:, kept])
-        self.asked = np.ascontiguousarray(self.asked[:, : self.count][:, kept])
-        self.count, self.gone = self.order.shape[1], 0
-        self.shapes = set(self.asked[SHAPE].tolist())
+def is_plain(bid: OpenBid) -> bool:
+    """Tell if a bid asks for nothing but GPUs of one host which fit."""
+    return (
+        bid.terms.placement == "same-host"
+        and not bid.terms.request.nvlink
+        and not bid.has_ranges
+        and not bid.is_choosy
+    )
 
 
 class Queue:
@@ -88,9 +55,14 @@ class Queue:
 
     def __init__(self, number: Callable[[OpenBid], int]) -> None:
         self._number = number
-        self._groups: dict[tuple[object, ...], _Group] = {}
+        self.columns = Columns()
+        self._groups: dict[tuple[object, ...], Group] = {}
         self._slots: dict[BidId, int] = {}
         self._bids: list[OpenBid | None] = []
+        self._homes: list[tuple[Group, int]] = []
+        """By slot: the group of its bid and the number of its shape."""
+        self._waits: Bools = np.zeros(64, np.bool_)
+        """By slot: whether its bid still waits."""
         self._unused: list[int] = []
         self._keys: dict[int, list[int]] = defaultdict(list)
         """The keys of the bids of each shape, in order: to count them by."""
@@ -101,13 +73,17 @@ class Queue:
     def add(self, bid: OpenBid) -> None:
         """Let a bid wait."""
         group = self._group(bid)
+        shape = self._number(bid)
         slot = self._unused.pop() if self._unused else len(self._bids)
         if slot == len(self._bids):
             self._bids.append(bid)
+            self._homes.append((group, shape))
+            if slot == len(self._waits):
+                self._waits = np.concatenate([self._waits, np.zeros_like(self._waits)])
         else:
-            self._bids[slot] = bid
+            self._bids[slot], self._homes[slot] = bid, (group, shape)
         self._slots[bid.bid_id] = slot
-        shape = self._number(bid)
+        self._waits[slot] = True
         alone = bid.terms.placement == "same-host"
         duration = bid.duration_min // 1_000
         asked = (
@@ -117,21 +93,22 @@ class Queue:
             min(seconds_below(bid.earliest) + duration, FAR),
             max(seconds_above(bid.deadline) - duration, -FAR),
             slot,
+            bid.gpus if is_plain(bid) and bid.lapses == NEVER else 0,
         )
-        key = -bid.reach
-        group.insert(key, bid.since, asked, self._row(group, bid))
-        insort(self._keys[shape], key)
+        order = (-bid.reach, bid.since, bid.earliest, bid.deadline)
+        group.insert(self._row(group, bid), order, asked)
+        insort(self._keys[shape], -bid.reach)
 
-    def _group(self, bid: OpenBid) -> _Group:
+    def _group(self, bid: OpenBid) -> Group:
         request = bid.shape.request
         key = (request.models, request.memory_mib_min, bid.shape.currency)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group()
+            group = self._groups[key] = Group(self.columns)
         return group
 
-    def _row(self, group: _Group, bid: OpenBid) -> int:
-        keys, key = group.order[KEY, : group.count], -bid.reach
+    def _row(self, group: Group, bid: OpenBid) -> int:
+        keys, key = group.order[KEY], -bid.reach
         row = int(keys.searchsorted(key, "right"))
         # Who comes later in the log is mostly added later, so this hardly ever goes back.
         while row and keys[row - 1] == key:
@@ -150,15 +127,16 @@ class Queue:
         if slot is None:
             return
         self._bids[slot] = None
-        keys = self._keys[self._number(bid)]
+        self._waits[slot] = False
+        group, shape = self._homes[slot]
+        keys = self._keys[shape]
         del keys[bisect_left(keys, -bid.reach)]
-        group = self._group(bid)
         group.gone += 1
         if group.gone > GONE_MIN + group.count // 4:
             self._tidy(group)
 
-    def _tidy(self, group: _Group) -> None:
-        slots = group.asked[SLOT, : group.count].tolist()
+    def _tidy(self, group: Group) -> None:
+        slots = group.asked[SLOT].tolist()
         kept = [self._bids[slot] is not None for slot in slots]
         self._unused += [slot for slot, is_kept in zip(slots, kept, strict=True) if not is_kept]
         group.keep(np.array(kept, np.bool_))
@@ -167,14 +145,18 @@ class Queue:
         """Ask for the numbers of all shapes again; forget groups without bids."""
         for group in self._groups.values():
             self._tidy(group)
+            if not group.count:
+                group.end()
         self._groups = {key: group for key, group in self._groups.items() if group.count}
         self._keys.clear()
         for group in self._groups.values():
-            bids = [self._bids[slot] for slot in group.asked[SLOT].tolist()]
-            group.asked[SHAPE] = numbers = [self._number(bid) for bid in bids if bid is not None]
-            group.shapes = set(numbers)
-            for number, key in zip(numbers, group.order[KEY].tolist(), strict=True):
-                self._keys[number].append(key)
+            for row, slot in enumerate(group.asked[SLOT].tolist()):
+                bid = self._bids[slot]
+                assert bid is not None
+                group.asked[SHAPE, row] = number = self._number(bid)
+                self._homes[slot] = group, number
+                self._keys[number].append(-bid.reach)
+            group.shapes = set(group.asked[SHAPE].tolist())
         for keys in self._keys.values():
             keys.sort()
 
@@ -189,20 +171,18 @@ class Queue:
 
         floors: by number of shape; more than any limit where nothing fits.
         """
-        lowest = {shape: floor for shape, floor in enumerate(floors.tolist()) if floor < NOTHING}
-        count = sum(
-            bisect_right(self._keys[shape], -floor)
-            for shape, floor in lowest.items()
-            if shape in self._keys
-        )
+        shapes = (floors < NOTHING).nonzero()[0]
+        lowest = dict(zip(shapes.tolist(), floors[shapes].tolist(), strict=True))
+        keys = self._keys
+        count = sum([bisect_right(keys[it], -lowest[it]) for it in lowest if it in keys])
         parts = []
         for group in self._groups.values() if lowest else ():
-            least = min((lowest[shape] for shape in group.shapes if shape in lowest), default=None)
+            least = min([lowest[it] for it in group.shapes if it in lowest], default=None)
             if least is not None:
-                part = group.part(least)
-                if part[0].shape[1]:
-                    parts.append(part)
-        return Selection(parts, self._bids, floors, count)
+                until = group.until(least)
+                if until:
+                    parts.append((group.start, group.start + until))
+        return Selection(self.columns, parts, self._bids, self._waits, floors, count)
 
 
 NOTHING = 1 << 62
@@ -210,14 +190,22 @@ NOTHING = 1 << 62
 
 
 class Selection:
-    """Some of the bids that wait: of the rows of `parts`, those that reach their floors."""
+    """Some of the bids that wait: of the rows within `spans`, those that reach their floors."""
 
     def __init__(
-        self, parts: list[Part], bids: Sequence[OpenBid | None], floors: Ints, count: int
+        self,
+        columns: Columns,
+        spans: list[tuple[int, int]],
+        bids: Sequence[OpenBid | None],
+        waits: Bools,
+        floors: Ints,
+        count: int,
     ) -> None:
-        self._parts = parts
-        self._bids = bids
-        self._floors = floors
+        self.columns = columns
+        self.spans = spans
+        self.bids = bids
+        self.waits = waits
+        self.floors = floors
         self._count = count
 
     def __len__(self) -> int:
@@ -229,12 +217,17 @@ class Selection:
             bid
             for order, asked in self._parts
             for slot in asked[SLOT, self._pays(order, asked)].tolist()
-            if (bid := self._bids[slot]) is not None
+            if (bid := self.bids[slot]) is not None
         ]
         return sorted(found, key=lambda bid: bid.price_time)
 
+    @property
+    def _parts(self) -> list[Part]:
+        columns = self.columns
+        return [(columns.order[:, a:b], columns.asked[:, a:b]) for a, b in self.spans]
+
     def _pays(self, order: Ints, asked: Seconds) -> Bools:
-        pays: Bools = order[KEY] <= -self._floors[asked[SHAPE]]
+        pays: Bools = order[KEY] <= -self.floors[asked[SHAPE]]
         return pays
 
     def with_room(
@@ -281,8 +274,8 @@ class Selection:
         """Return the bids of some rows in order of price and time, and what they ask for."""
         by_price = np.lexsort((order[SINCE], order[KEY]))
         order, asked = order[:, by_price], asked[:, by_price]
-        bids = [self._bids[slot] for slot in asked[SLOT].tolist()]
-        if not (order[:, 1:] == order[:, :-1]).all(axis=0).any():
+        bids = [self.bids[slot] for slot in asked[SLOT].tolist()]
+        if not (order[:2, 1:] == order[:2, :-1]).all(axis=0).any():
             return bids, asked
         # The id decides, which hardly ever happens: a position is one bid's.
         there = [(bid.price_time, at, bid) for at, bid in enumerate(bids) if bid is not None]
@@ -311,7 +304,7 @@ class Selection:
 def _dearest(parts: list[Part]) -> tuple[Part, list[Part]]:
     """Split off some rows that come before all others; return them, joined, and the rest."""
     bound = min(
-        (tuple(order[:, HEAD].tolist()) for order, _ in parts if order.shape[1] > HEAD),
+        (tuple(order[:2, HEAD].tolist()) for order, _ in parts if order.shape[1] > HEAD),
         default=None,
     )
     cuts = [_before(order, bound) for order, _ in parts]

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from marketplace.domain.openings import FAR, Levels, Seconds, seconds_above, seconds_below
 
-SHAPE, LEVEL, DURATION, SOONEST, LATEST, SLOT = range(6)
+SHAPE, LEVEL, DURATION, SOONEST, LATEST, SLOT, GPUS = range(7)
 """What the columns of bids say: the number of the shape; the level of the least GPUs of one host;
-in seconds, how long at least, when it ends at the soonest and starts at the latest; whose it is."""
+in seconds, how long at least, when it ends at the soonest and starts at the latest; whose it is;
+how many GPUs, 0 where more is to be looked at than whether they are free."""
 
 Bools = npt.NDArray[np.bool_]
 

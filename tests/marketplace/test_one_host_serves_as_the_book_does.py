@@ -1,0 +1,103 @@
+"""A host whose GPUs are all alike is cleared by a shorter way, compiled or not: to the same end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from ledger.domain.event import Event
+from ledger.domain.ids import TenantId
+from marketplace.domain import book as books
+from marketplace.domain.alone import fast_host
+from marketplace.domain.book import Book
+from marketplace.domain.events import BidCancelled, BidPlaced, LeaseClosed, LeaseGranted
+from marketplace.domain.one_host import OneHost
+from tests.benchmarks.instant import Lane, Traffic
+from tests.marketplace.test_the_book_finds_what_there_is import PlainBook
+
+BIDS, OFFERS = 60, 6
+ODD = 0.2
+"""The share of bids that more is to be looked at for than whether GPUs are free."""
+
+
+@dataclass
+class OddTraffic(Traffic):
+    """As the benchmark's, with odd bids among them, prices in few steps and times of any second."""
+
+    def bid(self, worth: float = 1.0) -> BidPlaced:
+        """Return a new bid."""
+        rng, bid = self.random, super().bid(worth)
+        shift = timedelta(seconds=rng.choice((0, 0, 60, 1_801)), microseconds=rng.choice((0, 1)))
+        cents = 10**7
+        limit = bid.limit.nanos_per_gpu_hour // cents * cents or cents
+        bid = replace(
+            bid,
+            limit=replace(bid.limit, nanos_per_gpu_hour=limit),
+            earliest_start=bid.earliest_start + shift,
+            deadline=bid.deadline + shift,
+        )
+        if rng.random() > ODD:
+            return bid
+        match rng.randrange(5):
+            case 0:
+                return replace(bid, placement="any-hosts")
+            case 1:
+                return replace(bid, gpus_min=1, duration_min_seconds=1_800)
+            case 2:
+                return replace(bid, request=replace(bid.request, nvlink=True))
+            case 3:
+                return replace(bid, good_until=bid.deadline - timedelta(hours=1))
+            case _:
+                return replace(bid, tenant_id=TenantId(self.offer().tenant_id))
+
+
+def facts(random: Random, book: Book) -> Iterator[Event]:
+    """Yield offers that come to many waiting bids, with some bids and leases that end."""
+    traffic = OddTraffic(random)
+    for _ in range(BIDS):
+        yield traffic.bid()
+    for _ in range(OFFERS):
+        yield traffic.offer()
+        for _ in range(3):
+            yield traffic.bid()
+        if book.bids:
+            gone = random.choice(sorted(book.bids))
+            yield BidCancelled(bid_id=gone, at=book.bids[gone].terms.at)
+        if book.held:
+            lease_id = random.choice(sorted(book.held))
+            ended = book.held[lease_id].granted
+            at = ended.window.starts_at + (ended.window.ends_at - ended.window.starts_at) / 3
+            yield LeaseClosed(
+                lease_id=lease_id,
+                market=book.market,
+                reason=101,
+                failed=False,
+                compensation=None,
+                compensation_from=None,
+                at=at,
+            )
+
+
+@pytest.mark.parametrize("kind", [OneHost, None], ids=["plain", "compiled"])
+@pytest.mark.parametrize("seed", range(10))
+def test_an_offer_is_filled_as_by_looking_at_everything(
+    kind: type[OneHost] | None, seed: int
+) -> None:
+    chosen = fast_host() if kind is None else kind
+    if kind is None and chosen is OneHost:
+        pytest.skip("numba is not installed, or kernels are not compiled here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(books, "fast_host", lambda: chosen)
+        random = Random(seed)
+        fast, plain, grants = Lane(), Lane(PlainBook("main")), 0
+
+        for event in facts(random, fast.book):
+            decided = fast.take_in(event)
+
+            assert decided == plain.take_in(event)
+            grants += sum(isinstance(each, LeaseGranted) for each in decided)
+    assert grants
