@@ -2,8 +2,9 @@
 
 A round says up to where in the log the engine had read (`through`). The book of that moment is
 the facts up to there and the engine's decisions before the round, taken in where the engine that
-made them had read. Cleared again with the id and the moment of the round it must give the events
-that were recorded, however much has happened since (I13).
+made them had read; it is folded from the newest snapshot before the round, if there is one.
+Cleared again with the id and the moment of the round it must give the events that were recorded,
+however much has happened since (I13).
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ from marketplace.domain.events import (
     RoundCleared,
 )
 from marketplace.domain.moments import from_above
+from marketplace.domain.states import restored
 from marketplace.domain.triggers import Trigger
 from marketplace.queries.curves import Curve, curves_of
 from marketplace.queries.market import RoundUnknown
+from marketplace.snapshots import snapshots_for
+from marketplace.snapshots.port import Snapshot
 
 PAGE = 1_000
 FACTS_MAX = 200_000
-"""Facts before a round beyond which it is not replayed for one answer."""
+"""Facts before a round, from the snapshot before it on, beyond which it is not replayed."""
 KEPT_MAX = 128
 """Replays kept by this process: what they say of a round never changes."""
 
@@ -76,16 +80,59 @@ def book_at(store: EventStore, market: str, round_id: UUID) -> Found:
 
     Raises: RoundUnknown; LogTooLong.
     """
-    book, stream = Book(market), f"market-{market}"
+    snapshot = _snapshot_before(store, market, round_id)
+    found = None if snapshot is None else _book_from(store, market, round_id, snapshot)
+    found = found or _book_from(store, market, round_id, None)
+    assert found is not None
+    return found
+
+
+def _snapshot_before(store: EventStore, market: str, round_id: UUID) -> Snapshot | None:
+    """Return the newest snapshot before a round that the log bears out."""
+    snapshots = snapshots_for(store)
+    versions = snapshots.versions(market)
+    if not versions:
+        return None
+    decisions = store.read_stream(f"market-{market}", after_version=versions[0])
+    at = next((each.version for each in decisions if _is_round(each.event, round_id)), 0)
+    for version in reversed([each for each in versions if each < at]):
+        snapshot = snapshots.at(market, version)
+        if snapshot is not None and snapshot.is_in(store):
+            return snapshot
+    return None
+
+
+def _is_round(event: Event, round_id: UUID) -> bool:
+    return isinstance(event, RoundCleared) and event.round_id == round_id
+
+
+def _book_from(
+    store: EventStore, market: str, round_id: UUID, snapshot: Snapshot | None
+) -> Found | None:
+    """Fold up to a round; None where a decision had read less than the snapshot.
+
+    Raises: RoundUnknown; LogTooLong.
+    """
+    stream, version, position = f"market-{market}", 0, START
+    if snapshot is None:
+        book = Book(market)
+    else:
+        book = restored(snapshot.state)
+        version, position = snapshot.version, snapshot.next_position
+    read_before = book.read_to
     later: list[Recorded] = []
     taken, trigger = 0, None
-    facts = _facts(store)
+    facts = _facts(store, position)
     for recorded in facts:
         if recorded.stream != stream:
             later.append(recorded)
             continue
+        if recorded.version <= version:
+            continue  # in the snapshot: appended before it was taken, read after
         event = recorded.event
         if isinstance(event, RoundCleared | ExtensionGranted | ExtensionDeclined):
+            if event.through < read_before:
+                return None
             ready = [each for each in later if each.position <= event.through]
             later = later[len(ready) :]
             taken += len(ready)
@@ -94,15 +141,14 @@ def book_at(store: EventStore, market: str, round_id: UUID) -> Found:
             for fact in ready:
                 trigger = book.apply(fact.event, fact.position)
                 book.read_to = Position(fact.position)
-        if isinstance(event, RoundCleared) and event.round_id == round_id:
+        if isinstance(event, RoundCleared) and _is_round(event, round_id):
             grants = _grants(facts, stream, event)
             return Found(book, event, grants, None if event.lane == "round" else trigger, taken)
         book.apply(event, recorded.position)
     raise RoundUnknown(round_id=round_id)
 
 
-def _facts(store: EventStore) -> Iterator[Recorded]:
-    position = START
+def _facts(store: EventStore, position: Position) -> Iterator[Recorded]:
     while True:
         page = store.read_all(after=position, limit=PAGE, only=READS)
         yield from page.events

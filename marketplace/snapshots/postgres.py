@@ -10,32 +10,24 @@ from django.db import transaction
 
 from marketplace.models import SnapshotRow
 from marketplace.snapshots.codec import FORM, checksum, decode, encode
-from marketplace.snapshots.port import Snapshot
-
-KEPT = 2
-"""Snapshots of a market that stay: the newest, and one more in case that cannot be read."""
+from marketplace.snapshots.port import NEWEST, Snapshot, thinned
 
 log = structlog.get_logger()
 
 
 class PostgresSnapshots:
-    """The newest snapshots of each market."""
+    """The snapshots of each market: the newest, and ever fewer the older they are."""
 
     def latest(self, market: str) -> Snapshot | None:
         """Return the newest that can be read. One that cannot is passed over, and said so."""
-        for row in SnapshotRow.objects.filter(market=market, form=FORM).order_by("-id")[:KEPT]:
-            body = bytes(row.body)
-            if bytes(row.checksum) != checksum(body):
-                log.error("snapshot.damaged", market=market, snapshot=row.id)
-                continue
-            try:
-                return decode(body)
-            except (zlib.error, msgspec.DecodeError) as fault:
-                log.error("snapshot.unreadable", market=market, snapshot=row.id, fault=str(fault))
+        for row in SnapshotRow.objects.filter(market=market, form=FORM).order_by("-id")[:NEWEST]:
+            snapshot = _read(row)
+            if snapshot is not None:
+                return snapshot
         return None
 
     def keep(self, snapshot: Snapshot) -> None:
-        """Write a row and drop the oldest, together."""
+        """Write a row and drop some of the older ones, together."""
         market, body = snapshot.state.market, encode(snapshot)
         with transaction.atomic():
             SnapshotRow.objects.create(
@@ -46,6 +38,30 @@ class PostgresSnapshots:
                 checksum=checksum(body),
                 body=body,
             )
-            newest = SnapshotRow.objects.filter(market=market).order_by("-id")
-            stay = list(newest.values_list("id", flat=True)[:KEPT])
-            SnapshotRow.objects.filter(market=market).exclude(id__in=stay).delete()
+            rows = SnapshotRow.objects.filter(market=market)
+            ours = dict(rows.filter(form=FORM).order_by("id").values_list("position", "id"))
+            stay = [ours[position] for position in thinned(list(ours))]
+            rows.exclude(id__in=stay).delete()
+
+    def versions(self, market: str) -> list[int]:
+        """Return the versions of which there are snapshots, rising."""
+        rows = SnapshotRow.objects.filter(market=market, form=FORM)
+        return sorted(set(rows.values_list("version", flat=True)))
+
+    def at(self, market: str, version: int) -> Snapshot | None:
+        """Return the newest snapshot of a version, if it can be read."""
+        rows = SnapshotRow.objects.filter(market=market, form=FORM, version=version)
+        row = rows.order_by("-id").first()
+        return None if row is None else _read(row)
+
+
+def _read(row: SnapshotRow) -> Snapshot | None:
+    body = bytes(row.body)
+    if bytes(row.checksum) != checksum(body):
+        log.error("snapshot.damaged", market=row.market, snapshot=row.id)
+        return None
+    try:
+        return decode(body)
+    except (zlib.error, msgspec.DecodeError) as fault:
+        log.error("snapshot.unreadable", market=row.market, snapshot=row.id, fault=str(fault))
+        return None

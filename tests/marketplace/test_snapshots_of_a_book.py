@@ -22,7 +22,7 @@ from marketplace.queries.books import book_of
 from marketplace.snapshots.codec import decode, encode
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import Snapshot, Snapshots, Tail, usable
-from marketplace.snapshots.postgres import KEPT, PostgresSnapshots
+from marketplace.snapshots.postgres import PostgresSnapshots
 from tests.marketplace.random_market import Crowd, Lane
 from tests.marketplace.trading import MARKET, Market
 
@@ -228,14 +228,13 @@ def test_a_damaged_snapshot_is_passed_over_for_the_one_before() -> None:
     use(market, snapshots)
     for number in range(4):
         act(market, number)
-    newest, before = SnapshotRow.objects.order_by("-id")
+    newest, before = SnapshotRow.objects.order_by("-id")[:2]
     SnapshotRow.objects.filter(id=newest.id).update(body=bytes(newest.body)[:-1] + b"?")
 
     found = snapshots.latest(MARKET)
 
     assert found is not None
     assert found.tail.position == before.position < newest.position
-    assert SnapshotRow.objects.count() == KEPT
 
 
 @pytest.mark.django_db
