@@ -7,41 +7,71 @@ the page is made from the figures kept in the repository.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from tests.simulation import chronus, page, philly
+from tests.simulation import chronus, engine_runs, openb, openb_runs, page, philly
 from tests.simulation.traces import philly as philly_trace
 from tests.simulation.traces import traces_at
 
-CHRONUS = "chronus"
 FIGURES = Path(__file__).parent / "figures.json"
+OTHERS: dict[str, Callable[[Path], Any]] = {
+    "openb": lambda root: openb_runs.run(openb.read(root)),
+    "engine": engine_runs.run,
+    "chronus": chronus.compare,
+}
+NAMES = (*OTHERS, *philly.RUNS)
+"""The longest first."""
 
 
-def main(names: list[str]) -> None:
-    """Run what is named, or everything; then write the page from all figures kept."""
-    figures: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+def main(names: Sequence[str]) -> None:
+    """Run what is named, or everything, each in a process; then write the page from all figures."""
     root = traces_at()
     if root is not None:
-        trace = philly_trace(root)
-        for name in names or [*philly.RUNS, CHRONUS]:
-            began = time.monotonic()
-            figures[name] = chronus.compare(root) if name == CHRONUS else philly.RUNS[name](trace)
-            print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
-            FIGURES.write_text(json.dumps(rounded(figures), indent=1) + "\n")
-    missing = {*philly.RUNS, CHRONUS} - set(figures)
+        with ProcessPoolExecutor() as pool:
+            running = [pool.submit(replayed, root, name) for name in names or NAMES]
+            for done in as_completed(running):
+                name, found, seconds = done.result()
+                keep(name, found)
+                print(f"{name}: {seconds:.0f} s", flush=True)
+    figures = kept()
+    missing = set(NAMES) - set(figures)
     if missing:
         print(f"the page waits for {', '.join(sorted(missing))}")
     else:
-        page.write(json.loads(FIGURES.read_text()))
+        page.write(figures)
+
+
+def replayed(root: Path, name: str) -> tuple[str, Any, float]:
+    """Return a run's name, its figures, and how long it took."""
+    began = time.monotonic()
+    other = OTHERS.get(name)
+    found = philly.RUNS[name](philly_trace(root)) if other is None else other(root)
+    return name, found, time.monotonic() - began
+
+
+def kept() -> dict[str, Any]:
+    """Return the figures kept."""
+    found: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    return found
+
+
+def keep(name: str, found: Any) -> None:
+    """Put the figures of one run in place of those kept, all in the order of `NAMES`."""
+    figures = kept() | {name: rounded(found)}
+    ordered = {each: figures[each] for each in NAMES if each in figures}
+    FIGURES.write_text(json.dumps(ordered, indent=1) + "\n")
 
 
 def rounded(value: Any) -> Any:
-    """Keep four significant decimals: more would only make noise in the history."""
+    """Keep four decimals: more would only make noise in the history. None: never."""
     if isinstance(value, float):
-        return round(value, 4)
+        return round(value, 4) if math.isfinite(value) else None
     if isinstance(value, dict):
         return {key: rounded(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from tests.simulation import static
-from tests.simulation.market import Market, Rules
+from tests.simulation.market import Market
 from tests.simulation.philly import share_out
+from tests.simulation.rules import Rules
 from tests.simulation.traces import DAY, FILLER, GPUS_PER_NODE, Floats, Jobs, Trace
 
 MINUTE = 60.0

@@ -61,10 +61,12 @@ class Fleet:
         self.held_since: dict[int, float] = {}
         self.works_since: dict[int, float] = {}
 
-    def hold(self, job: int, places: Places, now: float, *, resume: float) -> float:
-        """Give a job its GPUs; return when it begins, which is once they are cleared."""
+    def hold(
+        self, job: int, places: Places, now: float, *, resume: float, saved_at: float
+    ) -> float:
+        """Give a job its GPUs; return when it begins: once they are cleared, and its work saved."""
         filler = self.owner[job] == FILLER
-        begins = now
+        begins = max(now, saved_at)
         for node, taken in places:
             self.free.change(node, -taken)
             if not filler:

@@ -6,12 +6,11 @@ This is a model of the product's rules, written for speed; the product itself is
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tests.simulation import departures
 from tests.simulation.fleet import Fleet, Tally
 from tests.simulation.placing import (
     PAUSED,
@@ -23,49 +22,11 @@ from tests.simulation.placing import (
     on_free,
     over_filler,
 )
-from tests.simulation.traces import DAY, FILLER, GPUS_PER_NODE, HOUR, Floats, Jobs
+from tests.simulation.rules import Outcome, Rules
+from tests.simulation.traces import DAY, FILLER, GPUS_PER_NODE, Jobs
 
 RESTORE_EVERY = 60.0
 ARRIVES, ENDS, BURSTS, CHECKPOINTS, LEAVES, RETURNS, LOOKS = range(7)
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The terms of the market; all times in seconds."""
-
-    notice: float = 120.0
-    resume: float = 120.0
-    checkpoint: float = 1800.0
-    gang_patience: float = 600.0
-    """After this wait a gang has capacity kept for it as it comes free."""
-    gangs_reserved_max: int = 2
-    headroom_share: float = 0.05
-    """Of the fleet, kept free of filler and of what may pause, so that notices rarely delay."""
-    firm_for: float | None = 1 * HOUR
-    """Borrowed work that has run this long pauses when work that has not finds no room."""
-    pause_max: float = 12 * HOUR
-    """What pauses for fresher work queues as if it had come this much later."""
-    moving: bool = True
-    retry: float = 300.0
-    burst_wait: float | None = None
-    departures_per_node_day: float = 0.0
-    announced_share: float = 0.6
-    outage_mean: float = 8 * HOUR
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """When each job first started, when it ended, and how long it stood still in all."""
-
-    jobs: Jobs
-    nodes: int
-    started: Floats
-    ended: Floats
-    stood: Floats
-    within_quota: NDArray[np.bool_]
-    """If the owner, as each job came, held less than its own nodes have."""
-    tally: Tally
 
 
 class Market:
@@ -86,6 +47,8 @@ class Market:
         self.turn = [0] * count
         self.waits_since: dict[int, float] = {}
         self.interrupted: dict[int, tuple[float, str]] = {}
+        self.saved_at: dict[int, float] = {}
+        """When work that was told to go is saved: it cannot go on before, anywhere."""
         self.waiting: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
         self.gangs: dict[int, float] = {}
         """Gangs that wait, with when they came, or count as having come."""
@@ -98,8 +61,11 @@ class Market:
         ]
         self.headroom = int(self.rules.headroom_share * sum(nodes) * GPUS_PER_NODE)
         self.away: set[int] = set()
-        if self.rules.departures_per_node_day:
-            self._plan_departures(sum(nodes), horizon)
+        self.random = np.random.default_rng(self.rules.seed)
+        rate = self.rules.departures_per_node_day
+        shares = self.rules.announced_share, self.rules.temporary_share
+        for at, node, kind in departures.plan(self.random, rate, shares, sum(nodes), horizon):
+            self.events.append((at, LEAVES, node, kind))
         heapify(self.events)
 
     def run(self) -> Outcome:
@@ -121,7 +87,7 @@ class Market:
                 if self.turn[subject] == turn and subject in self.in_cloud:
                     self._come_home(subject, now)
             elif what == LEAVES:
-                self._node_leaves(subject, now, announced=bool(turn))
+                self._node_leaves(subject, now, turn)
             elif what == RETURNS:
                 self._node_returns(subject, now)
             else:
@@ -242,7 +208,8 @@ class Market:
     def _hold(self, job: int, places: list[tuple[int, int]], now: float) -> None:
         again = self.interrupted.pop(job, None)
         resume = self.rules.resume if again else 0.0
-        begins = self.fleet.hold(job, places, now, resume=resume)
+        saved_at = self.saved_at.pop(job, now)
+        begins = self.fleet.hold(job, places, now, resume=resume, saved_at=saved_at)
         self.stood[job] += begins - self.waits_since.pop(job, now)
         self.started[job] = min(self.started[job], begins)
         if again:
@@ -270,7 +237,8 @@ class Market:
     def _interrupt(self, job: int, now: float, why: str, *, sudden: bool = False) -> None:
         """Stop a job: with notice it keeps its progress, suddenly what its last checkpoint has."""
         if not sudden:
-            self.fleet.clear(job, now + self.rules.notice)
+            self.saved_at[job] = now + self.rules.notice
+            self.fleet.clear(job, self.saved_at[job])
         worked = self.fleet.release(job, now)
         kept = worked - worked % self.rules.checkpoint if sudden else worked
         if self.tally.since <= now < self.tally.until:
@@ -353,6 +321,7 @@ class Market:
     # --- bursting -----------------------------------------------------------------------------
 
     def _burst(self, job: int, now: float) -> None:
+        self.saved_at.pop(job, None)
         self.stood[job] += now - self.waits_since.pop(job)
         self.gangs.pop(job, None)
         self.started[job] = min(self.started[job], now)
@@ -384,29 +353,21 @@ class Market:
 
     # --- departures ---------------------------------------------------------------------------
 
-    def _plan_departures(self, nodes: int, horizon: float) -> None:
-        random = np.random.default_rng(self.rules.seed)
-        count = random.poisson(self.rules.departures_per_node_day * nodes * horizon / DAY)
-        for _ in range(count):
-            at, node = float(random.uniform(0, horizon)), int(random.integers(nodes))
-            announced = int(random.random() < self.rules.announced_share)
-            self.events.append((at, LEAVES, node, announced))
-        self.random = random
-
-    def _node_leaves(self, node: int, now: float, *, announced: bool) -> None:
+    def _node_leaves(self, node: int, now: float, kind: int) -> None:
         if node in self.away:
             return
         self.away.add(node)
-        why = "left, announced" if announced else "left, sudden"
         told = list(self.fleet.on[node])
         for job in told:
-            self._interrupt(job, now, why, sudden=not announced)
+            self._interrupt(job, now, departures.KINDS[kind], sudden=kind != departures.ANNOUNCED)
         self.fleet.free.change(node, -GPUS_PER_NODE)
         self.fleet.firm.change(node, -GPUS_PER_NODE)
         for job in told:
             if not self._start(job, now):
                 self._wait(job, now)
-        back = now + float(self.random.exponential(self.rules.outage_mean))
+        short = kind == departures.TEMPORARY
+        mean = self.rules.absence_mean if short else self.rules.outage_mean
+        back = now + float(self.random.exponential(mean))
         self.tally.down += self.tally.overlap(now, back) * GPUS_PER_NODE
         heappush(self.events, (back, RETURNS, node, 0))
 

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.simulation.market import Outcome
+from tests.simulation.rules import Outcome
+from tests.simulation.static import LATE_SHARE, P95_MINUTES
 from tests.simulation.traces import DAY, FILLER, GPUS_PER_NODE, HOUR, Floats, Jobs
 
 LATE = 900.0
 OWN_RATE, CLOUD_RATE = 1.0, 2.0
+SLACK = 1.1
+"""Service is equal up to a tenth above the baseline's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,9 @@ class Figures:
     """By cause: how many, and which shares went on within 5 minutes, 30 minutes, 24 hours."""
     filler_wait_median: float
     filler_done_in_14_days: float
+    owners_wait: int | None = None
+    owners_stand: int | None = None
+    """How many owners wait, or stand still, longer than alone and than fleets are sized for."""
     harm: float | None = None
     """p95 wait of owners' jobs within quota, less that of the same jobs in the baseline."""
 
@@ -59,8 +65,11 @@ def of_market(outcome: Outcome, horizon: float, *, baseline: Floats | None = Non
     took = outcome.ended - jobs.arrival
     may_end = filler & (jobs.arrival < horizon - 15 * DAY)
     within = owners & outcome.within_quota
-    harm = None
+    harm = owners_wait = owners_stand = None
     if baseline is not None:
+        each = of_owners(outcome, baseline, horizon)
+        owners_wait = sum(owner.waits_longer for owner in each)
+        owners_stand = sum(owner.stands_longer for owner in each)
         before = (baseline - jobs.arrival)[within]
         harm = float(np.percentile(wait[within], 95) - np.percentile(before, 95)) / 60
     return Figures(
@@ -73,14 +82,76 @@ def of_market(outcome: Outcome, horizon: float, *, baseline: Floats | None = Non
         cloud_hours=tally.cloud / HOUR,
         lost_hours=tally.lost / HOUR,
         interrupted={
-            why: (len(after), *_within(after)) for why, after in sorted(tally.resumed_after.items())
+            why: (len(after), *shares_within(after))
+            for why, after in sorted(tally.resumed_after.items())
         },
         filler_wait_median=float(np.median(wait[filler])) / 60 if filler.any() else 0.0,
         filler_done_in_14_days=(
             float((took[may_end] <= 14 * DAY).mean()) if may_end.any() else 0.0
         ),
+        owners_wait=owners_wait,
+        owners_stand=owners_stand,
         harm=harm,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OfOwner:
+    """One owner's jobs, alone and in the market: minutes, and shares of 1."""
+
+    jobs: int
+    alone_p95: float
+    alone_late: float
+    wait_p95: float
+    late: float
+    stood_p95: float
+    stood_late: float
+    stood_part_p95: float
+    """Time stood as a part of a job's own length."""
+
+    @property
+    def waits_longer(self) -> bool:
+        """Tell if first waits are worse than alone, and than what fleets are sized for."""
+        return self._worse(self.wait_p95, self.late)
+
+    @property
+    def stands_longer(self) -> bool:
+        """Tell the same of all time stood."""
+        return self._worse(self.stood_p95, self.stood_late)
+
+    def _worse(self, p95: float, late: float) -> bool:
+        return p95 > max(SLACK * self.alone_p95, P95_MINUTES) or late > max(
+            SLACK * self.alone_late, LATE_SHARE
+        )
+
+
+def of_owners(outcome: Outcome, baseline: Floats, horizon: float) -> list[OfOwner]:
+    """Compare each owner's service with what it had alone. baseline: when jobs start alone."""
+    jobs = outcome.jobs
+    rows = []
+    for owner in range(int(jobs.owner.max()) + 1):
+        mine = _counted(jobs, horizon) & (jobs.owner == owner)
+        if not mine.any():
+            continue
+        alone = (baseline - jobs.arrival)[mine]
+        wait, stood = (outcome.started - jobs.arrival)[mine], outcome.stood[mine]
+        rows.append(
+            OfOwner(
+                jobs=int(mine.sum()),
+                alone_p95=_p95(alone) / 60,
+                alone_late=float((alone > LATE).mean()),
+                wait_p95=_p95(wait) / 60,
+                late=float((wait > LATE).mean()),
+                stood_p95=_p95(stood) / 60,
+                stood_late=float((stood > LATE).mean()),
+                stood_part_p95=_p95(stood / jobs.duration[mine]),
+            )
+        )
+    return rows
+
+
+def _p95(values: Floats) -> float:
+    return float(np.percentile(values, 95))
 
 
 def of_baseline(jobs: Jobs, started: Floats, nodes: int, horizon: float) -> Figures:
@@ -99,6 +170,9 @@ def of_baseline(jobs: Jobs, started: Floats, nodes: int, horizon: float) -> Figu
         cost=owned * OWN_RATE / HOUR,
         cloud_hours=0.0,
         lost_hours=0.0,
+        owners_wait=None,
+        owners_stand=None,
+        harm=None,
         interrupted={},
         filler_wait_median=0.0,
         filler_done_in_14_days=0.0,
@@ -135,7 +209,7 @@ def _waits(
     }
 
 
-def _within(after: list[float]) -> tuple[float, float, float]:
+def shares_within(after: list[float]) -> tuple[float, float, float]:
     seconds = np.array(after)
     return (
         float((seconds <= 300).mean()),

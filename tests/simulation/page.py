@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.plots import Axis, Series, line_plot, percent
+from tests.simulation import departures, openb_page
+from tests.simulation.curves import plots_of
+from tests.simulation.tables import share, table, went_on
 
 DOCS = Path(__file__).parents[2] / "config" / "docs"
 TEXT = Path(__file__).parent / "simulation.md.txt"
@@ -51,9 +53,47 @@ def smallest(rows: Sequence[Row], baseline: Row) -> Row:
     return found
 
 
+def _of_the_engine(figures: Row) -> dict[str, str]:
+    model, engine = figures["model"], figures["engine"]
+    return {
+        "engine_jobs": f"{figures['jobs']:,}",
+        "engine_hours": f"{figures['gpu_hours'] / 1000:,.0f} thousand",
+        "engine_days": f"{figures['days']:.0f}",
+        "engine_facts": f"{figures['facts']:,}",
+        "engine_bids": f"{figures['bids']:,}",
+        "engine_decisions": f"{figures['decisions']:,}",
+        "engine_util": share(engine["u_alloc"]),
+        "engine_alone_util": share(figures["alone"]["u_alloc"]),
+        "engine_nodes": str(engine["nodes"]),
+        "engine_alone_nodes": str(figures["alone"]["nodes"]),
+        "engine_p95": f"{engine['wait_p95']:.1f}",
+        "engine_stood_p95": f"{engine['stood_p95']:.1f}",
+        "engine_alone_p95": f"{figures['alone']['wait_p95']:.1f}",
+        "engine_stand": str(engine["owners_stand"]),
+        "engine_wait": str(engine["owners_wait"]),
+        "model_stand": str(model["owners_stand"]),
+        "engine_lost": f"{engine['lost_hours']:,.0f}",
+        "model_lost": f"{model['lost_hours']:,.0f}",
+        "engine_saving": share(1 - engine["cost"] / figures["alone"]["cost"]),
+    }
+
+
+def fair_for_all(rows: Sequence[Row]) -> Row:
+    """Return the smallest fleet from which on no owner waits or stands longer than alone."""
+    found = None
+    for row in sorted(rows, key=lambda each: -int(each["nodes"])):
+        if row["owners_wait"] or row["owners_stand"]:
+            break
+        found = row
+    assert found is not None, "no fleet was fair for all"
+    return found
+
+
 def _claims(figures: dict[str, Any]) -> dict[str, str]:
     head = figures["headline"]
     base, market = head["baseline"], head["market"]
+    fair = fair_for_all(figures["market-curve"]["rows"])
+    kinder = figures["kinder"]
     least = smallest(figures["market-curve"]["rows"], base)
     full = figures["filler"]["rows"][-1]
     return {
@@ -62,29 +102,40 @@ def _claims(figures: dict[str, Any]) -> dict[str, str]:
         "days": f"{head['days']:.0f}",
         "base_nodes": str(base["nodes"]),
         "base_sizes": ", ".join(str(size) for size in head["sized"]),
-        "base_util": _share(base["u_alloc"]),
+        "base_util": share(base["u_alloc"]),
         "market_nodes": str(market["nodes"]),
-        "market_util": _share(market["u_alloc"]),
-        "saving": _share(1 - market["cost"] / base["cost"]),
+        "market_util": share(market["u_alloc"]),
+        "saving": share(1 - market["cost"] / base["cost"]),
+        "fair_nodes": str(fair["nodes"]),
+        "fair_util": share(fair["u_alloc"]),
+        "fair_saving": share(1 - fair["cost"] / base["cost"]),
+        "owners_stand": str(market["owners_stand"]),
+        "owners_wait": str(market["owners_wait"]),
+        "backfill_nodes": str(kinder["backfill"]),
+        "pausing_nodes": str(kinder["pausing"]),
+        "pausing_by_waits_nodes": str(kinder["pausing_by_waits"]),
+        "fair_saving_pausing": share(1 - fair["nodes"] / kinder["pausing"]),
         "least_nodes": str(least["nodes"]),
-        "least_util": _share(least["u_alloc"]),
-        "least_saving": _share(1 - least["cost"] / base["cost"]),
+        "least_util": share(least["u_alloc"]),
+        "least_saving": share(1 - least["cost"] / base["cost"]),
         "least_p95": f"{least['wait_p95']:.1f}",
         "least_stood_p95": f"{least['stood_p95']:.1f}",
         "least_stood_p99": f"{least['stood_p99'] / 60:.1f}",
         "market_stood_max": f"{market['stood_max'] / 60:.0f}",
         "base_stood_max": f"{base['stood_max'] / 60:.0f}",
         "base_stood_p99": f"{base['stood_p99'] / 60:.1f}",
-        "filler_util": _share(full["u_alloc"]),
-        "filler_useful": _share(full["useful"]),
+        "filler_util": share(full["u_alloc"]),
+        "filler_useful": share(full["useful"]),
         "filler_p95": f"{full['wait_p95']:.1f}",
         "filler_gang_max": f"{full['gang_max']:.0f}",
         "base_p95": f"{base['wait_p95']:.1f}",
         "base_gang_max": f"{base['gang_max'] / 60:.0f}",
         "harm": f"{market['harm']:+.1f}",
         "filler_harm": f"{full['harm']:+.1f}",
-        "market_interactive": _share(market["interactive"]),
-        "base_interactive": _share(base["interactive"]),
+        **openb_page.claims(figures["openb"]),
+        **_of_the_engine(figures["engine"]),
+        "market_interactive": share(market["interactive"]),
+        "base_interactive": share(base["interactive"]),
     }
 
 
@@ -105,26 +156,41 @@ def _tables(figures: dict[str, Any]) -> dict[str, str]:
         "**market**": head["market"],
     }
     return {
-        "headline": _table(SERVICE, (_service(name, row) for name, row in named.items())),
-        "rules": _table(SERVICE, (_service(row["name"], row) for row in figures["rules"]["rows"])),
-        "curve": _table(
-            SERVICE, (_service("market", row) for row in figures["market-curve"]["rows"])
-        ),
-        "alone": _table(
+        "headline": table(SERVICE, (_service(name, row) for name, row in named.items())),
+        "rules": table(SERVICE, (_service(row["name"], row) for row in figures["rules"]["rows"])),
+        "curve": _curve_table(figures["market-curve"]["rows"]),
+        "alone": table(
             SERVICE, (_service("every owner alone", row) for row in figures["static-curve"]["rows"])
         ),
-        "burst": _table(
+        "burst": table(
             SERVICE + " | cloud GPU-h",
             (
                 [*_service("market, burst", row), f"{row['cloud_hours']:,.0f}"]
                 for row in figures["burst-curve"]["rows"]
             ),
         ),
+        "engine": table(
+            SERVICE,
+            (
+                _service(name, figures["engine"][key])
+                for key, name in (
+                    ("alone", "every owner alone"),
+                    ("model", "market, the model"),
+                    ("engine", "**market, the product's engine**"),
+                )
+            ),
+        ),
         "filler": _filler_table(figures["filler"]["rows"]),
         "departures": _departures_table(figures["departures"]["rows"]),
+        "each": _owners_table(head),
+        **openb_page.tables(figures["openb"]),
         "chronus": _chronus_table(figures["chronus"]["rows"]),
         "interruptions": _interruptions_table(
-            {"market": head["market"], "with three copies of filler": figures["filler"]["rows"][-1]}
+            {
+                "market": head["market"],
+                "with three copies of filler": figures["filler"]["rows"][-1],
+                "the engine, one week": figures["engine"]["engine"],
+            }
         ),
     }
 
@@ -133,16 +199,59 @@ def _service(name: str, row: Row) -> list[str]:
     return [
         name,
         str(row["nodes"]),
-        _share(row["u_alloc"]),
-        _share(row["useful"]),
-        f"{row['wait_mean']:.1f} / {row['wait_p95']:.1f}",
-        _share(row["late"]),
-        f"{row['stood_p95']:.1f} / {row['stood_p99']:.0f}",
-        _share(row["stood_late"]),
-        f"{row['gang_p95'] / 60:.1f} / {row['gang_max'] / 60:.1f}",
-        _share(row["interactive"]),
+        share(row["u_alloc"]),
+        share(row["useful"]),
+        f"{_span(row['wait_mean'])} / {_span(row['wait_p95'])}",
+        share(row["late"]),
+        f"{_span(row['stood_p95'])} / {_span(row['stood_p99'], digits=0)}",
+        share(row["stood_late"]),
+        f"{_span(row['gang_p95'], per=60)} / {_span(row['gang_max'], per=60)}",
+        share(row["interactive"]),
         f"{row['cost'] / 1000:,.0f}",
     ]
+
+
+def _owners_table(head: Row) -> str:
+    columns = (
+        "owner | nodes alone / in the market | jobs | alone: wait p95, min | over 15 min "
+        "| market: wait p95, min | over 15 min | stood p95, min | over 15 min "
+        "| stood ÷ own length, p95"
+    )
+    return table(
+        columns,
+        (
+            [
+                str(number),
+                f"{alone} / {owned}",
+                f"{row['jobs']:,}",
+                f"{row['alone_p95']:.1f}",
+                share(row["alone_late"]),
+                f"{row['wait_p95']:.1f}",
+                share(row["late"]),
+                f"{row['stood_p95']:.1f}",
+                share(row["stood_late"]),
+                share(row["stood_part_p95"]),
+            ]
+            for number, (row, alone, owned) in enumerate(
+                zip(head["each"], head["sized"], head["owned"], strict=True), 1
+            )
+        ),
+    )
+
+
+def _span(value: float | None, *, per: float = 1, digits: int = 1) -> str:
+    """Write a time; None: what never came."""
+    return "never" if value is None else f"{value / per:.{digits}f}"
+
+
+def _curve_table(rows: Iterable[Row]) -> str:
+    return table(
+        SERVICE + " | owners who wait / stand longer",
+        (
+            [*_service("market", row), f"{row['owners_wait']} / {row['owners_stand']}"]
+            for row in rows
+        ),
+    )
 
 
 def _filler_table(rows: Iterable[Row]) -> str:
@@ -151,21 +260,21 @@ def _filler_table(rows: Iterable[Row]) -> str:
         "| stood p95, min | gang max, h | within quota, against alone, min "
         "| filler waits, median h | done in 14 days"
     )
-    return _table(
+    return table(
         head,
         (
             [
                 str(row["copies"]),
-                _share(row["demand"]),
-                _share(row["u_alloc"]),
-                _share(row["useful"]),
+                share(row["demand"]),
+                share(row["u_alloc"]),
+                share(row["useful"]),
                 f"{row['wait_p95']:.1f}",
-                _share(row["late"]),
+                share(row["late"]),
                 f"{row['stood_p95']:.1f}",
                 f"{row['gang_max'] / 60:.1f}",
                 f"{row['harm']:+.1f}",
                 f"{row['filler_wait_median'] / 60:.1f}",
-                _share(row["filler_done_in_14_days"]),
+                share(row["filler_done_in_14_days"]),
             ]
             for row in rows
         ),
@@ -179,7 +288,7 @@ def _departures_table(rows: Iterable[Row]) -> str:
     )
     lines = []
     for row in rows:
-        for kind in ("left, announced", "left, sudden"):
+        for kind in departures.KINDS:
             count, *shares = row["interrupted"].get(kind, (0, 0.0, 0.0, 0.0))
             lines.append(
                 [
@@ -188,11 +297,11 @@ def _departures_table(rows: Iterable[Row]) -> str:
                     "after 15 min" if row["burst"] else "no",
                     kind.removeprefix("left, "),
                     f"{count:,}",
-                    *(_share(share) for share in shares),
+                    *went_on(shares),
                     f"{row['lost_hours']:,.0f}",
                 ]
             )
-    return _table(head, lines)
+    return table(head, lines)
 
 
 def _chronus_table(rows: Iterable[Row]) -> str:
@@ -200,17 +309,17 @@ def _chronus_table(rows: Iterable[Row]) -> str:
         "mix | run | nodes | demand ÷ owned | strict met | soft met at full value "
         "| value got | best effort done, p95 h | cost, thousand | cloud GPU-h"
     )
-    return _table(
+    return table(
         head,
         (
             [
                 row["mix"],
                 row["name"],
                 str(row["nodes"]),
-                _share(row["load"]),
-                _share(row["strict_met"]),
-                "–" if row["soft_met"] is None else _share(row["soft_met"]),
-                _share(row["value"]),
+                share(row["load"]),
+                share(row["strict_met"]),
+                "–" if row["soft_met"] is None else share(row["soft_met"]),
+                share(row["value"]),
                 "–" if row["best_took_p95"] is None else f"{row['best_took_p95']:.0f}",
                 f"{row['cost'] / 1000:,.0f}",
                 f"{row['cloud_hours']:,.0f}",
@@ -225,6 +334,8 @@ WHY = {
     "paused": "past its firm hour on another's node, for work that had not had one",
     "moved": "moved, so that a gang's nodes lie together",
     "filler": "filler gave way",
+    "interrupted": "a fresh job took the place of an interruptible lease",
+    "window over": "it could not go on in place: others had the GPUs from then on",
 }
 
 
@@ -233,93 +344,5 @@ def _interruptions_table(named: dict[str, Row]) -> str:
     lines = []
     for name, row in named.items():
         for why, (count, *shares) in row["interrupted"].items():
-            lines.append([name, WHY[why], f"{count:,}", *(_share(share) for share in shares)])
-    return _table(head, lines)
-
-
-def _table(head: str, rows: Iterable[Sequence[str]]) -> str:
-    columns = head.count("|") + 1
-    lines = [f"| {head} |", "|" + "---|" * columns]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def _share(value: float) -> str:
-    return f"{value * 100:.1f} %"
-
-
-# --- plots ------------------------------------------------------------------------------------
-
-
-def plots_of(figures: dict[str, Any]) -> dict[str, str]:
-    """Draw every plot of the page."""
-    base = figures["headline"]["baseline"]
-    market, alone = figures["market-curve"]["rows"], figures["static-curve"]["rows"]
-    burst = figures["burst-curve"]["rows"]
-    nodes = Axis("nodes of eight GPUs", top=None)
-
-    def lines(key: str, scale: float = 1.0) -> list[Series]:
-        named = (("market", market), ("every owner alone", alone), ("market with burst", burst))
-        return [
-            Series(name, [(row["nodes"], row[key] * scale) for row in rows]) for name, rows in named
-        ]
-
-    return {
-        "utilisation": line_plot(
-            "Utilisation by size of the fleet",
-            "Utilisation falls as the fleet grows. The market gives equal service on a fleet "
-            "less than half as large as the right-sized baseline, and so at over twice its use.",
-            nodes,
-            Axis("U_alloc", percent),
-            lines("u_alloc"),
-            mark=(base["u_alloc"], f"right-sized baseline, {base['nodes']} nodes"),
-        ),
-        "wait": line_plot(
-            "p95 wait for a first start by size of the fleet",
-            "Owners alone wait for hours once their fleet is smaller than about 200 nodes; in "
-            "the market the p95 stays at minutes down to less than half of that.",
-            nodes,
-            Axis("p95 wait, minutes (cut off at 90)", top=90.0),
-            lines("wait_p95"),
-            mark=(base["wait_p95"], f"right-sized baseline, {base['wait_p95']:.1f} min"),
-        ),
-        "stood": line_plot(
-            "p95 of all time a job stood still, by size of the fleet",
-            "Counted with every wait after an interruption the market's curve rises earlier, "
-            "and still lies far to the left of the owners' alone.",
-            nodes,
-            Axis("p95 stood still, minutes (cut off at 90)", top=90.0),
-            lines("stood_p95"),
-            mark=(base["stood_p95"], f"right-sized baseline, {base['stood_p95']:.1f} min"),
-        ),
-        "cost": line_plot(
-            "Cost by size of the fleet",
-            "Cost is the fleet's price, plus twice that for each cloud hour: a straight line for "
-            "the market; with bursting it bends up again where the fleet gets too small.",
-            nodes,
-            Axis("cost, thousand own GPU-hours"),
-            lines("cost", 1 / 1000),
-            mark=(base["cost"] / 1000, f"right-sized baseline, {base['cost'] / 1000:,.0f}"),
-        ),
-        "departures": _departures_plot(figures["departures"]["rows"]),
-    }
-
-
-def _departures_plot(rows: Sequence[Row]) -> str:
-    def within_half_hour(row: Row) -> float:
-        kinds = [row["interrupted"][kind] for kind in row["interrupted"] if "left" in kind]
-        total = sum(kind[0] for kind in kinds)
-        return float(sum(kind[0] * kind[2] for kind in kinds) / total) if total else 1.0
-
-    named: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        name = f"{row['nodes']} nodes{', burst' if row['burst'] else ''}"
-        named.setdefault(name, []).append((row["rate"], within_half_hour(row)))
-    return line_plot(
-        "Work that goes on within half an hour after its node left",
-        "The share of interrupted work that goes on within half an hour, by how often nodes "
-        "leave: higher on the larger fleet, and with bursting.",
-        Axis("departures per node and day"),
-        Axis("went on within 30 minutes", percent),
-        [Series(name, points) for name, points in named.items()],
-    )
+            lines.append([name, WHY[why], f"{count:,}", *went_on(shares)])
+    return table(head, lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -12,11 +13,13 @@ from tests.simulation.traces import GPUS_PER_NODE, Floats, Jobs, Trace
 
 BACKFILL_DEPTH = 4
 """How many waiting jobs that don't fit are looked past, whenever room appears."""
+P95_MINUTES, LATE_SHARE = 22.0, 0.059
+"""What service an owner alone is sized for: p95 of waits, and the share over 15 minutes."""
 ARRIVES, ENDS = 0, 1
 NEVER = float("inf")
 
 
-def first_come(jobs: Jobs, nodes: int) -> Floats:
+def first_come(jobs: Jobs, nodes: int, *, depth: int = BACKFILL_DEPTH) -> Floats:
     """Return when each job starts on `nodes` of its own; NEVER where it is too big for them.
 
     Kind to the baseline: a job that comes is tried at once, even past those that wait.
@@ -53,7 +56,7 @@ def first_come(jobs: Jobs, nodes: int) -> Floats:
                 del waiting[other]
             else:
                 missed += 1
-                if missed >= BACKFILL_DEPTH:
+                if missed >= depth:
                     break
     return starts
 
@@ -89,14 +92,17 @@ def pooled(trace: Trace, nodes: int) -> Floats:
     return first_come(trace.jobs, nodes)
 
 
-def right_sized(
-    trace: Trace, *, p95_minutes: float = 22.0, late_share: float = 0.059
-) -> tuple[int, ...]:
+def served_well(waits: Floats) -> bool:
+    """Tell if waits, in seconds, are what an owner's fleet is sized for."""
+    return bool(np.percentile(waits, 95) <= P95_MINUTES * 60 and (waits > 900).mean() <= LATE_SHARE)
+
+
+@lru_cache(maxsize=8)
+def right_sized(trace: Trace, *, depth: int = BACKFILL_DEPTH) -> tuple[int, ...]:
     """Return the fewest nodes with which each owner alone serves its own well enough.
 
-    Well enough: p95 of waits within `p95_minutes`, at most `late_share` wait over 15 minutes, and
-    the biggest gang fits. Found by bisection; a node less may by luck be good enough too, so a
-    few below are tried.
+    Well enough: `served_well`, and the biggest gang fits. Found by bisection; a node less may by
+    luck be good enough too, so a few below are tried. depth: how many are looked past.
     """
     sizes = []
     for owner in range(len(trace.nodes)):
@@ -106,10 +112,7 @@ def right_sized(
             continue
 
         def good(count: int, mine: Jobs = mine) -> bool:
-            waits = first_come(mine, count) - mine.arrival
-            return bool(
-                np.percentile(waits, 95) <= p95_minutes * 60 and (waits > 900).mean() <= late_share
-            )
+            return served_well(first_come(mine, count, depth=depth) - mine.arrival)
 
         low = nodes_needed(int(mine.gpus.max()))
         high = max(low, 2 * trace.nodes[owner])

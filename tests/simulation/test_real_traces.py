@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import static
+from tests.simulation import filling, openb, openb_runs, static
 from tests.simulation.market import Market
 from tests.simulation.measures import of_baseline, of_market
 from tests.simulation.philly import share_out
@@ -50,3 +50,21 @@ def test_filler_leaves_owners_alone_on_two_real_weeks(trace: Trace) -> None:
     assert market.u_alloc >= 0.85
     assert market.wait_p95 <= 3.0
     assert market.gang_max <= 30.0
+
+
+def test_openb_is_what_it_is_said_to_be_and_sharing_leaves_less_of_it_unmet() -> None:
+    trace = openb.read(ROOT or Path())
+
+    assert sum(trace.inventory.values()) == 1_213
+    assert sum(kind.gpus * count for kind, count in trace.inventory.items()) == 6_212
+    assert len(trace.asked) == 7_064
+    rows = {(row["slicing"], row["alone"]): row for row in filling.compare(trace, 8)}
+    assert rows["shares", False]["refused"] < rows["shares", True]["refused"]
+    assert rows["shares", False]["stranded"] < rows["shares", True]["stranded"]
+
+
+def test_four_owners_of_openb_need_fewer_gpus_together() -> None:
+    row = openb_runs.compare(openb.read(ROOT or Path()), 4, "application")
+
+    assert row["market"]["gpus"] < 0.8 * row["alone"]["gpus"]
+    assert openb_runs.equal_service(row["market"], row["alone"])

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from tests.simulation import static
-from tests.simulation.market import Market, Rules
+from tests.simulation.market import Market
 from tests.simulation.measures import Figures, of_baseline, of_market
 from tests.simulation.philly import share_out
+from tests.simulation.rules import Rules
 from tests.simulation.traces import (
     DAY,
     FILLER,

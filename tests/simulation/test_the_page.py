@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from config import manual
-from tests.simulation import page
+from tests.simulation import openb_runs, page
 from tests.simulation.__main__ import FIGURES
+from tests.simulation.curves import plots_of
 from tests.simulation.plots import Axis, Series, line_plot, round_marks
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -21,7 +22,7 @@ def test_the_page_says_what_the_figures_say() -> None:
     assert (page.DOCS / "simulation.md").read_text() == page.text_of(FACTS)
 
 
-@pytest.mark.parametrize(("name", "drawing"), page.plots_of(FACTS).items())
+@pytest.mark.parametrize(("name", "drawing"), plots_of(FACTS).items(), ids=plots_of(FACTS))
 def test_each_plot_is_drawn_from_the_figures_and_tells_what_it_shows(
     name: str, drawing: str
 ) -> None:
@@ -37,7 +38,7 @@ def test_each_plot_is_drawn_from_the_figures_and_tells_what_it_shows(
 def test_the_manual_shows_plots_within_the_page() -> None:
     html = manual.chapters()["simulation"].html
 
-    assert html.count("<svg ") == len(page.plots_of(FACTS))
+    assert html.count("<svg ") == len(plots_of(FACTS))
     assert "<img" not in html
 
 
@@ -51,10 +52,24 @@ def test_the_claims_of_the_page_are_kept() -> None:
     for kind in ("wait", "stood"):
         assert page.equal_service(market, base, kind)
     assert market["harm"] <= 0
+    fair = page.fair_for_all(FACTS["market-curve"]["rows"])
+    assert fair["cost"] <= 0.6 * base["cost"]
     assert full["u_alloc"] >= 0.85
     assert full["wait_p95"] <= base["wait_p95"]
     assert full["late"] <= base["late"]
     assert full["gang_max"] <= base["gang_max"]
+
+
+def test_the_claims_about_the_engine_and_openb_are_kept() -> None:
+    engine, alone = FACTS["engine"]["engine"], FACTS["engine"]["alone"]
+    for kind in ("wait", "stood"):
+        assert page.equal_service(engine, alone, kind)
+    assert engine["u_alloc"] >= 0.6
+    assert engine["u_alloc"] == pytest.approx(FACTS["engine"]["model"]["u_alloc"], abs=0.03)
+    for row in FACTS["openb"]["rows"]:
+        assert openb_runs.equal_service(row["market"], row["alone"])
+        assert row["market"]["gpus"] < row["alone"]["gpus"]
+        assert row["market"]["gang_max"] * 60 <= openb_runs.WAIT_MAX
 
 
 def test_no_figure_is_kept_of_where_it_was_measured() -> None:

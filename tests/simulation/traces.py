@@ -52,9 +52,9 @@ class Jobs:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Jobs over `horizon` seconds, and how many nodes each owner has."""
+    """Jobs over `horizon` seconds, and how many nodes each owner has. Equal only to itself."""
 
     name: str
     jobs: Jobs
