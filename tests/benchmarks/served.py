@@ -19,6 +19,7 @@ from django.db import connection
 from config import wiring
 
 START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 20.0
 
 
 @contextmanager
@@ -57,7 +58,7 @@ def web(running: dict[str, int] | None = None) -> Iterator[int]:
         yield port
     finally:
         server.terminate()
-        server.wait()
+        _ended(server)
 
 
 def _product() -> dict[str, str]:
@@ -96,7 +97,15 @@ def loops(noted: dict[str, int] | None = None) -> Iterator[None]:
         for process in running.values():
             process.terminate()
         for process in running.values():
-            process.wait()
+            _ended(process)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(STOP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def processor_seconds(processes: Mapping[str, int]) -> dict[str, float]:
