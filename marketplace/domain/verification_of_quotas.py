@@ -10,32 +10,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from uuid import UUID
+from datetime import datetime
 
 from ledger.domain.ids import LeaseId
-from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.gpus import model_matches
 from marketplace.domain.book import Book
 from marketplace.domain.events import LeaseGranted
 from marketplace.domain.faults import Fault
-from marketplace.domain.governance_events import LimitSet, QuotaOverridden, QuotaSet
+from marketplace.domain.governance_events import QuotaOverridden, QuotaSet
 from marketplace.domain.moments import from_above, from_below, moment
 from marketplace.domain.policies import Policies
 from marketplace.domain.quota_uses import Use, gpus_of
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """A use, and the grant that it is of; None: it was there before the round."""
-
-    use: Use
-    lease_id: LeaseId | None = None
-
-    def during(self, starts: int, ends: int) -> int:
-        """Return for how many milliseconds between two moments it lasts."""
-        return max(0, min(self.use.ends, ends) - max(self.use.starts, starts))
+from marketplace.domain.verification_of_limits import (
+    Counted,
+    Running,
+    faults_of_limits,
+    over_time,
+)
 
 
 def faults_of_quotas(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
@@ -45,16 +36,15 @@ def faults_of_quotas(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fau
     policies = book.quotas.policies
     cut = {each.lease_id: from_above(each.ends_at) for g in grants for each in g.cuts}
     there = [
-        _Counted(use if lease_id not in cut else _until(use, cut[lease_id]))
+        Counted(use if lease_id not in cut else _until(use, cut[lease_id]))
         for lease_id, use in book.quotas.uses.items()
     ]
-    over = [_Counted(use) for use in book.quotas.over]
-    new = [_Counted(use, granted.lease_id) for granted in grants for use in _use(book, granted)]
+    over = [Counted(use) for use in book.quotas.over]
+    new = [Counted(use, granted.lease_id) for granted in grants for use in _use(book, granted)]
     for gpu_class in policies.classes:
         yield from _in_class(policies, gpu_class, there, new)
     yield from _permits(policies, new)
-    for limit in policies.limits.values():
-        yield from _limit(policies, limit, there, over, new)
+    yield from faults_of_limits(policies, there, over, new)
 
 
 def _until(use: Use, ends: int) -> Use:
@@ -97,6 +87,7 @@ class _Rules:
         for node, parent in self.parents.items():
             if parent is not None:
                 self.members[parent].append(node)
+        self._has: dict[str, int] = {}
         self._grants = {name for name, each in policies.cohorts.items() if each.tenant_id}
 
     def own(self, node: str) -> int:
@@ -110,7 +101,10 @@ class _Rules:
 
     def has(self, node: str) -> int:
         """Return what a node has with all that its members lend it."""
-        return self.own(node) + sum(self.lends(member) for member in self.members[node])
+        if node not in self._has:
+            lent = sum(self.lends(member) for member in self.members[node])
+            self._has[node] = self.own(node) + lent
+        return self._has[node]
 
     def lends(self, node: str) -> int:
         """Return how much of what a node has others in its cohort may use."""
@@ -133,12 +127,30 @@ class _Rules:
             for name, each in self.said.items()
         )
 
-    def used(self, direct: Mapping[str, int], node: str) -> int:
-        """Return what a node uses, with what its members use beyond what is theirs alone."""
-        return direct.get(node, 0) + sum(
-            max(0, self.used(direct, member) - (self.has(member) - self.lends(member)))
-            for member in self.members[node]
-        )
+    def all_used(self, direct: Mapping[str, int]) -> dict[str, int]:
+        """Return what each node uses: of its own, and its members beyond what is theirs alone."""
+        used: dict[str, int] = {}
+
+        def add_up(node: str) -> int:
+            beyond = (
+                max(0, add_up(member) - (self.has(member) - self.lends(member)))
+                for member in self.members[node]
+            )
+            used[node] = direct.get(node, 0) + sum(beyond)
+            return used[node]
+
+        for node, parent in self.parents.items():
+            if parent is None:
+                add_up(node)
+        return used
+
+    def exceeded(self, used: Mapping[str, int], before: Mapping[str, int]) -> set[str]:
+        """Return the nodes that use more than they may, and more than before."""
+        return {
+            node
+            for node, takes in used.items()
+            if (most := self.most(node)) is not None and max(most, before[node]) < takes
+        }
 
     def most(self, node: str) -> int | None:
         """Return what a node may use at most; None: whatever its cohort lets it."""
@@ -151,25 +163,22 @@ class _Rules:
 
 
 def _in_class(
-    policies: Policies, gpu_class: str, there: Sequence[_Counted], new: Sequence[_Counted]
+    policies: Policies, gpu_class: str, there: Sequence[Counted], new: Sequence[Counted]
 ) -> Iterator[Fault]:
-    mine = [each for each in new if each.use.of_class(gpu_class) and _unit(each) in policies.units]
+    """Add up who uses how much at each moment at which that grows or the policies change."""
+    sizes = {id(each): each.use.of_class(gpu_class) for each in (*there, *new)}
+    mine = [each for each in new if sizes[id(each)] and _unit(each) in policies.units]
     if not mine:
         return
-    before = [each for each in there if each.use.of_class(gpu_class)]
+    before = [each for each in there if sizes[id(each)]]
     changes = {from_above(at) for at in policies.changes_of(gpu_class)}
-    moments = {each.use.starts for each in (*mine, *before)} | changes
     rules: dict[int, _Rules] = {}
     dropped = set[LeaseId | None]()
-    for at in sorted(moments):
-        now = [each for each in mine if each.use.starts <= at < each.use.ends]
-        if not now:
-            continue
+    for at, held, now in over_time(before, mine, changes):
         since = max((each for each in changes if each <= at), default=-1)
         if since not in rules:
             rules[since] = _Rules(policies, gpu_class, moment(at))
-        held = [each for each in before if each.use.starts <= at < each.use.ends]
-        for fault in _at_moment(policies, gpu_class, rules[since], held, now):
+        for fault in _at_moment(policies, gpu_class, rules[since], sizes, held, now):
             if fault.lease_id not in dropped:
                 dropped.add(fault.lease_id)
                 yield fault
@@ -179,48 +188,51 @@ def _at_moment(
     policies: Policies,
     gpu_class: str,
     rules: _Rules,
-    held: Sequence[_Counted],
-    now: Sequence[_Counted],
+    sizes: Mapping[int, int],
+    held: Running,
+    now: Running,
 ) -> Iterator[Fault]:
     """Find at one moment whoever takes more than there is, the last of the round first."""
     direct: dict[str, int] = defaultdict(int)
-    for each in held:
-        if _unit(each) in rules.parents:
-            direct[_unit(each)] += each.use.of_class(gpu_class)
-    before = dict(direct)
-    for each in now:
-        direct[_unit(each)] += each.use.of_class(gpu_class)
-    for each in reversed(now):
+    for each in held.values():
+        direct[_unit(each)] += sizes[id(each)]
+    before = rules.all_used(direct)
+    for each in now.values():
+        direct[_unit(each)] += sizes[id(each)]
+    used = rules.all_used(direct)
+    if not policies.permits and not rules.exceeded(used, before):
+        return
+    for number in sorted(now, reverse=True):
+        each = now[number]
         unit = _unit(each)
         if not rules.binds(unit):
             continue
-        used = rules.used(direct, unit)
-        if used > rules.has(unit) and not _may(policies, "borrow", each, gpu_class):
-            said = f"{gpu_class}: {used} > {rules.has(unit)}, not to be borrowed"
+        if used[unit] > rules.has(unit) and not _may(policies, "borrow", each, gpu_class):
+            said = f"{gpu_class}: {used[unit]} > {rules.has(unit)}, not to be borrowed"
             yield Fault(said, each.lease_id)
-        for node in rules.around(unit):
-            most, takes = rules.most(node), rules.used(direct, node)
-            if most is not None and max(most, rules.used(before, node)) < takes:
-                direct[unit] -= each.use.of_class(gpu_class)
-                said = f"{gpu_class}: {takes} used of {most} that {node} may have"
-                yield Fault(said, each.lease_id)
-                break
+        beyond = rules.exceeded(used, before)
+        node = next((node for node in rules.around(unit) if node in beyond), None)
+        if node is not None:
+            said = f"{gpu_class}: {used[node]} used of {rules.most(node)} that {node} may have"
+            yield Fault(said, each.lease_id)
+            direct[unit] -= sizes[id(each)]
+            used = rules.all_used(direct)
 
 
-def _unit(counted: _Counted) -> str:
+def _unit(counted: Counted) -> str:
     return str(counted.use.terms.subscriber_id)
 
 
 # --- permissions ------------------------------------------------------------------------------
 
 
-def _permits(policies: Policies, new: Iterable[_Counted]) -> Iterator[Fault]:
+def _permits(policies: Policies, new: Iterable[Counted]) -> Iterator[Fault]:
     for each in new:
         if not _may(policies, "lease", each, None):
             yield Fault("these GPUs may not be leased by this unit", each.lease_id)
 
 
-def _may(policies: Policies, what: str, counted: _Counted, gpu_class: str | None) -> bool:
+def _may(policies: Policies, what: str, counted: Counted, gpu_class: str | None) -> bool:
     """Tell if whoever is nearest to a unit, and says anything of the model, allows it."""
     if not policies.permits:
         return True
@@ -251,115 +263,3 @@ def _allowed(policies: Policies, what: str, who: Sequence[str | None], model: st
             named = [of for of in said if of != "any"] or ["any"]
             return said[max(named, key=lambda of: (len(of), not said[of]))]
     return True
-
-
-# --- limits -----------------------------------------------------------------------------------
-
-
-def _limit(
-    policies: Policies,
-    limit: LimitSet,
-    there: Sequence[_Counted],
-    over: Sequence[_Counted],
-    new: Sequence[_Counted],
-) -> Iterator[Fault]:
-    """Check one limit for each one that it is for: it has none of its own, or this is it."""
-    subjects: dict[UUID, list[_Counted]] = defaultdict(list)
-    for each in new:
-        subject = _subject(limit, each)
-        own = policies.limits.get((limit.scope, subject), limit) if subject else None
-        if subject is None or own is not limit or limit.subject not in (None, subject):
-            continue
-        if limit.tenant_id in (None, each.use.terms.tenant_id):
-            subjects[subject].append(each)
-    for subject, mine in subjects.items():
-        others = [each for each in there if _subject(limit, each) == subject]
-        done = [each for each in over if _subject(limit, each) == subject]
-        yield from _at_once(limit, "GPUs", limit.gpus, others, mine)
-        yield from _at_once(limit, "MiB", limit.memory_mib, others, mine)
-        yield from _in_all(limit, [*others, *done], mine)
-
-
-def _subject(limit: LimitSet, counted: _Counted) -> UUID | None:
-    terms = counted.use.terms
-    return {
-        "bid": terms.bid_id,
-        "user": terms.user_id,
-        "subscriber": terms.subscriber_id,
-        "tenant": terms.tenant_id,
-    }[limit.scope]
-
-
-def _at_once(
-    limit: LimitSet,
-    unit: str,
-    most: int | None,
-    others: Sequence[_Counted],
-    mine: Sequence[_Counted],
-) -> Iterator[Fault]:
-    if most is None:
-        return
-
-    def size(counted: _Counted) -> int:
-        return counted.use.count if unit == "GPUs" else counted.use.memory_mib
-
-    kept = list(mine)
-    for at in sorted({each.use.starts for each in (*others, *mine)}):
-        total = sum(size(e) for e in others if e.use.starts <= at < e.use.ends)
-        now = [each for each in kept if each.use.starts <= at < each.use.ends]
-        total += sum(size(each) for each in now)
-        for each in reversed(now):
-            if total > most:
-                yield Fault(f"limit {limit.scope}: {total} > {most} {unit}", each.lease_id)
-                kept.remove(each)
-                total -= size(each)
-
-
-def _in_all(
-    limit: LimitSet, others: Sequence[_Counted], mine: Sequence[_Counted]
-) -> Iterator[Fault]:
-    """Check GPU-hours and money, in the periods that the grants touch, or of a bid in all."""
-    kept = list(mine)
-    first, last = min(e.use.starts for e in mine), max(e.use.ends for e in mine)
-    spans = [(first, last)] if limit.scope == "bid" else list(_periods(limit.period, first, last))
-    for starts, ends in spans:
-        for name, most in _figures(limit):
-            total = sum(_part(limit, name, each, starts, ends) for each in (*others, *kept))
-            for each in reversed(list(kept)):
-                part = _part(limit, name, each, starts, ends)
-                if total > most and part:
-                    yield Fault(f"limit {limit.scope}: {total} > {most} {name}", each.lease_id)
-                    kept.remove(each)
-                    total -= part
-
-
-def _figures(limit: LimitSet) -> Iterator[tuple[str, int]]:
-    if limit.gpu_hours is not None:
-        yield "GPU-milliseconds", limit.gpu_hours * MILLIS_PER_HOUR
-    if limit.money is not None:
-        yield f"nano-{limit.money.currency}", limit.money.nanos
-
-
-def _part(limit: LimitSet, name: str, counted: _Counted, starts: int, ends: int) -> int:
-    use = counted.use
-    spent = counted.during(starts, ends) * use.count
-    if name == "GPU-milliseconds":
-        return spent
-    same = limit.money is not None and limit.money.currency == use.terms.limit.currency
-    return spent * use.price // MILLIS_PER_HOUR if same else 0
-
-
-def _periods(period: str, starts: int, ends: int) -> Iterator[tuple[int, int]]:
-    """Yield the days, weeks from Monday, or months, in UTC, that a span touches."""
-    day = moment(starts).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    at = {
-        "day": day,
-        "week": day - timedelta(days=day.weekday()),
-        "month": day.replace(day=1),
-    }[period]
-    while from_below(at) < ends:
-        step = {"day": 1, "week": 7, "month": 32}[period]
-        after = at + timedelta(days=step)
-        after = after.replace(day=1) if period == "month" else after
-        yield from_below(at), from_below(after)
-        at = after
