@@ -92,17 +92,11 @@ def clear_round(
         Fills with prices, and the proof. The same book, bids, `now` and steps give the same.
     """
     calendar = book.calendar.fork()
-    fills: list[Fill] = []
     refused: list[OpenBid] = []
-    proof = Proof(seed=book.read_to & 0x7FFFFFFF)
     gate = gate_of(book)
-    home, bids = before_round(book, bids, calendar, gate, now=now, round_id=round_id)
-    fills += [Fill(bid, lease_id_of(round_id, bid), at, 0) for bid, at in home]
-    if gate is not None:
-        own, bids = guaranteed(book, bids, calendar, gate, now=now, round_id=round_id)
-        for bid, at in own:
-            fills.append(Fill(bid, lease_id_of(round_id, bid), at, at.floor))
-        proof = replace(proof, bound=sum(fill.worth for fill in fills))
+    fills, bids = _without_search(book, bids, calendar, gate, now, round_id)
+    seed, bound = book.read_to & 0x7FFFFFFF, sum(fill.worth for fill in fills)
+    proof = Proof(seed=seed, bound=bound)
     for name, group in _classes(book, bids).items():
         part = _part(book, group, calendar, gate, now)
         before = None if steps is None else _effort_before(steps, name)
@@ -133,6 +127,22 @@ def clear_round(
     fills += room
     held_back = {} if gate is None else gate.reasons
     return Clearing(tuple(fills), tuple(refused), calendar, proof, held_back=held_back)
+
+
+def _without_search(
+    book: Book,
+    bids: Iterable[OpenBid],
+    calendar: Calendar,
+    gate: Gate | None,
+    now: int,
+    round_id: UUID,
+) -> tuple[list[Fill], list[OpenBid]]:
+    """Serve at their floor who comes first: on own GPUs, within nominal quota; return the rest."""
+    given, left = before_round(book, bids, calendar, gate, now=now, round_id=round_id)
+    if gate is not None:
+        more, left = guaranteed(book, left, calendar, gate, now=now, round_id=round_id)
+        given += more
+    return [Fill(bid, lease_id_of(round_id, bid), at, at.floor) for bid, at in given], left
 
 
 def _classes(book: Book, bids: Iterable[OpenBid]) -> dict[str, list[OpenBid]]:
