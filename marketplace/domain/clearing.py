@@ -99,7 +99,7 @@ def _found(
 ) -> tuple[OpenBid, Placement] | None:
     """Return a bid in the size it gets and where it goes, or None."""
     if hosts is None and bid.terms.tenant_id in book.owners:
-        return own_first.fit(book, bid, calendar, now=now)
+        return own_first.fit_by_columns(book, bid, calendar, now=now)
     placement = place(bid, _within_reach(book, bid, hosts, now), calendar, now=now)
     if placement is not None:
         return bid, placement

@@ -24,7 +24,7 @@ from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.fills import lease_id_of
 from marketplace.domain.moments import Millis, whole_second
-from marketplace.domain.packing import Placement
+from marketplace.domain.packing import Placement, place
 from marketplace.domain.quota_gate import Gate
 from marketplace.domain.ranges import Found, apart, at_home, home_first, smaller_at_home
 from marketplace.domain.supply import Entry
@@ -35,7 +35,7 @@ def others(book: Book, bid: OpenBid, entries: Iterable[Entry]) -> Iterable[Entry
     tenant_id = bid.terms.tenant_id
     if tenant_id not in book.owners:
         return entries
-    return [entry for entry in entries if entry.listed.terms.tenant_id != tenant_id]
+    return (entry for entry in entries if entry.listed.terms.tenant_id != tenant_id)
 
 
 def fit(book: Book, bid: OpenBid, calendar: Calendar, *, now: int) -> Found | None:
@@ -44,6 +44,18 @@ def fit(book: Book, bid: OpenBid, calendar: Calendar, *, now: int) -> Found | No
     if bid.terms.tenant_id not in book.owners:
         return ranges.fit(bid, entries, calendar, now=now)
     return home_first(bid, *apart(bid, entries), calendar, now=now)
+
+
+def fit_by_columns(book: Book, bid: OpenBid, calendar: Calendar, *, now: int) -> Found | None:
+    """Find GPUs as `fit` does, where a calendar has nothing free that the book's own has not."""
+    home = at_home(bid, _own(book, bid, now), calendar, now=now)
+    if home is not None:
+        return home
+    away = others(book, bid, book.within_reach(bid, now=now))
+    placement = place(bid, away, calendar, now=now)
+    if placement is not None:
+        return bid, placement
+    return fit(book, bid, calendar, now=now) if bid.has_ranges else None
 
 
 def _own(book: Book, bid: OpenBid, now: int) -> Iterable[Entry]:
