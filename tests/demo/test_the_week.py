@@ -17,19 +17,16 @@ from config.demo.pump import Pump
 from config.demo.seeding import found_platform
 from config.demo.week import Week
 from config.env import Env
-from ledger.domain.events import HoldPlaced, HoldReleased, UsageCaptured
 from ledger.domain.ids import LeaseId
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Recorded
-from marketplace.domain.close_reasons import REASONS
 from marketplace.domain.events import (
     LeaseClosed,
-    LeaseGranted,
     LeaseInterrupted,
     LeaseScheduled,
 )
-from metering.domain.events import UsageWindowClosed
 from tests.conftest import NOON
+from tests.simulation.closing import check_charges, check_ends
 
 pytestmark = pytest.mark.django_db  # the cast's people are rows
 
@@ -97,29 +94,8 @@ def test_no_gpu_is_leased_twice_at_one_instant(week: list[Recorded]) -> None:
 
 
 def test_every_entry_sums_to_zero_and_every_charge_is_price_times_use(week: list[Recorded]) -> None:
-    charged: Counter[LeaseId] = Counter()
-    used: Counter[LeaseId] = Counter()
-    prices = {}
-    for recorded in week:
-        event = recorded.event
-        postings = getattr(event, "postings", ())
-        assert sum(posting.nanos for posting in postings) == 0
-        if isinstance(event, UsageCaptured):
-            charged[event.lease_id] += event.charged.nanos
-            prices[event.lease_id] = event.price
-        if isinstance(event, UsageWindowClosed):
-            used[event.lease_id] += sum(gpu.granted_ms for gpu in event.gpus)
-    assert charged
-    for lease_id, nanos in charged.items():
-        assert nanos == prices[lease_id].charge(used[lease_id]).nanos
+    check_charges(week)
 
 
 def test_every_lease_that_ended_has_a_reason_and_gave_its_hold_back(week: list[Recorded]) -> None:
-    closed = {e.lease_id: e for r in week if isinstance(e := r.event, LeaseClosed)}
-    bids = {e.lease_id: e.bid_id for r in week if isinstance(e := r.event, LeaseGranted)}
-    placed = {e.hold_id for r in week if isinstance(e := r.event, HoldPlaced)}
-    released = {e.hold_id for r in week if isinstance(e := r.event, HoldReleased)}
-    for lease_id, closing in closed.items():
-        assert closing.reason in REASONS
-        assert bids[lease_id] in placed
-        assert bids[lease_id] in released
+    assert check_ends(week)

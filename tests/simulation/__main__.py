@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,20 +26,22 @@ OTHERS: dict[str, Callable[[Path], Any]] = {
     "engine": engine_runs.run,
     "chronus": chronus.compare,
 }
+LEAF = re.compile(r"\[[^][{}]*\]")
+"""A list of numbers: kept on one line."""
 NAMES = (*OTHERS, *philly.RUNS)
 """The longest first."""
 
 
 def main(names: Sequence[str]) -> None:
-    """Run what is named, or everything, each in a process; then write the page from all figures."""
-    root = traces_at()
+    """Run what is named, or everything, each in a process; then keep all and write the page."""
+    root, found = traces_at(), dict[str, Any]()
     if root is not None:
         with ProcessPoolExecutor() as pool:
             running = [pool.submit(replayed, root, name) for name in names or NAMES]
             for done in as_completed(running):
-                name, found, seconds = done.result()
-                keep(name, found)
+                name, found[name], seconds = done.result()
                 print(f"{name}: {seconds:.0f} s", flush=True)
+        keep(found)
     figures = kept()
     missing = set(NAMES) - set(figures)
     if missing:
@@ -61,11 +64,12 @@ def kept() -> dict[str, Any]:
     return found
 
 
-def keep(name: str, found: Any) -> None:
-    """Put the figures of one run in place of those kept, all in the order of `NAMES`."""
-    figures = kept() | {name: rounded(found)}
+def keep(found: dict[str, Any]) -> None:
+    """Put the figures of some runs in place of those kept, all in the order of `NAMES`."""
+    figures: dict[str, Any] = kept() | rounded(found)
     ordered = {each: figures[each] for each in NAMES if each in figures}
-    FIGURES.write_text(json.dumps(ordered, indent=1) + "\n")
+    text = json.dumps(ordered, indent=1)
+    FIGURES.write_text(LEAF.sub(lambda match: " ".join(match[0].split()), text) + "\n")
 
 
 def rounded(value: Any) -> Any:

@@ -7,14 +7,10 @@ from datetime import datetime
 
 import pytest
 
-from ledger.domain.events import HoldPlaced, HoldReleased, UsageCaptured
-from ledger.domain.ids import LeaseId
-from ledger.domain.money import Rate
 from ledger.eventstore.port import Recorded
-from marketplace.domain.close_reasons import REASONS
-from marketplace.domain.events import LeaseClosed, LeaseGranted, LeaseScheduled, RoundCleared
-from metering.domain.events import UsageWindowClosed
+from marketplace.domain.events import LeaseGranted, LeaseScheduled, RoundCleared
 from tests.marketplace.auditing import audit
+from tests.simulation.closing import check_charges, check_ends
 from tests.simulation.product_week import ProductWeek
 
 MONDAY = datetime.fromisoformat("2026-03-23T00:00:00+00:00")
@@ -46,34 +42,13 @@ def test_no_gpu_is_leased_twice_and_every_grant_keeps_its_terms(log: list[Record
 
 
 def test_every_lease_closes_with_a_reason_and_gives_back_what_it_held(log: list[Recorded]) -> None:
-    events = [recorded.event for recorded in log]
-    scheduled = {event.lease_id for event in events if isinstance(event, LeaseScheduled)}
-    closed = {event.lease_id: event for event in events if isinstance(event, LeaseClosed)}
-    bids = {event.lease_id: event.bid_id for event in events if isinstance(event, LeaseGranted)}
-    placed = {event.hold_id for event in events if isinstance(event, HoldPlaced)}
-    released = {event.hold_id for event in events if isinstance(event, HoldReleased)}
+    scheduled = {e.lease_id for r in log if isinstance(e := r.event, LeaseScheduled)}
 
-    assert set(closed) == scheduled
-    assert all(closing.reason in REASONS for closing in closed.values())
-    assert all(bids[lease_id] in placed & released for lease_id in closed)
+    assert check_ends(log) == scheduled
 
 
 def test_the_ledger_balances_and_every_charge_is_price_times_use(log: list[Recorded]) -> None:
-    charged: Counter[LeaseId] = Counter()
-    used: Counter[LeaseId] = Counter()
-    prices: dict[LeaseId, Rate] = {}
-    for recorded in log:
-        event = recorded.event
-        assert sum(posting.nanos for posting in getattr(event, "postings", ())) == 0
-        if isinstance(event, UsageCaptured):
-            charged[event.lease_id] += event.charged.nanos
-            prices[event.lease_id] = event.price
-        if isinstance(event, UsageWindowClosed):
-            used[event.lease_id] += sum(gpu.granted_ms for gpu in event.gpus)
-
-    assert charged
-    for lease_id, nanos in charged.items():
-        assert nanos == prices[lease_id].charge(used[lease_id]).nanos
+    check_charges(log)
 
 
 def test_gangs_get_all_their_hosts_in_one_grant(log: list[Recorded]) -> None:
