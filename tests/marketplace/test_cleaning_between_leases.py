@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from random import Random
 
@@ -107,7 +107,7 @@ def test_no_random_round_forgets_to_clean() -> None:
 
     market.run()
 
-    spans: dict[str, list[tuple[object, object]]] = {}
+    spans: dict[str, list[tuple[datetime, datetime]]] = {}
     for granted in market.grants().values():
         for share in granted.shares:
             for uuid in share.gpu_uuids:
@@ -116,8 +116,8 @@ def test_no_random_round_forgets_to_clean() -> None:
                 spans.setdefault(uuid, []).append((window.starts_at, window.ends_at + gap))
     assert len(market.grants()) > 30
     for taken in spans.values():
-        for earlier, later in pairwise(sorted(taken)):  # type: ignore[type-var]
-            assert earlier[1] <= later[0]  # type: ignore[operator]
+        for earlier, later in pairwise(sorted(taken)):
+            assert earlier[1] <= later[0]
 
 
 def _cleaned(market: Market, uuid: str) -> bool:
