@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import ClassVar, Literal, assert_never
 from uuid import UUID
 
@@ -202,6 +203,7 @@ def _quota(event: QuotaSet | QuotaOverridden) -> Quota:
     return Quota(event.nominal, event.borrowing, event.lending, event.gpu_hours)
 
 
+@lru_cache(maxsize=4_096)
 def in_class(gpu_class: str, model: str) -> bool:
     """Tell if a model of GPU belongs to a class."""
     return gpu_class == ANY_CLASS or model_matches(gpu_class, model)
