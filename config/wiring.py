@@ -26,6 +26,7 @@ from config.env import Env
 from config.live import Relay
 from config.loops import Loop
 from config.overflow import ADMIT_AGENT, overflow_of
+from ledger.collecting import settle
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projection, follow_policies, follow_projections
 from ledger.rest.idempotency import forget_old_keys
@@ -143,6 +144,9 @@ def _clearing(env: Env, market: str) -> Loop:
         if store not in engines:
             kept, seconds = snapshots_for(store), env.round_seconds
             engines[store] = Engine(store, market, round_seconds=seconds, snapshots=kept)
+            made = engines[store].run_once(now=now)
+            settle()  # the book just folded: a collector that walks it would hold up the market
+            return made
         return engines[store].run_once(now=now)
 
     name = clearing_of(env, market)

@@ -7,13 +7,13 @@ drops them and moves the new ones in their place.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db import connection, models, transaction
 
+from ledger.collecting import uncollected
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import START, EventStore, Position
 from ledger.following import Projection
@@ -38,7 +38,7 @@ def rebuild(store: EventStore, projection: Projection) -> int:
     """
     schema = "rebuild_" + projection.name.replace(".", "_").replace("-", "_")
     Checkpoint.objects.get_or_create(name=projection.name)
-    with _alone(schema), _beside(schema), _uncollected():
+    with _alone(schema), _beside(schema), uncollected():
         with connection.schema_editor() as editor:
             for table in projection.tables:
                 editor.create_model(table)
@@ -69,21 +69,6 @@ def _replay(
             rows.forget()
         if page.caught_up:
             return position, events
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Switch the cycle collector off: it would walk every row held again and again.
-
-    Half of a rebuild's time went there. Nothing here makes cycles, so nothing is kept longer.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from uuid import UUID, uuid4, uuid5
 
 import structlog
 
+from ledger.collecting import uncollected
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import (
@@ -59,7 +60,8 @@ APPEND_ATTEMPTS_MAX = 5
 ROUND_SECONDS_MAX = 1.0
 """How long a round may be searched; immediate bids wait meanwhile. A round says how far it came."""
 SNAPSHOT_FACTS = 20_000
-"""Facts and decisions after which the book is kept anew: what a fold reads at most, nearly."""
+"""Facts and decisions after which the book is kept anew, in a market of up to ten thousand bids and
+leases; in a larger one as many as there are, twice. What a fold reads at most, nearly."""
 FORGET_EVERY = timedelta(hours=1)
 FORGET_AFTER = timedelta(days=1)
 
@@ -135,7 +137,7 @@ class Engine:
         if now - self._forgot_at >= FORGET_EVERY:
             self._forgot_at = now
             book.forget_before(from_above(now - FORGET_AFTER))
-        if self._facts >= self._snapshot_facts:
+        if self._facts >= self._due(book):
             self._keep_snapshot(book)
         return made
 
@@ -148,10 +150,15 @@ class Engine:
     def _keep_snapshot(self, book: Book) -> None:
         """Keep the book: it has gone through all that was read, and all it decided is appended."""
         tail = Tail(self._tail.before, self._tail.position, self._tail.last_id)
-        self._snapshots.keep(
-            Snapshot(state_of(book), tail, self._position, self._version, self._decision_id)
-        )
+        with uncollected():
+            self._snapshots.keep(
+                Snapshot(state_of(book), tail, self._position, self._version, self._decision_id)
+            )
         self._facts = 0
+
+    def _due(self, book: Book) -> int:
+        """Return the facts after which the book is kept: the more, the longer keeping it takes."""
+        return max(self._snapshot_facts, 2 * (len(book.bids) + len(book.held)))
 
     # --- reading ---------------------------------------------------------------------------
 
@@ -160,12 +167,11 @@ class Engine:
 
         Facts go in at the place where the engine that decided had read them.
         """
-        snapshot = usable(self._snapshots, self._store, self._market)
-        if snapshot is not None:
-            book = self._fold_from(snapshot)
-            if book is not None:
-                return book
-        book = self._fold_from(None)
+        with uncollected():
+            snapshot = usable(self._snapshots, self._store, self._market)
+            book = None if snapshot is None else self._fold_from(snapshot)
+            if book is None:
+                book = self._fold_from(None)
         assert book is not None
         return book
 

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid5
 from weakref import WeakKeyDictionary
 
+from ledger.collecting import uncollected
 from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
@@ -54,12 +55,14 @@ class _Reader:
 
     def _start(self, store: EventStore) -> None:
         self._is_new = False
-        snapshot = usable(snapshots_for(store), store, self._market)
-        if snapshot is None:
+        with uncollected():
+            snapshot = usable(snapshots_for(store), store, self._market)
+            book = None if snapshot is None else restored(snapshot.state)
+        if snapshot is None or book is None:
             self.book = Book(self._market)
             self._tail, self._position, self._version = Tail(), START, 0
         else:
-            self.book = restored(snapshot.state)
+            self.book = book
             self._tail, self._position = snapshot.tail, snapshot.next_position
             self._version = snapshot.version
 

@@ -17,6 +17,7 @@ from typing import Literal
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
+from ledger.collecting import uncollected
 from ledger.domain.event import Event
 from ledger.eventstore.port import START, EventStore, Position, Recorded
 from marketplace.domain.book import READS, Book
@@ -80,9 +81,10 @@ def book_at(store: EventStore, market: str, round_id: UUID) -> Found:
 
     Raises: RoundUnknown; LogTooLong.
     """
-    snapshot = _snapshot_before(store, market, round_id)
-    found = None if snapshot is None else _book_from(store, market, round_id, snapshot)
-    found = found or _book_from(store, market, round_id, None)
+    with uncollected():
+        snapshot = _snapshot_before(store, market, round_id)
+        found = None if snapshot is None else _book_from(store, market, round_id, snapshot)
+        found = found or _book_from(store, market, round_id, None)
     assert found is not None
     return found
 
