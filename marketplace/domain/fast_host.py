@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from marketplace.domain.calendar import Calendar
-from marketplace.domain.catalogue import Catalogue
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.moments import Millis
 from marketplace.domain.one_host import OneHost
@@ -15,7 +14,6 @@ from marketplace.domain.openings import ZERO
 from marketplace.domain.packing import Placement
 from marketplace.domain.queue import Selection
 from marketplace.domain.serving import FULL, LEVELS_MAX, NOBODY, PLACED, cut, next_served
-from marketplace.domain.supply import Listed
 
 SPANS_START = 32
 
@@ -23,24 +21,22 @@ SPANS_START = 32
 class FastHost(OneHost):
     """As `OneHost`, for an offer whose GPUs are all alike, with no bid of its owner waiting."""
 
-    def __init__(
-        self, listed: Listed, catalogue: Catalogue, calendar: Calendar, *, now: int
-    ) -> None:
-        super().__init__(listed, catalogue, calendar, now=now)
-        self._uuids = sorted(listed.groups)
-        free = [listed.free(uuid, calendar, since=now, until=now) for uuid in self._uuids]
+    def _look(self, calendar: Calendar) -> None:
+        found = self._free(calendar)
+        self._uuids = [uuid for uuid, _ in found]
+        free = [spans for _, spans in found]
         most = max(SPANS_START, 2 + max(len(spans) for spans in free))
         self._spans = np.zeros((len(free), most, 2), np.int64)
         self._counts = np.array([len(spans) for spans in free], np.int64)
         for gpu, spans in enumerate(free):
             self._spans[gpu, : len(spans)] = spans
-        self._found: tuple[OpenBid, Placement] | None = None
+        self._placed: tuple[OpenBid, Placement] | None = None
 
     def bids(self, served: Selection) -> Iterator[OpenBid]:
         """Yield the bids that find room, in order; `place` then tells where."""
         gpus, listed = len(self._uuids), self.listed
         stretches = np.array(served.spans, np.int64).reshape(-1, 2)
-        terms = np.array([listed.lease_min, self._since, ZERO * 1_000], np.int64)
+        terms = np.array([listed.lease_min, self._since, ZERO * 1_000, listed.cleaning], np.int64)
         reach = np.zeros(2 + LEVELS_MAX + gpus, np.int64)
         found = np.zeros((gpus * self._spans.shape[1], 5), np.int64)
         answer, uuids, bids = np.zeros(2 + gpus, np.int64), self._uuids, served.bids
@@ -70,26 +66,27 @@ class FastHost(OneHost):
             assert bid is not None
             if code == PLACED:
                 at = tuple([(listed, uuids[gpu]) for gpu in chosen[: bid.gpus]])
-                self._found = bid, Placement(Millis(start), at, listed.floor)
+                self._placed = bid, Placement(Millis(start), at, listed.floor)
             yield bid
 
     def serves(self, bid: OpenBid) -> bool:
         """Tell if the bid is the one that was placed."""
-        return self._found is not None and self._found[0] is bid
+        return self._placed is not None and self._placed[0] is bid
 
     def place(self, bid: OpenBid) -> Placement | None:
         """Return where the bid was placed."""
-        return None if self._found is None else self._found[1]
+        return None if self._placed is None else self._placed[1]
 
     def take(self, uuids: Collection[str], starts: int, ends: int) -> None:
         """Take note that a bid that was not placed here got some GPUs."""
-        if self._found is not None:
-            self._found = None
+        if self._placed is not None:
+            self._placed = None
             return
         for gpu, uuid in enumerate(self._uuids):
             if uuid in uuids:
                 spans = self._spans[gpu, : self._counts[gpu]].tolist()
                 for at, (opens, closes) in enumerate(spans):
                     if opens <= starts and ends <= closes:
-                        cut(self._spans, self._counts, gpu, at, starts, ends)
+                        gap = self.listed.cleaning
+                        cut(self._spans, self._counts, gpu, at, starts - gap, ends + gap)
                         break

@@ -17,7 +17,7 @@ from marketplace.domain.moments import Millis, whole_second
 from marketplace.domain.openings import Levels, levels_of
 from marketplace.domain.packing import Placement
 from marketplace.domain.queue import Selection, is_plain
-from marketplace.domain.supply import Listed
+from marketplace.domain.supply import Listed, Spans
 
 
 def is_uniform(listed: Listed) -> bool:
@@ -44,9 +44,20 @@ class OneHost:
         self._now = now
         self._gpus: dict[tuple[int, int], list[str]] = defaultdict(list)
         """The GPUs that are free during a span, by id."""
-        for uuid in sorted(listed.groups):
-            for span in listed.free(uuid, calendar, since=now, until=now):
+        self._look(calendar)
+
+    def _look(self, calendar: Calendar) -> None:
+        for uuid, spans in self._free(calendar):
+            for span in spans:
                 self._gpus[span].append(uuid)
+
+    def _free(self, calendar: Calendar) -> list[tuple[str, Spans]]:
+        """Return the free spans of each GPU, by id."""
+        free, now = self.listed.free, self._now
+        return [
+            (uuid, free(uuid, calendar, since=now, until=now))
+            for uuid in sorted(self.listed.groups)
+        ]
 
     def serves(self, bid: OpenBid) -> bool:
         """Tell if `place` is to be asked for a bid: nobody else's GPUs, and no choice of them."""
@@ -97,7 +108,8 @@ class OneHost:
     def take(self, uuids: Collection[str], starts: int, ends: int) -> None:
         """Give a span of some GPUs to somebody; those of other hosts are left out."""
         self._changes += 1
-        after = whole_second(ends)
+        gap = self.listed.cleaning
+        before, after = starts - gap, whole_second(ends + gap)
         left = set(uuids)
         for span in [(o, c) for o, c in self._gpus if o <= starts and ends <= c]:
             opens, closes = span
@@ -111,7 +123,7 @@ class OneHost:
                 self._gpus[span] = kept
             else:
                 del self._gpus[span]
-            for piece in ((opens, starts), (after, closes)):
+            for piece in ((opens, before), (after, closes)):
                 if piece[0] < piece[1]:
                     for uuid in taken:
                         insort(self._gpus[piece], uuid)

@@ -15,9 +15,9 @@ NOBODY, PLACED, LOOK, FULL = range(4)
 """What `next_served` found: nobody more; a bid that it placed; a bid that somebody has to look at;
 or no place to write down another span of a GPU."""
 LEVELS_MAX = 16
-LEASE_MIN, NOW, ZERO = range(3)
+LEASE_MIN, NOW, ZERO, CLEANING = range(4)
 """What `terms` says: the shortest lease of the offer, the earliest start, and the moment
-from which columns count; in milliseconds."""
+from which columns count, and how long is cleaned between two leases; in milliseconds."""
 
 
 @compiled
@@ -192,11 +192,12 @@ def next_served(
         if duration < terms[LEASE_MIN]:
             continue
         earliest = max(order[EARLIEST, best], terms[NOW])
+        gap = terms[CLEANING]
         start = placed(spans, counts, found, gpus, duration, earliest, order[DEADLINE, best])
         if start >= 0:
             answer[1] = start
             for chosen in range(gpus):
                 gpu, at = found[chosen, 3], found[chosen, 4]
                 answer[2 + chosen] = gpu
-                cut(spans, counts, gpu, at, start, start + duration)
+                cut(spans, counts, gpu, at, start - gap, start + duration + gap)
             return PLACED

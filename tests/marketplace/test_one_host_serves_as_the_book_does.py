@@ -11,6 +11,7 @@ import pytest
 
 from ledger.domain.event import Event
 from ledger.domain.ids import TenantId
+from listings.domain.events import OfferPublished
 from marketplace.domain import book as books
 from marketplace.domain.alone import fast_host
 from marketplace.domain.book import Book
@@ -27,6 +28,12 @@ ODD = 0.2
 @dataclass
 class OddTraffic(Traffic):
     """As the benchmark's, with odd bids among them, prices in few steps and times of any second."""
+
+    def offer(self) -> OfferPublished:
+        """Return a new host's offer."""
+        offer = super().offer()
+        seconds = self.random.choice((0, 0, 1, 90, 1_800))
+        return replace(offer, cleaning_seconds=seconds)
 
     def bid(self, worth: float = 1.0) -> BidPlaced:
         """Return a new bid."""
