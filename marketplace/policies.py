@@ -6,8 +6,9 @@ from ledger.commands.money import pay_compensation, resize_hold, resizing_hold
 from ledger.domain.events import HoldReleased
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
+from ledger.eventstore.folds import Fold
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
-from ledger.eventstore.together import Part, record_together
+from ledger.eventstore.together import Part, look, record_together
 from ledger.following import Policy, names_of
 from marketplace.commands.bids import fill_bid, filling_bid, release_bid
 from marketplace.commands.chains import continue_bid
@@ -45,11 +46,12 @@ def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: i
     granted = recorded.event
     assert isinstance(granted, LeaseGranted)
     by = Meta.because(recorded, policy="open-lease-when-granted")
-    bid = load(store, Bid, granted.bid_id)
+    seen = look(store, Bid, granted.bid_id)
+    bid: Bid | None = seen.state
     assert bid is not None, "the engine grants only bids that it has read"
     if not granted.cuts:
         try:
-            _open_at_once(store, granted, bid.terms, fee_ppm, by)
+            _open_at_once(store, granted, seen, fee_ppm, by)
             return
         except Refusal:
             pass  # nothing is written yet: step by step it comes out what is in the way
@@ -80,15 +82,20 @@ def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: i
 
 
 def _open_at_once(
-    store: EventStore, granted: LeaseGranted, bid: BidPlaced, fee_ppm: int, by: Meta
+    store: EventStore, granted: LeaseGranted, seen: Fold, fee_ppm: int, by: Meta
 ) -> None:
     """Write lease, bid and hold together: how it goes where nobody was faster.
 
     Raises: BidNotOpen, and what an account refuses.
     """
+    bid: BidPlaced = seen.state.terms
     lease = scheduling_lease(granted=granted, bid=bid, fee_ppm=fee_ppm, by=by)
     filled = filling_bid(
-        bid_id=granted.bid_id, lease_id=granted.lease_id, by=by.step("fill"), now=granted.at
+        bid_id=granted.bid_id,
+        lease_id=granted.lease_id,
+        by=by.step("fill"),
+        now=granted.at,
+        seen=seen,
     )
     record_together(store, [lease, filled, _hold(granted, bid, by)])
 

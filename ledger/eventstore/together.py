@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -40,6 +40,8 @@ class Part:
     """One stream's part: see `record` for `decide` and `by`.
 
     need: asked where there is nothing to write, with the state as it is; may raise a Refusal.
+    seen: the stream as the caller has just read it, so that it is not read again at first; if it
+    has moved on meanwhile the append says so, and it is read then.
     """
 
     kind: type[Aggregate]
@@ -47,6 +49,7 @@ class Part:
     decide: Callable[[Any], Sequence[Event]]
     by: Meta
     need: Callable[[Any], None] | None = None
+    seen: folds.Fold | None = None
 
 
 def record_together(store: EventStore, parts: Sequence[Part]) -> list[Position]:
@@ -58,7 +61,9 @@ def record_together(store: EventStore, parts: Sequence[Part]) -> list[Position]:
     """
     # Without a command id a lost reply must still not write twice within this call.
     command_ids = [part.by.command_id or uuid4() for part in parts]
-    for _attempt in range(DECIDE_ATTEMPTS_MAX):
+    for attempt in range(DECIDE_ATTEMPTS_MAX):
+        if attempt:
+            parts = [replace(part, seen=None) for part in parts]
         try:
             with ExitStack() as turns:
                 for part in parts:
@@ -89,7 +94,7 @@ def _asked(
 ) -> tuple[Position, None] | tuple[None, Write]:
     """Return where a part's decision stands already, or what is to be written for it."""
     stream = stream_name(part.kind, part.key)
-    folded = folds.fold(store, part.kind, stream)
+    folded = part.seen or folds.fold(store, part.kind, stream)
     position = recorded_before(folded, command_id, stream)
     if position is None:
         events = part.decide(folded.state)
@@ -100,3 +105,8 @@ def _asked(
     if part.need is not None:
         part.need(folded.state)
     return position, None
+
+
+def look(store: EventStore, kind: type[Aggregate], key: object) -> folds.Fold:
+    """Return a stream as it is now, for a part's `seen`."""
+    return folds.fold(store, kind, stream_name(kind, key))

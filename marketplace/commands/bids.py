@@ -8,8 +8,9 @@ from datetime import datetime
 from ledger.commands.money import placing_hold, release_hold, resize_hold
 from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId
 from ledger.domain.money import Rate
+from ledger.eventstore.folds import Fold
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
-from ledger.eventstore.together import Part, record_together
+from ledger.eventstore.together import Part, look, record_together
 from marketplace.domain.bids import (
     Bid,
     BidTerms,
@@ -49,7 +50,8 @@ def place_bid(
         return []
 
     # A bid that is there has had its hold; by now that may be released or a lease's.
-    if load(store, Bid, terms.bid_id) is not None:
+    seen = look(store, Bid, terms.bid_id)
+    if seen.state is not None:
         return record(store, Bid, terms.bid_id, decide, by=by)
     hold = placing_hold(
         account_id=terms.account_id,
@@ -59,7 +61,7 @@ def place_bid(
         by=by,
         now=now,
     )
-    parts = [hold, Part(Bid, terms.bid_id, decide, by)]
+    parts = [hold, Part(Bid, terms.bid_id, decide, by, seen=seen)]
     if route is not None:
         known = Part(Route, terms.bid_id, lambda known: [] if known else [route], by)
         parts.insert(1, known)
@@ -141,11 +143,12 @@ def fill_bid(
     return record_together(store, [part])[0]
 
 
-def filling_bid(*, bid_id: BidId, lease_id: LeaseId, by: Meta, now: datetime) -> Part:
-    """Return `fill_bid` as a part of something larger."""
-    return Part(
-        Bid, bid_id, _if_known(bid_id, lambda bid: bid.fill(lease_id=lease_id, now=now)), by
-    )
+def filling_bid(
+    *, bid_id: BidId, lease_id: LeaseId, by: Meta, now: datetime, seen: Fold | None = None
+) -> Part:
+    """Return `fill_bid` as a part of something larger. seen: the bid, if it was just read."""
+    decide = _if_known(bid_id, lambda bid: bid.fill(lease_id=lease_id, now=now))
+    return Part(Bid, bid_id, decide, by, seen=seen)
 
 
 def release_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> None:
