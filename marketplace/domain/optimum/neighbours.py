@@ -12,7 +12,8 @@ from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.problem import Floats, Ints
 from marketplace.domain.optimum.state import State, value
 
-POOLS_MAX = 4
+POOLS_MAX, POOLS_FEW = 4, 2
+"""Pools of a move at most: in small rounds, and in large ones."""
 TRIED = 16
 """Bids that wait, tried in each move."""
 CROWD_MAX = 400
@@ -26,6 +27,8 @@ class Desk(NamedTuple):
 
     chosen: Ints
     """[POOLS_MAX] the pools of the move."""
+    open: Ints
+    """[P] 1 for the pools that moves may use."""
     near: Ints
     """[P] the number of the move in which a pool was last chosen."""
     crowd: Ints
@@ -54,6 +57,7 @@ def desk_for(q: Layout, short: Ints) -> Desk:
     bids, pieces = len(q.row), int(q.piece_at[-1])
     return Desk(
         chosen=np.zeros(POOLS_MAX, np.int64),
+        open=np.ones(q.pools, np.int64),
         near=np.zeros(q.pools, np.int64),
         crowd=np.zeros(CROWD_MAX + TRIED + MATES_MAX + 1, np.int64),
         key=np.zeros(CROWD_MAX + TRIED + MATES_MAX + 1),
@@ -99,14 +103,16 @@ def hope(q: Layout, least: Floats, i: int) -> float:
 
 
 @compiled
-def choose(q: Layout, st: State, desk: Desk, dice: Ints) -> int:
+def choose(q: Layout, st: State, desk: Desk, dice: Ints, most: int) -> int:
     """Choose the pools of a move: one at random and others that like bids may use."""
     move = desk.moves[0]
     first = below(dice, q.pools)
+    while not desk.open[first]:
+        first = below(dice, q.pools)
     desk.chosen[0] = first
     desk.near[first] = move
     count = 1
-    wanted = 1 + below(dice, POOLS_MAX)
+    wanted = 1 + below(dice, most)
     for _ in range(wanted * 4):
         if count >= wanted:
             break
@@ -120,7 +126,9 @@ def choose(q: Layout, st: State, desk: Desk, dice: Ints) -> int:
             p = q.pool[q.list_at[held] + below(dice, size)]
         else:
             p = below(dice, q.pools)
-        if desk.near[p] == move or q.opens[p] >= q.closes[first] or q.closes[p] <= q.opens[first]:
+        if not desk.open[p] or desk.near[p] == move:
+            continue
+        if q.opens[p] >= q.closes[first] or q.closes[p] <= q.opens[first]:
             continue
         desk.chosen[count] = p
         desk.near[p] = move
@@ -164,7 +172,7 @@ def sorriest(desk: Desk, dice: Ints, sorry: int) -> int:
 
 
 @compiled
-def side_with(q: Layout, st: State, desk: Desk, dice: Ints, i: int) -> int:
+def side_with(q: Layout, st: State, desk: Desk, dice: Ints, i: int, most: int) -> int:
     """Choose the pools of a move for one bid's sake: where it is, and where it would rather be."""
     move = desk.moves[0]
     count = 0
@@ -173,12 +181,12 @@ def side_with(q: Layout, st: State, desk: Desk, dice: Ints, i: int) -> int:
         desk.chosen[0] = p
         desk.near[p] = move
         count = 1
-    wanted = count + 1 + below(dice, POOLS_MAX - count)
+    wanted = count + 1 + below(dice, most - count)
     for _ in range(wanted * 2):
         if count >= wanted:
             break
         j = desk.short[i, below(dice, 1 + below(dice, desk.short.shape[1]))]
-        if j < 0 or desk.near[q.pool[j]] == move:
+        if j < 0 or not desk.open[q.pool[j]] or desk.near[q.pool[j]] == move:
             continue
         desk.chosen[count] = q.pool[j]
         desk.near[q.pool[j]] = move

@@ -13,6 +13,8 @@ from marketplace.domain.optimum.chance import bell, below, share
 from marketplace.domain.optimum.compiling import compiled
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.neighbours import (
+    POOLS_FEW,
+    POOLS_MAX,
     Desk,
     choose,
     entry_of,
@@ -28,7 +30,11 @@ from marketplace.domain.optimum.problem import ONE_POOL, Floats, Ints
 from marketplace.domain.optimum.state import State, enter, leave, value
 
 SMALL_MAX = 256
-"""In rounds of no more bids, any bids are moved together, whatever they share."""
+"""In rounds of no more bids, any bids are moved together, whatever they share, and over more pools.
+
+In larger ones a move is quick instead: there are always others to make."""
+CHUNK_MOVES = 256
+"""Moves until it is worked out again who could gain more."""
 SNUG = 0.03
 """A gap left beside other grants counts as so much of the limit."""
 GANG_POOLS_MAX = 256
@@ -89,7 +95,7 @@ def _settle(
         best = FAR
         for c in range(count + wide):
             j = entry_of(q, held, desk.chosen[c]) if c < count else desk.short[i, c - count]
-            if j < 0 or q.floor[j] > q.limit[i]:
+            if j < 0 or q.floor[j] > q.limit[i] or not desk.open[q.pool[j]]:
                 continue
             cost, s = best_start(q, st, paid, bench, i, j, alpha, snug, noise, best)
             if s >= 0:
@@ -167,17 +173,20 @@ def search(
     """
     dice = bench.dice
     gained = 0.0
-    sorry = regrets(q, st, paid, desk, least)
+    sorry = 0
     small = q.row.size <= SMALL_MAX
-    for _ in range(moves):
+    most = POOLS_MAX if small else POOLS_FEW
+    for n in range(moves):
+        if n % CHUNK_MOVES == 0:
+            sorry = regrets(q, st, paid, desk, least)
         desk.moves[0] += 1
         sided = sorriest(desk, dice, sorry) if sorry > 0 and below(dice, 2) == 0 else -1
-        count = side_with(q, st, desk, dice, sided) if sided >= 0 else 0
+        count = side_with(q, st, desk, dice, sided, most) if sided >= 0 else 0
         if count == 0:
-            count = choose(q, st, desk, dice)
+            count = choose(q, st, desk, dice, most)
         low = 0 if sided < 0 else q.first[sided]
         high = q.slots if sided < 0 else q.ends[q.row[sided], q.last[sided]]
-        if below(dice, 2) == 0:
+        if below(dice, 2 if small else 8) == 0:
             centre = low + below(dice, high - low)
             half = 1 + below(dice, max(1, (high - low) // 2))
             low = centre - half
@@ -194,7 +203,7 @@ def search(
         before = _take_out(q, st, desk, crowd)
         alpha = share(dice)
         _rank(q, desk, least, dice, crowd, alpha)
-        after = _put_in(q, st, paid, bench, desk, crowd, count, alpha)
+        after = _put_in(q, st, paid, bench, desk, crowd, count, alpha, small)
         if after >= before - loss:
             gained += after - before
         else:
@@ -218,14 +227,14 @@ def _take_out(q: Layout, st: State, desk: Desk, crowd: int) -> float:
 @compiled
 def _put_in(
     q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk,
-    crowd: int, count: int, alpha: float,
+    crowd: int, count: int, alpha: float, small: bool,
 ) -> float:  # fmt: skip
     """Give the bids in hand places in their order; return what these are worth."""
     dice = bench.dice
     noise = 0.05 if below(dice, 4) else 0.4
     wide = desk.short.shape[1]
     if count > 0:
-        wide = 0 if below(dice, 2) == 0 else below(dice, 1 + wide)
+        wide = 0 if not small or below(dice, 2) == 0 else below(dice, 1 + wide)
     worth = 0.0
     for c in range(crowd):
         i = desk.crowd[desk.order[c]]

@@ -13,16 +13,17 @@ import numpy as np
 
 from marketplace.domain.optimum.dual import Pricing, Wants, add_up
 from marketplace.domain.optimum.exact import demand, finish, version
+from marketplace.domain.optimum.halves import Halves, divisible
 from marketplace.domain.optimum.layout import Layout, lay_out
 from marketplace.domain.optimum.neighbours import desk_for
 from marketplace.domain.optimum.placing import bench_for, place_all
 from marketplace.domain.optimum.problem import Floats, Ints, Problem
-from marketplace.domain.optimum.search import SMALL_MAX, search
+from marketplace.domain.optimum.search import CHUNK_MOVES, SMALL_MAX, search
 from marketplace.domain.optimum.solution import Effort, Piece, Placed, Solution, welfare_of
 from marketplace.domain.optimum.state import State, begin
 
-CHUNK_MOVES = 256
-"""Moves of local search between two looks at the guard."""
+CHUNKS = 32
+"""Chunks of a large round between two looks, half of them in each half."""
 PATIENCE = 3
 """Chunks in a small round until it leaps."""
 LEAP, LEAP_MOVES = 0.02, 12
@@ -70,7 +71,7 @@ def solve(
     climb = Climb(layout, state, paid, pricing.wants, seed, worth)
     searchable = problem.pools > 0 and problem.bids > 0
     while searchable and climb.chunks < effort.search and not enough():
-        climb.step()
+        climb.step(effort.search)
     climb.end()
     placed = read(problem, layout, state)
     welfare, least = welfare_of(problem, placed), ceil(bound)
@@ -108,6 +109,8 @@ def _all_at_their_best(pricing: Pricing, worth: float) -> bool:
 class Climb:
     """Local search from one clearing, in chunks of `CHUNK_MOVES` moves.
 
+    Large rounds are searched in halves, in two threads.
+
     In small rounds, where it would soon stand still, it now and then goes on from a worse clearing
     near by, and comes back when that leads nowhere.
     """
@@ -122,10 +125,18 @@ class Climb:
         self.chunks = 0
         self.gained = self.high = 0.0
         self.small = len(layout.row) <= SMALL_MAX
+        self.halves = None
+        if divisible(layout):
+            self.halves = Halves(layout, state, wants.short, seed)
         self.top = self._copy() if self.small else state
 
-    def step(self) -> None:
-        """Make a chunk of moves."""
+    def step(self, last: int) -> None:
+        """Make a chunk of moves, or in a large round several; none beyond the chunk `last`."""
+        if self.halves is not None:
+            each = max(1, min(CHUNKS, last - self.chunks) // 2)
+            self.gained += self.halves.search(self.paid, self.wants.least, each * CHUNK_MOVES)
+            self.chunks += min(2 * each, last - self.chunks)
+            return
         if self.small and self.chunks % PATIENCE == PATIENCE - 1:
             self.end()
             self.gained += self._search(LEAP_MOVES, LEAP * (self.worth + self.gained))

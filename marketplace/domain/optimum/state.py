@@ -136,6 +136,17 @@ def _charge(q: Layout, st: State, i: int, sign: int) -> None:
 
 
 @compiled
+def link(q: Layout, st: State, m: int) -> None:
+    """Link a piece to its pool."""
+    p = q.pool[st.entry[m]]
+    st.before[m] = -1
+    st.after[m] = st.head[p]
+    if st.head[p] >= 0:
+        st.before[st.head[p]] = m
+    st.head[p] = m
+
+
+@compiled
 def enter(q: Layout, st: State, i: int, s: int) -> None:
     """Grant the bid from slot `s` the pieces that stand in its places."""
     admit(q, st, i)
@@ -150,11 +161,7 @@ def enter(q: Layout, st: State, i: int, s: int) -> None:
         if st.mask[m]:
             for t in range(s, e):
                 st.taken[p, t] |= st.mask[m]
-        st.before[m] = -1
-        st.after[m] = st.head[p]
-        if st.head[p] >= 0:
-            st.before[st.head[p]] = m
-        st.head[p] = m
+        link(q, st, m)
     _charge(q, st, i, 1)
 
 
