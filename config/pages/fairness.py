@@ -118,7 +118,7 @@ def _said(node: NodeFigures, used: int) -> str:
         else f"{used} of {node.total} of its pool used",
         nominal,
         f"{node.borrowed} borrowed",
-        f"{node.lent} lent",
+        f"up to {node.lent} lent" if node.lent else "none lent",
         "borrows freely" if quota.borrowing is None else f"borrows at most {quota.borrowing}",
         "lends freely" if quota.lending is None else f"lends at most {quota.lending}",
     ]
@@ -209,6 +209,8 @@ def _policy_text(kind: str, policy: dict[str, Any], titles: dict[str, str]) -> s
         for name, value in policy.items()
         if name not in left_out and value not in (None, "")
     }
+    if "weight_ppm" in figures:
+        figures["weight"] = f"{int(figures.pop('weight_ppm')) / 1_000_000:g}"
     if "seconds" in figures:
         figures["seconds"] = duration_text(timedelta(seconds=int(figures["seconds"])))
     said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in figures.items())

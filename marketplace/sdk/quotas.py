@@ -38,7 +38,7 @@ PLACES = (
     ("bids_waiting", "bids waiting"),
     ("before_the_next", "before the next"),
 )
-LOG = (("at", "when"), ("who", "who"), ("kind", "policy"), ("why", "why"), ("policy", "says"))
+LOG = (("at", "when"), ("kind", "policy"), ("said", "says"), ("why", "why"), ("who", "who"))
 REQUESTS = (
     ("id", "request"),
     ("state", "state"),
@@ -87,7 +87,10 @@ def shares(
 def policy_log(context: typer.Context) -> None:
     """Show every policy that concerns you: who set it, when, and why."""
     session = session_of(context)
-    session.printer.table(session.client.all("quotas/log"), LOG, empty="No policy was set yet.")
+    rows = [
+        {**each, "said": _in_words(each["policy"])} for each in session.client.all("quotas/log")
+    ]
+    session.printer.table(rows, LOG, empty="No policy was set yet.")
 
 
 @app.command()
@@ -304,6 +307,13 @@ def try_quota(
     session.printer.table(changes, CHANGES, empty="No bid and no lease would fare otherwise.")
     before, after = found["admitted_before"], found["admitted_after"]
     session.printer.say(f"Of {found['bids']} open bids {before} fit now, {after} would.")
+
+
+def _in_words(policy: dict[str, Any]) -> str:
+    """Return what a policy says, without what the other columns say."""
+    left_out = {"market", "at", "why"}
+    said = {name: value for name, value in policy.items() if name not in left_out}
+    return ", ".join(f"{name} {value}" for name, value in said.items() if value is not None)
 
 
 def _span(start: str, length: str) -> dict[str, str]:

@@ -1,0 +1,117 @@
+"""`offpeak quotas`: what is typed becomes the request meant; what is left out stays out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from marketplace.sdk import __main__ as line
+from marketplace.sdk.client import Client
+
+UNIT = "0ff9ea40-0000-4000-8000-000000000001"
+Asked = list[tuple[str, str, Any]]
+
+
+@pytest.fixture
+def offpeak(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, Asked]]:
+    """Return what runs a command; it returns what was printed and what was asked."""
+
+    def run(*words: str, answer: Any = None) -> tuple[str, Asked]:
+        asked: Asked = []
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            body = json.loads(request.content) if request.content else None
+            asked.append((request.method, request.url.path.removeprefix("/api/v1/"), body))
+            return httpx.Response(200, json={"position": 7} if answer is None else answer)
+
+        transport = httpx.MockTransport(handle)
+        monkeypatch.setattr(
+            line, "Client", lambda server, token: Client(server, token, transport=transport)
+        )
+        result = CliRunner().invoke(line.app, ["quotas", *words])
+        assert result.exit_code == 0, result.output
+        return result.output, asked
+
+    return run
+
+
+def test_a_quota_that_is_left_out_is_not_sent(
+    offpeak: Callable[..., tuple[str, Asked]],
+) -> None:
+    _, asked = offpeak("set", UNIT, "H100", "--nominal", "8", "--lending", "0", "--why", "theirs")
+
+    body = {"node": UNIT, "gpu_class": "H100", "nominal": 8, "lending": 0, "why": "theirs"}
+    assert asked == [("POST", "quotas", body)]
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "body"),
+    [
+        (["half-life", "2d"], "quotas/half-life", {"seconds": 172_800, "why": ""}),
+        (["weight", UNIT, "500000"], "quotas/weights", {"node": UNIT, "weight_ppm": 500_000}),
+        (["allow", "list", "B200", "--forbid"], "quotas/listings", {"allowed": False}),
+        (["allow", "borrow", "any", "--who", UNIT], "quotas/uses", {"who": UNIT, "allowed": True}),
+        (["limit", "user", "--gpus", "4"], "quotas/limits", {"scope": "user", "gpus": 4}),
+        (["approve", UNIT], f"quotas/requests/{UNIT}/approve", {}),
+        (["take-up", UNIT, UNIT], f"quotas/requests/{UNIT}/take-up", {"token_id": UNIT}),
+    ],
+)
+def test_each_command_asks_its_route(
+    offpeak: Callable[..., tuple[str, Asked]],
+    words: list[str],
+    path: str,
+    body: dict[str, Any],
+) -> None:
+    _, [(method, asked, sent)] = offpeak(*words)
+
+    assert (method, asked) == ("POST", path)
+    assert body.items() <= sent.items()
+
+
+def test_a_request_says_from_when_until_when(
+    offpeak: Callable[..., tuple[str, Asked]],
+) -> None:
+    words = ("request", UNIT, "A100", "12", "--from", "2030-01-05T10:00:00Z", "--for", "3d")
+
+    _, [(_, _, sent)] = offpeak(*words, "--why", "the paper is due")
+
+    assert sent["starts_at"].startswith("2030-01-05")
+    assert sent["ends_at"].startswith("2030-01-08")
+
+
+def test_a_trial_tells_what_would_change(offpeak: Callable[..., tuple[str, Asked]]) -> None:
+    change = {"bid_id": "b1", "unit": UNIT, "before": "admitted", "after": "quota"}
+    answer = {
+        "bids": 3,
+        "admitted_before": 2,
+        "admitted_after": 1,
+        "bid_changes": [change],
+        "lease_changes": [],
+        "queues": [],
+    }
+
+    said, [(_, path, sent)] = offpeak("try", UNIT, "H100", "--nominal", "0", answer=answer)
+
+    assert path == "quotas/trials"
+    assert sent["policies"][0] | {"kind": "quota", "nominal": 0} == sent["policies"][0]
+    assert "b1" in said and "admitted" in said
+
+
+def test_the_log_says_what_each_policy_says(offpeak: Callable[..., tuple[str, Asked]]) -> None:
+    entry = {
+        "at": "2026-01-05T12:00:00Z",
+        "kind": "quota-set",
+        "who": "user:olivia",
+        "why": "theirs",
+        "policy": {"node": UNIT, "nominal": 8, "lending": None, "market": "main"},
+    }
+
+    said, _ = offpeak("log", answer={"data": [entry], "next": None})
+
+    assert f"node {UNIT}, nominal 8" in said
+    assert "theirs" in said
