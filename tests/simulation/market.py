@@ -340,12 +340,11 @@ class Market:
     def _come_home(self, job: int, now: float) -> None:
         """Bring work back from the cloud at a checkpoint, where there is room for it."""
         fleet = self.fleet
-        worth = fleet.remaining[job] - (now - self.in_cloud[job]) > self.rules.checkpoint
-        plan = on_free(fleet, job) if worth and self._leaves_what_is_kept(job, now) else None
+        plan = on_free(fleet, job) if self._leaves_what_is_kept(job, now) else None
         if plan is None:
             heappush(self.events, (now + self.rules.checkpoint, CHECKPOINTS, job, self.turn[job]))
             return
-        fleet.remaining[job] -= now - self.in_cloud[job]
+        fleet.remaining[job] = max(1.0, fleet.remaining[job] - (now - self.in_cloud[job]))
         self._count_cloud(job, now)
         self.waits_since[job] = now
         self.interrupted[job] = (now, "repatriated")

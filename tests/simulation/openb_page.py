@@ -19,7 +19,10 @@ def claims(figures: Row) -> dict[str, str]:
     """Return the figures within sentences."""
     main = figures["rows"][0]
     alone, market, pooled = main["alone"], main["market"], main["pooled"]
+    saved = [1 - row["market"]["cost"] / row["alone"]["cost"] for row in figures["rows"]]
     return {
+        "openb_low": share(min(saved)),
+        "openb_high": share(max(saved)),
         "openb_pods": f"{figures['pods']:,}",
         "openb_asked": f"{figures['asked']:,}",
         "openb_days": f"{figures['days']:.0f}",

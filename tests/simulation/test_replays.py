@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.simulation import static
+from tests.simulation.fleet import Tally
 from tests.simulation.market import Market
-from tests.simulation.measures import Figures, of_baseline, of_market
+from tests.simulation.measures import Figures, of_baseline, of_market, of_owners
 from tests.simulation.philly import share_out
-from tests.simulation.rules import Rules
+from tests.simulation.rules import Outcome, Rules
 from tests.simulation.traces import (
     DAY,
     FILLER,
@@ -236,6 +237,43 @@ def test_work_on_a_node_that_leaves_without_a_word_loses_what_it_did_since_its_c
     sudden = Market(trace.jobs, (4, 4), trace.horizon, rules).run()
     announced = Market(trace.jobs, (4, 4), trace.horizon, replace(rules, announced_share=1.0)).run()
 
-    assert set(sudden.tally.resumed_after) & {"left, sudden"}
+    assert {"left, sudden", "left, temporary"} <= set(sudden.tally.resumed_after)
     assert set(announced.tally.resumed_after) & {"left, announced"}
     assert sudden.tally.lost > announced.tally.lost
+
+
+def test_work_that_is_told_to_go_is_saved_before_it_goes_on_anywhere() -> None:
+    """The borrower finds room elsewhere at once, and still stands for the notice."""
+    rules = Rules(headroom_share=0.0, firm_for=None, moving=False)
+    jobs = Jobs(
+        np.array([0.0, 10.0, 2_000.0, 3_000.0]),
+        np.array([1_000.0, 9_000.0, 9_000.0, 9_000.0]),
+        np.array([7, 2, 6, 8]),
+        np.array([1, 1, 1, 0]),
+    )
+
+    outcome = Market(jobs, (1, 1), 10 * DAY, rules).run()
+
+    assert outcome.started.tolist() == [0.0, 10.0, 2_000.0, 3_000 + rules.notice]
+    assert outcome.tally.resumed_after["reclaimed"] == [rules.notice]
+    assert outcome.ended[1] == 9_010 + rules.notice + rules.resume
+
+
+def test_an_owner_whose_work_stands_longer_than_alone_is_counted_though_its_jobs_are_few() -> None:
+    arrival = np.sort(np.concatenate([np.linspace(DAY, 2 * DAY, 1_000), np.full(10, 1.5 * DAY)]))
+    owner = np.zeros(1_010, dtype=np.int64)
+    few = np.flatnonzero(arrival == 1.5 * DAY)[-10:]
+    owner[few] = 1
+    jobs = Jobs(arrival, np.full(1_010, 60.0), np.ones(1_010, dtype=np.int64), owner)
+    stood = np.zeros(1_010)
+    stood[few] = 7_200.0
+    tally = Tally(DAY, 9 * DAY)
+    within = np.zeros(1_010, dtype=np.bool_)
+    outcome = Outcome(jobs, 2, arrival, arrival + 60, stood, within, tally)
+
+    first, second = of_owners(outcome, arrival, 10 * DAY)
+
+    assert np.percentile(stood, 95) == 0
+    assert not first.stands_longer
+    assert second.stands_longer and not second.waits_longer
+    assert second.stood_part_p95 == 120
