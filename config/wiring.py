@@ -196,6 +196,6 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """How the loops of one market are spread over processes; `loop_groups` adds those of others."""
 
-GIVE_WAY: Mapping[str, int] = {"read-side": 10, "clockwork": 5, "overflow": 10}
+GIVE_WAY: Mapping[str, int] = {"read-side": 5, "clockwork": 3, "overflow": 5}
 """Niceness of the processes that may be late where cores are few: those who bid do not wait for
 them, and what they ask of the database is not held back."""
