@@ -67,6 +67,7 @@ from marketplace.domain.governance_events import (
     QuotaRequested,
     UnitPlaced,
 )
+from marketplace.domain.route_events import BidRouted
 from tests.access.conftest import Caller
 
 UNITS = 1_000_000_000
@@ -293,6 +294,10 @@ def _trade(party: Party, title: str, by: Meta, now: datetime) -> None:
         )
         append(f"account-{bid.account_id}", held, by=by)
         append(f"bid-{bid.bid_id}", bid, by=by)
+        routed = BidRouted(
+            bid_id=bid.bid_id, market="main", because="nowhere", considered=(), at=now
+        )
+        append(f"route-{bid.bid_id}", routed, by=by)
     granted = LeaseGranted(
         lease_id=lease_id,
         bid_id=leased.bid_id,
