@@ -5,8 +5,9 @@ A group that grows out of its stretch moves to one of twice the length; the old 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class Columns:
         self.order: Ints = np.zeros((4, LENGTH_MIN), np.int64)
         self.asked: Seconds = np.zeros((7, LENGTH_MIN), np.int32)
         self._end = 0
-        self._raw = self._views()
+        self.views = self._views()
         self._unused: dict[int, list[int]] = defaultdict(list)
 
     def stretch(self, length: int) -> int:
@@ -38,22 +39,18 @@ class Columns:
         while self._end > self.order.shape[1]:
             self.order = np.concatenate([self.order, np.zeros_like(self.order)], axis=1)
             self.asked = np.concatenate([self.asked, np.zeros_like(self.asked)], axis=1)
-            self._raw = self._views()
+            self.views = self._views()
         return start
 
-    def _views(self) -> list[tuple[memoryview, int]]:
-        """Return the bytes of every column, and how many each number takes."""
-        return [
-            (memoryview(column).cast("B"), column.itemsize)
-            for of_all in (self.order, self.asked)
-            for column in of_all
-        ]
+    def _views(self) -> list[memoryview]:
+        return [memoryview(column) for of_all in (self.order, self.asked) for column in of_all]
 
-    def move_up(self, start: int, end: int) -> None:
-        """Move the rows from `start` to before `end` up by one."""
-        # As bytes: several times faster than what NumPy does where both sides overlap.
-        for raw, size in self._raw:
-            raw[(start + 1) * size : (end + 1) * size] = raw[start * size : end * size]
+    def insert(self, at: int, end: int, numbers: Iterable[int]) -> None:
+        """Move the rows from `at` to before `end` up by one, and write a new one: order, asked."""
+        # Through views of memory: several times cheaper than NumPy, which copies what overlaps.
+        for view, number in zip(self.views, numbers, strict=True):
+            view[at + 1 : end + 1] = view[at:end]
+            view[at] = number
 
     def give_back(self, start: int, length: int) -> None:
         """Let a stretch be used again."""
@@ -69,7 +66,6 @@ class Group:
     def __init__(self, columns: Columns) -> None:
         self.count = 0
         self.gone = 0
-        self.shapes = set[int]()
         self.start = columns.stretch(LENGTH_MIN)
         self._length = LENGTH_MIN
         self._columns = columns
@@ -88,12 +84,8 @@ class Group:
         """Put a bid in a row; those from there on move up by one."""
         if self.count == self._length:
             self._move(2 * self._length)
-        columns, at, end = self._columns, self.start + row, self.start + self.count
-        columns.move_up(at, end)
-        columns.order[:, at] = order
-        columns.asked[:, at] = asked
+        self._columns.insert(self.start + row, self.start + self.count, (*order, *asked))
         self.count += 1
-        self.shapes.add(asked[0])
 
     def _move(self, length: int) -> None:
         columns, old = self._columns, self.start
@@ -102,6 +94,20 @@ class Group:
             of_all[:, new : new + self.count] = of_all[:, old : old + self.count]
         columns.give_back(old, self._length)
         self.start, self._length = new, length
+
+    def row_of(self, key: int, since: int) -> int:
+        """Return the row of a new bid: after all of its key that came no later."""
+        keys, positions = self._columns.views[KEY], self._columns.views[SINCE]
+        row = bisect_right(keys, key, self.start, self.start + self.count)
+        # Who comes later in the log is mostly added later, so this hardly ever goes back.
+        while row > self.start and keys[row - 1] == key and positions[row - 1] > since:
+            row -= 1
+        return row - self.start
+
+    def is_at(self, row: int, key: int, since: int) -> bool:
+        """Tell if the bid in a row has this key and this position."""
+        at, views = self.start + row, self._columns.views
+        return views[SINCE][at] == since and views[KEY][at] == key
 
     def until(self, least: int) -> int:
         """Return how many of its rows have a limit of `least` and more."""
@@ -112,7 +118,6 @@ class Group:
         order, asked = self.order[:, kept], self.asked[:, kept]
         self.count, self.gone = order.shape[1], 0
         self.order[:], self.asked[:] = order, asked
-        self.shapes = set(asked[0].tolist())
 
     def end(self) -> None:
         """Give back its rows: nobody waits here any more."""

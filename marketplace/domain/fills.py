@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha1
 from typing import Literal
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from ledger.domain.ids import BidId, LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
@@ -131,4 +132,7 @@ class Clearing:
 
 def lease_id_of(round_id: UUID, bid: OpenBid) -> LeaseId:
     """Return the id of the lease that a bid gets in a round."""
-    return LeaseId(uuid5(round_id, str(bid.bid_id)))
+    name = str(bid.bid_id).encode()
+    digest = int.from_bytes(sha1(round_id.bytes + name, usedforsecurity=False).digest()[:16])
+    # What `uuid.uuid5` makes of the two, at half its cost.
+    return LeaseId(UUID(int=digest & ~(0xF << 76 | 0xC << 60) | 5 << 76 | 0x8 << 60))

@@ -61,6 +61,8 @@ class Queue:
         self._bids: list[OpenBid | None] = []
         self._homes: list[tuple[Group, int]] = []
         """By slot: the group of its bid and the number of its shape."""
+        self._of_shape: dict[int, Group] = {}
+        """The group of each shape: what a group's bids have in common is part of it."""
         self._waits: Bools = np.zeros(64, np.bool_)
         """By slot: whether its bid still waits."""
         self._unused: list[int] = []
@@ -83,6 +85,7 @@ class Queue:
         else:
             self._bids[slot], self._homes[slot] = bid, (group, shape)
         self._slots[bid.bid_id] = slot
+        self._of_shape[shape] = group
         self._waits[slot] = True
         alone = bid.terms.placement == "same-host"
         duration = bid.duration_min // 1_000
@@ -108,15 +111,11 @@ class Queue:
         return group
 
     def _row(self, group: Group, bid: OpenBid) -> int:
-        keys, key = group.order[KEY], -bid.reach
-        row = int(keys.searchsorted(key, "right"))
-        # Who comes later in the log is mostly added later, so this hardly ever goes back.
-        while row and keys[row - 1] == key:
-            since = int(group.order[SINCE, row - 1])
-            if since < bid.since:
-                break
+        row = group.row_of(-bid.reach, bid.since)
+        # The id decides between equals, which hardly ever happens: a position is one bid's.
+        while row and group.is_at(row - 1, -bid.reach, bid.since):
             before = self._bids[group.asked[SLOT, row - 1]]
-            if since == bid.since and before is not None and before.price_time < bid.price_time:
+            if before is not None and before.price_time < bid.price_time:
                 break
             row -= 1
         return row
@@ -149,14 +148,15 @@ class Queue:
                 group.end()
         self._groups = {key: group for key, group in self._groups.items() if group.count}
         self._keys.clear()
+        self._of_shape.clear()
         for group in self._groups.values():
             for row, slot in enumerate(group.asked[SLOT].tolist()):
                 bid = self._bids[slot]
                 assert bid is not None
                 group.asked[SHAPE, row] = number = self._number(bid)
                 self._homes[slot] = group, number
+                self._of_shape[number] = group
                 self._keys[number].append(-bid.reach)
-            group.shapes = set(group.asked[SHAPE].tolist())
         for keys in self._keys.values():
             keys.sort()
 
@@ -174,14 +174,14 @@ class Queue:
         shapes = (floors < NOTHING).nonzero()[0]
         lowest = dict(zip(shapes.tolist(), floors[shapes].tolist(), strict=True))
         keys = self._keys
-        count = sum([bisect_right(keys[it], -lowest[it]) for it in lowest if it in keys])
-        parts = []
-        for group in self._groups.values() if lowest else ():
-            least = min([lowest[it] for it in group.shapes if it in lowest], default=None)
-            if least is not None:
-                until = group.until(least)
-                if until:
-                    parts.append((group.start, group.start + until))
+        count, least = 0, dict[Group, int]()
+        for shape, floor in lowest.items():
+            if (of_shape := keys.get(shape)) is not None:
+                count += bisect_right(of_shape, -floor)
+                group = self._of_shape[shape]
+                least[group] = min(floor, least.get(group, floor))
+        spans = ((group.start, group.until(floor)) for group, floor in least.items())
+        parts = [(start, start + until) for start, until in spans if until]
         return Selection(self.columns, parts, self._bids, self._waits, floors, count)
 
 

@@ -5,10 +5,10 @@ wait that found nothing, twenty to a window. A third of all bids name a model, t
 they need; four in ten are bound to a region; a third have a fixed window. Facts more come on top:
 60 % bids, 20 % cancellations, 15 % offers, 5 % withdrawals.
 
-The clock runs while a fact is folded, decided and its decisions are folded; garbage is not collected
-meanwhile, and the book is kept out of its sight. Beside the figures stands how long one loop of
-Python took that does the same every time: at best, and on average, which other work on the machine
-lengthens as much as everything else. Seconds of the processor leave out what others took.
+The clock runs while a fact is folded, decided and its decisions are folded. No garbage is collected
+meanwhile, and the book is kept out of the collector's sight. Beside the figures stands how long one
+loop of Python took that does the same every time: at best, and on average, which other work on the
+machine lengthens as much as everything else. Seconds of the processor leave out what others took.
 """
 
 from __future__ import annotations
