@@ -31,7 +31,7 @@ def open_world(committed_store: None) -> World:
     made.list_gpus(0, 1)
     consumer = made.member(CONSUMER, "consumer")
     consumer.post("/bids/new", bid_form(gpus="1"))
-    consumer.post("/bids/new", bid_form(limit="1.50", token=str(uuid4())))
+    consumer.post("/bids/new", bid_form(limit="1.50", token=str(uuid4()), resume="on"))
     made.settle()
     return made
 
