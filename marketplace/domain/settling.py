@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import combinations
 from uuid import UUID
 
+from marketplace.domain import ranges
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.demand import OpenBid
@@ -27,6 +28,8 @@ from marketplace.domain.waiting import weight_of
 
 Given = tuple[OpenBid, Placement]
 
+SWEPT_MAX = 2_000
+"""Bids that are tried once more in a round."""
 ALIKE_MAX = 200
 """Grants of one kind among which starts are exchanged; it compares each with each."""
 
@@ -149,22 +152,67 @@ def sweep(
 ) -> tuple[list[Given], list[OpenBid]]:
     """Serve, off the grid or in a smaller size, whoever still can be served.
 
+    Nobody is tried for whom there is no room because there was none for one that is alike, and
+    after SWEPT_MAX tries all others are left: they are searched for again in the next round.
+
     Returns:
         The grants, of bids in the size they get, and who is left.
     """
     served = {bid.bid_id for bid, _ in given}
     swept: list[Given] = []
     left: list[OpenBid] = []
+    no_room, tries = _NoRoom(book, gate, now), 0
     for bid in sorted(bids, key=lambda bid: (-bid.reach - weight_of(bid, now=now), bid.price_time)):
         if bid.bid_id in served:
             continue
-        found = _let(book, bid, calendar, gate, now, round_id)
-        if found is None:
+        if tries >= SWEPT_MAX or no_room.is_known(bid):
             left.append(bid)
-        else:
+            continue
+        tries += 1
+        found = _let(book, bid, calendar, gate, now, round_id)
+        if found is not None:
             swept.append(found)
             _take(calendar, *found, round_id)
+            continue
+        left.append(bid)
+        no_room.note(bid)
     return swept, left
+
+
+class _NoRoom:
+    """Bids for which there was no room. What a round takes only grows: there will be none."""
+
+    def __init__(self, book: Book, gate: Gate | None, now: int) -> None:
+        self._book, self._gate, self._now = book, gate, now
+        self._known: dict[tuple[object, ...], OpenBid] = {}
+        self._reserved = {listed.terms.reserved_for for listed in book.offers.values()}
+
+    def note(self, bid: OpenBid) -> None:
+        """Take note that there was no room for a bid."""
+        alike = self._alike(bid)
+        if alike not in self._known or self._known[alike].reach < bid.reach:
+            self._known[alike] = bid
+
+    def is_known(self, bid: OpenBid) -> bool:
+        """Tell if one that is alike, and pays no less, found none; for the same reason, if so."""
+        if bid.terms.tenant_id in self._book.owners or bid.bid_id in self._reserved:
+            return False
+        other = self._known.get(self._alike(bid))
+        if other is None or other.reach < bid.reach:
+            return False
+        if self._gate is not None and other.bid_id in self._gate.reasons:
+            self._gate.reasons[bid.bid_id] = self._gate.reasons[other.bid_id]
+        return True
+
+    def _alike(self, bid: OpenBid) -> tuple[object, ...]:
+        sizes = (bid.gpus, bid.duration, bid.gpus_min, bid.duration_min)
+        earliest = max(bid.earliest, self._now)
+        whole = bid.limit if bid.has_ranges else None
+        terms = bid.terms
+        unit = None
+        if self._gate is not None:  # of one unit the quotas are the same
+            unit = (terms.subscriber_id, terms.user_id, terms.tenant_id)
+        return (bid.shape, sizes, terms.placement, earliest, bid.deadline, whole, unit)
 
 
 def guaranteed(
@@ -193,6 +241,10 @@ def _let(
     """Find the place of a bid that the quotas allow."""
 
     def find(wish: OpenBid) -> Given | None:
-        return fit(book, wish, calendar, now=now)
+        if wish.terms.tenant_id in book.owners:
+            return fit(book, wish, calendar, now=now)
+        # What had no room before the round has none in it: columns leave most offers out.
+        within = list(book.within_reach(wish, now=now))
+        return ranges.fit(wish, within, calendar, now=now)
 
     return find(bid) if gate is None else gate.admit(bid, find, lease_id_of(round_id, bid))

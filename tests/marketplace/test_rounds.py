@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ledger.domain.ids import BidId, HostId
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
+from marketplace.domain import settling
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import GpuRequest, LeaseGranted, Patience, RoundCleared
@@ -323,3 +324,26 @@ def test_an_unsound_round_is_not_appended_and_its_bids_wait(
     market.wait(seconds=61)
     market.run()
     assert market.grant("x") is not None
+
+
+def test_one_without_room_tells_of_all_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred bids for two GPUs: one that finds no room is enough to know it of the others."""
+    market = Market()
+    market.offer("a", gpus=2, at=1, windows=[(NOON, NOON + timedelta(hours=1))])
+    for number in range(100):
+        market.bid(f"b{number}", at=3, deadline=NOON + timedelta(hours=2), patience="patient")
+    asked = list[object]()
+    honest = settling.ranges.fit
+
+    def fit(*args: Any, **said: Any) -> Any:
+        asked.append(args)
+        return honest(*args, **said)
+
+    monkeypatch.setattr(settling.ranges, "fit", fit)
+
+    told, grants = cleared(book_of(market), warn=no_fault)
+
+    assert len(grants) == 2
+    assert len(asked) == 1
+    assert told.certificate is not None
+    assert {each.reason for each in told.unmatched} == {"taken"}
