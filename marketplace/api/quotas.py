@@ -57,6 +57,30 @@ class StandingShape(serializers.Serializer[Any]):
     available = serializers.IntegerField()
 
 
+class OverrideShape(serializers.Serializer[Any]):
+    """An override that is or will be in force; null is not set."""
+
+    id = serializers.UUIDField(source="override_id")
+    node = serializers.CharField()
+    gpu_class = serializers.CharField()
+    nominal = serializers.IntegerField(allow_null=True)
+    borrowing = serializers.IntegerField(allow_null=True)
+    lending = serializers.IntegerField(allow_null=True)
+    gpu_hours = serializers.IntegerField(allow_null=True)
+    starts_at = MomentField()
+    ends_at = MomentField()
+    why = serializers.CharField()
+
+
+class AllowedShape(serializers.Serializer[Any]):
+    """Who may, or may not, list, lease or borrow GPUs of a class; who null: everybody else."""
+
+    who = serializers.CharField(allow_null=True)
+    what = serializers.CharField()
+    gpu_class = serializers.CharField()
+    allowed = serializers.BooleanField()
+
+
 class PolicyShape(serializers.Serializer[Any]):
     """One policy of the log: who set it, when, what kind, what it says, and why."""
 
@@ -161,7 +185,15 @@ class QuotaUnits(Setting):
 class QuotaOverrides(Setting):
     """Quotas between two moments."""
 
-    scopes: ClassVar = {"POST": "admin"}
+    scopes: ClassVar = {"GET": "market:read", "POST": "admin"}
+
+    @extend_schema(responses=OverrideShape(many=True))
+    def get(self, request: Request) -> Response:
+        """List those that are or will be in force, of cohorts and your own units."""
+        found = queries.overrides(
+            self.store(), self.actor, market=settings.ENV.market, now=timezone.now()
+        )
+        return Response({"data": OverrideShape(found, many=True).data, "next": None})
 
     @extend_schema(request=OverrideBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
@@ -240,7 +272,16 @@ class QuotaPeriod(Setting):
 class QuotaUses(Setting):
     """Who may lease or borrow what."""
 
-    scopes: ClassVar = {"POST": "admin"}
+    scopes: ClassVar = {"GET": "market:read", "POST": "admin"}
+
+    @extend_schema(responses=AllowedShape(many=True))
+    def get(self, request: Request) -> Response:
+        """List what is set, as far as it concerns you; what nothing speaks of is allowed."""
+        found = queries.uses_allowed(self.store(), self.actor, market=settings.ENV.market)
+        names = ("who", "what", "gpu_class", "allowed")
+        return Response(
+            {"data": [dict(zip(names, row, strict=True)) for row in found], "next": None}
+        )
 
     @extend_schema(request=UseBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
@@ -251,7 +292,17 @@ class QuotaUses(Setting):
 class QuotaListings(Setting):
     """Who may list what."""
 
-    scopes: ClassVar = {"POST": "admin"}
+    scopes: ClassVar = {"GET": "market:read", "POST": "admin"}
+
+    @extend_schema(responses=AllowedShape(many=True))
+    def get(self, request: Request) -> Response:
+        """List what is set, as far as it concerns you; what nothing speaks of is allowed."""
+        found = queries.listings_allowed(self.store(), self.actor, market=settings.ENV.market)
+        rows = [
+            {"who": who, "what": "list", "gpu_class": gpu_class, "allowed": allowed}
+            for who, gpu_class, allowed in found
+        ]
+        return Response({"data": rows, "next": None})
 
     @extend_schema(request=ListingBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from ledger.access import Actor
 from ledger.eventstore.port import EventStore, load
+from listings.domain.permits import ListingPermits
+from marketplace.domain.governance_events import QuotaOverridden, UseKind
 from marketplace.domain.governance_requests import QuotaRequestUnknown
 from marketplace.domain.moments import from_above
 from marketplace.domain.policies import Policies
@@ -92,3 +94,42 @@ def token_of(store: EventStore, market: str, request_id: UUID) -> tuple[UUID, da
     if request is None or request.approved is None:
         raise QuotaRequestUnknown(request_id=request_id)
     return request.approved.token_id, request.approved.expires_at
+
+
+def overrides(
+    store: EventStore, actor: Actor, *, market: str, now: datetime
+) -> list[QuotaOverridden]:
+    """Return the overrides that the actor may see, in force now or later, by their end."""
+    policies = load(store, Policies, market) or Policies()
+    found = [
+        each
+        for each in policies.overrides.values()
+        if each.ends_at > now and may_see(actor, policies, each.node)
+    ]
+    return sorted(found, key=lambda each: (each.ends_at, str(each.override_id)))
+
+
+def uses_allowed(
+    store: EventStore, actor: Actor, *, market: str
+) -> list[tuple[str | None, UseKind, str, bool]]:
+    """Return who may or may not lease or borrow what, as far as it concerns the actor."""
+    policies = load(store, Policies, market) or Policies()
+    found = [
+        (who, what, gpu_class, allowed)
+        for (who, what, gpu_class), allowed in policies.permits.items()
+        if who is None or may_see(actor, policies, who)
+    ]
+    return sorted(found, key=lambda each: (each[0] or "", each[1], each[2]))
+
+
+def listings_allowed(
+    store: EventStore, actor: Actor, *, market: str
+) -> list[tuple[UUID | None, str, bool]]:
+    """Return which organisations may or may not list what, as far as it concerns the actor."""
+    permits = load(store, ListingPermits, market) or ListingPermits()
+    found = [
+        (tenant_id, gpu_class, allowed)
+        for (tenant_id, gpu_class), allowed in permits.allowed.items()
+        if tenant_id is None or actor.sees_all or tenant_id == actor.tenant_id
+    ]
+    return sorted(found, key=lambda each: (str(each[0] or ""), each[1]))

@@ -49,6 +49,16 @@ REQUESTS = (
     ("ends_at", "to"),
     ("why", "why"),
 )
+ALLOWED = (("who", "who"), ("what", "what"), ("gpu_class", "class"), ("allowed", "allowed"))
+OVERRIDES = (
+    ("id", "override"),
+    ("node", "unit or cohort"),
+    ("gpu_class", "class"),
+    ("nominal", "nominal"),
+    ("starts_at", "from"),
+    ("ends_at", "to"),
+    ("why", "why"),
+)
 CHANGES = (("id", "bid or lease"), ("unit", "unit"), ("before", "before"), ("after", "after"))
 
 Why = Annotated[str, typer.Option(help="the reason, for the log")]
@@ -234,6 +244,23 @@ def allow(
         _set(context, "listings", tenant_id=who, **common)
     else:
         _set(context, "uses", who=who, what=what, **common)
+
+
+@app.command()
+def allowed(context: typer.Context) -> None:
+    """Show who may, or may not, list, lease or borrow what."""
+    session = session_of(context)
+    found = [*session.client.all("quotas/listings"), *session.client.all("quotas/uses")]
+    session.printer.table(found, ALLOWED, empty="Everybody may list, lease and borrow everything.")
+
+
+@app.command()
+def overrides(context: typer.Context) -> None:
+    """List the overrides that are or will be in force."""
+    session = session_of(context)
+    session.printer.table(
+        session.client.all("quotas/overrides"), OVERRIDES, empty="There are none."
+    )
 
 
 @app.command()

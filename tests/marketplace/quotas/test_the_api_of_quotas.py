@@ -151,6 +151,11 @@ def test_every_policy_is_set_with_its_reason_and_tried_before(
         answer = platform.post(f"/api/v1/quotas/{path}".rstrip("/"), body)
         assert answer.status_code == 201, (path, answer.content)
 
+    [use] = dean.get("/api/v1/quotas/uses").json()["data"]
+    assert use == {"who": lab, "what": "lease", "gpu_class": "B200", "allowed": False}
+    [listing] = dean.get("/api/v1/quotas/listings").json()["data"]
+    assert listing == {"who": None, "what": "list", "gpu_class": "B200", "allowed": False}
+
     shares = dean.get("/api/v1/quotas/shares").json()
     assert shares["half_life_seconds"] == 86_400
     [place] = shares["places"]
@@ -175,6 +180,8 @@ def test_an_override_is_lifted_and_bad_trials_are_refused(
     made = platform.post("/api/v1/quotas/overrides", override)
     assert made.status_code == 201, made.content
     path = f"/api/v1/quotas/overrides/{made.json()['id']}"
+    [shown] = dean.get("/api/v1/quotas/overrides").json()["data"]
+    assert (shown["id"], shown["nominal"], shown["lending"]) == (made.json()["id"], 4, None)
     assert dean.delete(path).status_code == 403
     assert platform.delete(path).status_code == 200
     assert platform.delete(path).status_code == 404
