@@ -6,7 +6,6 @@ Pure and deterministic: the same book, moment and bids give the same grants, als
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import partial
 from uuid import UUID
 
 from ledger.domain.ids import BidId, HostId, LeaseId
@@ -49,13 +48,11 @@ def clear(
     gate, home = gate_of(book), set[BidId]()
     only: OneHost | None = None
     if bids is None:
-        at = partial(own_first.served, book, hosts or (), calendar, gate)
-        for bid, placement in at(now=now, round_id=round_id):
-            home.add(bid.bid_id)
-            placed.append((bid, lease_id_of(round_id, bid), placement))
+        own_use = own_first.served(book, hosts or (), calendar, gate, now=now, round_id=round_id)
+        placed = [(bid, lease_id_of(round_id, bid), at) for bid, at in own_use]
+        home = {bid.bid_id for bid, _, _ in placed}
         waiting -= sum(_could_pay(book, bid, hosts or ()) for bid, _, _ in placed)
-        if gate is None:
-            only = book.only_host(hosts or (), calendar, now=now)
+        only = book.only_host(hosts or (), calendar, now=now) if gate is None else None
         count, bids = book.served_by(hosts or (), calendar, now=now, only=only)
         waiting += count
     for bid in bids if gate is None else gate.turns(bids, now=now):
