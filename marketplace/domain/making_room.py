@@ -73,7 +73,7 @@ class _Room:
     book: Book
     calendar: Calendar
     gate: Gate | None
-    now: int
+    at: int
     round_id: UUID
     fills: list[Fill] = field(default_factory=list)
     cut: set[LeaseId] = field(default_factory=set)
@@ -83,7 +83,7 @@ class _Room:
         shelf = Shelf(self.book, self.calendar, self.cut)
 
         def find(wish: OpenBid) -> Found | None:
-            placement = shelf.place(wish, now=self.now)
+            placement = shelf.place(wish, now=self.at)
             return None if placement is None else (wish, placement)
 
         placement = self._let(bid, find)
@@ -101,7 +101,7 @@ class _Room:
         plans: dict[int, Plan] = {}
 
         def find(wish: OpenBid) -> Found | None:
-            plan = plan_for(self.book, wish, now=self.now, calendar=self.calendar, spared=self.cut)
+            plan = plan_for(self.book, wish, now=self.at, calendar=self.calendar, spared=self.cut)
             if plan is None:
                 return None
             plans[plan.placement.starts] = plan
@@ -122,7 +122,7 @@ class _Room:
         return None if found is None else found[1]
 
     def _fill(self, bid: OpenBid, placement: Placement, price: int, cuts: Sequence[Cut]) -> Fill:
-        weight = weight_of(bid, now=self.now)
+        weight = weight_of(bid, now=self.at)
         lease_id = lease_id_of(self.round_id, bid)
         return Fill(bid, lease_id, placement, price, weight, tuple(cuts))
 

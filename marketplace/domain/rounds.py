@@ -67,7 +67,7 @@ class _Part:
     fits: Mapping[Shape, Sequence[int]]
     grid: Sequence[int]
     bounds: Bounds
-    now: int
+    at: int
 
 
 def clear_round(
@@ -193,7 +193,7 @@ def _priced(
             continue
         counts = Counter(at[id(listed), uuid] for listed, uuid in placement.gpus)
         price = min(bid.limit, max(placement.floor, prices.of(bid, counts, placement.starts)))
-        weight = weight_of(bid, now=part.now)
+        weight = weight_of(bid, now=part.at)
         fills.append(Fill(bid, lease_id_of(round_id, bid), placement, price, weight))
     return fills, prices.regrets(refused)
 
@@ -280,7 +280,7 @@ def _ask(part: _Part, bid: OpenBid) -> Ask:
         deadline=bid.deadline,
         limit=bid.limit,
         entries=entries,
-        weight=weight_of(bid, now=part.now),
+        weight=weight_of(bid, now=part.at),
         spread=_spread(bid),
         groups=tuple(part.bounds.groups.get(bid.bid_id, ())),
         shares=tuple(part.bounds.shares.get(bid.bid_id, ())),
