@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.utils import timezone
 
+from ledger.domain.ids import LeaseId, TenantId
+from marketplace.domain.events import Continues
 from tests.access.conftest import Caller
 from tests.marketplace.test_the_api_of_bids import ada, body, market, read, unit
-from tests.marketplace.trading import Market
+from tests.marketplace.trading import Market, named
 
 __all__ = ["ada", "market", "unit"]
 
@@ -135,3 +137,23 @@ def test_a_bid_that_stands_alone_has_no_chain_to_end(ada: Caller, unit: str) -> 
 
     assert (answer.status_code, answer.json()["code"]) == (409, "bid-stands-alone")
     assert ada.get(f"/api/v1/bids/{bid_id}").json()["chain"] is None
+
+
+def test_a_chain_lists_its_bids_first_to_last(ada: Caller, unit: str, market: Market) -> None:
+    tenant = TenantId(ada.tenant_id)
+    first = market.bid("first", tenant=tenant, at="0.01", resume=True)
+    lease_id = LeaseId(named("lease"))
+    link = Continues(first_id=first, bid_id=first, number=2, lease_id=lease_id, resumes=True)
+    second = market.bid("second", tenant=tenant, at="0.01", resume=True, continues=link)
+    read()
+
+    chain = ada.get(f"/api/v1/bids/{second}/chain").json()["data"]
+
+    assert [each["id"] for each in chain] == [str(first), str(second)]
+    assert chain[1]["chain"] == {
+        "first_id": str(first),
+        "number": 2,
+        "continues_id": str(first),
+        "resumes_lease_id": str(lease_id),
+        "ended_because": None,
+    }
