@@ -29,7 +29,8 @@ class FastHost(OneHost):
         self._spans = np.zeros((len(free), most, 2), np.int64)
         self._counts = np.array([len(spans) for spans in free], np.int64)
         for gpu, spans in enumerate(free):
-            self._spans[gpu, : len(spans)] = spans
+            if spans:  # a GPU may have no time left at all
+                self._spans[gpu, : len(spans)] = spans
         self._placed: tuple[OpenBid, Placement] | None = None
 
     def bids(self, served: Selection) -> Iterator[OpenBid]:
