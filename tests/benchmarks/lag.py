@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 
+from django.conf import settings
 from django.db import connection
 
-from config.loops import Loop, run_loop
-from config.wiring import projections
+from config.loops import run_loop
+from config.wiring import loops
 from ledger.eventstore.postgres import PostgresStore
-from ledger.following import follow_projections
 from ledger.models import Checkpoint
 from tests.benchmarks.events import BY, fresh, published, repriced
 from tests.benchmarks.figures import Figure, percentile
@@ -27,10 +27,7 @@ def run() -> Iterator[Figure]:
     store = PostgresStore()
     store.append("offer-bench", fresh([published(1)]), expected=0, by=BY)
     stop = threading.Event()
-    everything = projections()
-    loop = Loop(
-        "bench-projections", 1.0, lambda s, _now: follow_projections(s, everything), on_events=True
-    )
+    [loop] = [loop for loop in loops(settings.ENV) if loop.name == "projections"]
     follower = threading.Thread(target=run_loop, args=(loop,), kwargs={"stop": stop})
     follower.start()
     lags: list[float] = []
