@@ -20,9 +20,13 @@ from marketplace.queries.replay import replay_round
 
 
 class CertificateShape(serializers.Serializer[Any]):
-    """What a round proves of itself. gap_ppm: the most that could be missing, of the bound."""
+    """What a round proves of itself. gap_ppm: the most that could be missing, of the bound.
+
+    weight: what waiting counted for when bids were compared; it is in the bound, and never paid.
+    """
 
     welfare = AmountField(source="welfare_nanos")
+    weight = AmountField(source="weight_nanos", required=False)
     bound = AmountField(source="bound_nanos")
     gap_ppm = serializers.IntegerField()
     seed = serializers.IntegerField()
