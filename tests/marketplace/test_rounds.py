@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ledger.domain.ids import BidId, HostId
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
-from marketplace.domain import settling
+from marketplace.domain import ranges
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import GpuRequest, LeaseGranted, Patience, RoundCleared
@@ -333,13 +333,13 @@ def test_one_without_room_tells_of_all_that_are_alike(monkeypatch: pytest.Monkey
     for number in range(100):
         market.bid(f"b{number}", at=3, deadline=NOON + timedelta(hours=2), patience="patient")
     asked = list[object]()
-    honest = settling.ranges.fit
+    honest = ranges.fit
 
     def fit(*args: Any, **said: Any) -> Any:
         asked.append(args)
         return honest(*args, **said)
 
-    monkeypatch.setattr(settling.ranges, "fit", fit)
+    monkeypatch.setattr(ranges, "fit", fit)
 
     told, grants = cleared(book_of(market), warn=no_fault)
 

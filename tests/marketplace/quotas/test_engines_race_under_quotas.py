@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 
 import pytest
@@ -38,7 +38,7 @@ HOUR = timedelta(hours=1)
 def most_at_once(log: Sequence[Recorded], unit: object) -> int:
     """Return the most GPUs that a unit ever holds at one time, from the facts alone."""
     bids = {r.event.bid_id: r.event for r in log if isinstance(r.event, BidPlaced)}
-    closed: dict[LeaseId, object] = {}
+    closed: dict[LeaseId, datetime] = {}
     for recorded in log:
         if isinstance(recorded.event, LeaseClosed):
             closed[recorded.event.lease_id] = recorded.event.at
@@ -46,11 +46,11 @@ def most_at_once(log: Sequence[Recorded], unit: object) -> int:
     for recorded in log:
         event = recorded.event
         if isinstance(event, LeaseGranted) and bids[event.bid_id].subscriber_id == unit:
-            ends = min(event.window.ends_at, closed.get(event.lease_id, event.window.ends_at))  # type: ignore[type-var]
+            ends = min(event.window.ends_at, closed.get(event.lease_id, event.window.ends_at))
             gpus = sum(len(share.gpu_uuids) for share in event.shares)
             spans.append((event.window.starts_at, ends, gpus))
     return max(
-        (sum(g for s, e, g in spans if s <= at < e) for at, _, _ in spans),  # type: ignore[operator]
+        (sum(g for s, e, g in spans if s <= at < e) for at, _, _ in spans),
         default=0,
     )
 
