@@ -127,6 +127,44 @@ def cut(spans: Ints, counts: Ints, gpu: int, at: int, starts: int, ends: int) ->
 
 
 @compiled
+def next_group(
+    order: Ints,
+    asked: Seconds,
+    stretches: Ints,
+    floors: Ints,
+    waits: Bools,
+    reach: Ints,
+    levels: int,
+    opens: int,
+    closes: int,
+) -> int:
+    """Move each group on to its next bid that may find room; return whose comes first; -1: none."""
+    best, of = -1, -1
+    for group in range(stretches.shape[0]):
+        row, stop = stretches[group, 0], stretches[group, 1]
+        while row < stop:
+            level = asked[LEVEL, row]
+            if (
+                level < levels
+                and asked[DURATION, row] * 1_000 <= reach[2 + level]
+                and asked[SOONEST, row] <= closes
+                and asked[LATEST, row] >= opens
+                and order[KEY, row] <= -floors[asked[SHAPE, row]]
+                and waits[asked[SLOT, row]]
+            ):
+                break
+            row += 1
+        stretches[group, 0] = row
+        if row < stop and (
+            best < 0
+            or order[KEY, row] < order[KEY, best]
+            or (order[KEY, row] == order[KEY, best] and order[SINCE, row] < order[SINCE, best])
+        ):
+            best, of = row, group
+    return of
+
+
+@compiled
 def next_served(
     order: Ints,
     asked: Seconds,
@@ -155,34 +193,13 @@ def next_served(
     levels = longest(spans, counts, reach)
     if levels == 0:
         return NOBODY
-    of = 0
     opens = (reach[0] - terms[ZERO]) // 1_000
     closes = -((terms[ZERO] - reach[1]) // 1_000)
     while True:
-        best = -1
-        for group in range(stretches.shape[0]):
-            row, stop = stretches[group, 0], stretches[group, 1]
-            while row < stop:
-                level = asked[LEVEL, row]
-                if (
-                    level < levels
-                    and asked[DURATION, row] * 1_000 <= reach[2 + level]
-                    and asked[SOONEST, row] <= closes
-                    and asked[LATEST, row] >= opens
-                    and order[KEY, row] <= -floors[asked[SHAPE, row]]
-                    and waits[asked[SLOT, row]]
-                ):
-                    break
-                row += 1
-            stretches[group, 0] = row
-            if row < stop and (
-                best < 0
-                or order[KEY, row] < order[KEY, best]
-                or (order[KEY, row] == order[KEY, best] and order[SINCE, row] < order[SINCE, best])
-            ):
-                best, of = row, group
-        if best < 0:
+        of = next_group(order, asked, stretches, floors, waits, reach, levels, opens, closes)
+        if of < 0:
             return NOBODY
+        best = stretches[of, 0]
         stretches[of, 0] += 1
         answer[0] = asked[SLOT, best]
         gpus = asked[GPUS, best]
