@@ -22,6 +22,9 @@ from marketplace.domain.optimum.search import CHUNK_MOVES, SMALL_MAX, search
 from marketplace.domain.optimum.solution import Effort, Piece, Placed, Solution, welfare_of
 from marketplace.domain.optimum.state import State, begin
 
+HASTY_STEPS, ALPHA = 30, 0.9
+"""After fewer steps of price finding there is little search either: then one placing counts prices
+for this much."""
 CHUNKS = 32
 """Chunks of a large round between two looks, half of them in each half."""
 PATIENCE = 3
@@ -63,9 +66,9 @@ def solve(
     prices = np.ceil(pricing.prices.mean)
     bound = pricing.bound(prices)
     add_up(layout, prices, paid)
-    for order in orders(layout, pricing.wants.least) if pricing.steps else ():
+    for order, alpha in orders(layout, pricing.wants.least, pricing.steps):
         other = begin(problem, layout)
-        total = place_all(layout, other, paid, bench, order, 1.0)
+        total = place_all(layout, other, paid, bench, order, alpha)
         if total > worth:
             state, worth = other, total
     climb = Climb(layout, state, paid, pricing.wants, seed, worth)
@@ -164,14 +167,19 @@ class Climb:
         )
 
 
-def orders(layout: Layout, least: Floats) -> tuple[Ints, ...]:
-    """Return orders in which to place bids by prices: by gain, and by gain per GPU-hour."""
+def orders(layout: Layout, least: Floats, steps: int) -> list[tuple[Ints, float]]:
+    """Return orders in which to place bids by prices, and how much prices count in the placing.
+
+    By gain, and by gain per GPU-hour. Where prices count a little less, gaps are filled better:
+    worth more at once, but a long search gets further from a clearing that keeps to prices.
+    """
+    if steps == 0:
+        return []
     rate = layout.worth - np.minimum(least, 4.0 * layout.worth)
     total = rate * np.where(rate > 0.0, layout.gpus * layout.hours, 1.0)
-    return (
-        np.argsort(-total, kind="stable").astype(np.int64),
-        np.argsort(-rate, kind="stable").astype(np.int64),
-    )
+    by_gain = np.argsort(-total, kind="stable").astype(np.int64)
+    by_rate = np.argsort(-rate, kind="stable").astype(np.int64)
+    return [(by_gain, ALPHA if steps < HASTY_STEPS else 1.0), (by_rate, 1.0)]
 
 
 def by_price(layout: Layout) -> Ints:
