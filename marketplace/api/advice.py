@@ -49,16 +49,21 @@ class BidAdviceShape(serializers.Serializer[Any]):
 
 
 class UnsoldShape(serializers.Serializer[Any]):
-    """Which bids an offer could serve. floor_needed: the highest at which one would be served."""
+    """Which bids an offer could serve. floor_needed: the highest at which one would be served.
+
+    listed: false for an offer that is over; then nothing else is said.
+    """
 
     listed = serializers.BooleanField()
-    waiting = serializers.IntegerField()
-    fitting = serializers.IntegerField()
-    in_time = serializers.IntegerField()
-    limits = LevelShape(many=True)
-    floor = AmountField(source="floor.nanos_per_gpu_hour")
-    floor_needed = AmountField(source="floor_needed.nanos_per_gpu_hour", default=None)
-    currency = serializers.CharField(source="floor.currency")
+    waiting = serializers.IntegerField(required=False)
+    fitting = serializers.IntegerField(required=False)
+    in_time = serializers.IntegerField(required=False)
+    limits = LevelShape(many=True, required=False)
+    floor = AmountField(source="floor.nanos_per_gpu_hour", required=False)
+    floor_needed = AmountField(
+        source="floor_needed.nanos_per_gpu_hour", default=None, allow_null=True
+    )
+    currency = serializers.CharField(source="floor.currency", required=False)
 
 
 class AdviseBid(Endpoint):

@@ -92,7 +92,9 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
 
 def _answer(answer: ExtensionGranted | ExtensionDeclined, rows: Rows) -> None:
     """Note what the engine answered; it answers nothing that was not asked for."""
-    asked_at = datetime.fromisoformat(rows.get(LeaseRow, answer.lease_id).extension["at"])
+    asked = rows.get(LeaseRow, answer.lease_id).extension
+    assert asked is not None
+    asked_at = datetime.fromisoformat(asked["at"])
     if isinstance(answer, ExtensionGranted):
         extension = _extension(answer, asked_at, "granted")
     else:
