@@ -38,6 +38,7 @@ class Loop:
     is recorded. run_once returns how much it did; while that is not zero it is called again.
     gather_seconds: least time from one pass to the next, so that a stream of events is worked off
     in pages, not one by one; the first after a silence is not kept waiting.
+    prepare: done once before the loop asks for its turn, so that it holds up nobody.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Loop:
     run_once: Callable[[EventStore, datetime], int]
     on_events: bool = False
     gather_seconds: float = 0.0
+    prepare: Callable[[], None] | None = None
 
 
 def run_loop(loop: Loop, *, stop: threading.Event) -> None:
@@ -53,6 +55,8 @@ def run_loop(loop: Loop, *, stop: threading.Event) -> None:
     A lost database or store is waited for, with back-off; a fault of the loop itself is logged
     and tried again likewise, so that one bad pass does not end the loop for good.
     """
+    if loop.prepare is not None:
+        loop.prepare()
     failures = 0
     while not stop.is_set():
         try:

@@ -150,7 +150,14 @@ def _clearing(env: Env, market: str) -> Loop:
         return engines[store].run_once(now=now)
 
     name = clearing_of(env, market)
-    return Loop(name, 1.0, clear, on_events=True, gather_seconds=0.008)
+    return Loop(name, 1.0, clear, on_events=True, gather_seconds=0.008, prepare=_warm)
+
+
+def _warm() -> None:
+    # Late: it loads NumPy, which only the engine needs.
+    from marketplace.domain.optimum.warming import warm
+
+    warm()
 
 
 def clearing_of(env: Env, market: str) -> str:

@@ -186,8 +186,10 @@ class Book:
         return list(found)
 
     def forget_before(self, millis: int) -> None:
-        """Drop spans that are over, to bound memory."""
+        """Drop spans and uses that are over, to bound memory."""
         self.calendar.forget_before(millis)
+        if self.quotas is not None:
+            self.quotas.forget_before(millis)
 
     # --- supply ----------------------------------------------------------------------------
 

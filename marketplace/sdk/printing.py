@@ -74,11 +74,16 @@ def _field(entry: Mapping[str, Any], path: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return a value as people read it: local times with their zone, dashes for nothing."""
+    """Return a value as people read it: local times with their zone, dashes for nothing.
+
+    Decimal numbers keep four figures; JSON has them whole. Money comes as text and stays as it is.
+    """
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
     if isinstance(value, list):
         return ", ".join(shown(each) for each in value) or "-"
     if isinstance(value, str) and len(value) >= 20 and value.endswith("Z") and value[10] == "T":

@@ -83,6 +83,27 @@ class Standing:
         return self._run_once(store, now) if self._run_once else 0
 
 
+def test_a_loop_is_prepared_before_it_asks_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+    stop = threading.Event()
+
+    def once(store: EventStore, now: datetime) -> int:
+        happened.append("pass")
+        stop.set()
+        return 0
+
+    hold = loops._hold
+
+    def turn(name: str) -> bool:
+        happened.append("turn")
+        return hold(name)
+
+    monkeypatch.setattr(loops, "_hold", turn)
+    run_loop(Loop("prepared", 1.0, once, prepare=lambda: happened.append("prepared")), stop=stop)
+
+    assert happened == ["prepared", "turn", "pass"]
+
+
 def test_the_next_in_line_takes_over_when_the_holder_is_killed(
     holder: subprocess.Popen[str],
 ) -> None:

@@ -27,6 +27,7 @@ from marketplace.domain.optimum import (
     solve,
 )
 from marketplace.domain.optimum.compiling import COMPILES
+from marketplace.domain.optimum.warming import scarce, warm
 from tests.marketplace.optimum.checking import audit
 from tests.marketplace.optimum.markets import CENT, HOUR, small_round
 
@@ -190,3 +191,11 @@ def optimum_without_numba() -> Iterator[ModuleType]:
             del sys.modules["numba"]
         else:
             sys.modules["numba"] = numba
+
+
+def test_the_round_that_warms_the_kernels_passes_over_no_stage() -> None:
+    solution = solve(scarce(), effort=Effort(dual=1, search=1), seed=0)
+
+    assert solution.done == Effort(dual=1, search=1)
+    assert 0 < sum(grant is not None for grant in solution.placed) < len(solution.placed)
+    warm()
