@@ -40,8 +40,13 @@ def most_at_once(log: Sequence[Recorded], unit: object) -> int:
     bids = {r.event.bid_id: r.event for r in log if isinstance(r.event, BidPlaced)}
     closed: dict[LeaseId, datetime] = {}
     for recorded in log:
-        if isinstance(recorded.event, LeaseClosed):
-            closed[recorded.event.lease_id] = recorded.event.at
+        match recorded.event:
+            case LeaseClosed(lease_id=lease_id, at=at):
+                closed[lease_id] = min(at, closed.get(lease_id, at))
+            case LeaseGranted(cuts=cuts):  # what was borrowed may be taken back
+                for cut in cuts:
+                    ends = min(cut.ends_at, closed.get(cut.lease_id, cut.ends_at))
+                    closed[cut.lease_id] = ends
     spans = []
     for recorded in log:
         event = recorded.event
