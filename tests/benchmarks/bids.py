@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from django.utils import timezone
 
+from config.wiring import projections
 from ledger.domain.ids import HostId, OfferId, TenantId
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
@@ -85,8 +86,7 @@ def _bidding(party: Party) -> Work:
 
 def _end_to_end() -> Iterator[Figure]:
     """Let bids arrive steadily at the whole installation, with a GPU for each."""
-    clear_event_table()
-    Checkpoint.objects.all().delete()
+    _begin_anew()
     parties = [founded(f"steady{number}") for number in range(CLIENTS)]
     _supply(founded("owner"), round((WARM_SECONDS + STEADY_SECONDS) * PER_SECOND * 1.05))
     follow()
@@ -115,6 +115,13 @@ def _end_to_end() -> Iterator[Figure]:
     yield from _times("due to lease event readable", granted, "due", "granted", commit)
     yield from _times("answered to lease scheduled", granted, "answered", "scheduled", commit)
     yield from _times("answered to lease in its row", granted, "answered", "shown", commit)
+
+
+def _begin_anew() -> None:
+    clear_event_table()
+    Checkpoint.objects.all().delete()
+    for table in {table for projection in projections() for table in projection.tables}:
+        table._default_manager.all().delete()
 
 
 def _times(
