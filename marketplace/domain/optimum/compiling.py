@@ -38,7 +38,7 @@ def _cache_folder() -> str:
     digest = hashlib.sha256()
     for source in sorted(here.glob("*.py")):
         text = source.read_bytes()
-        if b"@compiled\n" in text or b"NamedTuple" in text:
+        if any(mark in text for mark in (b"@compiled\n", b"@woven_in\n", b"NamedTuple")):
             digest.update(text)
     for name in ("columns.py", "room.py", "serving.py"):  # the instant lane's, and what they count
         digest.update((here.parent / name).read_bytes())
@@ -50,14 +50,27 @@ _FOLDER = _cache_folder() if COMPILES else ""
 
 def compiled(kernel: Kernel) -> Kernel:
     """Return the kernel, compiled on its first call where numba is installed."""
+    return _made(kernel)
+
+
+def woven_in(kernel: Kernel) -> Kernel:
+    """Return the kernel, compiled into each of those that call it.
+
+    For what is called for every pool: handing it the dozens of arrays of a round costs more than
+    what it does, and by itself the compiler weaves in small kernels only.
+    """
+    return _made(kernel, forceinline=True)
+
+
+def _made(kernel: Kernel, **options: bool) -> Kernel:
     if numba is None:
         return kernel
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = _FOLDER
     try:
-        made: Kernel = numba.njit(cache=True, nogil=True, _nrt=False)(kernel)
+        made: Kernel = numba.njit(cache=True, nogil=True, _nrt=False, **options)(kernel)
     except RuntimeError:  # no folder that may be written: compile in each process
-        made = numba.njit(nogil=True, _nrt=False)(kernel)
+        made = numba.njit(nogil=True, _nrt=False, **options)(kernel)
     finally:
         numba.config.CACHE_DIR = before
     return made

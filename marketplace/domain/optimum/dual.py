@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from marketplace.domain.optimum.chance import mixed
-from marketplace.domain.optimum.compiling import COMPILES, compiled
+from marketplace.domain.optimum.compiling import COMPILES, compiled, woven_in
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.placing import (
     FAR,
@@ -77,7 +77,7 @@ def open_prices(q: Layout) -> Prices:
     )
 
 
-@compiled
+@woven_in
 def _best_start(
     q: Layout, st: State, paid: Floats, bench: Bench, i: int, j: int
 ) -> tuple[float, int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from marketplace.domain.optimum.chance import seeded
 from marketplace.domain.optimum.chance import share as dice_share
-from marketplace.domain.optimum.compiling import compiled
+from marketplace.domain.optimum.compiling import compiled, woven_in
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.problem import ONE_HOST, ONE_POOL, Floats, Ints
 from marketplace.domain.optimum.state import State, counts_ms, enter
@@ -106,7 +106,7 @@ def slices(q: Layout, st: State, j: int, s: int, e: int, k: int, turn: int) -> t
     return found, union
 
 
-@compiled
+@woven_in
 def best_start(
     q: Layout, st: State, paid: Floats, bench: Bench, i: int, j: int, alpha: float,
     snug: float, noise: float, best: float,
