@@ -8,34 +8,21 @@ from uuid import UUID
 import pytest
 from django.db import transaction
 
-from ledger.commands.money import add_funds, open_account
+from ledger.commands.money import add_funds
 from ledger.domain.accounts import Account
 from ledger.domain.event import Event
-from ledger.domain.ids import AccountId, EntryId, TenantId
+from ledger.domain.ids import EntryId
 from ledger.domain.money import Money
 from ledger.eventstore import folds
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import EventStore, Meta, Position, Recorded, load, record
 from ledger.eventstore.postgres import PostgresStore
 from tests.conftest import NOON, SOMEBODY
-
-ACCOUNT = AccountId(UUID(int=1))
-PLATFORM = TenantId(UUID(int=2))
+from tests.ledger.wallets import ACCOUNT, PLATFORM, open_wallet
 
 
 def opened(store: EventStore, *, top_ups: int) -> None:
-    open_account(
-        store,
-        account_id=ACCOUNT,
-        tenant_id=PLATFORM,
-        subscriber_id=None,
-        kind="prepaid",
-        title="Wallet",
-        currency="USD",
-        overdraft_nanos=0,
-        by=SOMEBODY,
-        now=NOON,
-    )
+    open_wallet(store)
     for number in range(top_ups):
         topped_up(store, number)
 

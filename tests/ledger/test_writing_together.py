@@ -11,12 +11,12 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connection
 
-from ledger.commands.money import add_funds, open_account, place_hold, placing_hold, release_hold
+from ledger.commands.money import add_funds, place_hold, placing_hold, release_hold
 from ledger.domain.accounts import Account, FundsInsufficient
 from ledger.domain.event import Event
 from ledger.domain.events import TenantRegistered
 from ledger.domain.holds import HoldClosed
-from ledger.domain.ids import AccountId, EntryId, HoldId, TenantId
+from ledger.domain.ids import EntryId, HoldId
 from ledger.domain.money import Money
 from ledger.eventstore import folds
 from ledger.eventstore.memory import MemoryStore
@@ -24,9 +24,7 @@ from ledger.eventstore.port import Appended, EventStore, Meta, StreamMoved, Writ
 from ledger.eventstore.postgres import PostgresStore
 from ledger.eventstore.together import Part, record_together
 from tests.conftest import NOON, SOMEBODY
-
-ACCOUNT = AccountId(UUID(int=1))
-PLATFORM = TenantId(UUID(int=2))
+from tests.ledger.wallets import ACCOUNT, PLATFORM, open_wallet
 
 
 @dataclass(frozen=True)
@@ -62,18 +60,7 @@ def happened() -> TenantRegistered:
 
 
 def funded(store: EventStore, money: int) -> None:
-    open_account(
-        store,
-        account_id=ACCOUNT,
-        tenant_id=PLATFORM,
-        subscriber_id=None,
-        kind="prepaid",
-        title="Wallet",
-        currency="USD",
-        overdraft_nanos=0,
-        by=SOMEBODY,
-        now=NOON,
-    )
+    open_wallet(store)
     add_funds(
         store,
         account_id=ACCOUNT,
