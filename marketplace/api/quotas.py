@@ -29,13 +29,13 @@ from marketplace.api.quota_bodies import (
     UnitBody,
     UseBody,
     WeightBody,
-    policy_of,
 )
 from marketplace.commands.quotas import lift_override, set_policy
 from marketplace.domain.governance import WHY_CHARS_MAX, Setter
 from marketplace.domain.governance_events import QuotaOverridden
 from marketplace.domain.governance_rules import Policy
 from marketplace.queries import quotas as queries
+from marketplace.queries.asked_policies import policy_of
 from marketplace.queries.quota_log import policy_rows
 
 NEWEST_FIRST = ("-position",)
