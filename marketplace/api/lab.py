@@ -12,8 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger.access import PlatformOnly
-from ledger.rest import AmountField, Body, CountField, Endpoint, MomentField
-from marketplace.api.quota_bodies import policies_of
+from ledger.rest import AmountField, CountField, Endpoint, MomentField
+from marketplace.api.market import market_named
+from marketplace.api.quota_bodies import OfMarket, policies_of
 from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX, Setter
 from marketplace.domain.governance_events import GovernanceEvent
 from marketplace.domain.rules import PriceRule, Rules
@@ -30,7 +31,7 @@ from marketplace.queries.quota_trials import recorded_by
 from marketplace.queries.quotas import setter_of
 
 
-class AskLab(Body):
+class AskLab(OfMarket):
     """What to run again, and under which rules. What is left out stays as it is."""
 
     hours = CountField(value_min=1, value_max=HOURS_MAX, default=24)
@@ -101,16 +102,17 @@ class Lab(Endpoint):
             raise PlatformOnly()
         asked = self.body(AskLab)
         present = Variant(round_seconds=settings.ENV.round_seconds)
+        market = market_named(asked.get("market"))
         variant = Variant(
             Rules(asked["price"], preemption=asked["preemption"]),
             asked["lanes"],
             asked.get("round_seconds", present.round_seconds),
             asked.get("half_life_seconds"),
-            self._policies(asked.get("policies", [])),
+            self._policies(market, asked.get("policies", [])),
         )
         found = compare(
             self.store(),
-            market=settings.ENV.market,
+            market=market,
             currency=settings.ENV.currency,
             question=Question(asked["hours"], variant, asked.get("fee_ppm", settings.ENV.fee_ppm)),
             present=present,
@@ -120,18 +122,18 @@ class Lab(Endpoint):
         shown = ComparisonShape({**_fields(found), "cannot_change": CANNOT_CHANGE}).data
         return Response({"currency": settings.ENV.currency, **shown})
 
-    def _policies(self, asked: list[dict[str, Any]]) -> tuple[GovernanceEvent, ...]:
+    def _policies(self, market: str, asked: list[dict[str, Any]]) -> tuple[GovernanceEvent, ...]:
         """Return the policies to run the past under, each checked by its kind and its rule."""
         wanted = policies_of(
             asked,
             self.actor,
-            market=settings.ENV.market,
+            market=market,
             currency=settings.ENV.currency,
             now=timezone.now(),
         )
         _, is_platform = setter_of(self.actor)
         setter = Setter(self.actor.tenant_id, is_platform)
-        return recorded_by(self.store(), wanted, market=settings.ENV.market, setter=setter)
+        return recorded_by(self.store(), wanted, market=market, setter=setter)
 
 
 def _fields(found: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 from ledger.domain.refusal import Invalid
 from ledger.rest import AmountField, Endpoint, MomentField
+from listings.domain.markets import named
 from marketplace.domain.eligibility import REASONS
 from marketplace.domain.query import CONDITIONS
 from marketplace.domain.workloads import ENVELOPES
@@ -163,8 +164,19 @@ class WorkloadKindShape(serializers.Serializer[Any]):
 
 
 def market_of(request: Request) -> str:
-    """Return the market that is asked about: the installation's own if none is named."""
-    return request.query_params.get("market") or settings.ENV.market
+    """Return the market that is asked about: the installation's own if none is named.
+
+    Raises: MarketUnknown.
+    """
+    return market_named(request.query_params.get("market"))
+
+
+def market_named(name: str | None) -> str:
+    """Return the market of a name; that of the installation where there is none.
+
+    Raises: MarketUnknown.
+    """
+    return named(settings.MARKETS, name).name if name else str(settings.ENV.market)
 
 
 class MarketNow(Endpoint):

@@ -30,7 +30,13 @@ HOURS: Mapping[str, Any] = {
 GPUS: Mapping[str, Any] = {"value_min": 0, "required": False, "allow_null": True}
 
 
-class Reasoned(Body):
+class OfMarket(Body):
+    """What is about one market: that of the installation, if none is named."""
+
+    market = TextField(required=False)
+
+
+class Reasoned(OfMarket):
     """A policy. why: for the log."""
 
     why = TextField(max_length=WHY_CHARS_MAX, required=False, allow_blank=True, default="")
@@ -145,6 +151,9 @@ def policies_of(
         if kind not in BODIES:
             known = f"Each policy has a kind: {', '.join(BODIES)}."
             raise serializers.ValidationError({"policies": known}, code="kind-unknown")
+        if "market" in each:
+            once = "Name the market once, beside the policies."
+            raise serializers.ValidationError({"policies": once}, code="market-named-twice")
         body = BODIES[kind](data={name: each[name] for name in each if name != "kind"})
         body.is_valid(raise_exception=True)
         made.append(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 from uuid import UUID
 
-from django.conf import settings
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -15,7 +14,9 @@ from rest_framework.response import Response
 from ledger.domain.ids import SubscriberId, TenantId
 from ledger.domain.parties import SubscriberUnknown
 from ledger.queries.parties import unit_tenants
-from ledger.rest import Body, CountField, MomentField, TextField
+from ledger.rest import CountField, MomentField, TextField
+from marketplace.api.market import MARKET, market_named, market_of
+from marketplace.api.quota_bodies import OfMarket
 from marketplace.api.quotas import PolicyWritten, Setting
 from marketplace.commands.quotas import approve_request, decline_request, take_up
 from marketplace.domain.governance import WHY_CHARS_MAX
@@ -26,7 +27,7 @@ from marketplace.queries.quotas import token_of
 NEWEST_FIRST = ("-asked_at", "request_id")
 
 
-class AskQuota(Body):
+class AskQuota(OfMarket):
     """Another nominal quota between two moments. expires_at: when it can no longer be approved."""
 
     subscriber_id = serializers.UUIDField()
@@ -38,13 +39,13 @@ class AskQuota(Body):
     expires_at = MomentField(required=False)
 
 
-class DeclineBody(Body):
+class DeclineBody(OfMarket):
     """Why a request is declined."""
 
     why = TextField(max_length=WHY_CHARS_MAX)
 
 
-class TakeUpBody(Body):
+class TakeUpBody(OfMarket):
     """The token that the approval gave."""
 
     token_id = serializers.UUIDField()
@@ -90,10 +91,10 @@ class QuotaRequests(Setting):
     scopes: ClassVar = {"GET": "market:read", "POST": "bids:write"}
     reads: ClassVar = ("marketplace.quotas",)
 
-    @extend_schema(responses=RequestShape(many=True))
+    @extend_schema(responses=RequestShape(many=True), parameters=[MARKET])
     def get(self, request: Request) -> Response:
         """List your organisation's requests, newest first; a consumer those of the own unit."""
-        rows = quota_requests(self.actor, settings.ENV.market)
+        rows = quota_requests(self.actor, market_of(request))
         return self.page(rows, RequestShape, NEWEST_FIRST)
 
     @extend_schema(request=AskQuota, responses={201: RequestWritten})
@@ -106,7 +107,7 @@ class QuotaRequests(Setting):
             raise SubscriberUnknown(subscriber_id=unit)
         answer = self.set(
             QuotaRequested(
-                market=settings.ENV.market,
+                market=market_named(asked.get("market")),
                 request_id=self.command_id,
                 tenant_id=TenantId(unit_tenant[unit]),
                 subscriber_id=SubscriberId(unit),
@@ -130,10 +131,10 @@ class OneQuotaRequest(Setting):
     scopes: ClassVar = {"GET": "market:read"}
     reads: ClassVar = ("marketplace.quotas",)
 
-    @extend_schema(responses=RequestShape)
+    @extend_schema(responses=RequestShape, parameters=[MARKET])
     def get(self, request: Request, request_id: UUID) -> Response:
         """Show it."""
-        row = quota_request(self.actor, settings.ENV.market, request_id)
+        row = quota_request(self.actor, market_of(request), request_id)
         return Response(RequestShape(row).data)
 
 
@@ -143,10 +144,11 @@ class ApproveQuotaRequest(Setting):
     scopes: ClassVar = {"POST": "admin"}
     secret_fields: ClassVar = frozenset({"token_id"})
 
-    @extend_schema(request=None, responses={201: Approved})
+    @extend_schema(request=OfMarket, responses={201: Approved})
     def post(self, request: Request, request_id: UUID) -> Response:
         """Approve it; the answer holds the token, once."""
-        market, store = settings.ENV.market, self.store()
+        asked = self.body(OfMarket) if request.data else {}
+        market, store = market_named(asked.get("market")), self.store()
         position = approve_request(
             store,
             market=market,
@@ -168,11 +170,12 @@ class DeclineQuotaRequest(Setting):
     @extend_schema(request=DeclineBody, responses={201: PolicyWritten})
     def post(self, request: Request, request_id: UUID) -> Response:
         """Decline it, with the reason."""
+        asked = self.body(DeclineBody)
         position = decline_request(
             self.store(),
-            market=settings.ENV.market,
+            market=market_named(asked.get("market")),
             request_id=request_id,
-            why=self.body(DeclineBody)["why"],
+            why=asked["why"],
             setter=self.setter,
             by=self.meta(),
             now=timezone.now(),
@@ -188,11 +191,12 @@ class TakeUpQuotaRequest(Setting):
     @extend_schema(request=TakeUpBody, responses={201: PolicyWritten})
     def post(self, request: Request, request_id: UUID) -> Response:
         """Take the quota up by its token, once and before it expires."""
+        asked = self.body(TakeUpBody)
         position = take_up(
             self.store(),
-            market=settings.ENV.market,
+            market=market_named(asked.get("market")),
             request_id=request_id,
-            token_id=self.body(TakeUpBody)["token_id"],
+            token_id=asked["token_id"],
             setter=self.setter,
             by=self.meta(),
             now=timezone.now(),

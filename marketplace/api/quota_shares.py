@@ -15,8 +15,9 @@ from rest_framework.response import Response
 
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Invalid
-from ledger.rest import AmountField, Body, Endpoint, MomentField
-from marketplace.api.quota_bodies import policies_of
+from ledger.rest import AmountField, Endpoint, MomentField
+from marketplace.api.market import MARKET, market_named, market_of
+from marketplace.api.quota_bodies import OfMarket, policies_of
 from marketplace.api.quotas import Setting
 from marketplace.queries.quota_shares import (
     LimitFigures,
@@ -106,7 +107,7 @@ class SharesShape(serializers.Serializer[Any]):
     limits = LimitShape(many=True)
 
 
-class TryBody(Body):
+class TryBody(OfMarket):
     """Policies to try, one after the other: each with its `kind` and the fields of that kind."""
 
     policies = serializers.ListField(child=serializers.DictField(), allow_empty=False)
@@ -131,11 +132,14 @@ class QuotaShares(Endpoint):
 
     @extend_schema(
         responses=SharesShape,
-        parameters=[OpenApiParameter("round", description="as the engine had them in this round")],
+        parameters=[
+            MARKET,
+            OpenApiParameter("round", description="as the engine had them in this round"),
+        ],
     )
     def get(self, request: Request) -> Response:
         """Show quotas, use, shares and limits as of now, or as they were in a round."""
-        asked, market = request.query_params.get("round"), settings.ENV.market
+        asked, market = request.query_params.get("round"), market_of(request)
         if asked is None:
             found = shares_now(self.store(), self.actor, market=market, now=timezone.now())
         else:
@@ -151,14 +155,16 @@ class QuotaTrials(Setting):
     @extend_schema(request=TryBody, responses=TrialShape)
     def post(self, request: Request) -> Response:
         """Clear the market with these policies in force and write nothing."""
+        asked = self.body(TryBody)
+        market = market_named(asked.get("market"))
         found = try_policies(
             self.store(),
             self.actor,
-            market=settings.ENV.market,
+            market=market,
             policies=policies_of(
-                self.body(TryBody)["policies"],
+                asked["policies"],
                 self.actor,
-                market=settings.ENV.market,
+                market=market,
                 currency=settings.ENV.currency,
                 now=timezone.now(),
             ),

@@ -14,14 +14,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger.domain.ids import TenantId
-from ledger.rest import Body, Endpoint, MomentField, TextField
+from ledger.rest import Endpoint, MomentField, TextField
 from listings.commands import allow_listing
 from listings.domain.permit_events import ListingAllowed
+from marketplace.api.market import MARKET, market_named, market_of
 from marketplace.api.quota_bodies import (
     BODIES,
     CohortBody,
     HalfLifeBody,
     LimitBody,
+    OfMarket,
     OverrideBody,
     PeriodBody,
     QuotaBody,
@@ -99,7 +101,7 @@ class PolicyWritten(serializers.Serializer[Any]):
     id = serializers.UUIDField(required=False)
 
 
-class LiftBody(Body):
+class LiftBody(OfMarket):
     """Why an override ends before its time."""
 
     why = TextField(max_length=WHY_CHARS_MAX, required=False, allow_blank=True, default="")
@@ -125,12 +127,13 @@ class Setting(Endpoint):
         return Setter(self.actor.tenant_id, is_platform)
 
     def asked(self, kind: str, **more: object) -> Policy:
-        """Return the policy that the body asks for."""
+        """Return the policy that the body asks for, in the market that it names."""
+        asked = self.body(BODIES[kind])
         return policy_of(
             kind,
-            {**self.body(BODIES[kind]), **more},
+            {**asked, **more},
             self.actor,
-            market=settings.ENV.market,
+            market=market_named(asked.get("market")),
             currency=settings.ENV.currency,
             now=timezone.now(),
         )
@@ -146,11 +149,11 @@ class Quotas(Setting):
 
     scopes: ClassVar = {"GET": "market:read", "POST": "admin"}
 
-    @extend_schema(responses=StandingShape(many=True))
+    @extend_schema(responses=StandingShape(many=True), parameters=[MARKET])
     def get(self, request: Request) -> Response:
         """List cohorts and your own units, with quota and use as of now."""
         rows = queries.standings(
-            self.store(), self.actor, market=settings.ENV.market, now=timezone.now()
+            self.store(), self.actor, market=market_of(request), now=timezone.now()
         )
         return Response({"data": [asdict(row) for row in rows], "next": None})
 
@@ -187,11 +190,11 @@ class QuotaOverrides(Setting):
 
     scopes: ClassVar = {"GET": "market:read", "POST": "admin"}
 
-    @extend_schema(responses=OverrideShape(many=True))
+    @extend_schema(responses=OverrideShape(many=True), parameters=[MARKET])
     def get(self, request: Request) -> Response:
         """List those that are or will be in force, of cohorts and your own units."""
         found = queries.overrides(
-            self.store(), self.actor, market=settings.ENV.market, now=timezone.now()
+            self.store(), self.actor, market=market_of(request), now=timezone.now()
         )
         return Response({"data": OverrideShape(found, many=True).data, "next": None})
 
@@ -210,14 +213,15 @@ class OneQuotaOverride(Setting):
 
     scopes: ClassVar = {"DELETE": "admin"}
 
-    @extend_schema(request=LiftBody, responses=PolicyWritten)
+    @extend_schema(request=LiftBody, responses=PolicyWritten, parameters=[MARKET])
     def delete(self, request: Request, override_id: UUID) -> Response:
         """End an override before its time."""
+        asked = self.body(LiftBody) if request.data else {}
         position = lift_override(
             self.store(),
-            market=settings.ENV.market,
+            market=market_named(asked.get("market") or request.query_params.get("market")),
             override_id=override_id,
-            why=self.body(LiftBody)["why"] if request.data else "",
+            why=asked.get("why", ""),
             setter=self.setter,
             by=self.meta(),
             now=timezone.now(),
@@ -274,10 +278,10 @@ class QuotaUses(Setting):
 
     scopes: ClassVar = {"GET": "market:read", "POST": "admin"}
 
-    @extend_schema(responses=AllowedShape(many=True))
+    @extend_schema(responses=AllowedShape(many=True), parameters=[MARKET])
     def get(self, request: Request) -> Response:
         """List what is set, as far as it concerns you; what nothing speaks of is allowed."""
-        found = queries.uses_allowed(self.store(), self.actor, market=settings.ENV.market)
+        found = queries.uses_allowed(self.store(), self.actor, market=market_of(request))
         names = ("who", "what", "gpu_class", "allowed")
         return Response(
             {"data": [dict(zip(names, row, strict=True)) for row in found], "next": None}
@@ -294,10 +298,10 @@ class QuotaListings(Setting):
 
     scopes: ClassVar = {"GET": "market:read", "POST": "admin"}
 
-    @extend_schema(responses=AllowedShape(many=True))
+    @extend_schema(responses=AllowedShape(many=True), parameters=[MARKET])
     def get(self, request: Request) -> Response:
         """List what is set, as far as it concerns you; what nothing speaks of is allowed."""
-        found = queries.listings_allowed(self.store(), self.actor, market=settings.ENV.market)
+        found = queries.listings_allowed(self.store(), self.actor, market=market_of(request))
         rows = [
             {"who": who, "what": "list", "gpu_class": gpu_class, "allowed": allowed}
             for who, gpu_class, allowed in found
@@ -312,7 +316,7 @@ class QuotaListings(Setting):
         position = allow_listing(
             self.store(),
             permitted=ListingAllowed(
-                market=settings.ENV.market,
+                market=market_named(asked.get("market")),
                 tenant_id=None if tenant_id is None else TenantId(tenant_id),
                 gpu_class=asked["gpu_class"],
                 allowed=asked["allowed"],
@@ -331,7 +335,7 @@ class QuotaLog(Endpoint):
     scopes: ClassVar = {"GET": "market:read"}
     reads: ClassVar = ("marketplace.quotas",)
 
-    @extend_schema(responses=PolicyShape(many=True))
+    @extend_schema(responses=PolicyShape(many=True), parameters=[MARKET])
     def get(self, request: Request) -> Response:
         """List the policies that concern you, newest first."""
-        return self.page(policy_rows(self.actor, settings.ENV.market), PolicyShape, NEWEST_FIRST)
+        return self.page(policy_rows(self.actor, market_of(request)), PolicyShape, NEWEST_FIRST)

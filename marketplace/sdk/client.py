@@ -85,9 +85,9 @@ class Client:
         """PATCH, if wanted only the version that was seen."""
         return self._write("PATCH", path, body, str(uuid4()), if_match)
 
-    def delete(self, path: str) -> Any:
+    def delete(self, path: str, body: object = None) -> Any:
         """DELETE."""
-        return self._write("DELETE", path, None, str(uuid4()), None)
+        return self._write("DELETE", path, body, str(uuid4()), None)
 
     def download(self, path: str, **query: object) -> Iterator[bytes]:
         """Yield a file in parts. Raises: Problem, Unreachable."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from .session import session_of
@@ -18,11 +20,16 @@ COLUMNS = (
 )
 
 
-def market(context: typer.Context) -> None:
+def market(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Option("--market", help="which one; left out: the installation's own")
+    ] = None,
+) -> None:
     """Show prices and supply, a line for each GPU model."""
     session = session_of(context)
     session.printer.table(
-        session.client.all("market"),
+        session.client.all("market", market=name),
         COLUMNS,
         empty="Nothing is listed. Owners list idle windows: offpeak offers --help",
     )

@@ -61,16 +61,19 @@ OVERRIDES = (
 )
 CHANGES = (("id", "bid or lease"), ("unit", "unit"), ("before", "before"), ("after", "after"))
 
+Market = Annotated[
+    str | None, typer.Option("--market", help="which market; left out: the installation's own")
+]
 Why = Annotated[str, typer.Option(help="the reason, for the log")]
 Figure = Annotated[int | None, typer.Option(help="left out: not set, which is not 0", min=0)]
 
 
 @app.command("list")
-def list_quotas(context: typer.Context) -> None:
+def list_quotas(context: typer.Context, market: Market = None) -> None:
     """Show quota and use of cohorts and your units."""
     session = session_of(context)
     session.printer.table(
-        session.client.all("quotas"),
+        session.client.all("quotas", market=market),
         STANDINGS,
         empty="No quotas are set: price and time alone decide.",
     )
@@ -80,10 +83,11 @@ def list_quotas(context: typer.Context) -> None:
 def shares(
     context: typer.Context,
     round_id: Annotated[UUID | None, typer.Option("--round", help="as it was in a round")] = None,
+    market: Market = None,
 ) -> None:
     """Show whose bids go first, with the arithmetic."""
     session = session_of(context)
-    found = session.client.get("quotas/shares", round=None if round_id is None else str(round_id))
+    found = session.client.get("quotas/shares", round=round_id, market=market)
     if session.printer.as_json:
         session.printer.json(found)
         return
@@ -94,11 +98,12 @@ def shares(
 
 
 @app.command("log")
-def policy_log(context: typer.Context) -> None:
+def policy_log(context: typer.Context, market: Market = None) -> None:
     """Show every policy that concerns you: who set it, when, and why."""
     session = session_of(context)
     rows = [
-        {**each, "said": _in_words(each["policy"])} for each in session.client.all("quotas/log")
+        {**each, "said": _in_words(each["policy"])}
+        for each in session.client.all("quotas/log", market=market)
     ]
     session.printer.table(rows, LOG, empty="No policy was set yet.")
 
@@ -110,9 +115,10 @@ def cohort(
     parent: Annotated[str | None, typer.Option(help="the cohort it lies in")] = None,
     tenant: Annotated[UUID | None, typer.Option(help="whose grant it is")] = None,
     why: Why = "",
+    market: Market = None,
 ) -> None:
     """Make a cohort, or move it."""
-    _set(context, "cohorts", cohort=name, parent=parent, tenant_id=tenant, why=why)
+    _set(context, market, "cohorts", cohort=name, parent=parent, tenant_id=tenant, why=why)
 
 
 @app.command()
@@ -121,9 +127,10 @@ def unit(
     subscriber: UUID,
     cohort: Annotated[str | None, typer.Option(help="left out: it stands alone")] = None,
     why: Why = "",
+    market: Market = None,
 ) -> None:
     """Put a business unit into a cohort."""
-    _set(context, "units", subscriber_id=subscriber, cohort=cohort, why=why)
+    _set(context, market, "units", subscriber_id=subscriber, cohort=cohort, why=why)
 
 
 @app.command("set")
@@ -136,10 +143,13 @@ def set_quota(
     lending: Figure = None,
     gpu_hours: Figure = None,
     why: Why = "",
+    market: Market = None,
 ) -> None:
     """Set the quota of a unit or cohort; what is left out is not set."""
     figures = {"nominal": nominal, "borrowing": borrowing, "lending": lending}
-    _set(context, "", node=node, gpu_class=gpu_class, gpu_hours=gpu_hours, why=why, **figures)
+    _set(
+        context, market, "", node=node, gpu_class=gpu_class, gpu_hours=gpu_hours, why=why, **figures
+    )
 
 
 @app.command()
@@ -154,19 +164,21 @@ def override(
     lending: Figure = None,
     gpu_hours: Figure = None,
     why: Why = "",
+    market: Market = None,
 ) -> None:
     """Set another quota between two moments."""
     figures = {"nominal": nominal, "borrowing": borrowing, "lending": lending}
     span = _span(start, length)
     common = {"node": node, "gpu_class": gpu_class, "gpu_hours": gpu_hours, "why": why}
-    _set(context, "overrides", **common, **figures, **span)
+    _set(context, market, "overrides", **common, **figures, **span)
 
 
 @app.command()
-def lift(context: typer.Context, override_id: UUID) -> None:
+def lift(context: typer.Context, override_id: UUID, why: Why = "", market: Market = None) -> None:
     """End an override before its time."""
     session = session_of(context)
-    session.printer.json(session.client.delete(f"quotas/overrides/{override_id}"))
+    body = _said(why=why, market=market)
+    session.printer.json(session.client.delete(f"quotas/overrides/{override_id}", body))
 
 
 @app.command()
@@ -181,10 +193,12 @@ def limit(
     money: Annotated[str | None, typer.Option(help="such as 500.00")] = None,
     period: Annotated[str, typer.Option(help="day, week or month")] = "week",
     why: Why = "",
+    market: Market = None,
 ) -> None:
     """Limit bids, users, business units or organisations."""
     _set(
         context,
+        market,
         "limits",
         scope=scope,
         subject=subject,
@@ -204,15 +218,16 @@ def weight(
     node: str,
     ppm: Annotated[int, typer.Argument(help="1000000 counts once", min=0)],
     why: Why = "",
+    market: Market = None,
 ) -> None:
     """Set how much the use of a business unit counts."""
-    _set(context, "weights", node=node, weight_ppm=ppm, why=why)
+    _set(context, market, "weights", node=node, weight_ppm=ppm, why=why)
 
 
 @app.command("half-life")
-def half_life(context: typer.Context, length: str, why: Why = "") -> None:
+def half_life(context: typer.Context, length: str, why: Why = "", market: Market = None) -> None:
     """Set in which time use is forgotten by half: 2d."""
-    _set(context, "half-life", seconds=length_of(length), why=why)
+    _set(context, market, "half-life", seconds=length_of(length), why=why)
 
 
 @app.command()
@@ -221,10 +236,11 @@ def period(
     length: Annotated[str, typer.Argument(help="how long: 7d")],
     start: Annotated[str, typer.Option("--from", help="when one of them starts")],
     why: Why = "",
+    market: Market = None,
 ) -> None:
     """Set in which spans guaranteed GPU-hours are counted."""
     starts_at = moment_of(start, now=datetime.now().astimezone()).isoformat()
-    _set(context, "period", seconds=length_of(length), starts_at=starts_at, why=why)
+    _set(context, market, "period", seconds=length_of(length), starts_at=starts_at, why=why)
 
 
 @app.command()
@@ -237,29 +253,33 @@ def allow(
     ] = None,
     forbid: Annotated[bool, typer.Option("--forbid", help="no longer")] = False,
     why: Why = "",
+    market: Market = None,
 ) -> None:
     """Let somebody list, lease or borrow GPUs of a class, or no longer."""
     common = {"gpu_class": gpu_class, "allowed": not forbid, "why": why}
     if what == "list":
-        _set(context, "listings", tenant_id=who, **common)
+        _set(context, market, "listings", tenant_id=who, **common)
     else:
-        _set(context, "uses", who=who, what=what, **common)
+        _set(context, market, "uses", who=who, what=what, **common)
 
 
 @app.command()
-def allowed(context: typer.Context) -> None:
+def allowed(context: typer.Context, market: Market = None) -> None:
     """Show who may, or may not, list, lease or borrow what."""
     session = session_of(context)
-    found = [*session.client.all("quotas/listings"), *session.client.all("quotas/uses")]
+    found = [
+        *session.client.all("quotas/listings", market=market),
+        *session.client.all("quotas/uses", market=market),
+    ]
     session.printer.table(found, ALLOWED, empty="Everybody may list, lease and borrow everything.")
 
 
 @app.command()
-def overrides(context: typer.Context) -> None:
+def overrides(context: typer.Context, market: Market = None) -> None:
     """List the overrides that are or will be in force."""
     session = session_of(context)
     session.printer.table(
-        session.client.all("quotas/overrides"), OVERRIDES, empty="There are none."
+        session.client.all("quotas/overrides", market=market), OVERRIDES, empty="There are none."
     )
 
 
@@ -272,25 +292,28 @@ def request(
     start: Annotated[str, typer.Option("--from", help="now, +2h, 20:00, RFC 3339")],
     length: Annotated[str, typer.Option("--for", help="how long: 3d")],
     why: Annotated[str, typer.Option(help="the reason")],
+    market: Market = None,
 ) -> None:
     """Ask for another nominal quota for a time."""
     asked = {"subscriber_id": subscriber, "gpu_class": gpu_class, "nominal": nominal, "why": why}
-    _set(context, "requests", **asked, **_span(start, length))
+    _set(context, market, "requests", **asked, **_span(start, length))
 
 
 @app.command()
-def requests(context: typer.Context) -> None:
+def requests(context: typer.Context, market: Market = None) -> None:
     """List requests for quota, newest first."""
     session = session_of(context)
     session.printer.table(
-        session.client.all("quotas/requests"), REQUESTS, empty="Nobody asked for more quota."
+        session.client.all("quotas/requests", market=market),
+        REQUESTS,
+        empty="Nobody asked for more quota.",
     )
 
 
 @app.command()
-def approve(context: typer.Context, request_id: UUID) -> None:
+def approve(context: typer.Context, request_id: UUID, market: Market = None) -> None:
     """Approve a request; hand the token to who asked."""
-    _set(context, f"requests/{request_id}/approve")
+    _set(context, market, f"requests/{request_id}/approve")
 
 
 @app.command()
@@ -298,15 +321,18 @@ def decline(
     context: typer.Context,
     request_id: UUID,
     why: Annotated[str, typer.Option(help="the reason")],
+    market: Market = None,
 ) -> None:
     """Decline a request."""
-    _set(context, f"requests/{request_id}/decline", why=why)
+    _set(context, market, f"requests/{request_id}/decline", why=why)
 
 
 @app.command("take-up")
-def take_up(context: typer.Context, request_id: UUID, token_id: UUID) -> None:
+def take_up(
+    context: typer.Context, request_id: UUID, token_id: UUID, market: Market = None
+) -> None:
     """Take approved quota up, by the token that the approval gave."""
-    _set(context, f"requests/{request_id}/take-up", token_id=token_id)
+    _set(context, market, f"requests/{request_id}/take-up", token_id=token_id)
 
 
 @app.command("try")
@@ -318,12 +344,14 @@ def try_quota(
     borrowing: Figure = None,
     lending: Figure = None,
     gpu_hours: Figure = None,
+    market: Market = None,
 ) -> None:
     """Say what a quota would change now, without setting it."""
     session = session_of(context)
     figures = {"nominal": nominal, "borrowing": borrowing, "lending": lending}
     quota = _said(node=node, gpu_class=gpu_class, gpu_hours=gpu_hours, **figures)
-    found = session.client.post("quotas/trials", {"policies": [{"kind": "quota", **quota}]})
+    asked = _said(market=market, policies=[{"kind": "quota", **quota}])
+    found = session.client.post("quotas/trials", asked)
     if session.printer.as_json:
         session.printer.json(found)
         return
@@ -358,6 +386,7 @@ def _said(**fields: Any) -> dict[str, Any]:
     }
 
 
-def _set(context: typer.Context, path: str, **fields: Any) -> None:
+def _set(context: typer.Context, market: str | None, path: str, **fields: Any) -> None:
     session: Session = session_of(context)
-    session.printer.json(session.client.post(f"quotas/{path}".rstrip("/"), _said(**fields)))
+    body = _said(market=market, **fields)
+    session.printer.json(session.client.post(f"quotas/{path}".rstrip("/"), body))

@@ -15,6 +15,7 @@ from marketplace.sdk.client import Client
 
 UNIT = "0ff9ea40-0000-4000-8000-000000000001"
 Asked = list[tuple[str, str, Any]]
+HALF_LIFE = {"half_life_seconds": 60}
 
 
 @pytest.fixture
@@ -115,3 +116,71 @@ def test_the_log_says_what_each_policy_says(offpeak: Callable[..., tuple[str, As
 
     assert f"node {UNIT}, nominal 8" in said
     assert "theirs" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["list"], ["shares"], ["log"], ["overrides"], ["requests"], ["allowed"]],
+)
+def test_what_is_shown_is_of_the_market_named(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    seen = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append(request.url.params.get("market"))
+        return httpx.Response(200, json={"data": [], "next": None, "places": [], **HALF_LIFE})
+
+    transport = httpx.MockTransport(handle)
+    monkeypatch.setattr(
+        line, "Client", lambda server, token: Client(server, token, transport=transport)
+    )
+    result = CliRunner().invoke(line.app, ["quotas", *words, "--market", "eu"])
+
+    assert result.exit_code == 0, result.output
+    assert set(seen) == {"eu"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cohort", "science"],
+        ["unit", UNIT],
+        ["set", UNIT, "H100", "--nominal", "8"],
+        ["override", UNIT, "H100", "--from", "now", "--for", "2h", "--nominal", "8"],
+        ["lift", UNIT, "--why", "the paper is out"],
+        ["limit", "user", "--gpus", "4"],
+        ["weight", UNIT, "500000"],
+        ["half-life", "2d"],
+        ["period", "7d", "--from", "2030-01-07T00:00:00Z"],
+        ["allow", "lease", "H100"],
+        ["allow", "list", "H100"],
+        ["request", UNIT, "A100", "12", "--from", "now", "--for", "3d", "--why", "a paper"],
+        ["approve", UNIT],
+        ["decline", UNIT, "--why", "no"],
+        ["take-up", UNIT, UNIT],
+    ],
+)
+def test_what_is_set_is_set_in_the_market_named(
+    offpeak: Callable[..., tuple[str, Asked]], words: list[str]
+) -> None:
+    _, [(_, _, body)] = offpeak(*words, "--market", "eu")
+
+    assert body["market"] == "eu"
+
+
+def test_a_trial_is_of_the_market_named(offpeak: Callable[..., tuple[str, Asked]]) -> None:
+    answer = {
+        "bids": 0,
+        "admitted_before": 0,
+        "admitted_after": 0,
+        "bid_changes": [],
+        "lease_changes": [],
+    }
+
+    words = ("try", UNIT, "H100", "--nominal", "8", "--market", "eu")
+
+    _, [(_, path, body)] = offpeak(*words, answer=answer)
+
+    assert (path, body["market"]) == ("quotas/trials", "eu")
+    assert body["policies"] == [{"kind": "quota", "node": UNIT, "gpu_class": "H100", "nominal": 8}]
