@@ -13,6 +13,7 @@ from ledger.domain.span import Window
 
 Isolation = Literal["whole", "mig", "mps", "timeslice", "cooperative"]
 OfferSource = Literal["local", "burst"]
+ShareKind = Literal["mps", "timeslice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class Gpu:
     """One GPU as its host's agent reported it.
 
     uuid: NVML's, the key everywhere. nvlink_group: GPUs with the same one are joined by NVLink.
+    card_uuid: of a part of a card (a MIG instance, a share), the card, where it is known.
+    compute_percent: of a share by MPS or time slices, its part of the card's compute; else None.
     """
 
     uuid: str
@@ -30,6 +33,28 @@ class Gpu:
     nvlink_group: str | None = None
     mig_enabled: bool = False
     mig_profiles: tuple[str, ...] = ()
+    card_uuid: str | None = None
+    compute_percent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One share of a card. compute_percent: by MPS; None by time slices, which are equal."""
+
+    memory_mib: int
+    compute_percent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How an owner divides each card of an offer (listings/domain/divisions.py).
+
+    count: so many shares of equal size; or parts: one by one.
+    """
+
+    kind: ShareKind
+    count: int = 0
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +99,7 @@ class HostRegistered(Event, name="listings.host-registered"):
     at: datetime
 
 
-class InventoryReported(Event, name="listings.inventory-reported"):
+class InventoryReported(Event, name="listings.inventory-reported", version=2, grown_from=1):
     """The host's agent found these GPUs; recorded only when they differ from before."""
 
     host_id: HostId
@@ -92,7 +117,7 @@ class HostRetired(Event, name="listings.host-retired"):
 # --- offers: streams offer-<offer_id> -----------------------------------------------------------
 
 
-class OfferPublished(Event, name="listings.offer-published", version=3, grown_from=1):
+class OfferPublished(Event, name="listings.offer-published", version=4, grown_from=1):
     """An owner put GPUs of one host on the market for idle windows, at or above a floor.
 
     windows: one-off windows. weekly: a recurrence, or None. At least one of the two.
@@ -101,6 +126,7 @@ class OfferPublished(Event, name="listings.offer-published", version=3, grown_fr
     reclaim_steps: what a reclaim with more notice pays; each step has more notice and less fee.
     workload_kinds: what may run; empty: anything. reserved_for: only that bid may have it.
     cleaning_seconds: between the end of one lease and the start of the next on each GPU.
+    division: how each card is divided into shares; then `gpus` are the shares.
     """
 
     offer_id: OfferId
@@ -123,6 +149,7 @@ class OfferPublished(Event, name="listings.offer-published", version=3, grown_fr
     at: datetime
     reclaim_steps: tuple[ReclaimStep, ...] = ()
     cleaning_seconds: int = 0
+    division: Division | None = None
 
 
 class OfferRepriced(Event, name="listings.offer-repriced"):
@@ -164,7 +191,7 @@ class OfferExpired(Event, name="listings.offer-expired"):
     at: datetime
 
 
-class GpusListed(Event, name="listings.gpus-listed", version=3, grown_from=1):
+class GpusListed(Event, name="listings.gpus-listed", version=4, grown_from=1):
     """The host gave GPUs to an offer for its windows, and no other offer had them then.
 
     On the host's stream, where two offers of one GPU cannot both pass; the offer's own stream

@@ -9,7 +9,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ledger.domain.refusal import Invalid
-from listings.domain.events import Gpu, Isolation
+from listings.domain.divisions import read_share
+from listings.domain.events import Division, Gpu, Isolation
 from listings.domain.mig import card_of, coexist, too_many
 
 GPUS_PER_HOST_MAX = 256
@@ -19,6 +20,7 @@ PROFILES_MAX = 64
 
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{0,199}")
 _PROFILE = re.compile(r"([1-7]c\.)?[1-7]g\.[0-9]{1,3}gb(\+[a-z][a-z.]*)*")
+_SHARE = re.compile(r"(mps|timeslice)\.[0-9]{1,3}\.[0-9]{1,5}gb")
 _CARD = re.compile(r"MIG-(GPU-[0-9A-Za-z-]+)/[0-9]+/[0-9]+")
 """Older drivers (before R470) name a MIG instance by its card."""
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
@@ -48,7 +50,8 @@ class MigImpossible(Invalid):
 class IsolationUnfit(Invalid):
     """These GPUs cannot be leased at that isolation level.
 
-    `mig` needs MIG instances; any other level needs GPUs that are not divided by MIG.
+    `mig` needs MIG instances, `mps` and `timeslice` need GPUs that the offer divides into such
+    `shares`; any other level needs GPUs that are not divided.
     """
 
 
@@ -57,7 +60,8 @@ def model_of(name: str) -> str:
 
     "NVIDIA H100 80GB HBM3" -> "H100-80GB", "Tesla T4" -> "T4", "NVIDIA GeForce RTX 4090" ->
     "RTX-4090"; a MIG instance keeps its profile: "NVIDIA H100 80GB HBM3 MIG 3g.40gb" ->
-    "H100-80GB-3g.40gb". A name that is normal already stays as it is.
+    "H100-80GB-3g.40gb", and a share its size: "L4-mps.25.6gb". A name that is normal already
+    stays as it is.
     """
     words = [word for word in re.split(r"[\s_-]+", name.strip()) if word]
     kept = [_word(word) for word in words if not _NOISE.fullmatch(word.lower())]
@@ -66,7 +70,7 @@ def model_of(name: str) -> str:
 
 def _word(word: str) -> str:
     lower = word.lower()
-    if _PROFILE.fullmatch(lower):
+    if _PROFILE.fullmatch(lower) or _SHARE.fullmatch(lower):
         return lower
     memory = _MEMORY.fullmatch(lower)
     return f"{memory[1]}GB" if memory else word.upper()
@@ -76,7 +80,7 @@ def model_matches(asked: str, model: str) -> bool:
     """Test if a GPU of `model` is what `asked` names: the same, or a narrower kind of it.
 
     "H100" is met by "H100-80GB" and by "H100-PCIE-80GB"; never by "GH100" nor by a MIG
-    instance, which has to be asked for by its profile.
+    instance, which has to be asked for by its profile. A share is a kind of its card's model.
     """
     wanted, have = model_of(asked).split("-"), model_of(model).split("-")
     profiles = [{word for word in words if _PROFILE.fullmatch(word)} for words in (wanted, have)]
@@ -95,25 +99,23 @@ def check_inventory(gpus: Sequence[Gpu], cards: Mapping[str, str]) -> tuple[Gpu,
     """
     if len(gpus) > GPUS_PER_HOST_MAX:
         raise TooManyGpus(gpus=len(gpus), gpus_max=GPUS_PER_HOST_MAX)
-    checked = sorted((_check(gpu) for gpu in gpus), key=lambda gpu: gpu.uuid)
+    checked = sorted((_check(gpu, cards) for gpu in gpus), key=lambda gpu: gpu.uuid)
     for earlier, later in pairwise(checked):
         if earlier.uuid == later.uuid:
             raise GpuNamedTwice(gpu_uuid=later.uuid)
-    _check_cards(checked, cards)
+    _check_cards(checked)
     return tuple(checked)
 
 
-def _check_cards(gpus: Sequence[Gpu], cards: Mapping[str, str]) -> None:
+def _check_cards(gpus: Sequence[Gpu]) -> None:
     """Refuse MIG instances of one card that its slices cannot hold, and a card beside its parts.
 
     Compute instances (1c.3g.40gb) share a GPU instance; of which one is not known.
     """
     parts: dict[str, list[Gpu]] = defaultdict(list)
     for gpu in gpus:
-        form = _CARD.fullmatch(gpu.uuid)
-        card_uuid = form[1] if form else cards.get(gpu.uuid)
-        if gpu.mig_profiles and card_uuid is not None:
-            parts[card_uuid].append(gpu)
+        if gpu.mig_profiles and gpu.card_uuid is not None:
+            parts[gpu.card_uuid].append(gpu)
     for card_uuid, instances in parts.items():
         profiles = [name for gpu in instances for name in gpu.mig_profiles if "c." not in name]
         if any(gpu.uuid == card_uuid for gpu in gpus):
@@ -123,19 +125,24 @@ def _check_cards(gpus: Sequence[Gpu], cards: Mapping[str, str]) -> None:
             raise MigImpossible(gpu_uuid=card_uuid, profiles=too_many(card, profiles))
 
 
-def check_isolation(gpus: Sequence[Gpu], isolation: Isolation) -> None:
+def check_isolation(
+    gpus: Sequence[Gpu], isolation: Isolation, division: Division | None = None
+) -> None:
     """Refuse an isolation level that the GPUs cannot give.
 
     Raises: IsolationUnfit.
     """
     for gpu in gpus:
-        if bool(gpu.mig_profiles) != (isolation == "mig"):
+        fits = bool(gpu.mig_profiles) == (isolation == "mig")
+        if not fits or (division is not None and isolation != division.kind):
             raise IsolationUnfit(gpu_uuid=gpu.uuid, isolation=isolation)
 
 
-def _check(gpu: Gpu) -> Gpu:
+def _check(gpu: Gpu, cards: Mapping[str, str]) -> Gpu:
+    form = _CARD.fullmatch(gpu.uuid)
+    card_uuid = form[1] if form else cards.get(gpu.uuid)
     faults = {
-        "uuid": not _UUID.fullmatch(gpu.uuid),
+        "uuid": not _UUID.fullmatch(gpu.uuid) or read_share(gpu.uuid) is not None,
         "model": not _is_text(gpu.model),
         "memory_mib": not 0 < gpu.memory_mib <= MEMORY_MIB_MAX,
         "compute_capability": not _CAPABILITY.fullmatch(gpu.compute_capability),
@@ -151,6 +158,7 @@ def _check(gpu: Gpu) -> Gpu:
         gpu,
         model=model_of(gpu.model),
         mig_profiles=tuple(profile.lower() for profile in gpu.mig_profiles),
+        card_uuid=card_uuid if gpu.mig_profiles else None,
     )
 
 

@@ -33,6 +33,7 @@ from listings.domain.terms import (
     check_name,
     check_terms,
     check_title,
+    divided,
     publication,
     same_terms,
 )
@@ -61,7 +62,7 @@ class GpuNotOnHost(Refusal):
 
 
 class GpuListedAlready(Refusal):
-    """That GPU is offered already during one of these windows.
+    """That GPU, or the card in another form, is offered already during one of these windows.
 
     Withdraw the other offer, or choose windows that do not overlap with it.
     """
@@ -163,7 +164,7 @@ class Host:
 
         Raises:
             HostIsRetired, GpuNotOnHost, GpuListedAlready, TooManyOffers, OfferTermsDiffer,
-            IsolationUnfit, and the refusals of `check_terms`.
+            IsolationUnfit, SharesUnfit, TooManyGpus, and the refusals of `check_terms`.
         """
         known = self.listed.get(offer_id)
         # A repeat is judged as of its first time, when its windows were not over yet.
@@ -171,7 +172,7 @@ class Host:
         missing = [uuid for uuid in checked.gpu_uuids if uuid not in self.gpus]
         if missing:
             raise GpuNotOnHost(gpu_uuids=missing)
-        gpus = [self.gpus[uuid] for uuid in checked.gpu_uuids]
+        gpus = divided(checked, [self.gpus[uuid] for uuid in checked.gpu_uuids])
         offer = publication(offer_id, checked, host=self.registered, gpus=gpus, now=now)
         if known is not None:
             if not same_terms(known, offer):
@@ -197,9 +198,8 @@ class Host:
     def _refuse_overlap(self, offer: OfferPublished, *, now: datetime) -> None:
         until = now + COMPARED_AHEAD
         wanted = windows_of(offer, since=now, until=until)
-        uuids = {gpu.uuid for gpu in offer.gpus}
         for other in self.listed.values():
-            shared = uuids & {gpu.uuid for gpu in other.gpus}
+            shared = _in_both(offer.gpus, other.gpus)
             if not shared:
                 continue
             overlap = first_overlap(wanted, windows_of(other, since=now, until=until))
@@ -207,6 +207,25 @@ class Host:
                 raise GpuListedAlready(
                     gpu_uuids=sorted(shared), offer_id=str(other.offer_id), **_told(overlap[1])
                 )
+
+
+def _in_both(some: Sequence[Gpu], others: Sequence[Gpu]) -> set[str]:
+    """Return the GPUs of some that cannot be offered beside the others.
+
+    Those that are there too, and cards that are there in another form: whole and in parts, or as
+    shares twice. MIG instances of one card are beside each other.
+    """
+    known = {gpu.uuid for gpu in others}
+    cards = {gpu.card_uuid for gpu in others}
+    shared = {gpu.card_uuid for gpu in others if gpu.compute_percent is not None}
+    return {
+        gpu.uuid
+        for gpu in some
+        if gpu.uuid in known
+        or gpu.uuid in cards
+        or gpu.card_uuid in known
+        or (gpu.card_uuid is not None and gpu.card_uuid in (shared if gpu.mig_profiles else cards))
+    }
 
 
 def _told(window: Window) -> dict[str, datetime]:

@@ -22,6 +22,7 @@ from listings.domain.events import (
 from listings.domain.terms import (
     OfferTerms,
     OfferTermsDiffer,
+    cards_of,
     check_floor,
     check_terms,
     publication,
@@ -95,9 +96,9 @@ class Offer:
         """
         said = self.published
         checked = check_terms(terms, now=said.at)
-        gpus = [gpu for gpu in said.gpus if gpu.uuid in checked.gpu_uuids]
-        again = publication(said.offer_id, checked, host=host, gpus=gpus, now=said.at)
-        if len(gpus) != len(checked.gpu_uuids) or again != said:
+        cards = [uuid for uuid in cards_of(said) if uuid in checked.gpu_uuids]
+        again = publication(said.offer_id, checked, host=host, gpus=said.gpus, now=said.at)
+        if len(cards) != len(checked.gpu_uuids) or cards_of(said) != tuple(cards) or again != said:
             raise OfferTermsDiffer(offer_id=str(said.offer_id))
         return []
 

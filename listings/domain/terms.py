@@ -11,7 +11,9 @@ from ledger.domain.ids import BidId, OfferId
 from ledger.domain.money import NANOS_PER_UNIT, CurrencyUnknown, Rate
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.domain.span import Window
+from listings.domain.divisions import divide
 from listings.domain.events import (
+    Division,
     Gpu,
     HostRegistered,
     Isolation,
@@ -19,7 +21,13 @@ from listings.domain.events import (
     ReclaimStep,
     WeeklyRule,
 )
-from listings.domain.gpus import GpuNamedTwice, TooManyGpus, check_isolation
+from listings.domain.gpus import (
+    GPUS_PER_HOST_MAX,
+    GpuNamedTwice,
+    IsolationUnfit,
+    TooManyGpus,
+    check_isolation,
+)
 from listings.domain.recurrence import check_rule
 from listings.domain.windows import check_windows
 
@@ -94,7 +102,8 @@ class OfferTerms:
     """The terms an owner chooses; host, market and region follow from the GPUs' host.
 
     labels: on top of the host's; the same name replaces the host's. cleaning_seconds: that each GPU
-    stays free after a lease, before the next.
+    stays free after a lease, before the next. division: into which shares each GPU is divided;
+    isolation None: that of the shares, or the whole GPU.
     """
 
     gpu_uuids: tuple[str, ...]
@@ -106,10 +115,11 @@ class OfferTerms:
     reclaim_fee_ppm: int = 0
     reclaim_steps: tuple[ReclaimStep, ...] = ()
     workload_kinds: tuple[str, ...] = ()
-    isolation: Isolation = "whole"
+    isolation: Isolation | None = None
     labels: tuple[tuple[str, str], ...] = ()
     reserved_for: BidId | None = None
     cleaning_seconds: int = 0
+    division: Division | None = None
 
 
 def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
@@ -119,8 +129,8 @@ def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
     """
     if not terms.gpu_uuids:
         raise GpusMissing()
-    if len(terms.gpu_uuids) > 256:
-        raise TooManyGpus(gpus=len(terms.gpu_uuids), gpus_max=256)
+    if len(terms.gpu_uuids) > GPUS_PER_HOST_MAX:
+        raise TooManyGpus(gpus=len(terms.gpu_uuids), gpus_max=GPUS_PER_HOST_MAX)
     if len(set(terms.gpu_uuids)) != len(terms.gpu_uuids):
         raise GpuNamedTwice(gpu_uuids=list(terms.gpu_uuids))
     weekly = None if terms.weekly is None else check_rule(terms.weekly, now=now)
@@ -158,9 +168,12 @@ def publication(
 ) -> OfferPublished:
     """Return the fact of publishing these (checked) terms for these GPUs of `host`.
 
+    gpus: as `divided` returns them.
     Raises: IsolationUnfit.
     """
-    check_isolation(gpus, terms.isolation)
+    division = terms.division
+    isolation = terms.isolation or ("whole" if division is None else division.kind)
+    check_isolation(gpus, isolation, division)
     return OfferPublished(
         offer_id=offer_id,
         tenant_id=host.tenant_id,
@@ -177,12 +190,28 @@ def publication(
         reclaim_fee_ppm=terms.reclaim_fee_ppm,
         reclaim_steps=terms.reclaim_steps,
         workload_kinds=terms.workload_kinds,
-        isolation=terms.isolation,
+        isolation=isolation,
         source=host.source,
         reserved_for=terms.reserved_for,
         cleaning_seconds=terms.cleaning_seconds,
+        division=division,
         at=now,
     )
+
+
+def divided(terms: OfferTerms, gpus: Sequence[Gpu]) -> Sequence[Gpu]:
+    """Return what is leased of some cards: the cards, or their shares.
+
+    Raises: SharesUnfit, IsolationUnfit, TooManyGpus.
+    """
+    if terms.division is None:
+        if terms.isolation in ("mps", "timeslice"):
+            raise IsolationUnfit(gpu_uuid=gpus[0].uuid, isolation=terms.isolation)
+        return gpus
+    shares = [share for gpu in gpus for share in divide(gpu, terms.division)]
+    if len(shares) > GPUS_PER_HOST_MAX:
+        raise TooManyGpus(gpus=len(shares), gpus_max=GPUS_PER_HOST_MAX)
+    return shares
 
 
 def same_terms(one: OfferPublished, other: OfferPublished) -> bool:
@@ -192,9 +221,15 @@ def same_terms(one: OfferPublished, other: OfferPublished) -> bool:
     """
 
     def said(offer: OfferPublished) -> tuple[object, ...]:
-        return (replace(offer, at=one.at, gpus=()), tuple(gpu.uuid for gpu in offer.gpus))
+        return (replace(offer, at=one.at, gpus=()), cards_of(offer))
 
     return said(one) == said(other)
+
+
+def cards_of(offer: OfferPublished) -> tuple[str, ...]:
+    """Return the GPUs that an owner named: of shares the cards, each once, in order."""
+    named = (gpu.card_uuid if gpu.compute_percent else gpu.uuid for gpu in offer.gpus)
+    return tuple(dict.fromkeys(uuid for uuid in named if uuid is not None))
 
 
 def _check_steps(terms: OfferTerms) -> None:

@@ -1,0 +1,166 @@
+"""One card as several GPUs: shares of it by MPS or by time slices, each leased by itself.
+
+To the market a share is a GPU with memory and compute of its own. Its id says all that a host's
+agent must know: `GPU-…/mps-2of4/25pct-5758mib` is the second of four shares of that card by MPS,
+with 25 % of its compute and 5,758 MiB. Shares of unequal size carry a mark of their sizes as well
+(`mps-1of2x3f9a1c`), so that two ways to divide one card are never taken for one.
+
+By MPS, compute and memory are limits that the driver keeps; by time slices neither is: N processes
+take turns, so each has 1/N of the time when all are busy, and the memory is a promise.
+Source: NVIDIA, "Multi-Process Service" (R580), sections on execution resource provisioning and
+on memory protection and limits: Volta and later, 48 clients of a card.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import sha256
+from typing import NamedTuple
+
+from ledger.domain.refusal import Invalid
+from listings.domain.events import Division, Gpu, Part, ShareKind
+from listings.domain.mig import card_of
+
+SHARES_MAX = 48
+SHARE_MEMORY_MIB_MIN = 1024
+MPS_CAPABILITY_MIN = (7, 0)
+PPM = 1_000_000
+
+_SHARE = re.compile(
+    r"(?P<card>.+)/(?P<kind>mps|timeslice)-(?P<number>[1-9][0-9]?)of(?P<division>[0-9a-fx]+)"
+    r"/(?P<percent>[0-9]{1,3})pct-(?P<memory>[0-9]+)mib"
+)
+_SLICES = re.compile(r"(?:([1-7])c\.)?([1-7])g\.")
+
+
+class SharesUnfit(Invalid):
+    """The GPU cannot be divided so: `reason` says why.
+
+    Give `count` for shares of equal size, or `parts` with the memory, and by MPS the percentage of
+    compute, of each.
+    """
+
+
+class ShareId(NamedTuple):
+    """What a share's id says. division: the same for all shares that exist beside each other."""
+
+    card_uuid: str
+    kind: str
+    number: int
+    division: str
+    compute_percent: int
+    memory_mib: int
+
+
+@lru_cache(maxsize=65_536)
+def read_share(uuid: str) -> ShareId | None:
+    """Return what the id of a share says; None: the id is not that of a share."""
+    form = _SHARE.fullmatch(uuid)
+    if form is None:
+        return None
+    return ShareId(
+        form["card"],
+        form["kind"],
+        int(form["number"]),
+        f"{form['kind']}-{form['division']}",
+        int(form["percent"]),
+        int(form["memory"]),
+    )
+
+
+def are_rivals(one: str, other: str) -> bool:
+    """Tell if two GPUs cannot be there at one time: a card and its share, or shares of two ways.
+
+    A GPU is no rival of itself.
+    """
+    first, second = read_share(one), read_share(other)
+    if first is None or second is None:
+        return (first is not None and first.card_uuid == other) or (
+            second is not None and second.card_uuid == one
+        )
+    return first.card_uuid == second.card_uuid and first.division != second.division
+
+
+def divide(gpu: Gpu, division: Division) -> tuple[Gpu, ...]:
+    """Return a card's shares as GPUs of their own.
+
+    Raises: SharesUnfit.
+    """
+    parts = _parts(gpu, division)
+    name = str(len(parts)) + (f"x{_mark(division.parts)}" if division.parts else "")
+    shares = []
+    for number, (percent, memory_mib) in enumerate(parts, 1):
+        size = f"{percent}.{max(1, round(memory_mib / 1024))}gb"
+        shares.append(
+            replace(
+                gpu,
+                uuid=f"{gpu.uuid}/{division.kind}-{number}of{name}/{percent}pct-{memory_mib}mib",
+                model=f"{gpu.model}-{division.kind}.{size}",
+                memory_mib=memory_mib,
+                # NVLink joins whole cards; whoever has a part of one must not count on it.
+                nvlink_group=None,
+                card_uuid=gpu.uuid,
+                compute_percent=percent,
+            )
+        )
+    return tuple(shares)
+
+
+def compute_ppm(gpu: Gpu) -> int:
+    """Return what part of its card's compute a GPU has: all, a MIG instance's slices, a share."""
+    if gpu.compute_percent is not None:
+        return gpu.compute_percent * PPM // 100
+    form = _SLICES.match(gpu.mig_profiles[0]) if len(gpu.mig_profiles) == 1 else None
+    if form is None:
+        return PPM
+    card = card_of(gpu.model)
+    return int(form[1] or form[2]) * PPM // (7 if card is None else card.compute)
+
+
+def _parts(gpu: Gpu, division: Division) -> list[tuple[int, int]]:
+    """Return the percentage and the memory of each share. Raises: SharesUnfit."""
+    if gpu.mig_profiles:
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason="an instance of MIG cannot be divided again")
+    least = ".".join(map(str, MPS_CAPABILITY_MIN))
+    if division.kind == "mps" and _capability(gpu) < MPS_CAPABILITY_MIN:
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason=f"MPS limits need compute capability {least}")
+    parts = division.parts
+    count = len(parts) or division.count
+    if not (1 if parts else 2) <= count <= SHARES_MAX:
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason=f"a GPU has 2 to {SHARES_MAX} shares")
+    if parts and division.count not in (0, count):
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason="`count` and `parts` say different numbers")
+    sizes = [each.memory_mib for each in parts] or [gpu.memory_mib // count] * count
+    if min(sizes) < SHARE_MEMORY_MIB_MIN or sum(sizes) > gpu.memory_mib:
+        reason = f"each share has 1 GiB at least, all together {gpu.memory_mib} MiB at most"
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason=reason)
+    return list(zip(_percents(gpu, division.kind, parts, count), sizes, strict=True))
+
+
+def _percents(gpu: Gpu, kind: ShareKind, parts: Sequence[Part], count: int) -> list[int]:
+    given = [each.compute_percent for each in parts]
+    if kind == "timeslice" or not parts:
+        if any(each is not None for each in given):
+            reason = "time slices are equal: leave compute_percent out"
+            raise SharesUnfit(gpu_uuid=gpu.uuid, reason=reason)
+        return [100 // count] * count
+    percents = [each for each in given if each is not None]
+    if len(percents) < count or not all(1 <= each <= 100 for each in percents):
+        reason = "by MPS each share has a compute_percent from 1 to 100"
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason=reason)
+    if sum(percents) > 100:
+        reason = "the shares have more than 100 % of the compute"
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason=reason)
+    return percents
+
+
+def _mark(parts: Sequence[Part]) -> str:
+    said = ",".join(f"{each.compute_percent or 0}/{each.memory_mib}" for each in parts)
+    return sha256(said.encode()).hexdigest()[:6]
+
+
+def _capability(gpu: Gpu) -> tuple[int, ...]:
+    return tuple(int(part) for part in gpu.compute_capability.split("."))
