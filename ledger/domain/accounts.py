@@ -8,6 +8,8 @@ holds that are placed at once can never use the same money.
 from __future__ import annotations
 
 import re
+from collections import ChainMap
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, TypeVar, assert_never
@@ -109,8 +111,12 @@ class Account:
     opened: AccountOpened
     total: Money
     held: Money
-    holds: dict[HoldId, Hold] = field(default_factory=dict)
-    entries: dict[EntryId, journal.EntryEvent] = field(default_factory=dict)
+    holds: MutableMapping[HoldId, Hold] = field(default_factory=dict)
+    entries: MutableMapping[EntryId, journal.EntryEvent] = field(default_factory=dict)
+
+    def branch(self) -> Account:
+        """Return this account so that it may go on without changing this one's holds."""
+        return replace(self, holds=ChainMap({}, self.holds), entries=ChainMap({}, self.entries))
 
     @classmethod
     def evolve(cls, state: Account | None, event: AccountEvent, /) -> Account:

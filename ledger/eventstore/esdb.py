@@ -55,6 +55,7 @@ from ledger.eventstore.port import (
     StreamMoved,
     Write,
     one_by_one,
+    read_one_by_one,
 )
 
 APPEND_SECONDS = 5.0
@@ -130,6 +131,10 @@ class EsdbStore:
             if len(page) < STREAM_PAGE:
                 return
             version = page[-1].version
+
+    def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
+        """Return the events of several streams after a version of each."""
+        return read_one_by_one(self, asked)
 
     def read_all(
         self, *, after: Position = START, limit: int = 1000, only: frozenset[str] | None = None

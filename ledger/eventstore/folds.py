@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -29,10 +29,14 @@ LOCKS = 64
 
 
 class Streams(Protocol):
-    """The part of a store that a fold reads: `port.EventStore.read_stream`."""
+    """The part of a store that a fold reads: see `port.EventStore`."""
 
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Any]:
         """Yield a stream's records in version order."""
+        ...
+
+    def read_streams(self, asked: Sequence[tuple[str, int]], /) -> Mapping[str, Sequence[Any]]:
+        """Return the records of several streams after a version of each."""
         ...
 
 
@@ -67,35 +71,42 @@ class Fold:
         return self if version == self.version else Fold(state, version, last, self.positions)
 
 
+Key = tuple[type[Foldable], str]
+"""What is folded, and its stream."""
+
+
 class _Memory:
     def __init__(self) -> None:
-        self._folds: OrderedDict[tuple[type, str], Fold] = OrderedDict()
+        self._folds: OrderedDict[Key, Fold] = OrderedDict()
         self._lock = threading.Lock()
         self._folding = [threading.Lock() for _ in range(LOCKS)]
         self._turns = [threading.Lock() for _ in range(LOCKS)]
 
-    def folding(self, key: tuple[type, str]) -> threading.Lock:
-        return self._folding[hash(key) % LOCKS]
+    def folding(self, keys: Iterable[Key]) -> list[threading.Lock]:
+        """Return the locks of these folds in the order in which everybody takes them."""
+        return [self._folding[place] for place in sorted({hash(key) % LOCKS for key in keys})]
 
-    def turn(self, key: tuple[type, str]) -> threading.Lock | None:
+    def turns(self, keys: Iterable[Key]) -> list[threading.Lock]:
+        """Return the turns of those that are remembered, in order likewise."""
         with self._lock:
-            return self._turns[hash(key) % LOCKS] if key in self._folds else None
+            places = {hash(key) % LOCKS for key in keys if key in self._folds}
+        return [self._turns[place] for place in sorted(places)]
 
-    def recall(self, key: tuple[type, str]) -> Fold | None:
+    def recall(self, key: Key) -> Fold | None:
         with self._lock:
             fold = self._folds.get(key)
             if fold is not None:
                 self._folds.move_to_end(key)
             return fold
 
-    def keep(self, key: tuple[type, str], fold: Fold) -> None:
+    def keep(self, key: Key, fold: Fold) -> None:
         with self._lock:
             self._folds[key] = fold
             self._folds.move_to_end(key)
             if len(self._folds) > REMEMBERED_MAX:
                 self._folds.popitem(last=False)
 
-    def forget(self, key: tuple[type, str]) -> None:
+    def forget(self, key: Key) -> None:
         with self._lock:
             self._folds.pop(key, None)
 
@@ -105,45 +116,79 @@ _guard = threading.Lock()
 
 
 @contextmanager
-def in_turn(store: Streams, kind: type[Foldable], stream: str) -> Iterator[None]:
-    """Let the threads of a process write to a busy stream in turn, rather than all but one in vain.
+def in_turn(store: Streams, keys: Sequence[Key]) -> Iterator[None]:
+    """Let the threads of a process write to busy streams in turn, rather than all but one in vain.
 
-    A courtesy that does not wait long: whoever holds it may be waiting for what we hold. Streams
+    A courtesy that does not wait long: whoever holds one may be waiting for what we hold. Streams
     that are not remembered are not busy.
     """
-    with _guard:
-        memory = _memories.setdefault(store, _Memory())
-    turn = memory.turn((kind, stream))
-    has_turn = turn is not None and turn.acquire(timeout=TURN_SECONDS_MAX)
+    taken: list[threading.Lock] = []
     try:
+        for turn in _memory_of(store).turns(keys):
+            if turn.acquire(timeout=TURN_SECONDS_MAX):
+                taken.append(turn)
         yield
     finally:
-        if turn is not None and has_turn:
+        for turn in taken:
             turn.release()
 
 
 def fold(store: Streams, kind: type[Foldable], stream: str) -> Fold:
     """Return a stream folded to its present end."""
-    with _guard:
-        memory = _memories.setdefault(store, _Memory())
-    key = (kind, stream)
-    with memory.folding(key):
+    return fold_each(store, [(kind, stream)])[0]
+
+
+def fold_each(store: Streams, keys: Sequence[Key]) -> list[Fold]:
+    """Return several streams folded to their present end, in one reading."""
+    memory = _memory_of(store)
+    with ExitStack() as held:
+        for lock in memory.folding(keys):
+            held.enter_context(lock)
         try:
-            return _fold_on(store, kind, stream, memory)
+            return _fold_on(store, keys, memory)
         except BaseException:
-            memory.forget(key)  # half of what is new may have been taken in
+            for key in keys:
+                memory.forget(key)  # half of what is new may have been taken in
             raise
 
 
-def _fold_on(store: Streams, kind: type[Foldable], stream: str, memory: _Memory) -> Fold:
-    key = (kind, stream)
-    known = memory.recall(key)
+def _memory_of(store: Streams) -> _Memory:
+    with _guard:
+        return _memories.setdefault(store, _Memory())
+
+
+def _fold_on(store: Streams, keys: Sequence[Key], memory: _Memory) -> list[Fold]:
+    known = {key: memory.recall(key) for key in keys}
+    # The last event that a fold rests on is read again with what is new.
+    asked = {key[1]: fold.version - 1 if fold else 0 for key, fold in known.items()}
+    if len(asked) == 1:
+        [(stream, version)] = asked.items()
+        tails = {stream: store.read_stream(stream, after_version=version)}
+    else:
+        tails = {
+            stream: iter(tail) for stream, tail in store.read_streams([*asked.items()]).items()
+        }
+    return [_folded(store, key, known[key], tails[key[1]], memory) for key in keys]
+
+
+def _folded(
+    store: Streams, key: Key, known: Fold | None, tail: Iterator[Any], memory: _Memory
+) -> Fold:
+    kind, stream = key
     if known is not None:
-        tail = iter(store.read_stream(stream, after_version=known.version - 1))
         first = next(tail, None)
-        known = known.after(kind, tail) if first and first.id == known.last else None
-    if known is None:
-        known = Fold().after(kind, store.read_stream(stream))
+        if first is not None and first.id == known.last:
+            known = known.after(kind, tail)
+        else:
+            known = Fold().after(kind, store.read_stream(stream))
+    else:
+        known = Fold().after(kind, tail)
     if known.version >= REMEMBERED_FROM:
         memory.keep(key, known)
     return known
+
+
+def beside(state: Any) -> Any:
+    """Return a state that may go on without the one it came from being changed by that."""
+    branch = getattr(state, "branch", None)
+    return state if branch is None else branch()

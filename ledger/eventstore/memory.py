@@ -25,6 +25,7 @@ from ledger.eventstore.port import (
     StreamMoved,
     Write,
     one_by_one,
+    read_one_by_one,
 )
 
 
@@ -100,6 +101,10 @@ class MemoryStore:
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Yield a stream's events in version order."""
         return iter(self._streams.get(stream, [])[after_version:])
+
+    def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
+        """Return the events of several streams after a version of each."""
+        return read_one_by_one(self, asked)
 
     def read_all(
         self, *, after: Position = START, limit: int = 1000, only: frozenset[str] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -230,6 +230,13 @@ class EventStore(Protocol):
         """Yield a stream's events in version order; nothing for an unknown stream."""
         ...
 
+    def read_streams(self, asked: Sequence[tuple[str, int]]) -> Mapping[str, Sequence[Recorded]]:
+        """Return the events of several streams after a version of each, each stream asked once.
+
+        In one round trip if it can.
+        """
+        ...
+
     def read_all(
         self, *, after: Position = START, limit: int = 1000, only: frozenset[str] | None = None
     ) -> Page:
@@ -273,6 +280,15 @@ def one_by_one(store: EventStore, writes: Sequence[Write]) -> list[Appended]:
         store.append(write.stream, write.events, expected=write.expected, by=write.by)
         for write in writes
     ]
+
+
+def read_one_by_one(
+    store: EventStore, asked: Sequence[tuple[str, int]]
+) -> dict[str, list[Recorded]]:
+    """Read each: what `read_streams` does where the server has nothing better."""
+    return {
+        stream: list(store.read_stream(stream, after_version=version)) for stream, version in asked
+    }
 
 
 class Aggregate(Protocol):

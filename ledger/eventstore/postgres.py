@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
@@ -53,10 +53,19 @@ _APPEND = (
     "SELECT outcome, at_version, at_position FROM es_append("
     "%s::text, %s::bigint, %s::uuid[], %s::text[], %s::int[], %s::bytea[], %s::bytea)"
 )
-_ARGUMENTS = "%s::text, %s::bigint, {ids}, %s::text[], %s::int[], %s::bytea[], %s::bytea"
-_DONE = "IN ('appended', 'again')"
+_APPEND_EACH = (
+    "SELECT outcome, at_version, at_position FROM es_append_each("
+    "%s::text[], %s::bigint[], %s::int[], %s::bytea[], %s::int[], %s::bigint[], %s::uuid[],"
+    " %s::text[], %s::int[], %s::bytea[])"
+)
 _READ_STREAM = (
     f"SELECT {_COLUMNS} FROM es_event WHERE stream = %s AND version > %s ORDER BY version LIMIT %s"
+)
+_READ_STREAMS = (
+    f"SELECT found.* FROM unnest(%s::text[], %s::bigint[]) AS asked (stream, version),"
+    f" LATERAL (SELECT {_COLUMNS} FROM es_event e"
+    " WHERE e.stream = asked.stream AND e.version > asked.version"
+    " ORDER BY e.version LIMIT %s) found"
 )
 _READ_ALL = f"SELECT {_COLUMNS} FROM es_event WHERE position > %s ORDER BY position LIMIT %s"
 _READ_ONLY = (
@@ -118,17 +127,29 @@ class PostgresStore:
 
     def append_each(self, writes: Sequence[Write]) -> list[Appended]:
         """Append to several streams in one statement, so that the lock waits for nobody."""
-        arguments: list[object] = []
-        for write in writes:
-            arguments += _arguments(write.stream, write.events, write.expected, write.by)
+        if len(writes) == 1:
+            [write] = writes
+            return [self.append(write.stream, write.events, expected=write.expected, by=write.by)]
+        arguments = _arguments_of_each(writes)
         with _cursor(lost=OutcomeUnknown) as cursor:
-            cursor.execute(_append_each(len(writes)), arguments, prepare=True)
-            row = cursor.fetchone()
-        assert row is not None
+            cursor.execute(_APPEND_EACH, arguments, prepare=True)
+            rows = cursor.fetchall()
+        # Where one failed it is the last: those after it were not asked for.
         return [
-            _appended(write.stream, write.expected, row[3 * index : 3 * index + 3])
-            for index, write in enumerate(writes)
+            _appended(write.stream, write.expected, row)
+            for write, row in zip(writes, rows, strict=False)
         ]
+
+    def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
+        """Return what is in several streams after a version of each, in one round trip."""
+        found: dict[str, list[Recorded]] = {stream: [] for stream, _ in asked}
+        names, versions = [stream for stream, _ in asked], [version for _, version in asked]
+        for row in _rows(_READ_STREAMS, (names, versions, STREAM_PAGE)):
+            found[row[1]].append(_recorded(row))
+        for stream, events in found.items():
+            if len(events) == STREAM_PAGE:
+                events += self.read_stream(stream, after_version=events[-1].version)
+        return found
 
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Yield a stream's events in version order."""
@@ -210,23 +231,6 @@ class PostgresStore:
                 return
 
 
-@cache
-def _append_each(count: int) -> str:
-    """Return the statement that appends to so many streams, one after the other.
-
-    Each is only handed its events where all before it were written: without events `es_append`
-    writes nothing.
-    """
-    columns, calls, before = [], [], ""
-    for index in range(count):
-        ids = f"CASE WHEN {before} THEN %s::uuid[] ELSE '{{}}' END" if index else "%s::uuid[]"
-        before += f"{' AND ' if index else ''}a{index}.outcome {_DONE}"
-        arguments = _ARGUMENTS.format(ids=ids)
-        calls.append(f"{'LATERAL ' if index else ''}es_append({arguments}) a{index}")
-        columns.append(f"a{index}.outcome, a{index}.at_version, a{index}.at_position")
-    return f"SELECT {', '.join(columns)} FROM {', '.join(calls)}"
-
-
 def _arguments(
     stream: str, events: Sequence[NewEvent], expected: int | Expect, by: Meta
 ) -> tuple[object, ...]:
@@ -244,6 +248,30 @@ def _arguments(
         [new.event.schema_version for new in events],
         data,
         codec.encode(by),
+    )
+
+
+def _arguments_of_each(writes: Sequence[Write]) -> tuple[object, ...]:
+    """Return what `es_append_each` takes: an array for each column, and to which write it belongs.
+
+    Raises: EventTooLarge, EventIdConflict.
+    """
+    of_each = [_arguments(each.stream, each.events, each.expected, each.by) for each in writes]
+    streams, expected, *columns, metas = zip(*of_each, strict=True)
+    ids, types, schemas, data = ([one for each in column for one in each] for column in columns)
+    if len(set(ids)) < len(ids):
+        raise EventIdConflict(", ".join(streams))
+    return (
+        list(streams),
+        list(expected),
+        [len(write.events) for write in writes],
+        list(metas),
+        [number for number, write in enumerate(writes, 1) for _ in write.events],
+        [write.expected + place for write in writes for place in range(1, len(write.events) + 1)],
+        ids,
+        types,
+        schemas,
+        data,
     )
 
 

@@ -12,17 +12,18 @@ server alone, never while a process thinks or waits for its turn on a busy machi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from ledger.domain.event import Event
+from ledger.domain.refusal import Refusal
 from ledger.eventstore import folds
 from ledger.eventstore.port import (
     DECIDE_ATTEMPTS_MAX,
     START,
     Aggregate,
+    Appended,
     EventStore,
     Meta,
     OutcomeUnknown,
@@ -59,54 +60,160 @@ def record_together(store: EventStore, parts: Sequence[Part]) -> list[Position]:
     Raises: what the rules refuse, with nothing written unless another writer came in between;
         StreamMoved.
     """
+    [outcome] = record_each(store, [parts])
+    if isinstance(outcome, Refusal):
+        raise outcome
+    return outcome
+
+
+def record_each(
+    store: EventStore, requests: Sequence[Sequence[Part]]
+) -> list[list[Position] | Refusal]:
+    """Ask for several things, each as `record_together` would, and append all of it at once.
+
+    They come one after the other: each is asked with what those before it decided. One that is
+    refused writes nothing, and the others stand. No request has two parts on one stream.
+
+    Returns: for each request its positions, or its refusal.
+    Raises: StreamMoved and other failures of the store: what was appended by then stays.
+    """
     # Without a command id a lost reply must still not write twice within this call.
-    command_ids = [part.by.command_id or uuid4() for part in parts]
+    command_ids = [[part.by.command_id or uuid4() for part in parts] for parts in requests]
+    keys = list(dict.fromkeys(_key(part) for parts in requests for part in parts))
     for attempt in range(DECIDE_ATTEMPTS_MAX):
-        if attempt:
-            parts = [replace(part, seen=None) for part in parts]
         try:
-            with ExitStack() as turns:
-                for part in parts:
-                    stream = stream_name(part.kind, part.key)
-                    turns.enter_context(folds.in_turn(store, part.kind, stream))
-                return _written(store, parts, command_ids)
+            with folds.in_turn(store, keys):
+                return _Desk(store, keys, () if attempt else requests).settle(requests, command_ids)
         except (StreamMoved, OutcomeUnknown):
             continue
-    raise StreamMoved(", ".join(stream_name(part.kind, part.key) for part in parts))
+    raise StreamMoved(", ".join(stream for _, stream in keys))
 
 
-def _written(
-    store: EventStore, parts: Sequence[Part], command_ids: Sequence[UUID]
-) -> list[Position]:
-    found: list[Position | None] = []
-    writes: list[Write] = []
-    for part, command_id in zip(parts, command_ids, strict=True):
-        position, write = _asked(store, part, command_id)
-        found.append(position)
-        if write is not None:
-            writes.append(write)
-    appended = iter(store.append_each(writes) if writes else [])
-    return [next(appended).position if each is None else each for each in found]
+def _key(part: Part) -> folds.Key:
+    return part.kind, stream_name(part.kind, part.key)
 
 
-def _asked(
-    store: EventStore, part: Part, command_id: UUID
-) -> tuple[Position, None] | tuple[None, Write]:
-    """Return where a part's decision stands already, or what is to be written for it."""
-    stream = stream_name(part.kind, part.key)
-    folded = part.seen or folds.fold(store, part.kind, stream)
-    position = recorded_before(folded, command_id, stream)
-    if position is None:
-        events = part.decide(folded.state)
-        if events:
-            fresh = named(events, command_id, stream)
-            return None, Write(stream, fresh, folded.version, part.by)
-        position = Position(folded.positions[folded.last]) if folded.last else START
-    if part.need is not None:
-        part.need(folded.state)
-    return position, None
+@dataclass(slots=True)
+class _Sheet:
+    """One stream while it is decided on: as it will be once what is written here is appended.
+
+    uses: parts still to be asked. written: by command, the place of its last write in the append.
+    last: the place of the last write of all; None: nothing is written yet.
+    """
+
+    folded: folds.Fold
+    state: Any
+    version: int
+    uses: int = 0
+    written: dict[UUID, int] = field(default_factory=dict)
+    last: int | None = None
+
+
+class _Desk:
+    """The streams of a few requests, and what is to be appended to them."""
+
+    def __init__(
+        self, store: EventStore, keys: Sequence[folds.Key], seen: Sequence[Sequence[Part]]
+    ) -> None:
+        known = {_key(part): part.seen for parts in seen for part in parts if part.seen is not None}
+        unknown = [key for key in keys if key not in known]
+        found = dict(zip(unknown, folds.fold_each(store, unknown), strict=True)) if unknown else {}
+        self._store = store
+        self._sheets = {key: _sheet(known.get(key) or found[key]) for key in keys}
+        self._writes: list[Write] = []
+
+    def settle(
+        self, requests: Sequence[Sequence[Part]], command_ids: Sequence[Sequence[UUID]]
+    ) -> list[list[Position] | Refusal]:
+        for parts in requests:
+            for part in parts:
+                self._sheets[_key(part)].uses += 1
+        settled = [self._asked(*each) for each in zip(requests, command_ids, strict=True)]
+        appended = self._store.append_each(self._writes) if self._writes else []
+        return [
+            each if isinstance(each, Refusal) else [_position(one, appended) for one in each]
+            for each in settled
+        ]
+
+    def _asked(
+        self, parts: Sequence[Part], command_ids: Sequence[UUID]
+    ) -> list[Position | _Place] | Refusal:
+        """Ask the rules of one request; put what they decide on the desk."""
+        for part in parts:
+            self._sheets[_key(part)].uses -= 1
+        try:
+            decided = [self._decide(*each) for each in zip(parts, command_ids, strict=True)]
+        except Refusal as refusal:
+            return refusal
+        return [
+            self._write(part, command_id, each) if isinstance(each, list) else each
+            for part, command_id, each in zip(parts, command_ids, decided, strict=True)
+        ]
+
+    def _decide(self, part: Part, command_id: UUID) -> Position | _Place | list[Event]:
+        """Return the events of a part, or where what it asks for stands already."""
+        kind, stream = _key(part)
+        sheet = self._sheets[kind, stream]
+        stands: Position | _Place | None = recorded_before(sheet.folded, command_id, stream)
+        if stands is None and command_id in sheet.written:
+            stands = _Place(sheet.written[command_id])
+        if stands is None:
+            events = list(part.decide(sheet.state))
+            if events:
+                return events
+            stands = _end(sheet)
+        if part.need is not None:
+            part.need(sheet.state)
+        return stands
+
+    def _write(self, part: Part, command_id: UUID, events: list[Event]) -> _Place:
+        kind, stream = _key(part)
+        sheet = self._sheets[kind, stream]
+        fresh = named(events, command_id, stream)
+        self._writes.append(Write(stream, fresh, sheet.version, part.by))
+        place = len(self._writes) - 1
+        if sheet.uses:
+            # What is not appended yet must not get into what is remembered of the stream.
+            state = sheet.state if sheet.last is not None else folds.beside(sheet.state)
+            for event in events:
+                state = kind.evolve(state, event)
+            sheet.state = state
+        sheet.version += len(events)
+        sheet.last = sheet.written[command_id] = place
+        return _Place(place)
+
+
+class _Place(NamedTuple):
+    """The place of a write in the append that is being prepared."""
+
+    number: int
+
+
+def _sheet(folded: folds.Fold) -> _Sheet:
+    return _Sheet(folded, folded.state, folded.version)
+
+
+def _end(sheet: _Sheet) -> Position | _Place:
+    """Return where the last event of a stream stands."""
+    if sheet.last is not None:
+        return _Place(sheet.last)
+    folded = sheet.folded
+    return Position(folded.positions[folded.last]) if folded.last else START
+
+
+def _position(stands: Position | _Place, appended: Sequence[Appended]) -> Position:
+    return appended[stands.number].position if isinstance(stands, _Place) else stands
 
 
 def look(store: EventStore, kind: type[Aggregate], key: object) -> folds.Fold:
     """Return a stream as it is now, for a part's `seen`."""
     return folds.fold(store, kind, stream_name(kind, key))
+
+
+def look_at_each(
+    store: EventStore, kind: type[Aggregate], keys: Sequence[object]
+) -> dict[object, folds.Fold]:
+    """Return several streams of one kind as they are now, in one reading."""
+    names = list(dict.fromkeys(keys))
+    found = folds.fold_each(store, [(kind, stream_name(kind, key)) for key in names])
+    return dict(zip(names, found, strict=True))

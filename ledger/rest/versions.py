@@ -25,6 +25,7 @@ from ledger.eventstore.port import (
     Recorded,
     Write,
     one_by_one,
+    read_one_by_one,
 )
 
 _ETAG = re.compile(r'"([0-9]{1,18})"')
@@ -102,6 +103,10 @@ class _Guarded:
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Read as the store does."""
         return self._store.read_stream(stream, after_version=after_version)
+
+    def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
+        """Return the events of several streams after a version of each."""
+        return read_one_by_one(self, asked)
 
     def read_all(
         self, *, after: Position = START, limit: int = 1000, only: frozenset[str] | None = None

@@ -18,11 +18,12 @@ from ledger.domain.events import TenantRegistered
 from ledger.domain.holds import HoldClosed
 from ledger.domain.ids import EntryId, HoldId
 from ledger.domain.money import Money
+from ledger.domain.refusal import Refusal
 from ledger.eventstore import folds
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Appended, EventStore, Meta, StreamMoved, Write, load
 from ledger.eventstore.postgres import PostgresStore
-from ledger.eventstore.together import Part, record_together
+from ledger.eventstore.together import Part, record_each, record_together
 from tests.conftest import NOON, SOMEBODY
 from tests.ledger.wallets import ACCOUNT, PLATFORM, open_wallet
 
@@ -126,6 +127,77 @@ def test_what_needs_a_hold_is_not_written_for_one_that_was_released() -> None:
         record_together(store, [hold, Part(Kept, 1, lambda _: [happened()], by)])
 
     assert load(store, Kept, 1) is None
+
+
+def holding(money: int, hold_id: HoldId | None = None, by: Meta = SOMEBODY) -> Part:
+    return placing_hold(
+        account_id=ACCOUNT,
+        hold_id=hold_id or HoldId(uuid4()),
+        money=Money(money),
+        purpose="bid",
+        by=by,
+        now=NOON,
+    )
+
+
+@pytest.mark.parametrize("remembered", [False, True])
+def test_of_many_asked_at_once_only_those_that_cannot_be_are_refused(remembered: bool) -> None:
+    store = MemoryStore()
+    funded(store, 5)
+    for _ in range(folds.REMEMBERED_FROM if remembered else 0):
+        hold(store, Money(0))
+    kept = [Part(Kept, key, lambda _: [happened()], SOMEBODY) for key in range(4)]
+
+    outcomes = record_each(
+        store, [[holding(money), kept[key]] for key, money in enumerate((3, 3, 2, 1))]
+    )
+
+    assert [isinstance(each, FundsInsufficient) for each in outcomes] == [False, True, False, True]
+    assert [load(store, Kept, key) for key in range(4)] == [Kept(1), None, Kept(1), None]
+    account = load(store, Account, ACCOUNT)
+    assert account is not None
+    assert account.available == Money(0)
+    positions = [each for each in outcomes if not isinstance(each, Refusal)]
+    assert [pair[0] + 1 for pair in positions] == [pair[1] for pair in positions]
+    assert positions[0] < positions[1]
+
+
+def test_what_is_asked_twice_at_once_is_written_once() -> None:
+    store, hold_id = MemoryStore(), HoldId(uuid4())
+    funded(store, 5)
+    first, other = (Meta(actor="user:a", command_id=uuid4()) for _ in range(2))
+
+    outcomes = record_each(
+        store,
+        [[holding(2, hold_id, first)], [holding(2, hold_id, first)], [holding(2, hold_id, other)]],
+    )
+
+    assert outcomes[0] == outcomes[1] == outcomes[2] == [store.head()]
+
+
+def test_what_was_decided_on_and_not_written_is_not_remembered() -> None:
+    store = Overtaken()
+    funded(store, 5)
+    for _ in range(folds.REMEMBERED_FROM):
+        hold(store, Money(0))
+    store.stream = "kept-2"
+
+    outcomes = record_each(
+        store,
+        [
+            [holding(2), Part(Kept, 1, lambda _: [happened()], SOMEBODY)],
+            [Part(Kept, 2, lambda state: [happened()], SOMEBODY), holding(3)],
+        ],
+    )
+
+    assert not any(isinstance(each, Refusal) for each in outcomes)
+    account, fresh = load(store, Account, ACCOUNT), Account.evolve
+    again: Account | None = None
+    for recorded in store.read_stream(f"account-{ACCOUNT}"):
+        again = fresh(again, recorded.event)  # type: ignore[arg-type]
+    assert account == again
+    assert account is not None
+    assert account.available == Money(0)
 
 
 def test_threads_that_share_a_remembered_account_never_spend_the_same_money(

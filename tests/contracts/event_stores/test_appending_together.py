@@ -61,3 +61,45 @@ def test_again_it_goes_on_where_it_ended(rig: Rig) -> None:
 
     assert (appended[0].position, appended[0].deduplicated) == (first.position, True)
     assert [len(texts(rig.store, stream)) for stream in streams] == [1, 2, 1]
+
+
+def test_what_is_written_twice_to_one_stream_stands_in_order(rig: Rig) -> None:
+    first, second, others = a_stream(), a_stream(), [notes(2), notes(1), notes(1), notes(2)]
+    rig.put(first, notes(1))
+
+    appended = rig.store.append_each(
+        [
+            asked(first, others[0], 1),
+            asked(second, others[1]),
+            asked(first, others[2], 3),
+            asked(second, others[3], 1),
+        ]
+    )
+
+    assert [each.version for each in appended] == [3, 1, 4, 3]
+    assert texts(rig.store, first)[1:] == [new.event for new in others[0] + others[2]]
+    assert texts(rig.store, second) == [new.event for new in others[1] + others[3]]
+    written = [each for each in rig.store.read_all(limit=1000).events if each.stream == second]
+    assert [each.position for each in written][-1] == appended[-1].position
+    assert rig.store.verify().ok
+
+
+def test_a_version_that_skips_what_is_written_before_it_is_refused(rig: Rig) -> None:
+    stream = a_stream()
+
+    with pytest.raises(StreamMoved):
+        rig.store.append_each([asked(stream, notes(2)), asked(stream, notes(1), 3)])
+
+    assert len(texts(rig.store, stream)) == 2
+
+
+def test_several_streams_are_read_at_once_each_from_its_own_version(rig: Rig) -> None:
+    streams, unknown = [a_stream(), a_stream()], a_stream()
+    for stream in streams:
+        rig.put(stream, notes(3))
+
+    found = rig.store.read_streams([(streams[0], 1), (streams[1], 0), (unknown, 0)])
+
+    assert [each.version for each in found[streams[0]]] == [2, 3]
+    assert list(found[streams[1]]) == list(rig.store.read_stream(streams[1]))
+    assert list(found[unknown]) == []
