@@ -8,6 +8,7 @@ from marketplace.api.advice import AdviseBid, ExplainOffer
 from marketplace.api.bids import BidChain, Bids, ExplainBid, OneBid, PreviewBids
 from marketplace.api.lab import Lab
 from marketplace.api.leases import (
+    LeaseCheckpoint,
     LeaseEvents,
     LeaseExtension,
     LeaseFirstRefusal,
@@ -63,6 +64,7 @@ api_urls: list[URLPattern] = [
     path("lab", Lab.as_view()),
     path("leases", Leases.as_view()),
     path("leases/<uuid:lease_id>", OneLease.as_view()),
+    path("leases/<uuid:lease_id>/checkpoint", LeaseCheckpoint.as_view()),
     path("leases/<uuid:lease_id>/events", LeaseEvents.as_view()),
     path("leases/<uuid:lease_id>/reclaim", LeaseReclaim.as_view()),
     path("leases/<uuid:lease_id>/reclaim-quote", LeaseReclaimQuote.as_view()),

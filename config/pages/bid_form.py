@@ -101,6 +101,9 @@ class BidForm(forms.Form):
     auto_extend_until = MomentField(label="Go on by itself until", required=False)
     repeat_until = MomentField(label="Ask again until", required=False)
     resume = forms.BooleanField(label="Resume what is cut short", required=False)
+    saves_minutes = forms.IntegerField(
+        label="Started anew it loses", min_value=1, max_value=1_440, required=False
+    )
     command = CommandField(label="Command", required=False, max_length=8_192)
     cost_centre = forms.CharField(label="Cost centre", required=False, max_length=64)
 
@@ -166,7 +169,11 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
         limit=data["limit"],
         service_class=cast(ServiceClass, data["service_class"]),
         patience=cast(Patience, data["patience"]),
-        workload=Workload(kind=data["kind"], command=data["command"]),
+        workload=Workload(
+            kind=data["kind"],
+            command=data["command"],
+            checkpoint_seconds=data["saves_minutes"] and data["saves_minutes"] * 60,
+        ),
         cost_centre=data["cost_centre"] or unit.cost_centre,
         burst_allowed=data["burst_allowed"],
         good_till=good_till,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -33,6 +34,7 @@ from marketplace.domain.workloads import advise
 from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
 from marketplace.queries.books import explain_bid, preview
+from marketplace.queries.leases import leases
 from marketplace.queries.market import market_now
 from marketplace.queries.routing import routed
 
@@ -263,7 +265,7 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
     }
     if row.chain_id is not None:
         rows = list(queries.chain(actor, bid_id).reverse()[:CHAIN_MAX])
-        context["chain"] = [{"row": each, "length": _length(each)} for each in reversed(rows)]
+        context["chain"] = _chain(actor, list(reversed(rows)))
         because = rows[0].chain_ended or ("consumer" if rows[0].state == "cancelled" else "")
         context["chain_ended"] = ENDED.get(because, REFUSED if because else "")
     if row.state == "open":
@@ -273,6 +275,23 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
         if told is not None:
             context |= _explained(told, row.gpus)
     return context
+
+
+def _chain(actor: Actor, rows: Sequence[BidRow]) -> list[dict[str, Any]]:
+    """Return the bids of a chain, each with what the lease before it left of the work."""
+    ids = [row.resumes_lease_id for row in rows if row.resumes_lease_id is not None]
+    left: dict[UUID | None, dict[str, Any]] = {
+        lease.lease_id: {
+            "lost_seconds": lease.lost_seconds,
+            "kept": timedelta(seconds=lease.kept_seconds or 0),
+            "lost": timedelta(seconds=lease.lost_seconds or 0),
+        }
+        for lease in leases(actor).filter(lease_id__in=ids)
+    }
+    return [
+        {"row": row, "length": _length(row), "before": left.get(row.resumes_lease_id)}
+        for row in rows
+    ]
 
 
 def _explained(told: Explanation, gpus: int) -> dict[str, Any]:

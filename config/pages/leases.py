@@ -26,6 +26,7 @@ from marketplace.commands.leases import (
     keep_rest_of_lease,
     reclaim_lease,
     request_extension,
+    save_work,
     sell_rest,
     take_rest_first,
 )
@@ -164,6 +165,28 @@ def extend(request: HttpRequest, lease_id: UUID) -> HttpResponse:
 
 
 @require_POST
+def checkpoint(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """Note that the work is safe up to now."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    queries.consumed_lease(actor, lease_id)
+    now = timezone.now()
+    try:
+        position = save_work(
+            default_store(),
+            lease_id=LeaseId(lease_id),
+            host_id=None,
+            safe_at=now,
+            by=meta_of(actor),
+            now=now,
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal)
+    said = "Noted: if the lease is cut short, its work goes on from here."
+    return done(request, f"/leases/{lease_id}", position, said)
+
+
+@require_POST
 def sell(request: HttpRequest, lease_id: UUID) -> HttpResponse:
     """Put the rest of a lease back on the market, or keep it: the button says which."""
     actor = actor_of(request)
@@ -276,7 +299,25 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
             for each in row.reclaim_schedule
         ],
         "length": row.ends_at - row.starts_at,
+        "work": _work(row, now),
     }
+
+
+def _work(row: LeaseRow, now: datetime) -> dict[str, Any]:
+    """Return up to when the work is safe, and what an end by others kept and lost of it."""
+    every = row.checkpoint_seconds
+    found: dict[str, Any] = {
+        "every": None if every is None else timedelta(seconds=every),
+        "can_note": row.activated_at is not None and row.state in ("active", "reclaiming"),
+    }
+    if row.lost_seconds is not None:
+        found["kept"] = timedelta(seconds=row.kept_seconds or 0)
+        found["lost"] = timedelta(seconds=row.lost_seconds)
+    elif row.activated_at is not None:
+        found["at_risk"] = max(
+            timedelta(), now - max(row.checkpoint_at or row.activated_at, row.activated_at)
+        )
+    return found
 
 
 def _extension(row: LeaseRow) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from marketplace.domain.events import (
     ResaleEnded,
     ResaleListed,
     ResaleOpened,
+    WorkSaved,
     WorkStarted,
     WorkStopped,
 )
@@ -88,8 +89,13 @@ def _step(recorded: Recorded) -> Step | None:
 
 
 def _claim(claim: Event) -> Step | None:
-    """Tell what cuts a lease short besides its owner: a sale of the rest, a firm bid."""
+    """Tell what cuts a lease short besides its owner: a sale of the rest, a firm bid.
+
+    Of checkpoints only those that the consumer noted: a work may report one every minute.
+    """
     match claim:
+        case WorkSaved(host_id=None) as event:
+            return Step(event.at, "Checkpoint noted", f"Safe up to {local(event.safe_at)}.", "good")
         case ResaleListed() as event:
             floor = amount_text(event.floor.nanos_per_gpu_hour, event.floor.currency)
             detail = f"From {local(event.since)} on, for {floor} per GPU-h at least."

@@ -42,6 +42,7 @@ page_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>", leases.one),
     path("leases/<uuid:lease_id>/state", leases.state),
     path("leases/<uuid:lease_id>/end", leases.end),
+    path("leases/<uuid:lease_id>/checkpoint", leases.checkpoint),
     path("leases/<uuid:lease_id>/extend", leases.extend),
     path("leases/<uuid:lease_id>/reclaim", leases.reclaim),
     path("leases/<uuid:lease_id>/sell", leases.sell),

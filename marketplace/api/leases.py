@@ -48,6 +48,12 @@ class AskResale(Body):
     lease_min_seconds = CountField(required=False)
 
 
+class ReportCheckpoint(Body):
+    """Up to when the work is safe; left out: up to now."""
+
+    safe_at = MomentField(required=False)
+
+
 class AgreedReclaimStepShape(serializers.Serializer[Any]):
     """What a reclaim pays that comes with at least this much notice."""
 
@@ -150,6 +156,10 @@ class LeaseShape(serializers.Serializer[Any]):
     resale = serializers.SerializerMethodField()
     resold_lease_id = serializers.UUIDField(allow_null=True)
     extension = ExtensionShape(allow_null=True)
+    checkpoint_at = MomentField(allow_null=True)
+    checkpoint_seconds = serializers.IntegerField(allow_null=True)
+    kept_seconds = serializers.IntegerField(allow_null=True)
+    lost_seconds = serializers.IntegerField(allow_null=True)
     granted_at = MomentField()
     activated_at = MomentField(allow_null=True)
     closed_at = MomentField(allow_null=True)
@@ -299,6 +309,28 @@ class LeaseExtension(Endpoint):
             now=timezone.now(),
         )
         return Response({"lease_id": lease_id, "position": position}, status=202)
+
+
+class LeaseCheckpoint(Endpoint):
+    """How far the work of a lease is safe."""
+
+    scopes: ClassVar = {"POST": "leases:write"}
+
+    @extend_schema(request=ReportCheckpoint, responses=LeaseWritten)
+    def post(self, request: Request, lease_id: UUID) -> Response:
+        """Note that the work can go on from this moment, where the lease is cut short."""
+        now = timezone.now()
+        safe_at = self.body(ReportCheckpoint).get("safe_at", now)
+        queries.consumed_lease(self.actor, lease_id)
+        position = commands.save_work(
+            self.store(stream_name(Lease, lease_id)),
+            lease_id=LeaseId(lease_id),
+            host_id=None,
+            safe_at=safe_at,
+            by=self.meta(),
+            now=now,
+        )
+        return Response({"lease_id": lease_id, "position": position})
 
 
 class LeaseResale(Endpoint):

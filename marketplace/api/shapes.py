@@ -29,7 +29,11 @@ SECOND = timedelta(seconds=1)
 
 
 class WorkloadBody(Body):
-    """What will run. kind: one of GET /workloads. command: the words of a command line."""
+    """What will run. kind: one of GET /workloads. command: the words of a command line.
+
+    checkpoint_seconds: started anew, it goes on from where it was but for so many seconds at most,
+    and reports no checkpoints. Left out: only checkpoints that are reported count.
+    """
 
     kind = TextField()
     command = serializers.ListField(
@@ -38,6 +42,7 @@ class WorkloadBody(Body):
     environment = serializers.DictField(
         child=TextField(trim_whitespace=False, allow_blank=True), default=dict
     )
+    checkpoint_seconds = CountField(value_min=1, required=False)
 
 
 class AskBid(Body):
@@ -128,6 +133,7 @@ def terms_of(
             kind=asked["workload"]["kind"],
             command=tuple(asked["workload"]["command"]),
             environment=tuple(sorted(asked["workload"]["environment"].items())),
+            checkpoint_seconds=asked["workload"].get("checkpoint_seconds"),
         ),
         cost_centre=asked["cost_centre"] or unit.cost_centre,
         burst_allowed=asked["burst_allowed"],
@@ -160,6 +166,7 @@ class WorkloadShape(serializers.Serializer[Any]):
     kind = serializers.CharField(source="workload_kind")
     command = serializers.ListField(child=serializers.CharField())
     environment = serializers.DictField(child=serializers.CharField())
+    checkpoint_seconds = serializers.IntegerField(allow_null=True)
 
 
 class ChainShape(serializers.Serializer[Any]):

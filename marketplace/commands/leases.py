@@ -20,6 +20,7 @@ from marketplace.domain.interruption import interrupt, owner_was_first
 from marketplace.domain.leases import Lease, LeaseUnknown
 from marketplace.domain.reclaim import reclaim
 from marketplace.domain.resale import give_back, keep_rest, list_rest, shorten, take_first
+from marketplace.domain.saving import save
 
 
 def schedule_lease(
@@ -255,6 +256,28 @@ def lease_started(
     Raises: LeaseUnknown.
     """
     return _decide(store, lease_id, lambda lease: lease.work_started(host_id=host_id, now=now), by)
+
+
+def save_work(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    host_id: HostId | None,
+    safe_at: datetime,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Take note of a checkpoint: what the work did until `safe_at` is safe.
+
+    host_id: whose agent reports it; None: the consumer says so.
+    Raises: LeaseUnknown; where the consumer says so, LeaseOver, CheckpointOutOfLease.
+    """
+    return _decide(
+        store,
+        lease_id,
+        lambda lease: save(lease, host_id=host_id, safe_at=safe_at, now=now),
+        by,
+    )
 
 
 def lease_stopped(

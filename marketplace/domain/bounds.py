@@ -32,6 +32,9 @@ TEXT_MAX = 64
 RESUMES_LEASE = "OFFPEAK_RESUMES_LEASE"
 """Tells the work of a bid that follows another which lease came before: where to look for its
 checkpoint."""
+RESUMES_FROM = "OFFPEAK_RESUMES_FROM"
+"""Tells it the moment of that lease up to which it was safe, where one was reported."""
+CHECKPOINT_SECONDS_MAX = 86_400
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _MARKET = re.compile(r"[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?")
@@ -132,6 +135,10 @@ class CommandWithoutProgram(Invalid):
 
     Leave the command out altogether to hold the GPUs without running anything.
     """
+
+
+class CheckpointsOutOfBounds(Invalid):
+    """Work that goes on from where it was says how much it loses: one second to one day."""
 
 
 class EnvironmentUnreadable(Invalid):
@@ -300,9 +307,13 @@ def check_money(limit: Rate, budget: Money | None = None) -> None:
 def check_workload(workload: Workload) -> None:
     """Refuse a workload that cannot be handed to a host.
 
-    Raises: WorkloadUnknown, CommandTooLong, CommandWithoutProgram, EnvironmentUnreadable.
+    Raises: WorkloadUnknown, CommandTooLong, CommandWithoutProgram, EnvironmentUnreadable,
+        CheckpointsOutOfBounds.
     """
     workload_named(workload.kind)
+    every = workload.checkpoint_seconds
+    if every is not None and not 1 <= every <= CHECKPOINT_SECONDS_MAX:
+        raise CheckpointsOutOfBounds(seconds_max=CHECKPOINT_SECONDS_MAX)
     words = workload.command
     chars = sum(map(len, words))
     if len(words) > COMMAND_WORDS_MAX or chars > COMMAND_CHARS_MAX or "\0" in "".join(words):
@@ -310,7 +321,7 @@ def check_workload(workload: Workload) -> None:
     if words and not words[0]:
         raise CommandWithoutProgram()
     # What the market adds itself takes no room of the bidder's.
-    names = [name for name, _ in workload.environment if name != RESUMES_LEASE]
+    names = [name for name, _ in workload.environment if name not in (RESUMES_LEASE, RESUMES_FROM)]
     chars = sum(len(name) + len(value) for name, value in workload.environment)
     if (
         len(names) > ENVIRONMENT_MAX

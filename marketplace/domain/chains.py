@@ -6,6 +6,9 @@ market or a fault took the capacity away: so work that may be interrupted pauses
 bid of a chain is a bid like any other, with a hold of its own; the market places it on the terms of
 the one before. A budget is that of the whole chain.
 
+The rest is what lies after the last checkpoint: without one, and where the work does not say that
+it can do without, all of it (`progress`).
+
 Whoever ends a lease, withdraws a bid or sells the rest of a lease does not want the next one
 either. Work that failed by its own error is not started again.
 """
@@ -21,7 +24,13 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Money
 from marketplace.domain import close_reasons
 from marketplace.domain.bids import Bid, BidTerms
-from marketplace.domain.bounds import DEADLINE_AHEAD_MAX, DURATION_MAX, DURATION_MIN, RESUMES_LEASE
+from marketplace.domain.bounds import (
+    DEADLINE_AHEAD_MAX,
+    DURATION_MAX,
+    DURATION_MIN,
+    RESUMES_FROM,
+    RESUMES_LEASE,
+)
 from marketplace.domain.events import BidPlaced, Continues, Workload
 from marketplace.domain.leases import Lease
 
@@ -46,11 +55,6 @@ ENDED: dict[str, str] = {
 _BY_CONSUMER = frozenset(
     {close_reasons.CLOSED_BY_CONSUMER, close_reasons.BID_WITHDRAWN, close_reasons.RESOLD}
 )
-_CUT_SHORT = close_reasons.FAULTS | {
-    close_reasons.RECLAIMED,
-    close_reasons.RECLAIMED_BEFORE_START,
-    close_reasons.INTERRUPTED,
-}
 _NEVER_CAME_UP = frozenset({close_reasons.NEVER_STARTED, close_reasons.START_FAILED})
 _COPIED = tuple(field.name for field in fields(BidTerms))
 
@@ -86,7 +90,7 @@ def follow(before: Before, *, now: datetime) -> BidTerms | Because:
         return "failed"
     if reason == close_reasons.MONEY_SPENT:
         return "money"
-    if reason in _CUT_SHORT and terms.resume:
+    if reason in close_reasons.CUT_SHORT and terms.resume:
         rest = _rest(lease, now)
         if rest >= DURATION_MIN:
             return _rest_of(before, lease, rest, now)
@@ -155,10 +159,13 @@ def _link(before: Before, *, resumes: bool) -> Continues:
 
 
 def _told(workload: Workload, lease: Lease | None) -> Workload:
-    """Tell the work which lease came before, so that it finds its checkpoint."""
+    """Tell the work which lease came before and up to when it is safe: where its checkpoint is."""
     if lease is None:
         return workload
     others = dict(workload.environment) | {RESUMES_LEASE: str(lease.terms.lease_id)}
+    others.pop(RESUMES_FROM, None)
+    if lease.progress.safe_at is not None and lease.ending_reason in close_reasons.CUT_SHORT:
+        others[RESUMES_FROM] = lease.progress.safe_at.isoformat()
     return replace(workload, environment=tuple(sorted(others.items())))
 
 
@@ -200,7 +207,7 @@ def _ran(lease: Lease, now: datetime) -> timedelta:
 
 
 def _rest(lease: Lease, now: datetime) -> timedelta:
-    """Return what is left of its time, in whole seconds."""
-    rest = lease.ends_at - lease.starts_at - _ran(lease, now)
+    """Return what is still to be done of its time, in whole seconds."""
+    rest = lease.ends_at - lease.starts_at - lease.left(now).kept
     second = timedelta(seconds=1)
     return min(-(-rest // second) * second, DURATION_MAX)

@@ -38,3 +38,6 @@ REASONS: dict[int, str] = {
 FAULTS = frozenset({NEVER_STARTED, START_FAILED, WORK_LOST})
 """A fault ended the lease: it is shown as failed, and costs what was proved of its use: nothing
 where the work never came up."""
+
+CUT_SHORT = FAULTS | {RECLAIMED, RECLAIMED_BEFORE_START, INTERRUPTED}
+"""Neither the consumer nor the clock ended the lease: what is left of the work may be resumed."""

@@ -42,6 +42,7 @@ from marketplace.domain.values import (
     Unmatched,
     Workload,
 )
+from marketplace.domain.work_events import WorkSaved
 
 __all__ = [
     "Certificate",
@@ -62,6 +63,7 @@ __all__ = [
     "ServiceClass",
     "Share",
     "Unmatched",
+    "WorkSaved",
     "Workload",
 ]
 """The values that events are made of are imported from here too."""
@@ -69,7 +71,7 @@ __all__ = [
 # --- bids: streams bid-<bid_id> ----------------------------------------------------------------
 
 
-class BidPlaced(Event, name="marketplace.bid-placed", version=3, grown_from=1):
+class BidPlaced(Event, name="marketplace.bid-placed", version=4, grown_from=1):
     """A consumer asked for `gpus` GPUs for `duration_seconds` and said what they pay at most.
 
     earliest_start, deadline: the lease must lie between them. A fixed window is one whose
@@ -244,7 +246,7 @@ MarketEvent = RoundCleared | LeaseGranted | ExtensionGranted | ExtensionDeclined
 # --- leases: streams lease-<lease_id> -----------------------------------------------------------
 
 
-class LeaseScheduled(Event, name="marketplace.lease-scheduled", version=2, grown_from=1):
+class LeaseScheduled(Event, name="marketplace.lease-scheduled", version=3, grown_from=1):
     """A grant became a lease with all its terms."""
 
     lease_id: LeaseId
@@ -337,13 +339,15 @@ class LeaseEnding(Event, name="marketplace.lease-ending"):
     at: datetime
 
 
-class LeaseClosed(Event, name="marketplace.lease-closed", version=2, grown_from=1):
+class LeaseClosed(Event, name="marketplace.lease-closed", version=3, grown_from=1):
     """The lease is over and its capacity free from `at` on.
 
     reason: 1xx consumer, 2xx owner, 3xx platform, 4xx money, 5xx fault
     (marketplace/domain/close_reasons.py). failed: the work never came up or was lost.
     compensation: what the owner whose reclaim was due first pays the consumer.
     compensations: what other owners pay, who had reclaimed the lease too, for later.
+    kept_seconds, lost_seconds: of work that others cut short, how much of the lease's time is safe
+    (its last checkpoint), and how much was worked after that in vain. None: it was not cut short.
     """
 
     lease_id: LeaseId
@@ -354,6 +358,8 @@ class LeaseClosed(Event, name="marketplace.lease-closed", version=2, grown_from=
     compensation_from: TenantId | None
     at: datetime
     compensations: tuple[Compensation, ...] = ()
+    kept_seconds: int | None = None
+    lost_seconds: int | None = None
 
 
 LeaseEvent = (
@@ -362,6 +368,7 @@ LeaseEvent = (
     | LeaseActivated
     | WorkStarted
     | WorkStopped
+    | WorkSaved
     | ReclaimRequested
     | ExtensionRequested
     | LeaseExtended

@@ -32,9 +32,11 @@ from marketplace.domain.events import (
     ResaleEnded,
     ResaleListed,
     ResaleOpened,
+    WorkSaved,
     WorkStarted,
     WorkStopped,
 )
+from marketplace.domain.progress import SECOND, UNBEGUN, Left, Progress
 from marketplace.domain.reclaim_fees import compensation, due_from
 from marketplace.domain.rights import NO_CLAIMS, Rights, RightsEvent
 
@@ -87,6 +89,7 @@ class Lease:
     started: frozenset[HostId] = frozenset()
     stopped: frozenset[HostId] = frozenset()
     rights: Rights = NO_CLAIMS
+    progress: Progress = UNBEGUN
     ending_reason: int | None = None
     ending_at: datetime | None = None
     extension_asked: datetime | None = None
@@ -184,6 +187,7 @@ class Lease:
         reason = self.ending_reason
         assert reason is not None
         first, *others = due_from(self.rights.reclaims, reason) or (None,)
+        left = self.left(now) if reason in close_reasons.CUT_SHORT else None
         return LeaseClosed(
             lease_id=self.terms.lease_id,
             market=self.terms.market,
@@ -193,6 +197,17 @@ class Lease:
             compensation_from=first.owner_id if first else None,
             at=now,
             compensations=tuple(others),
+            kept_seconds=None if left is None else left.kept // SECOND,
+            lost_seconds=None if left is None else -(-left.lost // SECOND),
+        )
+
+    def left(self, now: datetime) -> Left:
+        """Return what is safe of the work, and what is lost if it goes on elsewhere."""
+        stopped_at = min(self.ending_at or now, self.ends_at)
+        return self.progress.left(
+            Window(self.starts_at, self.ends_at),
+            stopped_at=stopped_at,
+            every_seconds=self.terms.workload.checkpoint_seconds,
         )
 
     def work_started(self, *, host_id: HostId, now: datetime) -> list[LeaseEvent]:
@@ -340,9 +355,12 @@ class Lease:
             case WorkStarted():
                 return replace(state, started=state.started | {event.host_id})
             case LeaseActivated():
-                return replace(state, state="active" if state.stop_at is None else "reclaiming")
+                running: State = "active" if state.stop_at is None else "reclaiming"
+                return replace(state, state=running, progress=state.progress.begun(event.at))
             case WorkStopped():
                 return replace(state, stopped=state.stopped | {event.host_id})
+            case WorkSaved():
+                return replace(state, progress=state.progress.after(event))
             case ReclaimRequested() | LeaseInterrupted():
                 stopping: State = "scheduled" if state.state == "scheduled" else "reclaiming"
                 return replace(state, state=stopping, rights=state._claimed(event))

@@ -50,12 +50,17 @@ class GpuRequest:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What will run: kind, and how the host's agent starts it."""
+    """What will run: kind, and how the host's agent starts it.
+
+    checkpoint_seconds: started anew, it goes on from where it was but for so many seconds at most,
+    without reporting checkpoints; None: only what is reported counts.
+    """
 
     kind: str
     runtime: Literal["process"] = "process"
     command: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    checkpoint_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

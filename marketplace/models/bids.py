@@ -37,6 +37,7 @@ class BidRow(models.Model):
     workload_kind = models.CharField(max_length=64)
     command = models.JSONField()
     environment = models.JSONField()
+    checkpoint_seconds = models.PositiveIntegerField(null=True)
     cost_centre = models.CharField(max_length=64)
     burst_allowed = models.BooleanField()
     good_till = models.CharField(max_length=20, default="good-till-deadline")

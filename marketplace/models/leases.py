@@ -47,6 +47,14 @@ class LeaseRow(models.Model):
     extension = models.JSONField(null=True)
     """The last that was asked for: ends_at, at; answer is `asked`, `granted` or `declined`, and
     reason one of `extensions.EXTENSION_REASONS`."""
+    saved = models.JSONField(default=dict)
+    """The last checkpoint of each host that reported one; the consumer's under an empty name."""
+    checkpoint_at = models.DateTimeField(null=True)
+    """Up to when the work is safe; null: nobody reported a checkpoint."""
+    checkpoint_seconds = models.PositiveIntegerField(null=True)
+    kept_seconds = models.PositiveIntegerField(null=True)
+    lost_seconds = models.PositiveIntegerField(null=True)
+    """Of work that others cut short: how much of the lease is safe, how much was done in vain."""
     resold_lease_id = models.UUIDField(null=True)
     """The lease whose rest this one is."""
     granted_at = models.DateTimeField()

@@ -80,6 +80,7 @@ def _row(placed: BidPlaced) -> BidRow:
         workload_kind=placed.workload.kind,
         command=list(placed.workload.command),
         environment=dict(placed.workload.environment),
+        checkpoint_seconds=placed.workload.checkpoint_seconds,
         cost_centre=placed.cost_centre,
         burst_allowed=placed.burst_allowed,
         good_till=placed.good_till,

@@ -25,9 +25,11 @@ from marketplace.domain.events import (
     ResaleListed,
     ResaleOpened,
     Share,
+    WorkSaved,
     WorkStarted,
     WorkStopped,
 )
+from marketplace.domain.progress import together
 from marketplace.domain.reclaim_fees import schedule_of
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
@@ -81,13 +83,27 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
                 state="failed" if closed.failed else "closed",
                 closed_at=closed.at,
                 close_reason=closed.reason,
+                kept_seconds=closed.kept_seconds,
+                lost_seconds=closed.lost_seconds,
             )
             _phase(row, "over", rows)
-        case WorkStarted() | WorkStopped() as work:
-            rows.get(LeaseRow, work.lease_id)
+        case WorkStarted() | WorkStopped() | WorkSaved() as work:
+            _note_work(work, rows)
         case _:
             return
     rows.change(LeaseRow, recorded.event.lease_id, version=recorded.version)
+
+
+def _note_work(work: WorkStarted | WorkStopped | WorkSaved, rows: Rows) -> None:
+    """Keep up to when the work is safe; that it started and stopped its shares tell."""
+    row = rows.get(LeaseRow, work.lease_id)
+    if not isinstance(work, WorkSaved):
+        return
+    name = "" if work.host_id is None else str(work.host_id)
+    told = {**row.saved, name: work.safe_at.isoformat()}
+    at = {by: datetime.fromisoformat(moment) for by, moment in told.items()}
+    consumer = at.pop("", None)
+    rows.change(LeaseRow, work.lease_id, saved=told, checkpoint_at=together(consumer, at.values()))
 
 
 def _answer(answer: ExtensionGranted | ExtensionDeclined, rows: Rows) -> None:
@@ -140,6 +156,7 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
             service_class=scheduled.service_class,
             workload_kind=scheduled.workload.kind,
             cost_centre=scheduled.cost_centre,
+            checkpoint_seconds=scheduled.workload.checkpoint_seconds,
             burst=any(share.source == "burst" for share in shares),
             notice_seconds=max(share.notice_seconds for share in shares),
             reclaim_fee_ppm=min(share.reclaim_fee_ppm for share in shares),
@@ -293,6 +310,7 @@ PROJECTIONS = (
             LeaseActivated,
             WorkStarted,
             WorkStopped,
+            WorkSaved,
             ReclaimRequested,
             LeaseExtended,
             ExtensionRequested,

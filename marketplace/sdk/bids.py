@@ -32,6 +32,7 @@ ONE = (
     ("auto_extend_until", "extended until"),
     ("repeat_until", "asked again until"),
     ("resume", "resumed"),
+    ("workload.checkpoint_seconds", "saves itself every, s"),
     ("chain.number", "number in its chain"),
     ("chain.ended_because", "nothing follows"),
     ("earliest_start", "not before"),
@@ -85,6 +86,10 @@ Repeat = Annotated[
 Resume = Annotated[
     bool, typer.Option("--resume", help="ask for the rest where a lease is cut short")
 ]
+Saves = Annotated[
+    str | None,
+    typer.Option("--saves-every", help="started anew, the work loses so much at most: 10m"),
+]
 Max = Annotated[str, typer.Option("--max", help="most you pay per GPU-hour, such as 2.15")]
 Start = Annotated[str | None, typer.Option("--start", help="not before: now, +2h, 22:00, RFC 3339")]
 By = Annotated[str | None, typer.Option("--by", help="deadline for the end: +8h, 06:00, RFC 3339")]
@@ -103,6 +108,7 @@ def _asked(
     service: str, patient: bool, gang: bool, burst: bool, kind: str, unit: str | None,
     centre: str, command: list[str] | None, gpus_min: int | None, length_min: str | None,
     till: str, extend: str | None, budget: str | None, repeat: str | None, resume: bool,
+    saves: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -118,6 +124,8 @@ def _asked(
         "workload": {"kind": kind, "command": command or []},
         "cost_centre": centre,
     }
+    if saves is not None:
+        asked["workload"]["checkpoint_seconds"] = length_of(saves)
     if start is not None:
         asked["earliest_start"] = moment_of(start, now=now).isoformat()
     if by is not None:
@@ -160,7 +168,7 @@ def create(
     patient: Patient = False, gang: Gang = False, burst: Burst = False, kind: Kind = "other",
     unit: Unit = None, centre: Centre = "", gpus_min: GpusMin = None, length_min: ForMin = None,
     till: Till = "deadline", extend: Extend = None, budget: Budget = None,
-    repeat: Repeat = None, resume: Resume = False,
+    repeat: Repeat = None, resume: Resume = False, saves: Saves = None,
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
@@ -168,7 +176,7 @@ def create(
     session = session_of(context)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
-                   repeat, resume)  # fmt: skip
+                   repeat, resume, saves)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     bid = session.client.get(f"bids/{placed['id']}", after=placed["position"])

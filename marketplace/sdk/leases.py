@@ -29,6 +29,9 @@ ONE = (
     ("stop_at", "reclaimed for"),
     ("gpu_uuids", "GPUs"),
     ("cost_centre", "cost centre"),
+    ("checkpoint_at", "work safe up to"),
+    ("kept_seconds", "work kept, s"),
+    ("lost_seconds", "work lost, s"),
     ("extension.ends_at", "asked to go on until"),
     ("extension.answer", "answer"),
     ("extension.reason_text", "because"),
@@ -102,6 +105,23 @@ def extend(
     done = session.client.post(f"leases/{lease}/extension", {"ends_at": ends_at.isoformat()})
     session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), ONE)
     session.printer.say(f"Asked. offpeak leases show {lease} tells when it is granted.")
+
+
+@app.command()
+def checkpoint(
+    context: typer.Context,
+    lease: UUID,
+    at: Annotated[
+        str | None, typer.Option("--at", help="up to when the work is safe: 14:30, RFC 3339")
+    ] = None,
+) -> None:
+    """Say that the work is safe up to now, so that it goes on from here if it is cut short."""
+    session = session_of(context)
+    asked = {}
+    if at is not None:
+        asked["safe_at"] = moment_of(at, now=datetime.now().astimezone()).isoformat()
+    done = session.client.post(f"leases/{lease}/checkpoint", asked)
+    session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), ONE)
 
 
 @app.command("reclaim-quote")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from . import VERSION
+from . import VERSION, checkpoints
 from .clock import Clock
 from .courier import Courier
 from .gpus.port import GpuFault, Gpus
@@ -182,6 +182,8 @@ class Agent:
                 self._open(work, lease, fresh=False)
             if work.state == "ended":
                 self._finish(lease_id, lease, work)
+            elif saved := checkpoints.news(work, lease, at_end=lease.stopping_ms is not None):
+                self._memory.keep(saved)
 
     def _open(self, work: Work, lease: LeaseState, *, fresh: bool) -> None:
         ends = dict.fromkeys(lease.terms.gpu_uuids, work.started_ms)
@@ -228,6 +230,7 @@ class Agent:
         code = None if work is None else work.exit_code
         records = [
             *self._memory.samples(cuts, self._findings),
+            *checkpoints.news(work, lease, at_end=True),
             report(lease.terms, what, at_ms, exit_code=code, detail=detail),
             {"t": "closed", "lease": str(lease_id)},
         ]

@@ -87,6 +87,8 @@ def report(
     """
     lease_id = terms.lease_id
     half = "started" if what == "started" else "ended"
+    if what == "saved":
+        half = f"saved {at_ms}"
     report_id = uuid5(lease_id, " ".join([half, *sorted(terms.gpu_uuids)]))
     body = {
         "report_id": str(report_id),

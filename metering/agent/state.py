@@ -1,7 +1,8 @@
 """What the agent must not forget, as a fold over the records of its spool.
 
 Records (`t` is the kind): `head` the whole state; `lease` terms; `open`, `interval`, `closed` the
-metering of a lease; `notice`, `stopping` what its work was told; `forgotten`; `health`; `report`;
+metering of a lease; `notice`, `stopping` what its work was told; `saved` its last checkpoint that
+was reported; `forgotten`; `health`; `report`;
 `acked`, `reported` what the server has.
 """
 
@@ -37,6 +38,7 @@ class LeaseState:
     noticed_ms: int | None = None
     stopping_ms: int | None = None
     stopping_reason: str = ""
+    saved_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -132,6 +134,8 @@ class AgentState:
                 lease.ends = dict(record["ends"])
             case "closed":
                 lease.ends, lease.ended = None, True
+            case "saved":
+                lease.saved_ms = record["at_ms"]
             case "notice":
                 lease.noticed_ms = record["stop_at_ms"]
             case "stopping":

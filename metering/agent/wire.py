@@ -47,7 +47,7 @@ INTERVAL_MS_MAX = 32 * 24 * 3600 * 1000
 """One interval covers at most 32 days: a host whose disk is full merges its intervals."""
 
 Phase = Literal["run", "warn", "stop"]
-ReportKind = Literal["started", "exited", "stopped", "failed"]
+ReportKind = Literal["started", "saved", "exited", "stopped", "failed"]
 HealthKind = Literal["gpu-lost", "xid", "driver-mismatch", "stray-process", "recovered"]
 
 # From 2020 to 2100: a host whose clock stands at 1970 is refused instead of billed.
@@ -156,6 +156,7 @@ class Assignments(Message):
 class Report(Message):
     """What became of a lease's work. The same `report_id` may arrive again and counts once.
 
+    saved: what it did until `at` is safe, a checkpoint; the others say when it happened.
     exit_code: of a command that ended by itself or by our signal; negative is the signal's
         number; null when unknown or never started.
     """

@@ -49,7 +49,9 @@ def take_reports(
         lease_id = LeaseId(report.lease_id)
         if not grants.of(store, lease_id).on(host_id):
             raise LeaseNotHere(lease_id=lease_id, report_id=report.report_id)
-        _keep(report, host_id=host_id, now=now)
+        # Of checkpoints the lease itself keeps the last: there may be very many.
+        if report.what != "saved":
+            _keep(report, host_id=host_id, now=now)
         step = by.step(str(report.report_id))
         _tell(store, report, host_id=host_id, by=step, now=now)
     return len(batch.reports)
@@ -80,6 +82,10 @@ def _tell(store: EventStore, report: Report, *, host_id: HostId, by: Meta, now: 
                 detail=report.detail,
                 by=by,
                 now=now,
+            )
+        case "saved":
+            leases.save_work(
+                store, lease_id=lease_id, host_id=host_id, safe_at=report.at, by=by, now=now
             )
         case "failed":
             leases.lease_failed(

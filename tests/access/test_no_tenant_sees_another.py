@@ -128,6 +128,7 @@ BODIES: Mapping[str, Body] = {
         "floor": "1.00",
     },
     "PATCH offers/<uuid:offer_id>": lambda its, own: {"floor": "1.50", "currency": "USD"},
+    "POST leases/<uuid:lease_id>/checkpoint": lambda its, own: {},
     "POST leases/<uuid:lease_id>/extension": lambda its, own: {"ends_at": _moment(hours=4)},
     "POST leases/<uuid:lease_id>/resale": lambda its, own: {"floor": "9.00"},
     "POST quotas": lambda its, own: {"node": "research", "gpu_class": "any", "nominal": 4},

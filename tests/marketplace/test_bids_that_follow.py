@@ -160,7 +160,9 @@ def test_each_bid_of_a_chain_has_a_hold_of_its_own(site: Going) -> None:
 def test_work_that_is_cut_short_goes_on_for_the_rest_of_its_time(site: Going) -> None:
     site.offer("b", gpus=2, at=1)
     site.want(
-        resume=True, service_class="interruptible", workload=Workload("other", command=("x",))
+        resume=True,
+        service_class="interruptible",
+        workload=Workload("other", command=("x",), checkpoint_seconds=1),
     )
     site.begin()
     site.wait(hours=1)
@@ -183,7 +185,7 @@ def test_work_that_is_cut_short_goes_on_for_the_rest_of_its_time(site: Going) ->
 def test_work_goes_on_after_every_interruption_until_all_its_time_is_had(site: Going) -> None:
     for word in "bcd":
         site.offer(word, gpus=2, at=1)
-    site.want(resume=True)
+    site.want(resume=True, workload=Workload("other", checkpoint_seconds=1))
     for number in (1, 2, 3):
         site.begin(number)
         site.wait(minutes=55)

@@ -24,6 +24,7 @@ from marketplace.domain.events import LeaseClosed, LeaseScheduled, ReclaimReques
 from marketplace.domain.leases import Lease
 from marketplace.domain.reclaim import reclaim
 from marketplace.loops import advance_leases
+from marketplace.models.leases import LeaseRow
 from marketplace.projections.leases import PROJECTIONS as LEASES
 from metering.agent import wire
 from metering.agent.agent import Agent, AgentConfig
@@ -198,6 +199,28 @@ def test_work_that_ends_by_itself_is_charged_for_what_it_ran(site: Site) -> None
 
     assert site.truth_ms == 151_000
     assert site.reason() == close_reasons.WORK_DONE
+    site.charged_in_full()
+
+
+def test_what_the_work_saved_before_a_reclaim_is_kept(site: Site) -> None:
+    site.lease("serve", seconds=600, notice_seconds=60)
+    site.run(100)
+    site.runtime.saved_ms[site.host.lease_id] = site.started_ms + 45_000
+    lease = load(site.store, Lease, site.host.lease_id)
+    assert lease is not None
+    now = instant_of(site.clock.now_ms())
+    site.world.tell(*reclaim(lease, owner_id=site.host.tenant_id, now=now))
+
+    site.run(120)
+
+    row = LeaseRow.objects.get(lease_id=site.host.lease_id)
+    assert row.close_reason == close_reasons.RECLAIMED
+    assert row.checkpoint_at == instant_of(site.started_ms + 45_000)
+    assert row.kept_seconds == (row.checkpoint_at - row.starts_at).seconds
+    assert row.lost_seconds is not None
+    assert row.stop_at is not None
+    longest = row.stop_at - row.checkpoint_at
+    assert longest.seconds - 30 <= row.lost_seconds <= longest.seconds
     site.charged_in_full()
 
 

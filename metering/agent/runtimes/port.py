@@ -34,6 +34,7 @@ class Work:
         restarted meanwhile).
     exit_code: of the command, negative for a signal; None when not known.
     lost: it ended without our doing or its own (its keeper was killed, the host restarted).
+    saved_ms: up to when it says that it is safe; None: it said nothing.
     """
 
     lease_id: UUID
@@ -44,6 +45,7 @@ class Work:
     exit_code: int | None = None
     lost: bool = False
     detail: str = ""
+    saved_ms: int | None = None
 
 
 class Runtime(Protocol):

@@ -23,13 +23,14 @@ from typing import Any
 from uuid import UUID
 
 from ..clock import Clock, kernel_boot_id
-from . import keeper
+from . import keeper, saved
 from .port import StartFailed, Work, WorkSpec
 
 START_SECONDS_MAX = 10.0
 OUTPUT_BYTES_MAX = 8 * 1024 * 1024
 ENDED_KEPT_MAX = 100
 ANCESTORS_MAX = 64
+CHECKPOINT = "work/.checkpoint"
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
 """All that the work sees of the agent's own environment; the agent's token is not among it."""
 
@@ -201,6 +202,7 @@ class ProcessRuntime:
             "NVIDIA_VISIBLE_DEVICES": uuids,
             "OFFPEAK_LEASE_ID": str(spec.lease_id),
             "OFFPEAK_NOTICE": str(folder / "notice.json"),
+            saved.VARIABLE: str(folder / CHECKPOINT),
         }
 
     def _take_up(self) -> None:
@@ -239,7 +241,10 @@ class ProcessRuntime:
         if not root:
             return self._not_begun(work, folder)
         self._roots[lease_id] = root
-        self._works[lease_id] = work = self._judge(work, folder, root)
+        work = self._judge(work, folder, root)
+        # After the judgement: what it wrote before it ended is all there.
+        saved_ms = saved.written_ms(folder / CHECKPOINT, now_ms=self._clock.now_ms())
+        self._works[lease_id] = work = replace(work, saved_ms=saved_ms)
         return work
 
     def _judge(self, work: Work, folder: Path, root: dict[str, Any]) -> Work:

@@ -40,6 +40,8 @@ class SimulatedRuntime:
         self._lock = threading.RLock()
         self.notices: dict[UUID, int] = {}
         self.stubborn: set[UUID] = set()
+        self.saved_ms: dict[UUID, int] = {}
+        """Up to when each work says that it is safe."""
         if kept_in is not None and kept_in.exists():
             self._recall(json.loads(kept_in.read_text()))
 
@@ -113,7 +115,7 @@ class SimulatedRuntime:
         if work.state == "running" and until_ms is not None and until_ms <= self._clock.now_ms():
             work = replace(work, state="ended", ended_ms=until_ms, exit_code=code)
             self._works[lease_id] = work
-        return work
+        return replace(work, saved_ms=self.saved_ms.get(lease_id))
 
     def _stop(self, lease_id: UUID, code: int) -> None:
         with self._lock:
