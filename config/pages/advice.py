@@ -20,9 +20,10 @@ WAIVED = {
     "models": "Take any GPU model",
     "memory": "Ask for no least memory",
     "compute-capability": "Ask for no compute capability",
+    "compute-share": "Ask for no least share of a card",
     "nvlink": "Do without NVLink",
     "region": "Take any region",
-    "isolation": "Take any isolation level",
+    "isolation": "Take any isolation level, shares of GPUs too",
     "labels": "Ask for no labels",
 }
 

@@ -51,6 +51,7 @@ CONSTRAINTS = {
     "gpu-model": "of the models asked for",
     "memory": "with enough memory",
     "compute-capability": "with that compute capability",
+    "compute-share": "with that share of a card",
     "driver": "with that driver",
     "nvlink": "joined by NVLink",
     "region": "in that region",

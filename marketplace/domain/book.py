@@ -198,7 +198,8 @@ class Book:
             return None
         listed = Listed(event, position, event.floor.nanos_per_gpu_hour)
         for gpu in event.gpus:
-            self.calendar.drop(gpu.uuid, None)
+            for uuid in (gpu.uuid, *self.calendar.rivals(gpu.uuid)):
+                self.calendar.drop(uuid, None)
         self._screened.clear()
         self.take_in(listed)
         return SupplyGrew(frozenset({event.host_id}))

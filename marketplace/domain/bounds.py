@@ -344,6 +344,8 @@ def check_request(request: GpuRequest) -> None:
         "models": len(request.models) > LABELS_MAX or any("," in name for name in request.models),
         "memory_mib_min": memory is not None and not 0 < memory <= 16 * 1024 * 1024,
         "compute_capability_min": capability is not None and not _CAPABILITY.fullmatch(capability),
+        "compute_percent_min": request.compute_percent_min is not None
+        and not 1 <= request.compute_percent_min <= 100,
         "driver_min": request.driver_min is not None and not DRIVER.fullmatch(request.driver_min),
         "nvlink_min": request.nvlink_min is not None
         and not (request.nvlink and 2 <= request.nvlink_min <= LINKED_MAX),

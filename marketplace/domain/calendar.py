@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ledger.domain.ids import LeaseId
+from listings.domain.divisions import are_rivals, read_share
 from marketplace.domain.moments import Millis
 
 
@@ -28,6 +29,8 @@ class Calendar:
     def __init__(self, parent: Calendar | None = None) -> None:
         self._parent = parent
         self._taken: dict[str, tuple[Taken, ...]] = {}
+        self.parted: dict[str, set[str]] = {} if parent is None else parent.parted
+        """The shares of each card of which something was ever taken; a fork adds to the same."""
         self.changes = 0
         """Counts what was taken and given back here."""
 
@@ -49,7 +52,28 @@ class Calendar:
 
     def is_free(self, uuid: str, starts: int, ends: int) -> bool:
         """Tell if nobody holds the GPU at any instant of [starts, ends)."""
-        return not any(span.starts < ends and starts < span.ends for span in self.of(uuid))
+        spans = self.of(uuid)
+        if self.parted or read_share(uuid) is not None:
+            spans = self.with_rivals(uuid, spans)
+        return not any(span.starts < ends and starts < span.ends for span in spans)
+
+    def rivals(self, uuid: str) -> list[str]:
+        """Return what is known of a GPU's card in another form: whole, or divided otherwise."""
+        share = read_share(uuid)
+        card = uuid if share is None else share.card_uuid
+        return [
+            other for other in (card, *sorted(self.parted.get(card, ()))) if are_rivals(uuid, other)
+        ]
+
+    def with_rivals(self, uuid: str, spans: tuple[Taken, ...]) -> tuple[Taken, ...]:
+        """Add to a GPU's spans those of its rivals: of leases that were granted before.
+
+        The result is in order of time, and its spans may overlap.
+        """
+        others = [span for other in self.rivals(uuid) for span in self.of(other)]
+        if not others:
+            return spans
+        return tuple(sorted((*spans, *others), key=lambda span: (span.starts, span.ends)))
 
     def take(self, uuid: str, span: Taken) -> None:
         """Give a span of a GPU to somebody; it must be free."""
@@ -59,6 +83,9 @@ class Calendar:
         assert place == 0 or spans[place - 1].ends <= span.starts, f"{uuid} is leased twice"
         assert place == len(spans) or span.ends <= spans[place].starts, f"{uuid} is leased twice"
         self._taken[uuid] = (*spans[:place], span, *spans[place:])
+        share = read_share(uuid)
+        if share is not None:
+            self.parted.setdefault(share.card_uuid, set()).add(uuid)
         self.changes += 1
 
     def drop(self, uuid: str, lease_id: LeaseId | None) -> Sequence[Taken]:
@@ -79,6 +106,10 @@ class Calendar:
                     self._taken[uuid] = kept
                 else:
                     del self._taken[uuid]
+        for card, shares in list(self.parted.items()):
+            shares.intersection_update(self._taken)
+            if not shares:
+                del self.parted[card]
 
 
 def gaps(

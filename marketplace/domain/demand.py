@@ -13,6 +13,8 @@ from marketplace.domain.moments import Millis, from_below
 from marketplace.domain.reliability import Record, meets
 
 NEVER = 1 << 62
+TAKES_SHARES = ("mps", "timeslice", "cooperative")
+"""Isolation levels by which a bid takes shares of GPUs; by default it takes none."""
 CLASS_RANK = {"reserved": 0, "on-demand": 1, "interruptible": 2}
 
 
@@ -31,11 +33,15 @@ class Offered(Protocol):
 
 
 class Shape(NamedTuple):
-    """What decides which offers fit; bids of one shape share an index."""
+    """What decides which offers fit; bids of one shape share an index.
+
+    gang: it takes shares of GPUs, but asks for several GPUs, which shares of one card are not.
+    """
 
     request: GpuRequest
     kind: str
     currency: str
+    gang: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +77,7 @@ class OpenBid:
         rate = placed.limit.nanos_per_gpu_hour
         return cls(
             terms=placed,
-            shape=Shape(placed.request, placed.workload.kind, placed.limit.currency),
+            shape=_shape(placed),
             since=since,
             rate=rate,
             limit=_within(placed, rate, *whole),
@@ -173,6 +179,11 @@ class OpenBid:
     def round_order(self) -> tuple[int, int, int, str]:
         """Return the place in a round: service class, then limit, then age."""
         return (CLASS_RANK[self.terms.service_class], *self.price_time)
+
+
+def _shape(placed: BidPlaced) -> Shape:
+    gang = placed.gpus > 1 and placed.request.isolation in TAKES_SHARES
+    return Shape(placed.request, placed.workload.kind, placed.limit.currency, gang)
 
 
 def _within(placed: BidPlaced, rate: int, gpus: int, duration: int) -> int:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ledger.domain.money import Rate
+from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.gpus import model_matches
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
@@ -77,8 +78,15 @@ def _labels(shape: Shape, spec: Spec, kind: Kind) -> bool:
     return set(shape.request.labels) <= set(kind.labels)
 
 
+def _share(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    asked = shape.request.compute_percent_min
+    return asked is None or compute_ppm(spec.gpu) * 100 >= asked * PPM
+
+
 def _isolation(shape: Shape, spec: Spec, kind: Kind) -> bool:
     asked = shape.request.isolation
+    if spec.gpu.compute_percent is not None and (asked is None or shape.gang):
+        return False
     return asked is None or ISOLATIONS.index(kind.isolation) <= ISOLATIONS.index(asked)
 
 
@@ -94,6 +102,7 @@ CONSTRAINTS: tuple[tuple[str, Fits], ...] = (
     ("gpu-model", _model),
     ("memory", _memory),
     ("compute-capability", _compute),
+    ("compute-share", _share),
     ("driver", _driver),
     ("nvlink", _nvlink),
     ("region", _region),
@@ -111,6 +120,7 @@ REASONS: dict[str, str] = {
     "gpu-model": "too few GPUs of the models asked for",
     "memory": "too few GPUs with that much memory",
     "compute-capability": "too few GPUs with that compute capability",
+    "compute-share": "too few GPUs with that share of a card's compute",
     "driver": "too few GPUs with that driver or a newer one",
     "nvlink": "too few GPUs joined by NVLink",
     "region": "too few GPUs in that region",

@@ -71,7 +71,7 @@ __all__ = [
 # --- bids: streams bid-<bid_id> ----------------------------------------------------------------
 
 
-class BidPlaced(Event, name="marketplace.bid-placed", version=4, grown_from=1):
+class BidPlaced(Event, name="marketplace.bid-placed", version=5, grown_from=1):
     """A consumer asked for `gpus` GPUs for `duration_seconds` and said what they pay at most.
 
     earliest_start, deadline: the lease must lie between them. A fixed window is one whose

@@ -30,6 +30,7 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.moments import Millis, from_above, from_below
 from marketplace.domain.reliability import WENT_WELL, Record
+from marketplace.domain.supply import Listed
 from marketplace.domain.triggers import ExtensionAsked, ResaleCame, SupplyGrew, Trigger
 
 
@@ -184,8 +185,11 @@ class Holdings:
         return hosts if event.reason in WENT_WELL else set()
 
     def _listed_since(self, uuid: str, host_id: HostId, position: int) -> bool:
-        offers = self._catalogue.on(host_id)
-        return any(listed.published > position and uuid in listed.groups for listed in offers)
+        forms = {uuid, *self._calendar.rivals(uuid)}
+        return any(
+            listed.published > position and not forms.isdisjoint(_forms(listed))
+            for listed in self._catalogue.on(host_id)
+        )
 
     def _give_back(self, uuid: str, span: Taken, free_from: Millis, *, kept: bool) -> None:
         until = min(span.ends, free_from)
@@ -194,6 +198,12 @@ class Holdings:
         since = max(span.starts, free_from)
         if kept and since < span.ends:
             self._calendar.take(uuid, Taken(since, span.ends, None))
+
+
+def _forms(listed: Listed) -> set[str]:
+    """Return the GPUs of an offer and the cards that they are shares of."""
+    cards = {gpu.card_uuid for gpu in listed.terms.gpus if gpu.card_uuid is not None}
+    return {*listed.groups, *(cards if listed.parted else ())}
 
 
 RULES: dict[type[Event], Callable[[Holdings, Any, int], Trigger | None]] = {

@@ -41,7 +41,9 @@ class Kind(NamedTuple):
     currency: str
 
 
-_alike = attrgetter(*(f.name for f in fields(Gpu) if f.name not in ("uuid", "nvlink_group")))
+NAMES = ("uuid", "nvlink_group", "card_uuid")
+"""What of a GPU says which it is, not what it is."""
+_alike = attrgetter(*(f.name for f in fields(Gpu) if f.name not in NAMES))
 
 
 def kind_of(offer: OfferPublished) -> tuple[Kind, tuple[int, ...]]:
@@ -52,7 +54,7 @@ def kind_of(offer: OfferPublished) -> tuple[Kind, tuple[int, ...]]:
     for gpu in offer.gpus:
         key = (_alike(gpu), joined[gpu.nvlink_group] if gpu.nvlink_group else 0)
         if key not in specs:
-            specs[key] = Spec(replace(gpu, uuid="", nvlink_group=None), key[1])
+            specs[key] = Spec(replace(gpu, uuid="", nvlink_group=None, card_uuid=None), key[1])
         keys.append(key)
     # In an order of their own, so that two offers with the same GPUs are of one kind.
     order = {key: place for place, key in enumerate(sorted(specs, key=repr))}

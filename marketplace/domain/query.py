@@ -25,6 +25,7 @@ ISOLATIONS = ("whole", "mig", "mps", "timeslice", "cooperative")
 _CONDITION = re.compile(r'([A-Za-z][A-Za-z0-9._/-]*)(?:(>=|<=|=|>|<)("[^"]*"|[^\s"]*))?')
 _MEMORY = re.compile(r"([0-9]{1,9})(MiB|GiB|TiB|MB|GB|TB)?", re.IGNORECASE)
 _MIB = {"mib": 1, "gib": 1024, "tib": 1024 * 1024, "mb": 1, "gb": 1024, "tb": 1024 * 1024}
+_PERCENT = re.compile(r"([0-9]{1,3})%?")
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
 DRIVER = re.compile(r"[1-9][0-9]{1,3}(\.[0-9]{1,4}){0,2}")
 LINKED_MAX = 576
@@ -86,6 +87,12 @@ def _memory(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
 
 def _compute(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     return replace(request, compute_capability_min=value) if _CAPABILITY.fullmatch(value) else None
+
+
+def _share(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    form = _PERCENT.fullmatch(value)
+    percent = int(form[1]) if form else 0
+    return replace(request, compute_percent_min=percent) if 1 <= percent <= 100 else None
 
 
 def _driver(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
@@ -158,6 +165,13 @@ CONDITIONS = {
             "memory", (">=",), "memory>=40GiB", "memory of each GPU; GiB if no unit", _memory
         ),
         Condition("compute", (">=",), "compute>=8.0", "CUDA compute capability", _compute),
+        Condition(
+            "share",
+            (">=",),
+            "share>=50%",
+            "part of its card's compute: less than all in MIG instances and shares of GPUs",
+            _share,
+        ),
         Condition("driver", (">=",), "driver>=570", "version of the host's driver", _driver),
         Condition(
             "nvlink",
@@ -170,7 +184,11 @@ CONDITIONS = {
             "region", ("=",), "region=eu", "the host's region, or a part of it (eu-west)", _region
         ),
         Condition(
-            "isolation", ("=",), "isolation=mig", "at least this level of isolation", _isolation
+            "isolation",
+            ("=",),
+            "isolation=mps",
+            "at least this level of isolation; without it never a share of a GPU",
+            _isolation,
         ),
         Condition("tenant", ("=",), "tenant=own", "GPUs of your own organisation only", _tenant),
         Condition("host", ("=",), f"host={_HOST}", "only on these hosts, by id", _hosts),
@@ -256,6 +274,8 @@ def write_query(request: GpuRequest) -> str:
         parts.append(f"memory>={request.memory_mib_min}MiB" if rest else f"memory>={gib}GiB")
     if request.compute_capability_min is not None:
         parts.append(f"compute>={request.compute_capability_min}")
+    if request.compute_percent_min is not None:
+        parts.append(f"share>={request.compute_percent_min}%")
     if request.driver_min is not None:
         parts.append(f"driver>={request.driver_min}")
     if request.nvlink:

@@ -55,6 +55,8 @@ class Listed:
     kind: Kind = field(init=False)
     specs: tuple[int, ...] = field(init=False)
     """For each GPU, the place of its spec in the kind."""
+    parted: bool = field(init=False)
+    """Whether its GPUs are shares of cards."""
     record: Record = field(init=False)
     """How reliable its host has proved; the book's own, as it is now."""
     text: str = field(init=False)
@@ -73,6 +75,7 @@ class Listed:
         self.kind, self.specs = kind_of(self.terms)
         self.text = str(self.terms.offer_id)
         self.record = Record()
+        self.parted = self.terms.division is not None
         self.groups = {gpu.uuid: gpu.nvlink_group for gpu in self.terms.gpus}
 
     @property
@@ -125,6 +128,8 @@ class Listed:
         """
         windows = self.windows(since, until)
         taken = calendar.of(uuid)
+        if self.parted or calendar.parted:
+            taken = calendar.with_rivals(uuid, taken)
         known = self._free.get(uuid)
         if known is not None and known[0] is taken and known[1] is windows:
             return known[2]

@@ -16,6 +16,9 @@ GoodTill = Literal["good-till-deadline", "good-till-moment", "immediate-or-cance
 """How long a bid waits: as long as it can be met; up to a moment; not at all, taking as much of
 its ranges as there is; not at all, taking all of it or nothing."""
 ExpiryReason = Literal["deadline", "good-till", "not-at-once"]
+Seeks = Literal["cheapest", "soonest"]
+"""Of the places within its limit a bid takes the cheapest, and of these the soonest; or the soonest,
+and of these the cheapest."""
 Patience = Literal["immediate", "patient"]
 """immediate: cleared at once against what is listed, the rest waits for what is listed next.
 patient: cleared in rounds."""
@@ -27,6 +30,7 @@ class GpuRequest:
 
     nvlink_min: GPUs that NVLink joins on the host, at least; with nvlink. hosts: only on one of
     these; not_hosts: on none of these. own: only GPUs of the bidder's own organisation.
+    compute_percent_min: of its card's compute, which shares and MIG instances have in part.
     prefer: what a gang's GPUs had best have in common, the most wanted first
     (`topology.PREFERENCE`): it leaves nothing out. reliability_min_ppm: only hosts that proved so
     reliable.
@@ -46,6 +50,7 @@ class GpuRequest:
     own: bool = False
     prefer: tuple[str, ...] = ()
     reliability_min_ppm: int | None = None
+    compute_percent_min: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

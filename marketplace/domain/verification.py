@@ -15,6 +15,7 @@ from itertools import pairwise, takewhile
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
+from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.events import Gpu, OfferPublished
 from listings.domain.gpus import model_matches
 from listings.domain.windows import windows_of
@@ -184,7 +185,7 @@ def _terms(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) ->
     if not _in_windows(offer, granted.window.starts_at, granted.window.ends_at):
         yield f"offer {offer.offer_id} has no window for {granted.window}"
     for uuid in share.gpu_uuids:
-        if uuid in gpus and not _serves(gpus[uuid], offer, terms.request):
+        if uuid in gpus and not _serves(gpus[uuid], offer, terms.request, terms.gpus):
             yield f"GPU {uuid} is not what was asked for"
 
 
@@ -200,7 +201,7 @@ def _in_windows(offer: OfferPublished, starts_at: datetime, ends_at: datetime) -
     return covered >= ends_at
 
 
-def _serves(gpu: Gpu, offer: OfferPublished, asked: GpuRequest) -> bool:
+def _serves(gpu: Gpu, offer: OfferPublished, asked: GpuRequest, gpus: int) -> bool:
     capability = [int(part) for part in gpu.compute_capability.split(".")]
     wanted = [int(part) for part in (asked.compute_capability_min or "0").split(".")]
     region = asked.region
@@ -211,6 +212,8 @@ def _serves(gpu: Gpu, offer: OfferPublished, asked: GpuRequest) -> bool:
         and _numbers(gpu.driver) >= _numbers(asked.driver_min or "")
         and (region is None or f"{offer.region}-".startswith(f"{region}-"))
         and all(label in offer.labels for label in asked.labels)
+        and compute_ppm(gpu) * 100 >= (asked.compute_percent_min or 0) * PPM
+        and (gpu.compute_percent is None or (asked.isolation is not None and gpus == 1))
         and (
             asked.isolation is None
             or offer.isolation in ISOLATIONS[: ISOLATIONS.index(asked.isolation) + 1]

@@ -1,8 +1,9 @@
-"""Prove that what a round grants of a card divided by MIG can be on that card together.
+"""Prove that what a round grants of a card in parts can be on that card together.
 
-An instance is a GPU of its own to the market, and its host lists only such that exist beside each
-other. Here it is worked out anew for each instant: from the profiles of all instances of a card
-that anybody holds then, and from whether somebody holds the card whole.
+A MIG instance or a share is a GPU of its own to the market, and its host lists only such that
+exist beside each other. Here it is worked out anew for each instant: from the profiles of all
+instances, or the sizes of all shares, of a card that anybody holds then, and from whether somebody
+holds the card whole.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _INSTANCE = re.compile(r"MIG-(GPU-[^/]+)/\d+/\d+")
 """An instance's UUID that names its card. Those of newer drivers do not: the host's list stands."""
 
 
+_SHARE = re.compile(r"([^/]+)/((?:mps|timeslice)-)[0-9]+(of[^/]+)/([0-9]+)pct-[0-9]+mib")
+
+
 class _Held(NamedTuple):
     starts: int
     ends: int
@@ -34,19 +38,17 @@ class _Held(NamedTuple):
 
 def card(uuid: str) -> str:
     """Return the card that a GPU is, or is part of, as far as its UUID tells."""
-    named = _INSTANCE.fullmatch(uuid)
+    named = _INSTANCE.fullmatch(uuid) or _SHARE.fullmatch(uuid)
     return uuid if named is None else named[1]
 
 
 def faults_of_cards(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
-    """Find grants of instances that cannot be on their card beside what is held of it."""
-    wanted = {
-        card(uuid)
-        for granted in grants
-        for share in granted.shares
-        for uuid in share.gpu_uuids
-        if _INSTANCE.fullmatch(uuid)
+    """Find grants of cards and parts that cannot be there beside what is held of the card."""
+    granted_uuids = {
+        uuid for granted in grants for share in granted.shares for uuid in share.gpu_uuids
     }
+    parts = {uuid for uuid in {*granted_uuids, *book.calendar.gpus()} if card(uuid) != uuid}
+    wanted = {card(uuid) for uuid in parts} & {card(uuid) for uuid in granted_uuids}
     if not wanted:
         return
     gpus = {gpu.uuid: gpu for listed in book.offers.values() for gpu in listed.terms.gpus}
@@ -84,6 +86,11 @@ def _fit(name: str, uuids: set[str], gpus: dict[str, Gpu]) -> bool:
     """Tell if a card can be all of these at one instant."""
     if name in uuids:
         return len(uuids) == 1
+    shares = [form for uuid in uuids if (form := _SHARE.fullmatch(uuid)) is not None]
+    if shares:
+        ways = {(form[2], form[3]) for form in shares}
+        percent = sum(int(form[4]) for form in shares)
+        return len(shares) == len(uuids) and len(ways) == 1 and percent <= 100
     profiles: list[str] = []
     model = None
     for uuid in uuids:

@@ -28,7 +28,8 @@ from marketplace.queries.market import Level
 
 What = Literal[
     "limit", "deadline", "gpus", "duration", "placement",
-    "models", "memory", "compute-capability", "nvlink", "region", "isolation", "labels",
+    "models", "memory", "compute-capability", "compute-share", "nvlink", "region",
+    "isolation", "labels",
 ]  # fmt: skip
 WAIVED: dict[What, dict[str, Any]] = {
     "models": {"models": ()},
@@ -36,7 +37,8 @@ WAIVED: dict[What, dict[str, Any]] = {
     "compute-capability": {"compute_capability_min": None},
     "nvlink": {"nvlink": False},
     "region": {"region": None},
-    "isolation": {"isolation": None},
+    "compute-share": {"compute_percent_min": None},
+    "isolation": {"isolation": "cooperative"},
     "labels": {"labels": ()},
 }
 """What a request asks for, and how it looks without."""

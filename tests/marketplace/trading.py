@@ -34,7 +34,9 @@ from ledger.eventstore.port import (
     Position,
     Recorded,
 )
+from listings.domain.divisions import divide
 from listings.domain.events import (
+    Division,
     Gpu,
     Isolation,
     OfferPaused,
@@ -157,6 +159,7 @@ class Market:
         currency: str = "USD",
         notice: timedelta = timedelta(minutes=5),
         cleaning: timedelta = timedelta(),
+        division: Division | None = None,
     ) -> OfferId:
         """Publish GPUs of a host (all, or those `only`), by default for the coming week."""
         offer_id = OfferId(named(f"offer {word}"))
@@ -164,6 +167,9 @@ class Market:
         listed = gpus_of(host, gpus, model, nvlink=nvlink)
         if only is not None:
             listed = tuple(listed[index] for index in only)
+        if division is not None:
+            listed = tuple(share for gpu in listed for share in divide(gpu, division))
+            isolation = division.kind
         if not windows and weekly is None:
             windows = [(self.now, self.now + timedelta(days=7))]
         self.put(
@@ -185,6 +191,7 @@ class Market:
                 reclaim_fee_ppm=100_000,
                 workload_kinds=kinds,
                 isolation=isolation,
+                division=division,
                 source="local",
                 reserved_for=None if reserved_for is None else BidId(named(f"bid {reserved_for}")),
                 at=self.now,
