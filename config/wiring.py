@@ -107,6 +107,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             lambda store, now: marketplace.loops.advance_leases(
                 store, now=now, start_grace=start_grace
             ),
+            gather_seconds=0.5,
         ),
         Loop("extensions", 5.0, lambda store, now: marketplace.loops.extend_leases(store, now=now)),
         Loop("live", 1.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import TypeVar
 
 import structlog
 from django.db import InterfaceError, OperationalError, models, transaction
 
 from ledger.domain.event import Event
+from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import (
     START,
     EventStore,
@@ -27,12 +29,16 @@ from ledger.eventstore.port import (
     StoreUnavailable,
     StreamMoved,
 )
+from ledger.eventstore.together import Part, record_each
 from ledger.models import Checkpoint
+from ledger.prepared import ask
 from ledger.rows import Rows
 
 PAGE = 1_000
 NOTED_EVERY = 20
 """Reactions after which a policy's checkpoint moves: what is asked again at most after a crash."""
+TOGETHER_MAX = 100
+"""The same for a policy whose reactions are written together, in one append."""
 RETRY_AFTER = timedelta(seconds=5)
 WAIT_STEP_SECONDS = 0.005
 
@@ -53,13 +59,21 @@ class Projection:
     on: frozenset[str]
 
 
+Asking = Callable[[Sequence[Recorded], EventStore], "Sequence[Sequence[Part] | None]"]
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When one of these events happens, something is asked for."""
+    """When one of these events happens, something is asked for.
+
+    ask: what each of several events asks for, as parts of one append; None for an event that has
+        to be reacted to alone. So is one whose parts are refused.
+    """
 
     name: str
     react: Callable[[Recorded, EventStore], None]
     on: frozenset[str]
+    ask: Asking | None = None
 
 
 def names_of(*kinds: type[Event]) -> frozenset[str]:
@@ -124,24 +138,53 @@ def follow_policies(store: EventStore, policies: Sequence[Policy]) -> int:
 
 def _react_to_page(policy: Policy, store: EventStore, page: Page) -> int:
     """Let a policy react; note now and then how far, since it may be asked twice anyway."""
-    reacted, last, checkpoint = 0, START, Checkpoint(name=policy.name)
-    for recorded in page.events:
-        if recorded.type not in policy.on:
-            continue
+    told = [recorded for recorded in page.events if recorded.type in policy.on]
+    step = NOTED_EVERY if policy.ask is None else TOGETHER_MAX
+    for since in range(0, len(told), step):
+        some, done = told[since : since + step], list[Recorded]()
         try:
-            policy.react(recorded, store)
+            _react(policy, store, some, done)
         except AWAY:
             raise
         except Exception as failure:
+            reacted = told[: since + len(done)]
             if reacted:
-                _move(checkpoint, last)
+                _note(policy, reacted[-1].position)
             _stop(policy.name, failure)
-            return reacted
-        reacted, last = reacted + 1, recorded.position
-        if reacted % NOTED_EVERY == 0:
-            _move(checkpoint, last)
-    _move(checkpoint, page.next_position)
-    return reacted
+            return len(reacted)
+        if since + step < len(told):
+            _note(policy, some[-1].position)
+    _note(policy, page.next_position)
+    return len(told)
+
+
+def _react(
+    policy: Policy, store: EventStore, some: Sequence[Recorded], done: list[Recorded]
+) -> None:
+    """React to events in their order, together where that can be; note in `done` how far it is."""
+    asked = policy.ask(some, store) if policy.ask is not None else [None] * len(some)
+    for alone, run in groupby(zip(some, asked, strict=True), key=lambda each: each[1] is None):
+        pairs = list(run)
+        # Where several cannot be asked for together, each is asked alone: that says what is wrong.
+        settled = not alone and len(pairs) > 1
+        outcomes: Sequence[object] = [None] * len(pairs)
+        if settled:
+            outcomes = record_each(store, [parts for _, parts in pairs if parts is not None])
+        for (recorded, _), outcome in zip(pairs, outcomes, strict=True):
+            if not settled or isinstance(outcome, Refusal):
+                policy.react(recorded, store)
+            done.append(recorded)
+
+
+_NOTE = """
+UPDATE ledger_checkpoint SET position = %s, moved_at = %s, error = '' WHERE name = %s
+RETURNING set_config('synchronous_commit', 'off', true)
+"""
+
+
+def _note(policy: Policy, position: Position) -> None:
+    """Note how far a policy is. Nobody waits for the disk: what is lost is asked for again."""
+    ask(_NOTE, (position, datetime.now(UTC), policy.name))
 
 
 FollowerT = TypeVar("FollowerT", Projection, Policy)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from ledger.commands.money import pay_compensation, resize_hold, resizing_hold
 from ledger.domain.events import HoldReleased
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.folds import Fold
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
-from ledger.eventstore.together import Part, look, record_together
+from ledger.eventstore.together import Part, look, look_at_each, record_together
 from ledger.following import Policy, names_of
 from marketplace.commands.bids import fill_bid, filling_bid, release_bid
 from marketplace.commands.chains import continue_bid
@@ -35,6 +38,8 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.leases import Lease
 
+OPEN_LEASE = "open-lease-when-granted"
+
 
 def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: int) -> None:
     """A grant becomes a lease, and its hold shrinks from the bid's limit to the cleared price.
@@ -45,13 +50,13 @@ def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: i
     """
     granted = recorded.event
     assert isinstance(granted, LeaseGranted)
-    by = Meta.because(recorded, policy="open-lease-when-granted")
+    by = Meta.because(recorded, policy=OPEN_LEASE)
     seen = look(store, Bid, granted.bid_id)
     bid: Bid | None = seen.state
     assert bid is not None, "the engine grants only bids that it has read"
     if not granted.cuts:
         try:
-            _open_at_once(store, granted, seen, fee_ppm, by)
+            record_together(store, _opening(granted, seen, fee_ppm, by))
             return
         except Refusal:
             pass  # nothing is written yet: step by step it comes out what is in the way
@@ -81,13 +86,23 @@ def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: i
     record_together(store, [_hold(granted, bid.terms, by)])
 
 
-def _open_at_once(
-    store: EventStore, granted: LeaseGranted, seen: Fold, fee_ppm: int, by: Meta
-) -> None:
-    """Write lease, bid and hold together: how it goes where nobody was faster.
+def open_leases(
+    granted: Sequence[Recorded], store: EventStore, *, fee_ppm: int
+) -> list[list[Part] | None]:
+    """Return what opens a lease for each of these grants; None where others have to be cut."""
+    events = [recorded.event for recorded in granted]
+    grants = [event for event in events if isinstance(event, LeaseGranted)]
+    bids = look_at_each(store, Bid, [grant.bid_id for grant in grants])
+    return [
+        None
+        if grant.cuts
+        else _opening(grant, bids[grant.bid_id], fee_ppm, Meta.because(recorded, policy=OPEN_LEASE))
+        for grant, recorded in zip(grants, granted, strict=True)
+    ]
 
-    Raises: BidNotOpen, and what an account refuses.
-    """
+
+def _opening(granted: LeaseGranted, seen: Fold, fee_ppm: int, by: Meta) -> list[Part]:
+    """Return lease, bid and hold as they are written where nobody was faster."""
     bid: BidPlaced = seen.state.terms
     lease = scheduling_lease(granted=granted, bid=bid, fee_ppm=fee_ppm, by=by)
     filled = filling_bid(
@@ -97,7 +112,7 @@ def _open_at_once(
         now=granted.at,
         seen=seen,
     )
-    record_together(store, [lease, filled, _hold(granted, bid, by)])
+    return [lease, filled, _hold(granted, bid, by)]
 
 
 def _hold(granted: LeaseGranted, bid: BidPlaced, by: Meta) -> Part:
@@ -224,8 +239,9 @@ def policies(*, fee_ppm: int) -> tuple[Policy, ...]:
         ),
         Policy(
             name="marketplace.open-lease-when-granted",
-            react=lambda recorded, store: open_lease_when_granted(recorded, store, fee_ppm=fee_ppm),
+            react=partial(open_lease_when_granted, fee_ppm=fee_ppm),
             on=names_of(LeaseGranted),
+            ask=partial(open_leases, fee_ppm=fee_ppm),
         ),
         Policy(
             name="marketplace.settle-extension-when-decided",

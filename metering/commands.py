@@ -16,6 +16,7 @@ from ledger.domain.money import Rate
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Meta, Position, record
+from ledger.eventstore.together import Part, record_together
 from listings.domain.events import OfferPublished, OfferRepriced
 from marketplace.domain.events import LeaseScheduled
 from metering.domain.events import GpuUse, MeterEvent, MeterOpened, UsageWindowClosed
@@ -29,12 +30,18 @@ def open_meter(
 
     Raises: MeterOpenedOtherwise.
     """
+    part = opening_meter(lease_id=lease_id, window=window, gpus=gpus, by=by, now=now)
+    return record_together(store, [part])[0]
+
+
+def opening_meter(*, lease_id: LeaseId, window: Window, gpus: int, by: Meta, now: datetime) -> Part:
+    """Return `open_meter` as a part of something larger."""
     wanted = MeterOpened(lease_id=lease_id, window=window, gpus=gpus, at=now)
 
     def decide(meter: Meter | None) -> Sequence[MeterEvent]:
         return [wanted] if meter is None else meter.repeat(wanted)
 
-    return record(store, Meter, lease_id, decide, by=by)
+    return Part(Meter, lease_id, decide, by)
 
 
 def close_usage_window(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import structlog
 
 from ledger.commands.money import release_hold
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, Recorded
+from ledger.eventstore.together import Part, record_together
 from ledger.following import Policy, names_of
 from marketplace.domain.events import LeaseScheduled
-from metering.commands import charge_window, open_meter, terms_of_lease
+from metering.commands import charge_window, opening_meter, terms_of_lease
 from metering.domain.events import MeterClosed, UsageWindowClosed
 
 log = structlog.get_logger()
@@ -17,16 +20,25 @@ log = structlog.get_logger()
 
 def open_meter_when_lease_scheduled(recorded: Recorded, store: EventStore) -> None:
     """A lease is measured from its first instant, so the meter is there before the work."""
+    record_together(store, _opening(recorded))
+
+
+def open_meters(scheduled: Sequence[Recorded], store: EventStore) -> list[list[Part]]:
+    """Return what opens a meter for each of these leases."""
+    return [_opening(recorded) for recorded in scheduled]
+
+
+def _opening(recorded: Recorded) -> list[Part]:
     lease = recorded.event
     assert isinstance(lease, LeaseScheduled)
-    open_meter(
-        store,
+    meter = opening_meter(
         lease_id=lease.lease_id,
         window=lease.window,
         gpus=sum(len(share.gpu_uuids) for share in lease.shares),
         by=Meta.because(recorded, policy="open-meter-when-lease-scheduled"),
         now=lease.at,
     )
+    return [meter]
 
 
 def charge_when_rated(recorded: Recorded, store: EventStore) -> None:
@@ -59,6 +71,7 @@ POLICIES: tuple[Policy, ...] = (
         name="metering.open-meter-when-lease-scheduled",
         react=open_meter_when_lease_scheduled,
         on=names_of(LeaseScheduled),
+        ask=open_meters,
     ),
     Policy(
         name="metering.charge-when-rated",

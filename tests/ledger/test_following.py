@@ -192,7 +192,7 @@ def test_a_policy_killed_before_its_checkpoint_asks_again_and_nothing_happens_tw
 
     with monkeypatch.context() as dying:
         dying.setattr(following, "NOTED_EVERY", 2)
-        dying.setattr(following, "_move", killed)
+        dying.setattr(following, "_note", killed)
         with pytest.raises(Killed):
             follow_policies(store, [policy])
     follow_policies(store, [policy])
