@@ -22,7 +22,8 @@ def done(request: HttpRequest, url: str, position: Position, said: str = "") -> 
     """Go to `url` and show it as of `position`: what was just done is on it."""
     if said:
         messages.success(request, said)
-    return HttpResponseRedirect(f"{url}?{urlencode({'after': position})}")
+    joined = "&" if "?" in url else "?"
+    return HttpResponseRedirect(f"{url}{joined}{urlencode({'after': position})}")
 
 
 def page(

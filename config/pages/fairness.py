@@ -8,14 +8,15 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from config.charts import Lying, quota_bar, share_bar
-from config.figures import amount_text, duration_text, gpu_hours_text
+from config.figures import amount_text, gpu_hours_text
 from config.pages.answers import page
+from config.pages.markets import choice_of, market_of
+from config.pages.policy_words import policy_text
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.money import MILLIS_PER_HOUR
@@ -24,6 +25,7 @@ from ledger.eventstore import default_store
 from ledger.queries.parties import people, unit_titles
 from marketplace.domain.fairness import FairShare
 from marketplace.models.quotas import PolicyRow
+from marketplace.queries.market import round_of
 from marketplace.queries.quota_log import policy_rows
 from marketplace.queries.quota_shares import (
     LimitFigures,
@@ -44,17 +46,25 @@ SCOPES = {"bid": "One bid", "user": "User", "subscriber": "Business unit", "tena
 def index(request: HttpRequest) -> HttpResponse:
     """Show them as of now or, with `round`, as they were when the engine decided that round."""
     actor = actor_of(request)
-    market, asked = settings.ENV.market, _round_of(request)
+    market, asked = market_of(request), _round_of(request)
     try:
+        market = market if asked is None else round_of(asked).market
         found = (
             shares_now(default_store(), actor, market=market, now=timezone.now())
             if asked is None
             else shares_at(default_store(), actor, market=market, round_id=asked)
         )
     except Refusal as refusal:
-        return page(request, "pages/fairness.html", {"shares": None}, refusal=refusal)
+        nothing = {"shares": None, **choice_of(market, "/fairness")}
+        return page(request, "pages/fairness.html", nothing, refusal=refusal)
     titles = _titles(actor)
-    context: dict[str, Any] = {"shares": found, "round_id": asked, "governs": actor.sees_all}
+    context: dict[str, Any] = {
+        **choice_of(market, "/fairness"),
+        "shares": found,
+        "round_id": asked,
+        "governs": actor.sees_all,
+        "tries": actor.sees_all or "operator" in actor.roles,
+    }
     if found is not None:
         context |= {
             "classes": [
@@ -185,7 +195,7 @@ def _log(actor: Actor, market: str, titles: dict[str, str]) -> list[dict[str, An
     return [
         {
             "row": row,
-            "said": _policy_text(row.kind, row.policy, titles),
+            "said": policy_text(row.kind, row.policy, titles),
             "who": names.get(row.actor, row.actor),
         }
         for row in rows
@@ -199,19 +209,3 @@ def _persons(rows: Iterable[PolicyRow]) -> set[UUID]:
         with suppress(ValueError):
             found |= {UUID(key)} if kind == "user" else set()
     return found
-
-
-def _policy_text(kind: str, policy: dict[str, Any], titles: dict[str, str]) -> str:
-    """Write a policy in one line: its kind, and what it says, without what the table says."""
-    left_out = {"market", "at", "why", "request_id", "override_id", "tenant_id", "user_id"}
-    figures = {
-        name: titles.get(str(value), value)
-        for name, value in policy.items()
-        if name not in left_out and value not in (None, "")
-    }
-    if "weight_ppm" in figures:
-        figures["weight"] = f"{int(figures.pop('weight_ppm')) / 1_000_000:g}"
-    if "seconds" in figures:
-        figures["seconds"] = duration_text(timedelta(seconds=int(figures["seconds"])))
-    said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in figures.items())
-    return f"{kind.replace('-', ' ').capitalize()}: {said}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,22 +14,24 @@ from django.views.decorators.http import require_safe
 
 from config.pages.answers import page
 from config.pages.lab import lines_of
+from config.pages.markets import choice_of, market_of
+from config.pages.policies import form_of, may_set
+from config.pages.policy_choices import choices_of
+from config.pages.policy_form import PolicyForm
+from config.pages.policy_forms import FORMS
+from config.pages.policy_words import event_text
 from ledger.access import Actor, PlatformOnly
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
-from ledger.queries.parties import unit_titles
 from marketplace.domain.eligibility import REASONS
-from marketplace.domain.governance import GPUS_MAX, HALF_LIFE_SECONDS_MAX, WEIGHT_PPM_MAX, Setter
-from marketplace.domain.governance_events import HalfLifeSet, QuotaSet, ShareWeightSet
+from marketplace.domain.governance import Setter
 from marketplace.domain.governance_rules import Policy
 from marketplace.lab.comparing import HOURS_MAX, Comparison, Question, compare
 from marketplace.lab.running import Variant
-from marketplace.queries.quota_shares import shares_now
+from marketplace.queries.asked_policies import policy_of
 from marketplace.queries.quota_trials import ADMITTED, Trial, recorded_by, try_policies
 
-SECONDS_PER_HOUR = 3_600
-PPM = 1_000_000
 STANDS = {
     ADMITTED: "let through",
     "nominal": "within nominal quota",
@@ -39,110 +41,80 @@ STANDS = {
 }
 
 
-def _gpus(label: str) -> forms.IntegerField:
-    return forms.IntegerField(label=label, required=False, min_value=0, max_value=GPUS_MAX)
+class PastForm(forms.Form):
+    """How much of the past is run again under the policy."""
 
-
-class TryForm(forms.Form):
-    """One quota, a weight and a half-life; what is left empty is not tried."""
-
-    node = forms.ChoiceField(label="Queue or cohort")
-    gpu_class = forms.CharField(label="Class of GPUs", required=False, max_length=40)
-    nominal = _gpus("Nominal quota")
-    borrowing = _gpus("Borrows")
-    lending = _gpus("Lends")
-    gpu_hours = forms.IntegerField(label="GPU-hours", required=False, min_value=0)
-    weight = forms.DecimalField(
-        label="Weight", required=False, min_value=0, max_value=WEIGHT_PPM_MAX // PPM
-    )
-    half_life = forms.IntegerField(
-        label="Half-life",
+    hours = forms.IntegerField(
+        label="Run the past again",
         required=False,
         min_value=1,
-        max_value=HALF_LIFE_SECONDS_MAX // SECONDS_PER_HOUR,
+        max_value=HOURS_MAX,
+        help_text="The last hours, under the policy. Empty: none.",
     )
-    hours = forms.IntegerField(label="Last hours", required=False, min_value=1, max_value=HOURS_MAX)
-
-    def __init__(self, nodes: Iterable[tuple[str, str]], *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.fields["node"] = forms.ChoiceField(label="Queue or cohort", choices=list(nodes))
-
-    def policies(self, market: str, now: datetime) -> list[Policy]:
-        """Return what is tried, once the form is valid."""
-        asked, found = self.cleaned_data, list[Policy]()
-        if asked["gpu_class"]:
-            found.append(
-                QuotaSet(
-                    market=market,
-                    node=asked["node"],
-                    gpu_class=asked["gpu_class"],
-                    nominal=asked["nominal"],
-                    borrowing=asked["borrowing"],
-                    lending=asked["lending"],
-                    at=now,
-                    gpu_hours=asked["gpu_hours"],
-                )
-            )
-        if asked["weight"] is not None:
-            ppm = int(asked["weight"] * PPM)
-            found.append(ShareWeightSet(market=market, node=asked["node"], weight_ppm=ppm, at=now))
-        if asked["half_life"] is not None:
-            seconds = asked["half_life"] * SECONDS_PER_HOUR
-            found.append(HalfLifeSet(market=market, seconds=seconds, at=now))
-        return found
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     """Show the form, and once it is sent what would change. It only looks, so it is a GET."""
-    actor = actor_of(request)
-    if not actor.sees_all:
+    actor, market = actor_of(request), market_of(request)
+    form_class = form_of(request.GET.get("kind", "quota"))
+    if not _may_try(actor, form_class):
+        actor.need("operator")
         raise PlatformOnly()
-    env, now = settings.ENV, timezone.now()
-    titles = {str(unit): title for unit, title in unit_titles(actor).items()}
-    asked = "node" in request.GET
-    form = TryForm(_nodes(actor, titles, now), request.GET if asked else None)
-    context: dict[str, Any] = {"form": form}
-    if not asked or not form.is_valid():
+    choices = choices_of(actor, market, settings.ENV.currency)
+    asked = any(name in request.GET for name in form_class.base_fields if name != "market")
+    form = form_class(request.GET if asked else None, choices=choices, trying=True)
+    past = PastForm(request.GET if asked else None)
+    kind = form_class.kind
+    context: dict[str, Any] = {
+        **choice_of(market, "/fairness/try", f"kind={kind}"),
+        "kinds": [each for each in FORMS.values() if _may_try(actor, each)],
+        "form": form,
+        "past_form": past if actor.sees_all else None,
+    }
+    if not asked or not form.is_valid() or not past.is_valid():
         return page(request, "pages/fairness_try.html", context, invalid=asked)
-    # An auditor sees all and sets nothing, but may try.
-    setter, policies = Setter(actor.tenant_id, True), form.policies(env.market, now)
     try:
-        trial = try_policies(
-            default_store(), actor, market=env.market, policies=policies, setter=setter, now=now
-        )
-        context |= _shown(trial, titles)
-        if form.cleaned_data["hours"] is not None:
-            past = _past(form.cleaned_data["hours"], policies, setter, now)
-            context |= {"past": past, "lines": lines_of(past, env.currency)}
+        context |= _tried(actor, form, past.cleaned_data["hours"] if actor.sees_all else None)
     except Refusal as refusal:
-        return page(request, "pages/fairness_try.html", context, refusal=refusal)
+        at_field = form.refuse(refusal)
+        shown = None if at_field else refusal
+        return page(request, "pages/fairness_try.html", context, refusal=shown, invalid=True)
+    if may_set(actor, form_class):
+        context["so"] = form_class(choices=choices, initial=request.GET.dict(), auto_id="so_%s")
     return page(request, "pages/fairness_try.html", context)
 
 
-def _nodes(actor: Actor, titles: Mapping[str, str], now: datetime) -> list[tuple[str, str]]:
-    shares = shares_now(default_store(), actor, market=settings.ENV.market, now=now)
-    if shares is None:
-        return []
-    found = {
-        node.node: titles.get(node.node, f"{node.node} (cohort)" if node.is_cohort else node.node)
-        for each in shares.classes
-        for node in each.nodes
-    }
-    found |= {
-        each.share.node: titles.get(each.share.node, each.share.node) for each in shares.places
-    }
-    return sorted(found.items(), key=lambda pair: pair[1])
+def _may_try(actor: Actor, form: type[PolicyForm]) -> bool:
+    """Tell if an actor may try a kind: what it may set; an auditor sees all and may try all."""
+    return form.can_be_tried and (actor.sees_all or may_set(actor, form))
 
 
-def _past(hours: int, policies: list[Policy], setter: Setter, now: datetime) -> Comparison:
+def _tried(actor: Actor, form: PolicyForm, hours: int | None) -> dict[str, Any]:
+    """Return what would change, and what would have come of the last hours."""
+    market, now, currency = form.choices.market, timezone.now(), form.choices.currency
+    setter = Setter(actor.tenant_id, actor.sees_all)
+    policy = policy_of(form.kind, form.asked(), actor, market=market, currency=currency, now=now)
+    trial = try_policies(
+        default_store(), actor, market=market, policies=[policy], setter=setter, now=now
+    )
+    found = {"said": event_text(policy, form.choices.titles), **_shown(trial, form.choices.titles)}
+    if hours is not None:
+        past = _past(market, hours, [policy], setter, now)
+        found |= {"past": past, "lines": lines_of(past, currency)}
+    return found
+
+
+def _past(
+    market: str, hours: int, policies: list[Policy], setter: Setter, now: datetime
+) -> Comparison:
     env, store = settings.ENV, default_store()
-    found = recorded_by(store, policies, market=env.market, setter=setter)
+    found = recorded_by(store, policies, market=market, setter=setter)
     present = Variant(round_seconds=env.round_seconds)
     variant = Variant(round_seconds=env.round_seconds, policies=found)
     return compare(
         store,
-        market=env.market,
+        market=market,
         currency=env.currency,
         question=Question(hours, variant, env.fee_ppm),
         present=present,

@@ -82,6 +82,12 @@ def rfc3339(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+@register.filter(name="set")
+def set_or_not(value: Any) -> Any:
+    """A figure of a policy: what is not set is not 0."""
+    return format_html('<span class="quiet">{}</span>', "not set") if value is None else value
+
+
 @register.filter
 def words(name: str) -> str:
     """A field's name as people write it: `limit_needed` is "limit needed"."""

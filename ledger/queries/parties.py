@@ -51,6 +51,11 @@ def members(actor: Actor) -> QuerySet[MemberRow]:
     return visible(actor, MemberRow).filter(tenant_id=actor.tenant_id)
 
 
+def members_seen(actor: Actor) -> QuerySet[MemberRow]:
+    """Return all members that the actor may see, by tenant."""
+    return visible(actor, MemberRow).order_by("tenant_title", "member_id")
+
+
 def tokens(actor: Actor) -> QuerySet[TokenRow]:
     """Return the actor's own tokens; an operator's: all of the tenant."""
     mine = visible(actor, TokenRow).filter(tenant_id=actor.tenant_id)

@@ -141,7 +141,10 @@ def test_a_queue_is_shown_with_its_figures_and_the_arithmetic(governed: World) -
 def test_the_log_says_who_when_what_and_why(governed: World) -> None:
     page = shown(governed.member(CONSUMER, "consumer"))
 
-    assert "Quota set: node Language models, nominal 1, borrowing 3, gpu class H100" in page
+    assert (
+        "Quota set: node Language models, gpu class H100, nominal 1, borrowing 3, "
+        "lending not set, gpu hours 40" in page
+    )
     assert "their own machines" in page
     assert "user:olivia" in page
     assert "Half life set: seconds 1 d" in page
@@ -171,7 +174,7 @@ def test_who_is_bound_to_one_unit_sees_that_one(governed: World) -> None:
 def test_a_policy_is_tried_before_it_binds(governed: World) -> None:
     """With its quota at 0 and nothing to borrow, the waiting bid and the lease fare otherwise."""
     operator = governed.member(PLATFORM, "operator")
-    asked = f"/fairness/try?node={governed.unit_id}&gpu_class=H100&nominal=0&weight=9&hours=1"
+    asked = f"/fairness/try?node={governed.unit_id}&gpu_class=H100&nominal=0&hours=1"
 
     page = shown(operator, asked)
 
@@ -199,11 +202,21 @@ def test_who_may_not_list_is_refused(world: World) -> None:
 
 
 @pytest.mark.django_db
-def test_only_who_governs_the_platform_tries_a_policy(governed: World) -> None:
-    assert governed.member(CONSUMER, "operator").get("/fairness/try").status_code == 403
+def test_who_may_set_a_policy_may_try_it(governed: World) -> None:
+    of_tenant = governed.member(CONSUMER, "operator")
+
+    assert governed.member(CONSUMER, "consumer").get("/fairness/try").status_code == 403
+    assert of_tenant.get("/fairness/try").status_code == 200
+    assert of_tenant.get("/fairness/try?kind=weight").status_code == 403
+    assert of_tenant.get("/fairness/try?kind=listing").status_code == 403
+    auditor = shown(
+        governed.member(PLATFORM, "auditor"),
+        f"/fairness/try?node={governed.unit_id}&gpu_class=H100&nominal=0",
+    )
+    assert "On the book as it is" in auditor and "Make it so" not in auditor
     empty = governed.member(PLATFORM, "operator").get(f"/fairness/try?node={governed.unit_id}")
     assert empty.status_code == 422
-    assert b"Name one to fifty policies to try" in empty.content
+    assert b"This field is required" in empty.content
 
 
 @pytest.mark.django_db

@@ -1,0 +1,325 @@
+"""The forms in which policies are set: one for each kind, with the fields that the API has.
+
+A figure that is left empty is not set, which is not 0. `asked` returns what the form says as the
+API's body would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django import forms
+
+from config.pages.fields import HoursField, MomentField, MoneyField
+from config.pages.policy_choices import Choices, Options
+from config.pages.policy_form import NOT_SET, PolicyForm, count
+from marketplace.domain.governance import (
+    GPU_HOURS_MAX,
+    HALF_LIFE_SECONDS_MAX,
+    PERIOD_SECONDS_MAX,
+    PERIOD_SECONDS_MIN,
+    WEIGHT_PPM_MAX,
+)
+
+PPM = 1_000_000
+MIB_PER_GIB = 1_024
+SECOND = timedelta(seconds=1)
+CLASS = "A model or kind such as H100, or any."
+ALLOWED = [("yes", "may"), ("no", "may not")]
+SCOPES = {
+    "bid": "each bid",
+    "user": "each person",
+    "subscriber": "each business unit",
+    "tenant": "each organisation",
+}
+
+
+class CohortForm(PolicyForm):
+    """A cohort."""
+
+    kind, title = "cohort", "Cohort"
+    text = "A group whose members lend each other what they do not use. Cohorts may lie in cohorts."
+
+    cohort = forms.CharField(
+        label="Name", max_length=40, help_text="Lower-case letters, digits and hyphens."
+    )
+    parent = forms.ChoiceField(label="Lies in", required=False)
+    tenant_id = forms.ChoiceField(label="Whose grant it is", required=False)
+
+    def offer(self, choices: Choices) -> None:
+        """Offer cohorts and organisations."""
+        self.choose("parent", choices.cohorts, "no other cohort")
+        self.choose("tenant_id", choices.tenants, "nobody's: it is everybody's to see")
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the form says."""
+        said = super().asked()
+        return said | {"tenant_id": _id(said.get("tenant_id"))}
+
+
+class UnitForm(PolicyForm):
+    """Where a business unit stands."""
+
+    kind, title, for_units = "unit", "Business unit", True
+    text = "In which cohort a business unit stands. Only who stands in one can borrow or lend."
+
+    subscriber_id = forms.ChoiceField(label="Business unit")
+    cohort = forms.ChoiceField(label="Stands in", required=False)
+
+    def offer(self, choices: Choices) -> None:
+        """Offer units, and the cohorts they may be put into."""
+        self.choose("subscriber_id", choices.units)
+        alone = "no cohort: it stands alone" if choices.is_platform else ""
+        self.choose("cohort", choices.cohorts, alone)
+        self.fields["cohort"].required = not choices.is_platform
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the form says."""
+        said = super().asked()
+        return said | {"subscriber_id": _id(said["subscriber_id"])}
+
+
+class QuotaForm(PolicyForm):
+    """A quota."""
+
+    kind, title, for_units = "quota", "Quota", True
+    text = "How many GPUs of a class a unit or cohort has, at one time, and may borrow and lend."
+
+    node = forms.ChoiceField(label="Unit or cohort")
+    gpu_class = forms.CharField(label="Class of GPUs", max_length=40, help_text=CLASS)
+    nominal = count("Has of its own", "Not set and 0: none, but it may borrow.")
+    borrowing = count("Borrows at most", "Not set: what others lend. 0: nothing.")
+    lending = count("Lends at most", "Not set: all that it does not use. 0: nothing.")
+    gpu_hours = count(
+        "Guaranteed in each period",
+        "Of what is its own. Not set: all of it. 0: none of it.",
+        GPU_HOURS_MAX,
+    )
+
+    def offer(self, choices: Choices) -> None:
+        """Offer what may have a quota."""
+        self.choose("node", choices.nodes)
+        self.fields["gpu_class"].widget.attrs |= {"list": "classes", "autocomplete": "off"}
+
+
+class OverrideForm(QuotaForm):
+    """A quota between two moments."""
+
+    kind, title, for_units = "override", "Quota for a time", False
+    text = "Another quota between two moments. It takes the place of the whole quota, hours too."
+
+    starts_at = MomentField(label="From")
+    ends_at = MomentField(label="Until")
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the form says; its id is the form's, so that it is set once."""
+        return super().asked() | {"override_id": self.cleaned_data.get("token")}
+
+
+class LimitForm(PolicyForm):
+    """A limit."""
+
+    kind, title, for_units = "limit", "Limit", True
+    text = "The most that a bid, person, business unit or organisation may have. All hold at once."
+
+    whom = forms.ChoiceField(label="Of whom")
+    tenant_id = forms.ChoiceField(label="Counts for", required=False)
+    gpus = count("GPUs at one time", "Not set: no limit.")
+    memory = forms.DecimalField(
+        label="Memory at one time",
+        required=False,
+        min_value=0,
+        max_digits=12,
+        decimal_places=3,
+        help_text="Not set: no limit.",
+        widget=forms.NumberInput(attrs={**NOT_SET, "step": "any"}),
+    )
+    gpu_hours = count("GPU-hours", "Not set: no limit.", GPU_HOURS_MAX)
+    period = forms.ChoiceField(
+        label="Hours and money in each",
+        choices=[("day", "day"), ("week", "week"), ("month", "month")],
+        initial="week",
+    )
+
+    def offer(self, choices: Choices) -> None:
+        """Offer each scope, and each one in it."""
+        money = MoneyField(
+            label="Money", currency=choices.currency, required=False, help_text="Not set: no limit."
+        )
+        money.widget.attrs["placeholder"] = "not set"
+        self.fields["money"] = money
+        of_one = [
+            ("One person", _scoped("user", choices.persons)),
+            ("One business unit", _scoped("subscriber", choices.units)),
+        ]
+        if choices.is_platform:
+            of_one.append(("One organisation", _scoped("tenant", choices.tenants)))
+            self.choose("tenant_id", choices.tenants, "every organisation")
+        else:
+            del self.fields["tenant_id"]
+        self.choose("whom", [*(SCOPES.items() if choices.is_platform else []), *of_one])
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the form says; memory in whole MiB."""
+        said = super().asked()
+        scope, _, subject = said.pop("whom").partition(":")
+        memory = said.pop("memory")
+        return said | {
+            "scope": scope,
+            "subject": _id(subject),
+            "tenant_id": _id(said.get("tenant_id")),
+            "memory_mib": None if memory is None else int(memory * MIB_PER_GIB),
+            "money": None if said.get("money") is None else said["money"].nanos,
+        }
+
+
+class WeightForm(PolicyForm):
+    """The weight of a unit."""
+
+    kind, title = "weight", "Weight"
+    text = "A unit's remembered use is divided by its weight: the more, the sooner it goes first."
+
+    node = forms.ChoiceField(label="Business unit")
+    weight = forms.DecimalField(
+        label="Weight",
+        min_value=0,
+        max_value=WEIGHT_PPM_MAX // PPM,
+        decimal_places=6,
+        widget=forms.NumberInput(attrs={"step": "any", "inputmode": "decimal"}),
+        help_text="1 counts once; 0 goes last.",
+    )
+
+    def offer(self, choices: Choices) -> None:
+        """Offer units that stand in a cohort."""
+        cohorts = {each.cohort for each in choices.governed.cohorts}
+        self.choose("node", [pair for pair in choices.nodes if pair[0] not in cohorts])
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the form says, the weight in millionths."""
+        said = super().asked()
+        return said | {"weight_ppm": int(said.pop("weight") * PPM)}
+
+
+class HalfLifeForm(PolicyForm):
+    """The half-life of use."""
+
+    kind, title = "half-life", "Half-life of use"
+    text = "In which time use is forgotten by half. It counts from now on."
+
+    length = HoursField(label="Half-life")
+
+    def clean_length(self) -> timedelta:
+        """Refuse what is out of range."""
+        return _within(self.cleaned_data["length"], 60, HALF_LIFE_SECONDS_MAX)
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the form says."""
+        said = super().asked()
+        return said | {"seconds": said.pop("length") // SECOND}
+
+
+class PeriodForm(PolicyForm):
+    """The periods of guaranteed hours."""
+
+    kind, title = "period", "Period of guaranteed hours"
+    text = "In which spans guaranteed GPU-hours are counted, one of which starts at a moment."
+
+    length = HoursField(label="Length")
+    starts_at = MomentField(label="One of them starts")
+
+    def clean_length(self) -> timedelta:
+        """Refuse what is out of range."""
+        return _within(self.cleaned_data["length"], PERIOD_SECONDS_MIN, PERIOD_SECONDS_MAX)
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the form says."""
+        said = super().asked()
+        return said | {"seconds": said.pop("length") // SECOND}
+
+
+class UseForm(PolicyForm):
+    """Who may lease or borrow what."""
+
+    kind, title = "use", "Who may lease or borrow"
+    text = "The nearest word counts: unit, cohort, organisation, everybody; the model before any."
+
+    who = forms.ChoiceField(label="Who", required=False)
+    allowed = forms.ChoiceField(label="May or may not", choices=ALLOWED, initial="no")
+    what = forms.ChoiceField(label="Do what", choices=[("lease", "lease"), ("borrow", "borrow")])
+    gpu_class = forms.CharField(label="Class of GPUs", max_length=40, help_text=CLASS)
+
+    def offer(self, choices: Choices) -> None:
+        """Offer everybody, cohorts, units and organisations."""
+        groups = [
+            ("Cohorts", choices.cohorts),
+            ("Business units", choices.units),
+            ("Organisations", choices.tenants),
+        ]
+        self.choose("who", [group for group in groups if group[1]], "everybody else")
+        self.fields["gpu_class"].widget.attrs |= {"list": "classes", "autocomplete": "off"}
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the form says."""
+        said = super().asked()
+        return said | {"allowed": said["allowed"] == "yes"}
+
+
+class ListingForm(PolicyForm):
+    """Who may list what."""
+
+    kind, title, can_be_tried = "listing", "Who may list", False
+    text = "What speaks of an organisation comes first. Offers that are on the market stay."
+
+    tenant_id = forms.ChoiceField(label="Who", required=False)
+    allowed = forms.ChoiceField(label="May or may not list", choices=ALLOWED, initial="no")
+    gpu_class = forms.CharField(label="Class of GPUs", max_length=40, help_text=CLASS)
+
+    def offer(self, choices: Choices) -> None:
+        """Offer everybody and organisations."""
+        self.choose("tenant_id", choices.tenants, "everybody else")
+        self.fields["gpu_class"].widget.attrs |= {"list": "classes", "autocomplete": "off"}
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the form says."""
+        said = super().asked()
+        return said | {"allowed": said["allowed"] == "yes", "tenant_id": _id(said.get("tenant_id"))}
+
+
+FORMS: Mapping[str, type[PolicyForm]] = {
+    form.kind: form
+    for form in (
+        QuotaForm,
+        OverrideForm,
+        UnitForm,
+        CohortForm,
+        LimitForm,
+        WeightForm,
+        HalfLifeForm,
+        PeriodForm,
+        UseForm,
+        ListingForm,
+    )
+}
+"""Every kind of policy that can be set on the site, in the order in which they are shown."""
+
+
+def _id(text: Any) -> UUID | None:
+    return UUID(text) if text else None
+
+
+def _scoped(scope: str, options: Options) -> Options:
+    return [(f"{scope}:{key}", name) for key, name in options]
+
+
+def _within(length: timedelta, least: int, most: int) -> timedelta:
+    if not least <= length // SECOND <= most:
+        said = f"Choose from {_hours(least)} to {_hours(most)} hours."
+        raise forms.ValidationError(said, code="figure-out-of-range")
+    return length
+
+
+def _hours(seconds: int) -> str:
+    return f"{seconds / 3_600:.2g}" if seconds < 3_600 else f"{seconds // 3_600}"
