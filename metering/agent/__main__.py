@@ -20,6 +20,7 @@ from .gpus.guarded import GuardedGpus
 from .gpus.port import Gpus
 from .gpus.simulated import Holders, SimulatedGpus, parse_models
 from .runtimes.process import ProcessRuntime
+from .shares import PIPE_DIRECTORY
 from .uplink import HttpUplink
 
 TOKEN_VARIABLE = "OFFPEAK_AGENT_TOKEN"
@@ -56,6 +57,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--state-dir", type=Path, default=STATE_DIR, help="spool and leases")
     parser.add_argument("--hostname", default=socket.gethostname(), help="name shown to the owner")
     parser.add_argument("--work-user", metavar="NAME", help="user that leased work runs as")
+    parser.add_argument(
+        "--mps-pipe-dir",
+        type=Path,
+        default=PIPE_DIRECTORY,
+        help="where the MPS control daemon listens, for shares by MPS",
+    )
     parser.add_argument("--simulate", metavar="MODELS", type=parse_models,
                         help="pretend to have GPUs, such as H100:8 or H100:4,L4:2")  # fmt: skip
     parser.add_argument("--ca-file", type=Path, help="certificates to trust for the server")
@@ -97,6 +104,7 @@ def _doctor(options: argparse.Namespace, uplink: HttpUplink | None) -> int:
         uplink=uplink,
         state_dir=options.state_dir,
         token_file=options.token_file,
+        mps_pipe=options.mps_pipe_dir,
     )
     amiss = False
     for check in checks:
@@ -113,7 +121,13 @@ def _run(options: argparse.Namespace, uplink: HttpUplink) -> int:
         clock = SystemClock.kept_in(
             state_dir / "clock.json", work_runs=leases.is_dir() and any(leases.iterdir())
         )
-        runtime = ProcessRuntime(state_dir, clock=clock, account=options.work_user)
+        runtime = ProcessRuntime(
+            state_dir,
+            clock=clock,
+            account=options.work_user,
+            mps_pipe=options.mps_pipe_dir,
+            needs_mps=not options.simulate,
+        )
         agent = Agent(
             AgentConfig(state_dir=state_dir, hostname=options.hostname),
             gpus=_gpus(options, clock, runtime.holders),

@@ -38,6 +38,7 @@ from .reconcile import (
 )
 from .runtimes.port import Runtime, StartFailed, Work, WorkSpec
 from .sampler import Finding, Sampler
+from .shares import cards_of
 from .spool import BYTES_MAX, Spool
 from .state import LeaseState, terms_record
 from .uplink import Uplink
@@ -304,7 +305,7 @@ class Agent:
     def _start(self, lease_id: UUID) -> None:
         assert self.courier.desired is not None
         assignment = self.courier.desired[lease_id]
-        absent = set(assignment.gpu_uuids) - set(self._idle)
+        absent = set(cards_of(assignment.gpu_uuids)) - set(self._idle)
         if self._inventory_ms is not None and absent:
             reason = f"this host has no GPU {', '.join(sorted(absent))}"
             self._close_unstarted(lease_id, "failed", self._clock.now_ms(), reason)

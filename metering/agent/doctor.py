@@ -12,6 +12,7 @@ from pathlib import Path
 from .gpus.nvml import pids_are_the_hosts
 from .gpus.port import GpuFault, Gpus
 from .reconcile import epoch_ms
+from .shares import PIPE_DIRECTORY, mps_runs
 from .uplink import Refused, Unreachable, Uplink
 
 CLOCK_OFFSET_MS_MAX = 2_000
@@ -39,12 +40,14 @@ def examine(
     uplink: Uplink | None,
     state_dir: Path,
     token_file: Path | None,
+    mps_pipe: Path = PIPE_DIRECTORY,
 ) -> Iterator[Check]:
     """Yield what was found, in the order in which it should be mended.
 
     uplink: None when there is no token yet. token_file: None when the token comes otherwise.
     """
     yield from _gpus(make_gpus)
+    yield _mps(mps_pipe)
     yield _namespace()
     yield _state(state_dir)
     if token_file is not None:
@@ -79,6 +82,14 @@ def _gpus(make_gpus: Callable[[], Gpus]) -> Iterator[Check]:
             busy = "busy time cannot be measured here (MIG) and is reported as unknown"
         yield Check(gpu.uuid, True, f"{about}; {len(reading.residents)} processes; {busy}")
     gpus.close()
+
+
+def _mps(mps_pipe: Path) -> Check:
+    if mps_runs(mps_pipe):
+        found = f"its control daemon listens at {mps_pipe}: shares by MPS can be leased"
+        return Check("MPS", True, found)
+    mend = "only for shares by MPS: nvidia-cuda-mps-control -d, or --mps-pipe-dir"
+    return Check("MPS", None, f"no control daemon listens at {mps_pipe}", mend)
 
 
 def _namespace() -> Check:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from .shares import in_the_way
 from .wire import Assignment, Phase
 
 WIND_DOWN_SHARE = 10
@@ -143,7 +144,7 @@ def reconcile(leases: Sequence[Held], *, now_ms: int) -> list[Action]:
             continue
         if now_ms >= terms.deadline_ms or not held.startable or now_ms < terms.starts_ms:
             continue
-        if leaving.isdisjoint(terms.gpu_uuids):
+        if not any(in_the_way(uuid, other) for uuid in terms.gpu_uuids for other in leaving):
             actions.append(Start(terms.lease_id))
     return actions
 

@@ -9,26 +9,22 @@ that it stands for by the time stamps. What could not be seen is None, never 0.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from .backoff import Backoff
 from .clock import Clock
-from .gpus.port import GpuFault, Gpus, Reading, Utilisation
+from .gpus.port import GpuFault, Gpus
+from .meters import FUTURE_US_MAX, Meter, Watch, account, see, weigh
 from .runtimes.port import Runtime
+from .shares import DAEMONS, card_of, is_mps
 from .wire import HealthKind
 
 WATCH_MS = 30_000
 """How often a GPU without a lease is looked at, to notice that it is lost."""
-FUTURE_US_MAX = 2_000_000
-"""A driver's sample stamped further ahead of the wall clock than this is garbage."""
 SPARE_BUSY_MS_MAX = 2_000
 """Busy time that does not fit its interval waits for the next one, up to this much."""
 US_PERCENT_PER_MS = 100_000
-PERIOD_US_MAX = 1_000_000
-PERIOD_US_MIN = 50_000
-REMEMBERED_US = 60_000_000
 
 Key = tuple[UUID, str]
 
@@ -48,59 +44,6 @@ class Finding:
     gpu_uuid: str | None
     kind: HealthKind
     detail: str
-
-
-@dataclass(slots=True)
-class Meter:
-    """One GPU of one lease. cut_ms: end of the last kept interval. seen_ms: accounted up to there.
-
-    present: what the last look saw; None is unknown. ends_ms: nothing is granted beyond.
-    """
-
-    cut_ms: int
-    seen_ms: int
-    ends_ms: int
-    present: bool | None
-    opened_us: int
-    occupied_ms: int | None = 0
-    busy_us_percent: int = 0
-    busy_known: bool = True
-    memory_mib: int | None = None
-    turned: bool = False
-    pids: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class Watch:
-    """What is remembered of one GPU between looks."""
-
-    looked_us: int = 0
-    newest_us: int = 0
-    looked_ms: int | None = None
-    period_us: int = PERIOD_US_MAX
-    untils: dict[int, int] = field(default_factory=dict)
-    fault: GpuFault | None = None
-    backoff: Backoff = field(default_factory=Backoff)
-    strays: set[int] = field(default_factory=set)
-
-    def length_us(self, sample: Utilisation, *, paused_us: int) -> int:
-        """Return for how long a driver's sample stands, and remember it.
-
-        paused_us: time since the look before. A sample stands from the process's sample before
-        when the two follow each other; else the process was idle in between, and it stands for
-        the driver's period, which is learnt from the time stamps (NVML: 1/6 s to 1 s).
-        """
-        before_us = self.untils.get(sample.pid, 0)
-        gap_us = sample.until_us - before_us
-        if gap_us <= 0:
-            return 0
-        self.newest_us = max(self.newest_us, sample.until_us)
-        self.untils[sample.pid] = sample.until_us
-        oldest_us = sample.until_us - REMEMBERED_US
-        self.untils = {pid: us for pid, us in self.untils.items() if us >= oldest_us}
-        self.period_us = max(PERIOD_US_MIN, min(self.period_us, gap_us))
-        follows = gap_us <= paused_us + self.period_us * 5 // 4
-        return gap_us if follows else self.period_us
 
 
 class Sampler:
@@ -130,6 +73,7 @@ class Sampler:
                 opened_us=wall_us,
                 occupied_ms=0 if fresh else None,
                 busy_known=fresh,
+                by_mps=is_mps(uuid),
             )
 
     def limit(self, lease_id: UUID, *, ends_ms: int) -> None:
@@ -144,11 +88,10 @@ class Sampler:
         frozen: leases whose work is just ending; they are not accounted until its end is known.
         """
         findings = [Finding(x.uuid, "xid", f"XID {x.number}") for x in self._gpus.xids()]
-        leased: dict[str, dict[UUID, Meter]] = {}
-        for (lease_id, uuid), meter in self._meters.items():
-            leased.setdefault(uuid, {})[lease_id] = meter
+        for (lease_id, _), meter in self._meters.items():
             if lease_id not in frozen:
-                _account(meter, now_ms)
+                account(meter, now_ms)
+        leased = self._by_card()
         # A faulty GPU is not in the driver's list any more, but is watched until it comes back.
         faulty = [uuid for uuid, watch in self._watches.items() if watch.fault is not None]
         for uuid in dict.fromkeys([*leased, *idle, *faulty]):
@@ -175,10 +118,11 @@ class Sampler:
         for key, meter in self._meters.items():
             if key[0] != lease_id or end_ms is None:
                 continue
-            _account(meter, end_ms)
-            watch = self._watches.setdefault(key[1], Watch())
+            account(meter, end_ms)
+            card = card_of(key[1])
+            watch = self._watches.setdefault(card, Watch())
             if watch.fault is None and meter.busy_known:
-                self._last_busy(key[1], watch, {lease_id: meter}, end_ms)
+                self._last_busy(card, watch, meter, end_ms)
             stop_ms = min(end_ms, meter.ends_ms)
             if stop_ms > meter.cut_ms:
                 last.append(_cut(key, meter, stop_ms))
@@ -206,6 +150,13 @@ class Sampler:
         for key in [key for key in self._meters if key[0] == lease_id]:
             del self._meters[key]
 
+    def _by_card(self) -> dict[str, dict[UUID, Meter]]:
+        """Return the meters of each card: several leases may have a share of one."""
+        found: dict[str, dict[UUID, Meter]] = {}
+        for (lease_id, uuid), meter in self._meters.items():
+            found.setdefault(card_of(uuid), {})[lease_id] = meter
+        return found
+
     def _look_at(
         self,
         uuid: str,
@@ -226,9 +177,10 @@ class Sampler:
         owners = {each.pid: self._runtime.lease_of(each.pid) for each in reading.residents}
         for lease_id, meter in meters.items():
             if lease_id not in frozen:
-                _see(meter, lease_id, reading, owners)
-        self._weigh(watch, meters, reading.utilisation, wall_us)
-        return findings + self._strays(uuid, watch, owners, leased=bool(meters))
+                see(meter, lease_id, reading, owners)
+        shared = self._servers(meters, owners)
+        weigh(watch, meters, reading.utilisation, wall_us, shared=shared)
+        return findings + self._strays(uuid, watch, owners, meters)
 
     def _fail(
         self, watch: Watch, meters: Mapping[UUID, Meter], fault: GpuFault, now_ms: int
@@ -257,90 +209,55 @@ class Sampler:
         detail = f"the driver answers again after: {fault.detail}"
         return [Finding(None, "recovered", detail)] if before is not None else []
 
-    def _weigh(
-        self,
-        watch: Watch,
-        meters: Mapping[UUID, Meter],
-        samples: tuple[Utilisation, ...] | None,
-        wall_us: int,
-        *,
-        end_us: int | None = None,
-    ) -> None:
-        """Add the driver's samples to the meters of the processes they belong to.
-
-        end_us: when the work ended, beyond which nothing counts.
-        """
-        if samples is None:
-            for meter in meters.values():
-                meter.busy_known = False
-            return
-        looked_us, watch.looked_us = watch.looked_us or wall_us, wall_us
-        for sample in samples:
-            if sample.percent > 100 or sample.until_us > wall_us + FUTURE_US_MAX:
-                continue
-            length_us = watch.length_us(sample, paused_us=wall_us - looked_us)
-            mine = next((m for m in meters.values() if sample.pid in m.pids), None)
-            if mine is not None:
-                since_us = max(sample.until_us - length_us, mine.opened_us)
-                until_us = min(sample.until_us, end_us or sample.until_us)
-                mine.busy_us_percent += max(0, until_us - since_us) * sample.percent
-
-    def _last_busy(
-        self, uuid: str, watch: Watch, meters: Mapping[UUID, Meter], end_ms: int
-    ) -> None:
-        """Add the samples since the last look, as far as they are before the end."""
+    def _last_busy(self, card: str, watch: Watch, ending: Meter, end_ms: int) -> None:
+        """Add the samples since the last look: of work that ends, as far as they are before it."""
         wall_us = self._clock.wall_us()
         end_us = wall_us - max(0, self._clock.now_ms() - end_ms) * 1000
         try:
-            reading = self._gpus.read(uuid, since_us=watch.newest_us or wall_us - FUTURE_US_MAX)
+            reading = self._gpus.read(card, since_us=watch.newest_us or wall_us - FUTURE_US_MAX)
         except GpuFault:
             return  # the next look finds it and says so
-        self._weigh(watch, meters, reading.utilisation, wall_us, end_us=end_us)
+        meters = self._by_card()[card]
+        owners = {each.pid: self._runtime.lease_of(each.pid) for each in reading.residents}
+        shared = self._servers(meters, owners)
+        ends = (ending, end_us)
+        weigh(watch, meters, reading.utilisation, wall_us, shared=shared, ends=ends)
+
+    def _servers(
+        self, meters: Mapping[UUID, Meter], owners: Mapping[int, UUID | None]
+    ) -> frozenset[int]:
+        """Return the processes of MPS itself, which work for all shares of a card."""
+        if not any(meter.by_mps for meter in meters.values()):
+            return frozenset()
+        return frozenset(
+            pid
+            for pid, owner in owners.items()
+            if owner is None and (self._runtime.name_of(pid) or "").startswith(DAEMONS)
+        )
 
     def _strays(
-        self, uuid: str, watch: Watch, owners: Mapping[int, UUID | None], *, leased: bool
+        self,
+        uuid: str,
+        watch: Watch,
+        owners: Mapping[int, UUID | None],
+        meters: Mapping[UUID, Meter],
     ) -> list[Finding]:
-        """Find processes on a leased GPU that belong to no lease of it, each told once."""
+        """Find processes on a leased card that belong to no lease of it, each told once."""
         found = []
         strays: dict[int, str] = {}
+        by_mps = any(meter.by_mps for meter in meters.values())
         for pid, owner in owners.items():
-            if not leased or (owner is not None and (owner, uuid) in self._meters):
+            if not meters or owner in meters:
                 continue
             name = self._runtime.name_of(pid)
-            if name is None:
-                continue  # gone already, or of a pid namespace that is not ours
+            if name is None or (by_mps and owner is None and name.startswith(DAEMONS)):
+                continue  # gone already, or of a pid namespace that is not ours; or MPS's own
             whose = f"of lease {owner}" if owner is not None else "of no lease"
             strays[pid] = f"process {pid} ({name[:64]}) {whose}"
         for pid in strays.keys() - watch.strays:
             found.append(Finding(uuid, "stray-process", strays[pid]))
         watch.strays = set(strays)
         return found
-
-
-def _account(meter: Meter, now_ms: int) -> None:
-    until_ms = min(now_ms, meter.ends_ms)
-    length_ms = until_ms - meter.seen_ms
-    if length_ms <= 0:
-        return
-    meter.seen_ms = until_ms
-    if meter.present is None:
-        meter.occupied_ms = None
-        meter.busy_known = False
-    elif meter.present and meter.occupied_ms is not None:
-        meter.occupied_ms += length_ms
-
-
-def _see(meter: Meter, lease_id: UUID, reading: Reading, owners: Mapping[int, UUID | None]) -> None:
-    mine = [each for each in reading.residents if owners[each.pid] == lease_id]
-    meter.pids |= {each.pid for each in mine}
-    # Without seeing the host's process ids, not finding the lease's process proves nothing.
-    present = True if mine else (False if reading.pids_are_ours else None)
-    if (present is None) != (meter.present is None):
-        meter.turned = True
-    meter.present = present
-    sizes = [each.memory_mib for each in mine if each.memory_mib is not None]
-    if sizes:
-        meter.memory_mib = max(meter.memory_mib or 0, sum(sizes))
 
 
 def _cut(key: Key, meter: Meter, end_ms: int) -> Cut:

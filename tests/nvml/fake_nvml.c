@@ -8,6 +8,7 @@
  *   gpu    i=0 uuid=GPU-a name=NVIDIA_H100 mem=85899345920 mig=0 nvlink=1
  *   mig    gpu=0 i=0 gi=7 ci=0 uuid=MIG-a slices=3 mem=42949672960
  *   proc   gpu=0 pid=123 mem=1073741824 sm=80 start=US end=US gi=7 ci=0      end=0: still there
+ *          mps=1: it uses the card through MPS, so it is listed apart
  *   sample gpu=0 pid=123 sm=80 until=US             one more sample, whatever it says
  *   event  gpu=0 data=79 seq=1                      an XID
  *   err    fn=nvmlDeviceGetName gpu=0 code=15       fn=*: every call; gpu=-1: whatever the GPU
@@ -31,7 +32,7 @@ typedef unsigned long long u64;
 
 typedef struct { int used, gi, ci, slices; char uuid[96]; u64 mem; } instance_t;
 typedef struct { int used, mig, nvlink; char uuid[96], name[96]; u64 mem; instance_t slot[SLOTS]; } gpu_t;
-typedef struct { int gpu, gi, ci; unsigned pid, sm; u64 mem, start, end; } proc_t;
+typedef struct { int gpu, gi, ci, mps; unsigned pid, sm; u64 mem, start, end; } proc_t;
 typedef struct { int gpu; unsigned pid, sm; u64 until; } sample_t;
 typedef struct { int gpu; unsigned seq; u64 data; } event_t;
 typedef struct { char fn[64]; int gpu, code; } err_t;
@@ -122,7 +123,7 @@ static void take(const char *line)
         procs[proc_count++] = (proc_t){ .gpu = gpu, .pid = small(line, "pid", 0),
             .sm = small(line, "sm", 0), .mem = number(line, "mem", 0),
             .start = number(line, "start", 0), .end = number(line, "end", 0),
-            .gi = small(line, "gi", -1), .ci = small(line, "ci", -1) };
+            .gi = small(line, "gi", -1), .ci = small(line, "ci", -1), .mps = small(line, "mps", 0) };
     else if (!strncmp(line, "sample ", 7) && sample_count < EXTRAS)
         samples[sample_count++] = (sample_t){ .gpu = gpu, .pid = small(line, "pid", 0),
             .sm = (unsigned)number(line, "sm", 0), .until = number(line, "until", 0) };
@@ -359,21 +360,33 @@ nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttribute
 
 /* --- processes ------------------------------------------------------------------------------- */
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
-                                                     nvmlProcessInfo_t *infos)
+static nvmlReturn_t list(const handle_t *h, int mps, unsigned *count, nvmlProcessInfo_t *infos)
 {
-    ENTER_DEVICE(device);
     unsigned room = *count, found = 0;
     u64 t = now_us();
     for (int i = 0; i < proc_count; i++) {
-        if (!is_on(&procs[i], h, t)) continue;
+        if (procs[i].mps != mps || !is_on(&procs[i], h, t)) continue;
         if (infos && found < room)
             infos[found] = (nvmlProcessInfo_t){ .pid = procs[i].pid, .usedGpuMemory = procs[i].mem,
                 .gpuInstanceId = (unsigned)procs[i].gi, .computeInstanceId = (unsigned)procs[i].ci };
         found++;
     }
     *count = found;
-    LEAVE(found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
+    return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
+                                                     nvmlProcessInfo_t *infos)
+{
+    ENTER_DEVICE(device);
+    LEAVE(list(h, 0, count, infos));
+}
+
+nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
+                                                        nvmlProcessInfo_t *infos)
+{
+    ENTER_DEVICE(device);
+    LEAVE(list(h, 1, count, infos));
 }
 
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *out,

@@ -20,11 +20,13 @@ class Proc:
     end_ms: int = 0
     mem_mib: int = 1024
     gi: int = -1
+    mps: bool = False
 
     def line(self) -> str:
         return (
             f"proc gpu={self.gpu} pid={self.pid} mem={self.mem_mib * MIB} sm={self.sm} "
-            f"start={self.start_ms * 1000} end={self.end_ms * 1000} gi={self.gi} ci=0"
+            f"start={self.start_ms * 1000} end={self.end_ms * 1000} gi={self.gi} ci=0 "
+            f"mps={int(self.mps)}"
         )
 
     def resident_ms(self, start_ms: int, end_ms: int) -> int:

@@ -73,17 +73,19 @@ class NvmlGpus:
                 handle = self._handles.get(uuid)
                 if handle is None:
                     handle = self._handles[uuid] = nvml.nvmlDeviceGetHandleByUUID(uuid)
-                processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+                processes = {p.pid: p for p in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+                clients = self._clients(handle)
                 utilisation = self._utilisation(handle, uuid, since_us)
             except nvml.NVMLError as error:
                 raise self._fault(error, uuid) from error
         return Reading(
             residents=tuple(
                 Resident(p.pid, None if p.usedGpuMemory is None else p.usedGpuMemory >> 20)
-                for p in processes
+                for p in (processes | (clients or {})).values()
             ),
             utilisation=utilisation,
             pids_are_ours=self._pids_are_ours,
+            clients_listed=clients is not None,
         )
 
     def xids(self) -> Sequence[Xid]:
@@ -141,6 +143,14 @@ class NvmlGpus:
         except nvml.NVMLError:
             return  # no events on this host (WSL, some virtual GPUs): read() still finds faults
         self._events = events
+
+    def _clients(self, handle: Any) -> dict[int, Any] | None:
+        """Return the processes that use a GPU through MPS; None where the driver cannot tell."""
+        nvml = self._nvml
+        try:
+            return {p.pid: p for p in nvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)}
+        except nvml.NVMLError:
+            return None  # an old driver, or an instance of MIG; a lost GPU has failed before
 
     def _utilisation(self, handle: Any, uuid: str, since_us: int) -> tuple[Utilisation, ...] | None:
         nvml = self._nvml

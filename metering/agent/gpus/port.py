@@ -47,11 +47,13 @@ class Reading:
     utilisation: None where the driver cannot measure it (MIG), which is not "idle"; empty: idle.
     pids_are_ours: False when the process ids may be of another pid namespace, so that an absent
         process proves nothing.
+    clients_listed: False when the driver cannot tell which processes use the GPU through MPS.
     """
 
     residents: tuple[Resident, ...]
     utilisation: tuple[Utilisation, ...] | None
     pids_are_ours: bool = True
+    clients_listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,5 +90,5 @@ class Runtime(Protocol):
         ...
 
     def holders(self) -> Mapping[str, Sequence[int]]:
-        """Return the processes of running work for each of its GPUs (for simulated GPUs)."""
+        """Return the processes of running work for each card it uses (for simulated GPUs)."""
         ...

@@ -23,6 +23,7 @@ from typing import Any
 from uuid import UUID
 
 from ..clock import Clock, kernel_boot_id
+from ..shares import PIPE_DIRECTORY, cards_of, environment, is_mps, mps_runs
 from . import keeper, saved
 from .port import StartFailed, Work, WorkSpec
 
@@ -40,6 +41,8 @@ class ProcessRuntime:
 
     folder: where the leases' folders are; made if absent.
     account: name of the user the work runs as; by default the agent's own.
+    mps_pipe: where the MPS control daemon listens, which shares by MPS need; without
+        `needs_mps` (made-up GPUs) they do without.
     """
 
     def __init__(
@@ -49,6 +52,8 @@ class ProcessRuntime:
         clock: Clock,
         account: str | None = None,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
+        mps_pipe: Path = PIPE_DIRECTORY,
+        needs_mps: bool = True,
     ) -> None:
         self._folder = folder / "leases"
         self._ended = folder / "ended"
@@ -57,6 +62,8 @@ class ProcessRuntime:
         self._clock = clock
         self._account = None if account is None else pwd.getpwnam(account)
         self._output_bytes_max = output_bytes_max
+        self._mps_pipe = mps_pipe
+        self._needs_mps = needs_mps
         self._keepers: dict[UUID, int] = {}
         self._works: dict[UUID, Work] = {}
         self._roots: dict[UUID, dict[str, int]] = {}
@@ -66,6 +73,10 @@ class ProcessRuntime:
         self._take_up()
         if spec.lease_id in self._works:
             return self._look(spec.lease_id)
+        by_mps = self._needs_mps and any(map(is_mps, spec.gpu_uuids))
+        if by_mps and not mps_runs(self._mps_pipe):
+            # Without the daemon the work would run unlimited beside the others on the card.
+            raise StartFailed(f"no MPS control daemon listens at {self._mps_pipe}")
         folder = self._folder_of(spec.lease_id)
         try:
             lock = self._prepare(folder, spec)
@@ -134,12 +145,11 @@ class ProcessRuntime:
         return None if stat is None or stat.state in "ZX" else stat.name
 
     def holders(self) -> Mapping[str, Sequence[int]]:
-        return {
-            uuid: [self._roots[work.lease_id]["pid"]]
-            for work in list(self._works.values())
-            if work.state == "running"
-            for uuid in work.gpu_uuids
-        }
+        found: dict[str, list[int]] = {}
+        for work in list(self._works.values()):
+            for uuid in cards_of(work.gpu_uuids) if work.state == "running" else ():
+                found.setdefault(uuid, []).append(self._roots[work.lease_id]["pid"])
+        return found
 
     def _folder_of(self, lease_id: UUID) -> Path:
         return self._folder / str(lease_id)
@@ -193,11 +203,12 @@ class ProcessRuntime:
 
     def _environment(self, folder: Path, spec: WorkSpec) -> dict[str, str]:
         own = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        uuids = ",".join(spec.gpu_uuids)
+        uuids = ",".join(cards_of(spec.gpu_uuids))
         return {
             "HOME": str(folder / "work"),
             **own,
             **spec.environment,
+            **environment(spec.gpu_uuids, self._mps_pipe),
             "CUDA_VISIBLE_DEVICES": uuids,
             "NVIDIA_VISIBLE_DEVICES": uuids,
             "OFFPEAK_LEASE_ID": str(spec.lease_id),

@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from ..clock import Clock
+from ..shares import cards_of
 from .keeper import stat_of, write_json
 from .port import StartFailed, Work, WorkSpec
 
@@ -105,7 +106,7 @@ class SimulatedRuntime:
             found: dict[str, list[int]] = {}
             for pid, lease_id in self._pids.items():
                 work = self._look(lease_id)
-                for uuid in work.gpu_uuids if work.state == "running" else ():
+                for uuid in cards_of(work.gpu_uuids) if work.state == "running" else ():
                     found.setdefault(uuid, []).append(pid)
             return found
 
