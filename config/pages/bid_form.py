@@ -42,7 +42,11 @@ CLASSES = (
     ("interruptible", "Interruptible"),
     ("reserved", "Reserved"),
 )
-PATIENCE = (("immediate", "At once"), ("patient", "In the next round"))
+PATIENCE = (
+    ("immediate", "At once, where it is cheapest"),
+    ("soonest", "At once, where it starts soonest"),
+    ("patient", "In the next round"),
+)
 LASTING = (
     ("good-till-deadline", "As long as it can be met"),
     ("good-till-moment", "Until a time"),
@@ -168,7 +172,8 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
         deadline=data["deadline"],
         limit=data["limit"],
         service_class=cast(ServiceClass, data["service_class"]),
-        patience=cast(Patience, data["patience"]),
+        patience=cast(Patience, data["patience"].replace("soonest", "immediate")),
+        seeks="soonest" if data["patience"] == "soonest" else "cheapest",
         workload=Workload(
             kind=data["kind"],
             command=data["command"],

@@ -17,7 +17,7 @@ from ledger.rest import AmountField, Body, CountField, DurationField, MomentFiel
 from marketplace.domain.bids import BidTerms
 from marketplace.domain.bounds import GPUS_MAX
 from marketplace.domain.eligibility import REASONS, Explanation
-from marketplace.domain.events import Patience, Placement, ServiceClass, Workload
+from marketplace.domain.events import Patience, Placement, Seeks, ServiceClass, Workload
 from marketplace.domain.good_till import read_good_till, write_good_till
 from marketplace.domain.query import read_query, write_query
 from marketplace.domain.workloads import Advice, advise
@@ -57,7 +57,7 @@ class AskBid(Body):
     nothing). auto_extend_until: the lease goes on in place while that can be had at its price.
     repeat_until: the same is asked for again until then, whenever its lease is over. resume: what
     is left of a lease that an owner, the market or a fault cut short is asked for again. A budget
-    is then that of all these bids together.
+    is then that of all these bids together. seeks: which place within its limit comes first.
     """
 
     bid_id = serializers.UUIDField(required=False)
@@ -81,6 +81,7 @@ class AskBid(Body):
     placement = serializers.ChoiceField(choices=get_args(Placement), default="same-host")
     service_class = serializers.ChoiceField(choices=get_args(ServiceClass))
     patience = serializers.ChoiceField(choices=get_args(Patience), default="immediate")
+    seeks = serializers.ChoiceField(choices=get_args(Seeks), default="cheapest")
     workload = WorkloadBody()
     cost_centre = TextField(default="", allow_blank=True)
     burst_allowed = serializers.BooleanField(default=False)
@@ -129,6 +130,7 @@ def terms_of(
         limit=Rate(asked["limit"], currency),
         service_class=cast(ServiceClass, asked["service_class"]),
         patience=cast(Patience, asked["patience"]),
+        seeks=cast(Seeks, asked["seeks"]),
         workload=Workload(
             kind=asked["workload"]["kind"],
             command=tuple(asked["workload"]["command"]),
@@ -211,6 +213,7 @@ class BidShape(serializers.Serializer[BidRow]):
     currency = serializers.CharField()
     service_class = serializers.CharField()
     patience = serializers.CharField()
+    seeks = serializers.CharField()
     workload = WorkloadShape(source="*")
     cost_centre = serializers.CharField()
     burst_allowed = serializers.BooleanField()

@@ -20,6 +20,7 @@ from marketplace.domain.bounds import (
     check_money,
     check_repeat,
     check_request,
+    check_seeks,
     check_size,
     check_start,
     check_workload,
@@ -39,6 +40,7 @@ from marketplace.domain.events import (
     GpuRequest,
     Patience,
     Placement,
+    Seeks,
     ServiceClass,
     Workload,
 )
@@ -104,6 +106,7 @@ class BidTerms:
     repeat_until: datetime | None = None
     resume: bool = False
     continues: Continues | None = None
+    seeks: Seeks = "cheapest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,10 +264,8 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
     least = timedelta(seconds=seconds_min or terms.duration_seconds)
     earliest_start, deadline = _times(terms, now)
     check_start(earliest_start, now)
-    ends = earliest_start + least
-    repeat_until = check_repeat(
-        terms.repeat_until, good_till=terms.good_till, earliest_end=ends, now=now
-    )
+    ends, good_till = earliest_start + least, terms.good_till
+    repeat_until = check_repeat(terms.repeat_until, good_till, earliest_end=ends, now=now)
     check_deadline(earliest_start, least, deadline, now)
     check_money(terms.limit, terms.budget)
     has_ranges = gpus_min is not None or seconds_min is not None
@@ -293,7 +294,7 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
         cost_centre=terms.cost_centre,
         burst_allowed=terms.burst_allowed,
         at=now,
-        good_till=terms.good_till,
+        good_till=good_till,
         good_until=good_until,
         gpus_min=gpus_min,
         duration_min_seconds=seconds_min,
@@ -302,6 +303,7 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
         repeat_until=repeat_until,
         resume=terms.resume,
         continues=terms.continues,
+        seeks=check_seeks(terms.seeks, terms.patience),
     )
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from ledger.domain.money import NANOS_MAX, NANOS_PER_UNIT, CurrencyUnknown, Money, Rate
 from ledger.domain.refusal import Invalid
-from marketplace.domain.events import GoodTill, GpuRequest, Patience, Workload
+from marketplace.domain.events import GoodTill, GpuRequest, Patience, Seeks, Workload
 from marketplace.domain.query import DRIVER, HOSTS_MAX, LINKED_MAX, PPM
 from marketplace.domain.topology import PREFERENCE, PREFERENCES_MAX
 from marketplace.domain.workloads import workload_named
@@ -137,6 +137,10 @@ class CommandWithoutProgram(Invalid):
     """
 
 
+class SoonestIsAtOnce(Invalid):
+    """Bids of a round start when it is worth the most: the soonest start is for immediate ones."""
+
+
 class CheckpointsOutOfBounds(Invalid):
     """Work that goes on from where it was says how much it loses: one second to one day."""
 
@@ -225,7 +229,7 @@ def check_extension(
 
 
 def check_repeat(
-    until: datetime | None, *, good_till: GoodTill, earliest_end: datetime, now: datetime
+    until: datetime | None, good_till: GoodTill, *, earliest_end: datetime, now: datetime
 ) -> datetime | None:
     """Return until when a bid is placed again, if it is.
 
@@ -241,6 +245,16 @@ def check_repeat(
     if good_till != "good-till-deadline":
         raise RepeatWaits(good_till=good_till)
     return until
+
+
+def check_seeks(seeks: Seeks, patience: Patience) -> Seeks:
+    """Return which places a bid takes first.
+
+    Raises: SoonestIsAtOnce.
+    """
+    if seeks == "soonest" and patience == "patient":
+        raise SoonestIsAtOnce()
+    return seeks
 
 
 def check_account(*, market: str, cost_centre: str) -> None:

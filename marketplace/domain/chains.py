@@ -125,6 +125,9 @@ def _rest_of(before: Before, lease: Lease, rest: timedelta, now: datetime) -> Bi
         earliest_start=_earliest(lease, now),
         deadline=before.bid.deadline,
         continues=continues,
+        # Work that was interrupted goes on as soon as it can, and waits for no round.
+        patience="immediate",
+        seeks="soonest",
     )
     return _paid(before, asked, now)
 

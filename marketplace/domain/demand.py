@@ -131,6 +131,11 @@ class OpenBid:
             or asked.reliability_min_ppm is not None
         )
 
+    @property
+    def seeks_soonest(self) -> bool:
+        """Tell if it would rather start sooner than pay less, within its limit."""
+        return self.terms.seeks == "soonest"
+
     def takes(self, listed: Offered) -> bool:
         """Tell if the bid takes the host and the owner of an offer, and finds it reliable."""
         return self.chooses(listed.terms) and self.trusts(listed.record)

@@ -20,7 +20,7 @@ from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.kinds import Kind, Spec
 from marketplace.domain.moments import whole_second
-from marketplace.domain.packing import Placement, place
+from marketplace.domain.packing import Placement, cheapest
 from marketplace.domain.query import ISOLATIONS
 from marketplace.domain.ranges import apart, home_first
 from marketplace.domain.supply import Entry, Listed
@@ -261,7 +261,8 @@ def explain(
     reason = None
     if placement is None:
         reason = next(stage.constraint for stage in funnel if stage.left < bid.gpus)
-    at_any_price = placement or place(bid, away, calendar, now=now, limit=None)
+    found = None if bid.seeks_soonest else placement
+    at_any_price = found or cheapest(bid, away, calendar, now=now, limit=None)
     needed = None if at_any_price is None else Rate(at_any_price.floor, bid.shape.currency)
     return Explanation(tuple(funnel), reason, placement, needed)
 

@@ -37,6 +37,7 @@ from marketplace.domain.values import (
     Patience,
     Placement,
     Resold,
+    Seeks,
     ServiceClass,
     Share,
     Unmatched,
@@ -60,6 +61,7 @@ __all__ = [
     "ResaleListed",
     "ResaleOpened",
     "Resold",
+    "Seeks",
     "ServiceClass",
     "Share",
     "Unmatched",
@@ -71,7 +73,7 @@ __all__ = [
 # --- bids: streams bid-<bid_id> ----------------------------------------------------------------
 
 
-class BidPlaced(Event, name="marketplace.bid-placed", version=5, grown_from=1):
+class BidPlaced(Event, name="marketplace.bid-placed", version=6, grown_from=1):
     """A consumer asked for `gpus` GPUs for `duration_seconds` and said what they pay at most.
 
     earliest_start, deadline: the lease must lie between them. A fixed window is one whose
@@ -85,7 +87,7 @@ class BidPlaced(Event, name="marketplace.bid-placed", version=5, grown_from=1):
 
     repeat_until: after its lease, or when it expires, the same is asked for again until then.
     resume: what is left of a lease that was cut short is asked for again. continues: it was placed
-    for one of these reasons.
+    for one of these reasons. seeks: which of several places within its limit it takes.
     """
 
     bid_id: BidId
@@ -117,6 +119,7 @@ class BidPlaced(Event, name="marketplace.bid-placed", version=5, grown_from=1):
     repeat_until: datetime | None = None
     resume: bool = False
     continues: Continues | None = None
+    seeks: Seeks = "cheapest"
 
 
 class BidAmended(Event, name="marketplace.bid-amended"):

@@ -1,5 +1,7 @@
 """Where a bid goes: the cheapest floor that can serve it, then the earliest start, then best fit.
 
+A bid that seeks the soonest start goes to the earliest start first, and then to the cheapest floor.
+
 All or nothing: a bid gets all its GPUs for its whole duration at one start, or nothing.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -49,6 +51,10 @@ COMPARED_MAX = 8
 offer first: a thousand equal hosts are not all looked at for every bid. Those in use come first."""
 
 
+SOONER_MAX = 64
+"""Floors that are gone through for the soonest start, from the cheapest up."""
+
+
 def place(
     bid: OpenBid,
     entries: Iterable[Entry],
@@ -57,12 +63,45 @@ def place(
     now: int,
     limit: int | None = -1,
 ) -> Placement | None:
-    """Find GPUs for a bid, or None.
+    """Find GPUs for a bid, or None: as it seeks them.
 
     Args:
         entries: the offers that fit the bid's shape, cheapest first.
         limit: in place of the bid's own; None: any price.
     """
+    if bid.seeks_soonest:
+        return _soonest(bid, list(entries), calendar, now=now, limit=limit)
+    return cheapest(bid, entries, calendar, now=now, limit=limit)
+
+
+def _soonest(
+    bid: OpenBid, entries: Sequence[Entry], calendar: Calendar, *, now: int, limit: int | None
+) -> Placement | None:
+    """Find the earliest start, and the cheapest floor at that: what starts sooner costs more."""
+
+    def by(last: int) -> Placement | None:
+        ends = min(bid.deadline, Millis(last + bid.duration))
+        return cheapest(replace(bid, deadline=ends), entries, calendar, now=now, limit=limit)
+
+    at_once = by(max(bid.earliest, whole_second(now)))
+    found = at_once or cheapest(bid, entries, calendar, now=now, limit=limit)
+    for _ in range(SOONER_MAX):
+        sooner = None if at_once or found is None else by(found.starts - 1)
+        if sooner is None:
+            break
+        found = sooner
+    return found
+
+
+def cheapest(
+    bid: OpenBid,
+    entries: Iterable[Entry],
+    calendar: Calendar,
+    *,
+    now: int,
+    limit: int | None = -1,
+) -> Placement | None:
+    """Find GPUs at the cheapest floor, whatever the bid seeks, or None: as `place`."""
     earliest = max(bid.earliest, whole_second(now))
     if earliest > bid.latest_start or now > bid.lapses:
         return None

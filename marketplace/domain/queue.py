@@ -47,6 +47,7 @@ def is_plain(bid: OpenBid) -> bool:
         and not bid.terms.request.nvlink
         and not bid.has_ranges
         and not bid.is_choosy
+        and not bid.seeks_soonest
     )
 
 

@@ -17,8 +17,8 @@ GoodTill = Literal["good-till-deadline", "good-till-moment", "immediate-or-cance
 its ranges as there is; not at all, taking all of it or nothing."""
 ExpiryReason = Literal["deadline", "good-till", "not-at-once"]
 Seeks = Literal["cheapest", "soonest"]
-"""Of the places within its limit a bid takes the cheapest, and of these the soonest; or the soonest,
-and of these the cheapest."""
+"""Of the places within its limit a bid takes the cheapest, and of these the soonest start; or the
+soonest start, and of these the cheapest."""
 Patience = Literal["immediate", "patient"]
 """immediate: cleared at once against what is listed, the rest waits for what is listed next.
 patient: cleared in rounds."""

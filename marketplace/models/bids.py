@@ -38,6 +38,7 @@ class BidRow(models.Model):
     command = models.JSONField()
     environment = models.JSONField()
     checkpoint_seconds = models.PositiveIntegerField(null=True)
+    seeks = models.CharField(max_length=8, default="cheapest")
     cost_centre = models.CharField(max_length=64)
     burst_allowed = models.BooleanField()
     good_till = models.CharField(max_length=20, default="good-till-deadline")

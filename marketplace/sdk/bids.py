@@ -37,6 +37,7 @@ ONE = (
     ("chain.ended_because", "nothing follows"),
     ("earliest_start", "not before"),
     ("service_class", "class"),
+    ("seeks", "seeks"),
     ("cost_centre", "cost centre"),
 )
 CHAIN = (
@@ -95,6 +96,9 @@ Start = Annotated[str | None, typer.Option("--start", help="not before: now, +2h
 By = Annotated[str | None, typer.Option("--by", help="deadline for the end: +8h, 06:00, RFC 3339")]
 Service = Annotated[str, typer.Option("--class", help="on-demand, reserved or interruptible")]
 Patient = Annotated[bool, typer.Option("--patient", help="clear in rounds instead of at once")]
+Soonest = Annotated[
+    bool, typer.Option("--soonest", help="start sooner rather than pay less, within --max")
+]
 Gang = Annotated[bool, typer.Option("--any-hosts", help="GPUs may be on several hosts")]
 Burst = Annotated[bool, typer.Option("--burst", help="may be rented in a cloud")]
 Kind = Annotated[str, typer.Option("--kind", help="workload kind, such as training-7b or render")]
@@ -108,7 +112,7 @@ def _asked(
     service: str, patient: bool, gang: bool, burst: bool, kind: str, unit: str | None,
     centre: str, command: list[str] | None, gpus_min: int | None, length_min: str | None,
     till: str, extend: str | None, budget: str | None, repeat: str | None, resume: bool,
-    saves: str | None = None,
+    soonest: bool, saves: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -119,6 +123,7 @@ def _asked(
         "service_class": service,
         "patience": "patient" if patient else "immediate",
         "placement": "any-hosts" if gang else "same-host",
+        "seeks": "soonest" if soonest else "cheapest",
         "burst_allowed": burst,
         "resume": resume,
         "workload": {"kind": kind, "command": command or []},
@@ -151,13 +156,13 @@ def preview(
     patient: Patient = False, gang: Gang = False, burst: Burst = False, kind: Kind = "other",
     unit: Unit = None, centre: Centre = "", gpus_min: GpusMin = None, length_min: ForMin = None,
     till: Till = "deadline", extend: Extend = None, budget: Budget = None,
-    repeat: Repeat = None, resume: Resume = False,
+    repeat: Repeat = None, resume: Resume = False, soonest: Soonest = False,
 ) -> None:  # fmt: skip
     """Say what a bid would get right now. Nothing is placed."""
     session = session_of(context)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
-                   repeat, resume)  # fmt: skip
+                   repeat, resume, soonest)  # fmt: skip
     session.printer.facts(session.client.post("bids/preview", asked), QUOTE)
 
 
@@ -168,7 +173,7 @@ def create(
     patient: Patient = False, gang: Gang = False, burst: Burst = False, kind: Kind = "other",
     unit: Unit = None, centre: Centre = "", gpus_min: GpusMin = None, length_min: ForMin = None,
     till: Till = "deadline", extend: Extend = None, budget: Budget = None,
-    repeat: Repeat = None, resume: Resume = False, saves: Saves = None,
+    repeat: Repeat = None, resume: Resume = False, soonest: Soonest = False, saves: Saves = None,
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
@@ -176,7 +181,7 @@ def create(
     session = session_of(context)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
-                   repeat, resume, saves)  # fmt: skip
+                   repeat, resume, soonest, saves)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     bid = session.client.get(f"bids/{placed['id']}", after=placed["position"])

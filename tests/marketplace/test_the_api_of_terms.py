@@ -28,6 +28,7 @@ def test_the_terms_are_shown_as_they_were_asked(ada: Caller, unit: str) -> None:
         "budget": "9.50",
         "good_till": moment,
         "auto_extend_until": moment,
+        "seeks": "soonest",
     }
 
     placed = ada.post("/api/v1/bids", body(unit, **asked))
@@ -56,6 +57,7 @@ def test_without_them_a_bid_is_what_it_was(ada: Caller, unit: str) -> None:
         ({"good_till": "fill-or-kill", "patience": "patient"}, "never-waits"),
         ({"gpus_min": 3}, "minimum-out-of-bounds"),
         ({"query": "driver>=new"}, "value-unreadable"),
+        ({"seeks": "soonest", "patience": "patient"}, "soonest-is-at-once"),
     ],
 )
 def test_terms_that_cannot_be_are_refused(
