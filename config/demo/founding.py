@@ -5,6 +5,7 @@ Every step names itself, so doing it all again on the next start changes nothing
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid5
@@ -21,15 +22,29 @@ from ledger.eventstore.port import EventStore, Meta
 from ledger.models import Person
 from listings import commands as listings
 from listings.domain.events import Gpu
+from listings.domain.markets import Market, market_of_region
 from metering.agent.clock import SystemClock
 from metering.agent.gpus.simulated import SimulatedGpus, parse_models
 
 TOKEN_LIFE = timedelta(days=90)
 
 
-def found(store: EventStore, *, home: Path, market: str, currency: str, now: datetime) -> None:
-    """Set the whole cast up."""
+def found(
+    store: EventStore,
+    *,
+    home: Path,
+    market: str,
+    currency: str,
+    now: datetime,
+    markets: Sequence[Market] = (),
+) -> None:
+    """Set the whole cast up, each machine on the market of its region.
+
+    markets: those of the installation; none: `market` alone.
+    """
     secrets = Secrets(home)
+    markets = markets or (Market(market),)
+    used: list[str] = []
     for organisation in CAST:
         by = _by(organisation, "found")
         if organisation is not PLATFORM:
@@ -41,8 +56,11 @@ def found(store: EventStore, *, home: Path, market: str, currency: str, now: dat
             if player.unit:
                 _give_token(store, organisation, player, secrets, now)
         for machine in organisation.machines:
-            _register(store, organisation, machine, market, secrets, now)
-    govern(store, market=market, now=now)
+            there = market_of_region(markets, machine.region)
+            used.append(there)
+            _register(store, organisation, machine, there, secrets, now)
+    for name in dict.fromkeys(used):
+        govern(store, market=name, now=now)
 
 
 def _by(organisation: Organisation, step: str) -> Meta:

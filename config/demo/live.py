@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -15,9 +15,12 @@ from config.demo.wants import Dice
 from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
+from listings.domain.markets import Market
 from marketplace.commands import bids, leases
+from marketplace.domain.bids import BidTerms
 from marketplace.models.bids import BidRow
 from marketplace.models.leases import LeaseRow
+from marketplace.queries.routing import routed
 
 HOUR_SECONDS = 45
 """What the demo calls an hour: six hours of work are over in five minutes."""
@@ -34,9 +37,17 @@ class Live:
     """The demo's activity, one small thing at a time."""
 
     def __init__(
-        self, store: EventStore, fleet: Fleet, *, market: str, currency: str, now: datetime
+        self,
+        store: EventStore,
+        fleet: Fleet,
+        *,
+        market: str,
+        currency: str,
+        now: datetime,
+        markets: Sequence[Market] = (),
     ) -> None:
         self._store = store
+        self._markets = markets or (Market(market),)
         self._fleet = fleet
         self._dice = Dice(int(now.timestamp()), market=market, currency=currency)
         self._due: list[tuple[Callable[[datetime], None], timedelta, datetime]] = [
@@ -64,7 +75,7 @@ class Live:
         if BidRow.objects.filter(state="open").count() >= OPEN_BIDS_MAX:
             return
         terms, by = self._dice.bid(now=now, hour_seconds=HOUR_SECONDS)
-        bids.place_bid(self._store, terms=terms, by=by, now=now)
+        self._place(terms, by, now)
 
     def _burst(self, now: datetime) -> None:
         """Ask for what nobody here owns, with leave to rent it."""
@@ -80,7 +91,12 @@ class Live:
             burst_allowed=True,
             now=now,
         )
-        bids.place_bid(self._store, terms=terms, by=by, now=now)
+        self._place(terms, by, now)
+
+    def _place(self, terms: BidTerms, by: Meta, now: datetime) -> None:
+        """Place a bid in the market that serves it best."""
+        terms, route = routed(self._store, terms, markets=self._markets, now=now)
+        bids.place_bid(self._store, terms=terms, by=by, now=now, route=route)
 
     def _reclaim(self, now: datetime) -> None:
         """Let an owner take a GPU back from the lease that has longest to go."""

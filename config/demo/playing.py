@@ -34,10 +34,10 @@ START_GRACE = timedelta(minutes=10)
 class Played:
     """Lets leases begin, end and be metered. What else happens is put on the agenda with `at`."""
 
-    def __init__(self, store: MemoryStore, pump: Pump, engine: Engine, *, actor: str) -> None:
+    def __init__(self, store: MemoryStore, pump: Pump, *engines: Engine, actor: str) -> None:
         self.store = store
         self.pump = pump
-        self._engine = engine
+        self._engines = engines
         self._actor = actor
         self._agenda: list[tuple[datetime, int, Callable[[datetime], None]]] = []
         self._number = count()
@@ -59,7 +59,8 @@ class Played:
             if now >= ends_at:
                 break
             act(now)
-            self._engine.run_once(now=now)
+            for engine in self._engines:
+                engine.run_once(now=now)
             self.pump.run()
             self._meet_new_leases()
         for lease_id in self._leases:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from django.db import transaction
 
@@ -21,6 +22,7 @@ from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import EventStore, Meta, NewEvent, Recorded, load
 from ledger.following import Policy, Projection, follow_projections
 from ledger.models import Checkpoint
+from listings.domain.markets import read_markets
 
 
 def seed(
@@ -47,9 +49,15 @@ def seed(
         transaction.atomic() if store.shares_django_transaction else nullcontext()
     )
     with shared:
-        found(draft, home=home, market=env.market, currency=env.currency, now=starts_at)
+        markets = read_markets(env.market, env.markets)
+        about: dict[str, Any] = {
+            "market": env.market,
+            "currency": env.currency,
+            "markets": markets,
+        }
+        found(draft, home=home, now=starts_at, **about)
         pump.run()
-        Week(draft, pump, market=env.market, currency=env.currency, ends_at=ends_at).run()
+        Week(draft, pump, ends_at=ends_at, **about).run()
         events = draft.read_all(limit=1_000_000).events
         _write(store, events)
         for policy in policies:

@@ -6,7 +6,7 @@ few seconds and then written to the real store in one go, or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from functools import partial
 from uuid import UUID, uuid5
@@ -25,11 +25,13 @@ from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Meta
 from listings import commands as listings
 from listings.domain.events import WeeklyRule
+from listings.domain.markets import Market
 from listings.domain.terms import OfferTerms
 from marketplace.commands import bids
 from marketplace.domain.events import LeaseScheduled
 from marketplace.domain.leases import Lease
 from marketplace.engine import Engine
+from marketplace.queries.routing import routed
 from metering.domain.events import GpuUse
 
 DAYS = 7
@@ -40,13 +42,24 @@ EVERY_RECLAIM = 23
 
 
 class Week(Played):
-    """Seven days up to `ends_at`. `store` already holds the cast, its hosts and accounts."""
+    """Seven days up to `ends_at`. `store` already holds the cast, its hosts and accounts.
+
+    markets: those of the installation; none: `market` alone.
+    """
 
     def __init__(
-        self, store: MemoryStore, pump: Pump, *, market: str, currency: str, ends_at: datetime
+        self,
+        store: MemoryStore,
+        pump: Pump,
+        *,
+        market: str,
+        currency: str,
+        ends_at: datetime,
+        markets: Sequence[Market] = (),
     ) -> None:
-        engine = Engine(store, market, round_seconds=3_600)
-        super().__init__(store, pump, engine, actor="loop:demo")
+        self._markets = markets or (Market(market),)
+        engines = [Engine(store, each.name, round_seconds=3_600) for each in self._markets]
+        super().__init__(store, pump, *engines, actor="loop:demo")
         self._currency = currency
         self._ends_at = ends_at
         self._dice = Dice(SEED, market=market, currency=currency)
@@ -103,7 +116,8 @@ class Week(Played):
     def _bid(self, now: datetime) -> None:
         terms, by = self._dice.bid(now=now)
         try:
-            bids.place_bid(self.store, terms=terms, by=by, now=now)
+            terms, route = routed(self.store, terms, markets=self._markets, now=now)
+            bids.place_bid(self.store, terms=terms, by=by, now=now, route=route)
         except Refusal:
             return  # what somebody cannot afford today
         if self._dice.random.random() < 0.04:

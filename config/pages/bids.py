@@ -212,8 +212,12 @@ def end_chain(request: HttpRequest, bid_id: UUID) -> HttpResponse:
 
 
 def _form(request: HttpRequest, actor: Actor, now: datetime) -> BidForm:
-    market = market_now(default_store(), market=settings.ENV.market, now=now)
-    goods = {each.gpu_model: each for each in market}
+    # The bid goes to whichever market serves it best; the first that lists a model names its price.
+    goods = {
+        each.gpu_model: each
+        for market in reversed(settings.MARKETS)
+        for each in market_now(default_store(), market=market.name, now=now)
+    }
     units: list[tuple[str, str]] = []
     if actor.subscriber_id is None:
         units = [(str(row.subscriber_id), row.title) for row in subscribers(actor)[:LIST_MAX]]

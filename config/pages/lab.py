@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from config.figures import amount_text, duration_text, gpu_hours_text
 from config.pages.answers import page
+from config.pages.markets import choice_of, market_of
 from ledger.access import PlatformOnly
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Refusal
@@ -92,7 +93,7 @@ def index(request: HttpRequest) -> HttpResponse:
     """Show the form, and once it is sent what comes of it. It only looks, so it is a GET."""
     if not actor_of(request).sees_all:
         raise PlatformOnly()
-    env = settings.ENV
+    env, market = settings.ENV, market_of(request)
     present = {
         "hours": 24,
         "price": "market",
@@ -104,6 +105,7 @@ def index(request: HttpRequest) -> HttpResponse:
     asked = "hours" in request.GET
     form = LabForm({**present, **request.GET.dict()} if asked else None, initial=present)
     context: dict[str, Any] = {
+        **choice_of(market, "/lab"),
         "form": form,
         "kept": CANNOT_CHANGE,
         "prices": [(PRICES[name], text) for name, text in PRICE_RULES.items()],
@@ -113,7 +115,7 @@ def index(request: HttpRequest) -> HttpResponse:
     try:
         found = compare(
             default_store(),
-            market=env.market,
+            market=market,
             currency=env.currency,
             question=form.question(),
             present=Variant(round_seconds=env.round_seconds),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -17,6 +16,7 @@ from config import tape
 from config.charts import Level, Slot
 from config.models import TapeRow
 from config.pages.answers import page
+from config.pages.markets import choice_of, market_of
 from config.visitors import zone_of
 from ledger.access.visits import actor_of
 from ledger.domain.money import Rate, decimal_of
@@ -69,27 +69,19 @@ def figures(request: HttpRequest) -> HttpResponse:
 
 def _context(request: HttpRequest) -> dict[str, Any]:
     now = timezone.now()
-    market = _market_of(request)
+    market = market_of(request)
     kinds = _kinds(market, now)
     chosen = next((kind for kind in kinds if kind.model == request.GET.get("gpu")), None)
     if chosen is None and kinds:
         chosen = kinds[0]
     context: dict[str, Any] = {
-        "market": market,
-        "markets": settings.MARKETS,
+        **choice_of(market, "/"),
         "kinds": kinds[:KINDS_MAX],
         "chosen": chosen,
         "lines": [_line(row) for row in tape.latest(TAPE_LINES)],
         "zone": str(zone_of(request)),
     }
     return context if chosen is None else context | _book_of(market, chosen, now)
-
-
-def _market_of(request: HttpRequest) -> str:
-    """Return the market that is looked at: the installation's own unless another is named."""
-    names = [market.name for market in settings.MARKETS]
-    asked = request.GET.get("market")
-    return asked if asked in names else names[0]
 
 
 def _kinds(market: str, now: datetime) -> list[Kind]:
@@ -130,7 +122,7 @@ def _book_of(market: str, kind: Kind, now: datetime) -> dict[str, Any]:
         "points": json.dumps(points),
         "asks": [Level(each.price_nanos, each.gpus) for each in book.asks] if book else [],
         "bids": [Level(each.price_nanos, each.gpus) for each in book.bids] if book else [],
-        "slots": _slots(kind.model, now),
+        "slots": _slots(market, kind.model, now),
         "day_millis": goods.free_day_gpu_millis,
         "week_millis": goods.free_week_gpu_millis,
     }
@@ -179,12 +171,12 @@ def _line(row: TapeRow) -> dict[str, Any]:
     }
 
 
-def _slots(model: str, now: datetime) -> list[Slot]:
+def _slots(market: str, model: str, now: datetime) -> list[Slot]:
     """Count free and leased GPUs in each half hour of the next day."""
     since = now.astimezone(UTC).replace(minute=30 * (now.minute // 30), second=0, microsecond=0)
     until = since + SLOT * SLOTS
-    listed = listings.listed_gpus(since=since, until=until, model=model)
-    leased = leased_gpus(since=since, until=until, model=model)
+    listed = listings.listed_gpus(since=since, until=until, market=market, model=model)
+    leased = leased_gpus(since=since, until=until, market=market, model=model)
     slots = []
     for number in range(SLOTS):
         starts = since + SLOT * number

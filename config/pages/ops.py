@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from config.health import findings
 from config.pages.answers import page
+from config.pages.markets import choice_of, market_of
 from ledger.access import PlatformOnly
 from ledger.access.visits import actor_of
 from ledger.eventstore import default_store
@@ -30,8 +31,10 @@ def index(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     store = default_store()
     moved = last_moves()
-    recent = list(rounds(settings.ENV.market)[:ROUNDS_MAX])
+    market = market_of(request)
+    recent = list(rounds(market)[:ROUNDS_MAX])
     context = {
+        **choice_of(market, "/ops"),
         "head": store.head(),
         "store": type(store).__name__,
         "followers": [

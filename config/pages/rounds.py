@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from config.charts import Level
 from config.figures import amount_text
 from config.pages.answers import page
+from config.pages.markets import choice_of, market_of
 from ledger.access.visits import actor_of
 from ledger.eventstore import default_store
 from marketplace.domain.eligibility import REASONS
@@ -29,13 +30,14 @@ LANES = {"round": "Rounds", "instant": "At once"}
 def index(request: HttpRequest) -> HttpResponse:
     """List rounds, newest first; `before` is where the last page ended."""
     actor_of(request)
-    lane = request.GET.get("lane", "")
-    rows = queries.rounds(settings.ENV.market, lane=lane if lane in LANES else None)
+    lane, market = request.GET.get("lane", ""), market_of(request)
+    rows = queries.rounds(market, lane=lane if lane in LANES else None)
     before = request.GET.get("before", "")
     if before.isascii() and before.isdigit() and len(before) < 19:
         rows = rows.filter(position__lt=int(before))
     found = list(rows[: LIST_MAX + 1])
     context = {
+        **choice_of(market, "/rounds", f"lane={lane}" if lane in LANES else ""),
         "rows": found[:LIST_MAX],
         "older": found[LIST_MAX - 1].position if len(found) > LIST_MAX else None,
         "lanes": LANES.items(),
@@ -54,6 +56,7 @@ def one(request: HttpRequest, round_id: UUID) -> HttpResponse:
     replayed = replay_round(default_store(), market=row.market, round_id=round_id)
     currency = grants[0].currency if grants else settings.ENV.currency
     context = {
+        **choice_of(row.market, "/rounds"),
         "row": row,
         "certificate": row.certified,
         "lane": LANES.get(row.lane, row.lane),

@@ -163,13 +163,15 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
 
 
 def leased_gpus(
-    *, since: datetime, until: datetime, model: str | None = None
+    *, since: datetime, until: datetime, market: str | None = None, model: str | None = None
 ) -> list[tuple[str, Window]]:
     """Return every leased GPU with the span it is taken for in [since, until), by its UUID.
 
     For counting only: UUIDs are not for everybody's eyes.
     """
     rows = LeaseRow.objects.exclude(state__in=FINAL).filter(starts_at__lt=until, ends_at__gt=since)
+    if market is not None:
+        rows = rows.filter(market=market)
     if model is not None:
         rows = rows.filter(gpu_model=model)
     return [

@@ -74,6 +74,7 @@ class Command(BaseCommand):
             default_store(),
             fleet,
             market=env.market,
+            markets=settings.MARKETS,
             currency=env.currency,
             now=datetime.now(UTC),
         )
