@@ -69,6 +69,8 @@ class OfferRow(models.Model):
     """What a reclaim with more notice pays; as `listings.domain.events.ReclaimStep`."""
     workload_kinds = ArrayField(models.CharField(max_length=64))
     isolation = models.CharField(max_length=12)
+    division = models.JSONField(null=True)
+    """How each card is divided into shares; as `listings.domain.events.Division`."""
     labels = models.JSONField()
     windows = models.JSONField()
     weekly = models.JSONField(null=True)

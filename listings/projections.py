@@ -104,6 +104,7 @@ def _row_of(offer: OfferPublished) -> OfferRow:
         reclaim_steps=msgspec.to_builtins(offer.reclaim_steps),
         workload_kinds=list(offer.workload_kinds),
         isolation=offer.isolation,
+        division=msgspec.to_builtins(offer.division),
         labels=dict(offer.labels),
         windows=msgspec.to_builtins(offer.windows),
         weekly=msgspec.to_builtins(offer.weekly),

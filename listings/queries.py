@@ -31,7 +31,8 @@ FILL_DAYS = 14
 class Listed:
     """An offer as anybody sees it: what, when and for how much, never whose.
 
-    window: the one that runs at the time asked for, or the next.
+    window: the one that runs at the time asked for, or the next. compute_percent: of the card's
+    compute, that the smallest of shares has; None: they are not shares.
     """
 
     offer_id: OfferId
@@ -44,6 +45,7 @@ class Listed:
     nvlink: bool
     mig_profiles: tuple[str, ...]
     isolation: str
+    compute_percent: int | None
     floor: Rate
     lease_min_seconds: int
     notice_seconds: int
@@ -271,6 +273,9 @@ def _public(row: OfferRow, window: Window) -> Listed:
         nvlink=len({gpu.nvlink_group for gpu in gpus} - {None}) == 1 and len(gpus) > 1,
         mig_profiles=tuple(sorted({name for gpu in gpus for name in gpu.mig_profiles})),
         isolation=row.isolation,
+        compute_percent=min(
+            (gpu.compute_percent for gpu in gpus if gpu.compute_percent), default=None
+        ),
         floor=floor_of(row),
         lease_min_seconds=row.lease_min_seconds,
         notice_seconds=row.notice_seconds,

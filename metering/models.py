@@ -222,7 +222,8 @@ class HeatRow(models.Model):
     """What the leased GPUs of a host did in one UTC hour.
 
     occupied_ms and busy_ms add up what is known; occupied_of_ms and busy_of_ms are the granted
-    time of which it is known, so that a share never counts the unknown as idle.
+    time of which it is known, so that a share never counts the unknown as idle. The time of a
+    share of a card counts by its part of the compute, so that cards are what is added up.
     """
 
     TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("owner_id",)

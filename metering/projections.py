@@ -11,6 +11,7 @@ from ledger.domain.ids import HostId, TenantId
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
+from listings.domain.divisions import weighed
 from marketplace.domain.events import (
     LeaseClosed,
     LeaseExtended,
@@ -152,14 +153,17 @@ def project_heat(recorded: Recorded, rows: Rows) -> None:
         for gpu in closed.gpus:
             if gpu.host_id != host_id:
                 continue
-            row.granted_ms += gpu.granted_ms
-            row.gap_ms += gpu.gap_ms
+            # Of a share its part of the card, so that a card's hour is never more than an hour.
+            granted_ms = weighed(gpu.gpu_uuid, gpu.granted_ms)
+            row.granted_ms += granted_ms
+            row.gap_ms += weighed(gpu.gpu_uuid, gpu.gap_ms)
             if gpu.occupied_ms is not None:
-                row.occupied_ms += gpu.occupied_ms
-                row.occupied_of_ms += gpu.granted_ms
+                row.occupied_ms += weighed(gpu.gpu_uuid, gpu.occupied_ms)
+                row.occupied_of_ms += granted_ms
             if gpu.busy_ms is not None:
-                row.busy_ms += gpu.busy_ms
-                row.busy_of_ms += gpu.granted_ms
+                # What kernels of a share kept its card busy, which may be more than its part.
+                row.busy_ms += min(gpu.busy_ms, granted_ms)
+                row.busy_of_ms += granted_ms
 
 
 def _heat_row(rows: Rows, host_id: HostId, owner_id: TenantId, hour: datetime) -> HeatRow:

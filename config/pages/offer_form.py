@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from config.pages.fields import MomentField, RateField, TokenField
 from ledger.domain.span import Window
-from listings.domain.events import ReclaimStep, WeeklyRule
+from listings.domain.divisions import SHARES_MAX
+from listings.domain.events import Division, ReclaimStep, WeeklyRule
 from listings.domain.terms import OfferTerms
 from listings.models import HostRow
 from listings.queries import gpus_of_row
@@ -27,12 +28,13 @@ REPEATS = (
 ISOLATIONS = (
     ("whole", "Whole GPU"),
     ("mig", "MIG instance"),
-    ("mps", "Shared by MPS"),
-    ("timeslice", "Shared by time slices"),
+    ("mps", "Shares by MPS"),
+    ("timeslice", "Shares by time slices"),
     ("cooperative", "Cooperative"),
 )
 
 
+SHARED = ("mps", "timeslice")
 STEPS = (("longer_notice", "longer_fee"), ("longest_notice", "longest_fee"))
 """Fields of notice (in hours) and fee (in percent) of a reclaim that comes with more notice."""
 
@@ -65,6 +67,9 @@ class OfferForm(forms.Form):
         label="you pay only", min_value=0, max_value=100, required=False
     )
     isolation = forms.ChoiceField(label="Isolation", choices=ISOLATIONS)
+    shares = forms.IntegerField(
+        label="Shares of each GPU", min_value=2, max_value=SHARES_MAX, required=False
+    )
     workload_kinds = forms.CharField(label="Only for", required=False, max_length=400)
 
     def __init__(self, *args: Any, host: HostRow, currency: str, **kwargs: Any) -> None:
@@ -86,6 +91,10 @@ class OfferForm(forms.Form):
         starts_at, ends_at = data.get("starts_at"), data.get("ends_at")
         if starts_at and ends_at and ends_at <= starts_at:
             self.add_error("ends_at", "The window must end after it starts. Choose a later end.")
+        if (data.get("isolation") in SHARED) != (data.get("shares") is not None):
+            self.add_error(
+                "shares", "Shares need an isolation by MPS or time slices, and a number."
+            )
         for notice, fee in STEPS:
             if (data.get(notice) is None) != (data.get(fee) is None):
                 missing = notice if data.get(notice) is None else fee
@@ -133,4 +142,5 @@ def terms_of(form: OfferForm, zone: ZoneInfo) -> OfferTerms:
         ),
         workload_kinds=tuple(kinds),
         isolation=data["isolation"],
+        division=Division(data["isolation"], data["shares"]) if data["shares"] else None,
     )

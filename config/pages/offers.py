@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -24,8 +26,9 @@ from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
 from ledger.eventstore import default_store
 from listings import commands, queries
+from listings.domain.divisions import card_of, read_share
 from listings.domain.earnings import Earnings, preview_earnings
-from listings.domain.terms import OfferTerms
+from listings.domain.terms import OfferTerms, leased_gpus
 from listings.domain.windows import windows_between
 from listings.models import HostRow, OfferRow
 from marketplace.queries.leases import leases
@@ -235,7 +238,7 @@ def _earnings(terms: OfferTerms) -> Earnings:
         windows = list(terms.windows)
     return preview_earnings(
         windows,
-        gpus=len(terms.gpu_uuids),
+        gpus=leased_gpus(terms),
         floor=terms.floor,
         fee_ppm=settings.ENV.fee_ppm,
         fill=queries.recent_fill(now=now),
@@ -250,9 +253,10 @@ def _grid(request: HttpRequest, actor: Actor, host: HostRow, since: datetime) ->
         text = f"Listed {floor}" if span.state == "listed" else f"Paused {floor}"
         state = "offered" if span.state == "listed" else "own"
         href = f"/offers/{span.offer_id}"
-        held.setdefault(span.gpu_uuid, []).append(
-            Held(span.window, state, text, _span_text(span.window), href, rank=1)
-        )
+        listed = Held(span.window, state, text, _span_text(span.window), href, rank=1)
+        held.setdefault(span.gpu_uuid, []).append(listed)
+        if read_share(span.gpu_uuid) is not None:
+            held.setdefault(card_of(span.gpu_uuid), []).append(replace(listed, text="In shares"))
     running = leases(actor, states=HOLDING, host_id=host.host_id)
     for lease in running.filter(starts_at__lt=until, ends_at__gt=since):
         price = amount_text(lease.price_nanos_per_gpu_hour, lease.currency, exact=True)
@@ -263,11 +267,25 @@ def _grid(request: HttpRequest, actor: Actor, host: HostRow, since: datetime) ->
             held.setdefault(uuid, []).append(
                 Held(window, state, text, _span_text(window), f"/leases/{lease.lease_id}", rank=2)
             )
-    gpus = [
-        (gpu.uuid, f"GPU {number}", gpu.model)
-        for number, gpu in enumerate(queries.gpus_of_row(host))
-    ]
+    gpus: list[tuple[str, str, str]] = []
+    for number, gpu in enumerate(queries.gpus_of_row(host)):
+        gpus.append((gpu.uuid, f"GPU {number}", gpu.model))
+        gpus += _share_rows(gpu.uuid, number, held)
     return build_grid(gpus, held, since=since, zone=zone_of(request), now=timezone.now())
+
+
+def _share_rows(card: str, number: int, held: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Return the rows of a card's shares, each division by itself, in order."""
+    found = [(share, uuid) for uuid in held if (share := read_share(uuid)) is not None]
+    return [
+        (
+            uuid,
+            f"GPU {number}, {share.kind} {share.number}",
+            f"{share.compute_percent} %, {share.memory_mib} MiB",
+        )
+        for share, uuid in sorted(found, key=lambda each: (each[0].division, each[0].number))
+        if share.card_uuid == card
+    ]
 
 
 def _span_text(window: Window) -> str:

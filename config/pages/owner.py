@@ -24,6 +24,7 @@ from ledger.eventstore.port import START
 from ledger.queries import money
 from listings import queries as listings
 from listings.commands import pause_offer
+from listings.domain.divisions import cards_of
 from listings.models import HostRow
 from marketplace.commands.leases import reclaim_lease
 from marketplace.domain.leases import LeaseOver, ReclaimUnderWay
@@ -94,8 +95,9 @@ def _show(request: HttpRequest, *, refusal: Refusal | None = None) -> HttpRespon
         for agent in usage.agents(actor, now=now, poll_seconds=settings.ENV.agent_poll_seconds)
     }
     gpus = sum(host.gpu_count for host in hosts)
-    leased = {uuid for row in running if row.starts_at <= now for uuid in row.gpu_uuids}
-    listed = {span.gpu_uuid for span in listings.grid(actor, since=now, until=now + MILLI)}
+    # A card of which a share is leased is one leased card, however many others there are.
+    leased = cards_of(uuid for row in running if row.starts_at <= now for uuid in row.gpu_uuids)
+    listed = cards_of(each.gpu_uuid for each in listings.grid(actor, since=now, until=now + MILLI))
     what = "busy" if request.GET.get("show") == "busy" else "leased"
     heat, share_ppm = _heat(actor, hosts, now, what)
     context = {

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from ledger.domain.span import Window
+from listings.domain.divisions import card_of
 
 SLOTS = 48
 SLOT = timedelta(minutes=30)
@@ -42,7 +43,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class GridRow:
-    """One GPU. key: its UUID, what the form sends."""
+    """One GPU, or share of one. key: the GPU's UUID, what the form sends."""
 
     key: str
     name: str
@@ -88,7 +89,7 @@ def build_grid(
         starts=[f"{wall:%Y-%m-%dT%H:%M}" for wall in walls],
         heads=[Head(f"{wall:%H}", 2) for wall in walls[:SLOTS:2]],
         rows=[
-            GridRow(key, name, detail, _cells(held.get(key, ()), moments, walls, now))
+            GridRow(card_of(key), name, detail, _cells(held.get(key, ()), moments, walls, now))
             for key, name, detail in gpus
         ],
     )

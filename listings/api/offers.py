@@ -30,7 +30,7 @@ from listings.api.shapes import (
 from listings.api.spans import SPAN, offers_wanted, read_span
 from listings.domain.earnings import preview_earnings
 from listings.domain.offers import Offer
-from listings.domain.terms import check_terms
+from listings.domain.terms import check_terms, leased_gpus
 from listings.domain.windows import windows_between
 
 PREVIEWED = timedelta(days=28)
@@ -83,7 +83,7 @@ class PreviewOffers(Endpoint):
         windows = windows_between(terms.windows, terms.weekly, since=now, until=now + PREVIEWED)
         earnings = preview_earnings(
             windows,
-            gpus=len(terms.gpu_uuids),
+            gpus=leased_gpus(terms),
             floor=terms.floor,
             fee_ppm=settings.ENV.fee_ppm,
             fill=queries.recent_fill(now=now),

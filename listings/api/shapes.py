@@ -15,6 +15,7 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
 from ledger.rest.fields import refuse
+from listings.api.shares import SharesBody, SharesShape, division_of
 from listings.domain.events import Isolation, ReclaimStep, WeeklyRule
 from listings.domain.markets import Market, market_of_region, named
 from listings.domain.terms import OfferTerms
@@ -118,6 +119,7 @@ class PreviewOffer(Body):
     reclaim_steps = serializers.ListField(child=ReclaimStepBody(), required=False, max_length=100)
     workload_kinds = serializers.ListField(child=TextField(), required=False, max_length=100)
     isolation = serializers.ChoiceField(choices=get_args(Isolation), required=False)
+    shares = SharesBody(required=False, allow_null=True)
     labels = LabelsField(required=False)
     reserved_for = serializers.UUIDField(required=False, allow_null=True)
 
@@ -177,7 +179,7 @@ class WeeklyShape(serializers.Serializer[Any]):
 
 
 class GpuShape(serializers.Serializer[Any]):
-    """A GPU as its agent reported it."""
+    """A GPU as its agent reported it, or a share of one: `card_uuid` is then the GPU."""
 
     uuid = serializers.CharField()
     model = serializers.CharField()
@@ -187,6 +189,8 @@ class GpuShape(serializers.Serializer[Any]):
     nvlink_group = serializers.CharField(allow_null=True)
     mig_enabled = serializers.BooleanField()
     mig_profiles = serializers.ListField(child=serializers.CharField())
+    card_uuid = serializers.CharField(allow_null=True, default=None)
+    compute_percent = serializers.IntegerField(allow_null=True, default=None)
 
 
 class ReclaimStepShape(serializers.Serializer[Any]):
@@ -232,6 +236,7 @@ class OfferShape(serializers.Serializer[Any]):
     reclaim_steps = ReclaimStepShape(many=True)
     workload_kinds = serializers.ListField(child=serializers.CharField())
     isolation = serializers.CharField()
+    shares = SharesShape(source="division", allow_null=True)
     labels = serializers.DictField(child=serializers.CharField())
     reserved_for = serializers.UUIDField(allow_null=True)
     starts_at = MomentField()
@@ -258,6 +263,7 @@ class ListedShape(serializers.Serializer[Any]):
     nvlink = serializers.BooleanField()
     mig_profiles = serializers.ListField(child=serializers.CharField())
     isolation = serializers.CharField()
+    compute_percent = serializers.IntegerField(allow_null=True)
     floor = AmountField(source="floor.nanos_per_gpu_hour")
     currency = serializers.CharField(source="floor.currency")
     lease_min_seconds = serializers.IntegerField()
@@ -337,6 +343,7 @@ def terms_of(asked: Mapping[str, Any]) -> OfferTerms:
     Raises: WindowEmpty, WindowTooFine.
     """
     weekly, reserved_for = asked.get("weekly"), asked.get("reserved_for")
+    shares = asked.get("shares")
     said = (
         "lease_min_seconds",
         "cleaning_seconds",
@@ -350,6 +357,7 @@ def terms_of(asked: Mapping[str, Any]) -> OfferTerms:
             read_window(each["starts_at"], each["ends_at"]) for each in asked.get("windows", ())
         ),
         weekly=None if weekly is None else _weekly_of(weekly),
+        division=None if shares is None else division_of(shares),
         floor=Rate(asked["floor"], asked.get("currency", settings.ENV.currency)),
         workload_kinds=tuple(asked.get("workload_kinds", ())),
         labels=tuple(asked.get("labels", {}).items()),

@@ -14,18 +14,20 @@ on memory protection and limits: Volta and later, 48 clients of a card.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
 from ledger.domain.refusal import Invalid
+from listings.domain import mig
 from listings.domain.events import Division, Gpu, Part, ShareKind
-from listings.domain.mig import card_of
 
 SHARES_MAX = 48
 SHARE_MEMORY_MIB_MIN = 1024
+ID_CHARS_MAX, MODEL_CHARS_MAX = 96, 64
+"""What leases have room for."""
 MPS_CAPABILITY_MIN = (7, 0)
 PPM = 1_000_000
 
@@ -71,6 +73,23 @@ def read_share(uuid: str) -> ShareId | None:
     )
 
 
+def card_of(uuid: str) -> str:
+    """Return the card that a share is of; of any other GPU its own id."""
+    share = read_share(uuid)
+    return uuid if share is None else share.card_uuid
+
+
+def cards_of(uuids: Iterable[str]) -> set[str]:
+    """Return the cards of some GPUs: four shares of one are one."""
+    return set(map(card_of, uuids))
+
+
+def weighed(uuid: str, millis: int) -> int:
+    """Return how much of its card's time the time of a GPU is: of a share, its part of compute."""
+    share = read_share(uuid)
+    return millis if share is None else millis * share.compute_percent // 100
+
+
 def are_rivals(one: str, other: str) -> bool:
     """Tell if two GPUs cannot be there at one time: a card and its share, or shares of two ways.
 
@@ -91,6 +110,7 @@ def divide(gpu: Gpu, division: Division) -> tuple[Gpu, ...]:
     """
     parts = _parts(gpu, division)
     name = str(len(parts)) + (f"x{_mark(division.parts)}" if division.parts else "")
+    word = "mps" if division.kind == "mps" else "slice"
     shares = []
     for number, (percent, memory_mib) in enumerate(parts, 1):
         size = f"{percent}.{max(1, round(memory_mib / 1024))}gb"
@@ -98,7 +118,7 @@ def divide(gpu: Gpu, division: Division) -> tuple[Gpu, ...]:
             replace(
                 gpu,
                 uuid=f"{gpu.uuid}/{division.kind}-{number}of{name}/{percent}pct-{memory_mib}mib",
-                model=f"{gpu.model}-{division.kind}.{size}",
+                model=f"{gpu.model}-{word}.{size}",
                 memory_mib=memory_mib,
                 # NVLink joins whole cards; whoever has a part of one must not count on it.
                 nvlink_group=None,
@@ -106,6 +126,8 @@ def divide(gpu: Gpu, division: Division) -> tuple[Gpu, ...]:
                 compute_percent=percent,
             )
         )
+    if any(len(s.uuid) > ID_CHARS_MAX or len(s.model) > MODEL_CHARS_MAX for s in shares):
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason="its UUID or model's name is too long")
     return tuple(shares)
 
 
@@ -116,7 +138,7 @@ def compute_ppm(gpu: Gpu) -> int:
     form = _SLICES.match(gpu.mig_profiles[0]) if len(gpu.mig_profiles) == 1 else None
     if form is None:
         return PPM
-    card = card_of(gpu.model)
+    card = mig.card_of(gpu.model)
     return int(form[1] or form[2]) * PPM // (7 if card is None else card.compute)
 
 

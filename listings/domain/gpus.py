@@ -20,7 +20,7 @@ PROFILES_MAX = 64
 
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{0,199}")
 _PROFILE = re.compile(r"([1-7]c\.)?[1-7]g\.[0-9]{1,3}gb(\+[a-z][a-z.]*)*")
-_SHARE = re.compile(r"(mps|timeslice)\.[0-9]{1,3}\.[0-9]{1,5}gb")
+_SHARE = re.compile(r"(mps|slice)\.[0-9]{1,3}\.[0-9]{1,5}gb")
 _CARD = re.compile(r"MIG-(GPU-[0-9A-Za-z-]+)/[0-9]+/[0-9]+")
 """Older drivers (before R470) name a MIG instance by its card."""
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")

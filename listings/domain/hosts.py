@@ -62,9 +62,10 @@ class GpuNotOnHost(Refusal):
 
 
 class GpuListedAlready(Refusal):
-    """That GPU, or the card in another form, is offered already during one of these windows.
+    """That GPU is offered already during one of these windows.
 
-    Withdraw the other offer, or choose windows that do not overlap with it.
+    Whole or in parts: a card is offered in one form at a time. Withdraw the other offer, or choose
+    windows that do not overlap with it.
     """
 
 

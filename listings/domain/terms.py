@@ -199,6 +199,13 @@ def publication(
     )
 
 
+def leased_gpus(terms: OfferTerms) -> int:
+    """Return how many GPUs the terms put on the market: shares count one each."""
+    division = terms.division
+    each = 1 if division is None else len(division.parts) or division.count
+    return len(terms.gpu_uuids) * each
+
+
 def divided(terms: OfferTerms, gpus: Sequence[Gpu]) -> Sequence[Gpu]:
     """Return what is leased of some cards: the cards, or their shares.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -10,6 +11,8 @@ import typer
 
 from .session import session_of
 from .spoken import length_of, moment_of
+
+_PART = re.compile(r"([0-9]{1,7})(MiB|GiB)(?:@([0-9]{1,3})%?)?")
 
 app = typer.Typer(help="Offers: idle windows of your GPUs.", no_args_is_help=True)
 
@@ -60,6 +63,10 @@ def publish(
     notice: Annotated[str, typer.Option(help="between a reclaim and the loss: 5m")] = "5m",
     fee: Annotated[int, typer.Option(help="share of the lost value that a reclaim pays, ppm")] = 0,
     cleaning: Annotated[str, typer.Option(help="free after each lease: 0m, 10m")] = "0m",
+    shares: Annotated[
+        str | None,
+        typer.Option(help="divide each GPU: mps:4, timeslice:2, mps:40GiB@60,20GiB@25"),
+    ] = None,
     step: Annotated[
         list[str] | None,
         typer.Option(help="cheaper with more notice: 24h=0 or 1h=50000 (ppm); may be repeated"),
@@ -81,8 +88,29 @@ def publish(
         "reclaim_fee_ppm": fee,
         "reclaim_steps": sorted(map(_step, step or []), key=lambda one: one["notice_seconds"]),
     }
+    if shares is not None:
+        asked["shares"] = _shares(shares)
     done = session.client.post("offers", asked)
     session.printer.facts(session.client.get(f"offers/{done['id']}", after=done["position"]), ONE)
+
+
+def _shares(text: str) -> dict[str, Any]:
+    """Read `mps:4`: four equal shares; `mps:40GiB@60,20GiB@25`: memory and percent of compute."""
+    kind, _, rest = text.partition(":")
+    if rest.isdecimal():
+        return {"kind": kind, "count": int(rest)}
+    parts = []
+    for part in rest.split(","):
+        form = _PART.fullmatch(part.strip())
+        if form is None:
+            raise typer.BadParameter(
+                f"Write shares as mps:4 or mps:40GiB@60,20GiB@25, not {text!r}."
+            )
+        memory_mib = int(form[1]) * (1 if form[2] == "MiB" else 1024)
+        parts.append(
+            {"memory_mib": memory_mib} | ({"compute_percent": int(form[3])} if form[3] else {})
+        )
+    return {"kind": kind, "parts": parts}
 
 
 def _step(text: str) -> dict[str, int]:

@@ -75,6 +75,7 @@ def test_time_slices_are_equal_in_time_and_promise_memory() -> None:
         (33, 10_000),
         (33, 5_000),
     ]
+    assert shares[2].model == "H100-80GB-slice.33.5gb"
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,8 @@ def test_time_slices_are_equal_in_time_and_promise_memory() -> None:
         (Division("timeslice", parts=(Part(40_000, 50),)), {}),
         (Division("timeslice", 48), {"memory_mib": 24_000}),
         (QUARTERS, {"compute_capability": "6.1"}),
+        (QUARTERS, {"uuid": "GPU-" + "a" * 80}),
+        (QUARTERS, {"model": "H" * 60}),
         (QUARTERS, {"mig_profiles": ("3g.40gb",), "mig_enabled": True}),
     ],
 )

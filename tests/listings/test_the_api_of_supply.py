@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -283,3 +283,56 @@ def test_an_agents_token_is_for_one_host_and_kept_as_its_hash(owner: Caller) -> 
     assert issued.event.scopes == ("agent",)
     assert issued.event.sha256 == tokens.read(made["token"]).sha256
     assert made["token"] not in issued.data.decode()
+
+
+def test_a_gpu_is_listed_in_shares_over_http(owner: Caller, stranger: Caller) -> None:
+    host_id = new_host(owner)
+    parts = [
+        {"memory_mib": 50_000, "compute_percent": 75},
+        {"memory_mib": 20_000, "compute_percent": 25},
+    ]
+    body = offer_body(host_id, shares={"kind": "mps", "parts": parts})
+    previewed = send(
+        owner, "POST", "offers/preview", {k: v for k, v in body.items() if k != "host_id"}
+    )
+    made = send(owner, "POST", "offers", body)
+    read()
+
+    shown = send(owner, "GET", f"offers/{made.json()['id']}").json()
+    (public,) = send(stranger, "GET", "listings").json()["data"]
+
+    assert (made.status_code, shown["isolation"]) == (201, "mps")
+    assert shown["shares"] == {"kind": "mps", "count": 0, "parts": parts}
+    assert [(gpu["card_uuid"], gpu["compute_percent"]) for gpu in shown["gpus"]] == [
+        ("GPU-a", 75),
+        ("GPU-a", 25),
+    ]
+    assert shown["gpus"][1]["uuid"].startswith("GPU-a/mps-2of2x")
+    assert (public["gpus"], public["compute_percent"], public["isolation"]) == (2, 25, "mps")
+    window = body["windows"][0]
+    hours = (
+        datetime.fromisoformat(window["ends_at"]) - datetime.fromisoformat(window["starts_at"])
+    ) / timedelta(hours=1)
+    assert previewed.json()["listed_gpu_ms"] == 2 * hours * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("shares", "code"),
+    [
+        ({"kind": "mps", "count": 1}, "shares-unfit"),
+        ({"kind": "mps", "parts": [{"memory_mib": 90_000, "compute_percent": 5}]}, "shares-unfit"),
+        ({"kind": "mig", "count": 2}, "body-invalid"),
+        ({"kind": "mps", "count": 2, "size": 1}, "body-invalid"),
+    ],
+)
+def test_shares_that_cannot_be_are_refused_over_http(
+    owner: Caller, shares: dict[str, Any], code: str
+) -> None:
+    host_id = new_host(owner)
+
+    answer = send(owner, "POST", "offers", offer_body(host_id, shares=shares))
+    whole = send(owner, "POST", "offers", offer_body(host_id, isolation="mps"))
+
+    assert answer.status_code in (400, 409, 422), answer.content
+    assert answer.json()["code"] == code
+    assert whole.json()["code"] == "isolation-unfit"

@@ -279,6 +279,31 @@ def test_overlapping_intervals_of_two_boots_count_once(world: World) -> None:
     assert granted(world) == [10, 10]
 
 
+def test_a_share_is_charged_as_a_gpu_and_weighs_its_part_in_the_owners_figures(
+    world: World,
+) -> None:
+    uuid = f"GPU-{UUID(int=7)}/mps-1of4/25pct-20389mib"
+    world.fund()
+    world.hold(Window(NOON, minute(20)), 1)
+    world.schedule(share(HOST, OWNER, uuid), minutes=20)
+    world.send(interval(1, 0, 10, uuid), interval(2, 10, 16, uuid, busy_ms=None))
+    world.over(minute(20))
+    world.close(minute(200))
+    world.follow()
+
+    first, second = UsageRow.objects.order_by("starts_at")
+    assert (first.granted_ms, first.busy_ms, second.granted_ms) == (
+        10 * MINUTE,
+        5 * MINUTE,
+        6 * MINUTE,
+    )
+    assert MeterRow.objects.get().captured_nanos == PRICE.charge(16 * MINUTE).nanos
+    heat = HeatRow.objects.get()
+    assert (heat.granted_ms, heat.occupied_ms) == (4 * MINUTE, 4 * MINUTE)
+    # Its kernels kept the card busy for five minutes, more than its part of ten.
+    assert (heat.busy_ms, heat.busy_of_ms) == (150_000, 150_000)
+
+
 def test_what_a_gpu_cannot_tell_stays_unknown(world: World) -> None:
     """MIG on an older card: occupied is known, busy is not, and not 0 either."""
     world.schedule(ALONE, minutes=20)

@@ -69,6 +69,24 @@ def test_the_grid_shows_what_is_listed(world: World, owner: Client) -> None:
     assert page.count("Listed $1.95") >= 2
 
 
+def test_an_owner_lists_gpus_in_shares(world: World, owner: Client) -> None:
+    sent = form(world, isolation="mps", shares="4")
+    told = owner.post("/offers/preview", sent).content.decode()
+    answer = owner.post("/offers/new", sent)
+    world.settle()
+
+    assert answer.status_code == 302, answer.content.decode()
+    assert "64.00 GPU-h" in told, "two GPUs in four shares each, for eight hours"
+    page = owner.get(answer["Location"]).content.decode()
+    row = OfferRow.objects.get()
+    assert (row.gpu_count, row.isolation) == (8, "mps")
+    assert "GPU-0/mps-1of4/25pct" in page
+    assert "25 %" in page
+    grid = owner.get("/offers/new").content.decode()
+    assert grid.count("GPU 0, mps ") == 4
+    assert grid.count("In shares") >= 2
+
+
 def test_a_repeated_window_keeps_the_wall_time_of_the_owners_zone(
     world: World, owner: Client
 ) -> None:
@@ -120,6 +138,9 @@ def test_the_preview_tells_a_range_after_the_fee(world: World, owner: Client) ->
         ({"gpu": ["GPU-9"]}, "GPU-9 is not one of the available choices"),
         ({"reclaim_fee": "101"}, "less than or equal to 100"),
         ({"lease_min": "100000"}, "The minimum lease lies between"),
+        ({"isolation": "mps"}, "Shares need an isolation by MPS or time slices"),
+        ({"shares": "4"}, "Shares need an isolation by MPS or time slices"),
+        ({"isolation": "timeslice", "shares": "49"}, "less than or equal to 48"),
         ({"workload_kinds": "Mining!"}, "A workload kind is a short lower-case name"),
     ],
 )
