@@ -184,7 +184,7 @@ def _sent(request: HttpRequest, actor: Actor, of: type[PolicyForm]) -> HttpRespo
     if not form.is_valid():
         return _form(request, form)
     if trying:
-        query = urlencode([("kind", of.kind), *form.sent, ("market", market)])
+        query = urlencode([("kind", of.kind), ("market", market), *form.sent])
         return HttpResponseRedirect(f"/fairness/try?{query}")
     try:
         position, said = _set(actor, form, market)

@@ -98,7 +98,9 @@ class PolicyForm(forms.Form):
     @property
     def sent(self) -> list[tuple[str, str]]:
         """Return what was sent of the policy, as a form sends it again."""
-        return [(name, self.data[name]) for name in self.fields if self.data.get(name)]
+        return [
+            (each.name, self.data[each.name]) for each, _ in self.terms if self.data.get(each.name)
+        ]
 
     def asked(self) -> dict[str, Any]:
         """Return what the form says, once it is valid: what is left empty is None."""

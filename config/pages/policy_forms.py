@@ -75,6 +75,8 @@ class UnitForm(PolicyForm):
         alone = "no cohort: it stands alone" if choices.is_platform else ""
         self.choose("cohort", choices.cohorts, alone)
         self.fields["cohort"].required = not choices.is_platform
+        if not choices.cohorts:
+            self.fields["cohort"].help_text = "There is none yet that you may put units into."
 
     def asked(self) -> dict[str, Any]:
         """Return what the form says."""

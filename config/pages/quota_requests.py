@@ -152,7 +152,7 @@ def decide(request: HttpRequest, request_id: UUID) -> HttpResponse:
     except Refusal as refusal:
         return show(request, actor, market, refusal=refusal)
     context = {
-        "market": market,
+        **choice_of(market, HERE),
         "request_id": request_id,
         "token_id": token_id,
         "expires_at": expires_at,

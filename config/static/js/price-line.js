@@ -50,10 +50,10 @@ class PriceLine extends HTMLElement {
       padding: [10, 8, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { size: 7 } },
-      scales: { y: { range: (_, low, high) => { const pad = Math.max((high - low) * 0.15, high * 0.01, 0.001); return [Math.max(0, low - pad), high + pad]; } } },
+      scales: { x: { range: (_, low, high) => (high > low ? [low, high] : [low - 1800, low + 1800]) }, y: { range: (_, low, high) => { const pad = Math.max((high - low) * 0.15, high * 0.01, 0.001); return [Math.max(0, low - pad), high + pad]; } } },
       series: [{}, {
         stroke: look.color, width: 2, fill: look.backgroundColor,
-        points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }),
+        points: { show: this.xs.length < 2 }, paths: uPlot.paths.stepped({ align: 1 }),
       }],
       axes: [
         { ...axis, size: 30, grid: { show: false }, space: 70, values: (_, marks, __, ___, step) => marks.map((mark) => label(mark, step)) },
