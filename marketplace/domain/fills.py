@@ -20,9 +20,9 @@ from marketplace.domain.packing import Placement
 
 Lane = Literal["instant", "round"]
 
-RULE = "price-time-3"
+RULE = "price-time-4"
 """Of the instant lane."""
-ROUND_RULE = "welfare-2"
+ROUND_RULE = "welfare-3"
 """Of rounds: see `rounds.clear_round`."""
 
 

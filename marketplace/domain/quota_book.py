@@ -13,12 +13,20 @@ from dataclasses import replace
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
+from marketplace.domain.events import BidPlaced
 from marketplace.domain.fairness import Decayed, FairShare, fair_share
-from marketplace.domain.governance_events import GovernanceEvent, HalfLifeSet, LimitScope
+from marketplace.domain.governance_events import (
+    GovernanceEvent,
+    HalfLifeSet,
+    LimitScope,
+    UseKind,
+)
 from marketplace.domain.moments import from_above, from_below, moment
 from marketplace.domain.policies import Policies
-from marketplace.domain.quota_limits import at_once, in_periods, subject_of
-from marketplace.domain.quota_uses import FREE, Answer, Use
+from marketplace.domain.quota_limits import at_once, in_periods
+from marketplace.domain.quota_sums import Sums
+from marketplace.domain.quota_tallies import Held
+from marketplace.domain.quota_uses import FREE, Answer, Use, subject_of
 from marketplace.domain.quotas import Quota, Tree, Usage, Verdict
 
 QUOTA = "quota"
@@ -26,6 +34,8 @@ NOT_ALLOWED = "not-allowed"
 LAYERS: tuple[LimitScope, ...] = ("bid", "user", "subscriber", "tenant")
 KEPT = 32 * 24 * MILLIS_PER_HOUR
 """How long what is over still counts in a period: longer than the longest."""
+HOPS_MAX = 64
+"""Later starts at which it is asked whether a use fits there."""
 
 
 class QuotaBook:
@@ -36,21 +46,26 @@ class QuotaBook:
         self.uses: dict[LeaseId, Use] = {}
         self._over: list[Use] = []
         self._decayed: dict[str, dict[str, Decayed]] = defaultdict(dict)
-        self._trees: dict[tuple[str, int], Tree] = {}
         self._classes: tuple[str, ...] = ()
+        self._sums = Sums()
+        self._lent = False
 
     def fork(self) -> QuotaBook:
-        """Return the same book, to take more in it."""
+        """Return the same book, to take more in it. This one must not change meanwhile."""
         twin = QuotaBook()
-        twin.policies, twin._classes, twin._trees = self.policies, self._classes, self._trees
-        twin.uses, twin._over, twin._decayed = self.uses.copy(), self._over, self._decayed
+        twin.policies, twin._classes = self.policies, self._classes
+        twin.uses, twin._over, twin._decayed = self.uses, self._over, self._decayed
+        twin._sums = self._sums.fork()
+        twin._lent = True
         return twin
 
     def copy(self) -> QuotaBook:
         """Return the same book, to try policies in it: nothing of it is shared."""
-        twin = self.fork()
-        twin._over, twin._trees = [*self._over], {}
+        twin = QuotaBook()
+        twin.policies, twin._classes = self.policies, self._classes
+        twin.uses, twin._over = {**self.uses}, [*self._over]
         twin._decayed = defaultdict(dict, {k: {**v} for k, v in self._decayed.items()})
+        twin._sums = Sums(self.policies)
         return twin
 
     # --- folding ---------------------------------------------------------------------------
@@ -60,8 +75,8 @@ class QuotaBook:
         if isinstance(event, HalfLifeSet):
             self._forget_by(event.seconds * 1_000, from_above(event.at))
         self.policies = Policies.evolve(self.policies, event)
-        self._trees = {}
         self._classes = tuple(self.policies.classes)
+        self._sums = Sums(self.policies, self._sums.tallies)
 
     def _forget_by(self, half_life: int, at: int) -> None:
         for decayed in self._decayed.values():
@@ -70,20 +85,31 @@ class QuotaBook:
 
     def take(self, lease_id: LeaseId, use: Use) -> None:
         """Count a grant, once."""
-        self.uses.setdefault(lease_id, use)
+        if lease_id not in self.uses:
+            self._put(lease_id, use)
+
+    def move(self, lease_id: LeaseId, use: Use) -> None:
+        """Count a grant otherwise than before."""
+        if lease_id in self.uses:
+            self._sums.count(self.uses[lease_id], -1)
+        self._put(lease_id, use)
 
     def extend(self, lease_id: LeaseId, ends: int) -> None:
         """Let a use go on."""
         if lease_id in self.uses:
-            self.uses[lease_id] = replace(self.uses[lease_id], ends=ends)
+            self.move(lease_id, replace(self.uses[lease_id], ends=ends))
 
     def release(self, lease_id: LeaseId, at: int) -> None:
         """Stop counting a use from `at` on; again changes nothing."""
-        use = self.uses.pop(lease_id, None)
-        if use is None or at <= use.starts:
+        use = self._own().pop(lease_id, None)
+        if use is None:
+            return
+        self._sums.count(use, -1)
+        if at <= use.starts:
             return
         done = replace(use, ends=at)
         self._over.append(done)
+        self._sums.count(done, 1, over=True)
         decayed = self._decayed[str(done.terms.subscriber_id)]
         for each in done.gpus:
             before = decayed.get(each.model) or Decayed(self._half_life)
@@ -92,6 +118,17 @@ class QuotaBook:
     def forget_before(self, millis: int) -> None:
         """Drop what can no longer count in any period."""
         self._over = [use for use in self._over if use.ends > millis - KEPT]
+        self._sums.forget_before(millis)
+
+    def _own(self) -> dict[LeaseId, Use]:
+        """Return the uses, to be changed."""
+        if self._lent:
+            self.uses, self._lent = {**self.uses}, False
+        return self.uses
+
+    def _put(self, lease_id: LeaseId, use: Use) -> None:
+        self._own()[lease_id] = use
+        self._sums.count(use, 1)
 
     def extends(self, lease_id: LeaseId, ends: int) -> Answer:
         """Tell if a use may go on until `ends`."""
@@ -113,7 +150,7 @@ class QuotaBook:
             refused = self._over_limit(scope, use)
             if refused is not None:
                 return refused
-        if not all(self.policies.may("lease", use.terms, each.model) for each in use.gpus):
+        if not all(self.may("lease", use.terms, each.model) for each in use.gpus):
             return Answer("refused", NOT_ALLOWED, "these GPUs may not be leased by this unit")
         answer = FREE
         for gpu_class in self._classes:
@@ -126,34 +163,40 @@ class QuotaBook:
                     answer = found
         return answer
 
+    def soonest(self, use: Use, latest: int) -> int | None:
+        """Return the first start at which a use fits, or None; not after `latest`."""
+        for _ in range(HOPS_MAX):
+            answer = self.asks(use)
+            if answer.fits:
+                return use.starts
+            starts = max(answer.again, use.starts + 1)
+            if starts > latest:
+                return None
+            use = replace(use, starts=starts, ends=use.ends + starts - use.starts)
+        return None
+
     def _in_class(self, gpu_class: str, use: Use, gpus: int) -> Answer:
         node = str(use.terms.subscriber_id)
-        others = [
-            (str(each.terms.subscriber_id), each.of_class(gpu_class), each)
-            for each in self.uses.values()
-            if each.starts < use.ends and use.starts < each.ends
-        ]
-        moments = self._moments(gpu_class, use, [each for _, _, each in others])
+        may_borrow = self._may_borrow(use)
+        told = self._sums.room(gpu_class, self.uses.values()).asks(
+            node, use.starts, use.ends, gpus, may_borrow=may_borrow
+        )
         answer = FREE
-        for index, at in enumerate(moments):
-            tree = self.tree(gpu_class, node, at)
-            if tree is None:
-                continue
-            verdict = self._usage(tree, others, at).fits(node, gpus)
-            told = f"{gpu_class}: {verdict.told()}"
-            if verdict.outcome == "borrowed" and not self._may_borrow(use):
-                told += ", and may not be borrowed"
-            elif verdict.fits:
-                if verdict.outcome == "borrowed" or answer.outcome is None:
-                    answer = Answer(verdict.outcome, told=told)
-                continue
-            later = moments[index + 1] if index + 1 < len(moments) else use.ends
-            return Answer("refused", QUOTA, told, later)
+        if told is not None:
+            said = f"{gpu_class}: {told.verdict.told()}"
+            if not told.fits:
+                if told.verdict.outcome == "borrowed":
+                    said += ", and may not be borrowed"
+                return Answer("refused", QUOTA, said, told.again)
+            answer = Answer(told.verdict.outcome, told=said)
         return self._in_hours(gpu_class, use, answer)
 
     def _may_borrow(self, use: Use) -> bool:
-        assert self.policies is not None
-        return all(self.policies.may("borrow", use.terms, each.model) for each in use.gpus)
+        return all(self.may("borrow", use.terms, each.model) for each in use.gpus)
+
+    def may(self, what: UseKind, terms: BidPlaced, model: str) -> bool:
+        """Tell if a bid's unit may lease, or borrow, GPUs of a model."""
+        return self._sums.may(what, terms, model)
 
     def _in_hours(self, gpu_class: str, use: Use, answer: Answer) -> Answer:
         """Take the guarantee from what is beyond the GPU-hours that are guaranteed, or give it.
@@ -166,7 +209,7 @@ class QuotaBook:
             return answer
         asked = use.of_class(gpu_class)
         for over, hours, starts, ends in counted:
-            used = self.used_within(gpu_class, over, starts, ends)
+            used = self._sums.hours(gpu_class, over, starts, ends, lambda: self.counted)
             more = asked * max(0, min(use.ends, ends) - max(use.starts, starts))
             if used + more > hours * MILLIS_PER_HOUR:
                 figures = (used / MILLIS_PER_HOUR, more / MILLIS_PER_HOUR)
@@ -178,7 +221,7 @@ class QuotaBook:
         return answer
 
     def _quota(self, gpu_class: str, node: str, at: int) -> Quota:
-        tree = self._tree_at(gpu_class, at)
+        tree = self._sums.tree_at(gpu_class, at)
         return tree.quota(node) if node in tree.parents else Quota()
 
     def guaranteed_hours(
@@ -186,7 +229,7 @@ class QuotaBook:
     ) -> list[tuple[str, int, int, int]]:
         """Return who around a unit has guaranteed GPU-hours, how many, in which periods touched."""
         assert self.policies is not None
-        tree = self._tree_at(gpu_class, starts)
+        tree = self._sums.tree_at(gpu_class, starts)
         if node not in tree.parents:
             return []
         bound = [
@@ -204,7 +247,7 @@ class QuotaBook:
     def used_within(self, gpu_class: str, node: str, starts: int, ends: int) -> int:
         """Return the GPU-milliseconds of a class that a unit, or all in a cohort, has there."""
         assert self.policies is not None
-        parents = self._tree_at(gpu_class, starts).parents
+        parents = self._sums.tree_at(gpu_class, starts).parents
 
         def inside(unit: str) -> bool:
             at: str | None = unit
@@ -217,14 +260,6 @@ class QuotaBook:
             for each in (*self.uses.values(), *self._over)
             if each.starts < ends and starts < each.ends and inside(str(each.terms.subscriber_id))
         )
-
-    def _moments(self, gpu_class: str, use: Use, others: Sequence[Use]) -> list[int]:
-        """Return when a use begins, and each moment during it at which anything changes."""
-        assert self.policies is not None
-        found = {use.starts}
-        found.update(edge for each in others for edge in (each.starts, each.ends))
-        found.update(from_above(each) for each in self.policies.changes_of(gpu_class))
-        return sorted(each for each in found if use.starts <= each < use.ends)
 
     def _usage(self, tree: Tree, others: Sequence[tuple[str, int, Use]], at: int) -> Usage:
         total: dict[str, int] = defaultdict(int)
@@ -241,17 +276,8 @@ class QuotaBook:
         assert self.policies is not None
         if node not in self.policies.units:
             return None
-        tree = self._tree_at(gpu_class, at)
+        tree = self._sums.tree_at(gpu_class, at)
         return tree if tree.governed(node) else None
-
-    def _tree_at(self, gpu_class: str, at: int) -> Tree:
-        assert self.policies is not None
-        edges = sorted(from_above(each) for each in self.policies.changes_of(gpu_class))
-        since = max((edge for edge in edges if edge <= at), default=-1)
-        key = (gpu_class, since)
-        if key not in self._trees:
-            self._trees[key] = self.policies.tree(gpu_class, moment(at))
-        return self._trees[key]
 
     def usage(self, gpu_class: str, at: int) -> Usage | None:
         """Return who uses what of a class at one moment; None without policies."""
@@ -268,7 +294,7 @@ class QuotaBook:
         """Return the same with every lease under its own id, so that each can be released."""
         if self.policies is None:
             return None
-        usage = Usage(self._tree_at(gpu_class, at))
+        usage = Usage(self._sums.tree_at(gpu_class, at))
         for lease_id, each in self.uses.items():
             node = str(each.terms.subscriber_id)
             if each.starts <= at < each.ends and node in usage.tree.parents:
@@ -291,11 +317,20 @@ class QuotaBook:
         )
         if limit is None or limit.tenant_id not in (None, use.terms.tenant_id):
             return None
-        mine = []
-        if scope != "bid":
-            counted = [*self.uses.values(), *self._over]
-            mine = [each for each in counted if subject_of(scope, each) == subject]
-        return at_once(limit, use, mine) or in_periods(limit, use, mine)
+        if scope == "bid":
+            return at_once(limit, use, Held()) or in_periods(limit, use, lambda *_: (0, 0))
+        assert subject is not None
+        currency, tallies = use.terms.limit.currency, self._sums.tallies
+
+        def spent(starts: int, ends: int) -> tuple[int, int]:
+            of = tallies.spent(scope, subject, (starts, ends), lambda: self.counted)
+            return of(""), of(currency)
+
+        if limit.gpus is not None or limit.memory_mib is not None:
+            refused = at_once(limit, use, tallies.held(scope, subject, self.uses.values))
+            if refused is not None:
+                return refused
+        return in_periods(limit, use, spent)
 
     @property
     def counted(self) -> list[Use]:

@@ -15,14 +15,15 @@ from typing import Any, Protocol
 from ledger.domain.ids import BidId, LeaseId
 from listings.domain.gpus import model_matches
 from marketplace.domain.demand import OpenBid
-from marketplace.domain.moments import Millis
+from marketplace.domain.moments import whole_second
+from marketplace.domain.owners import is_own
 from marketplace.domain.packing import Placement
-from marketplace.domain.quota_book import NOT_ALLOWED, QuotaBook
-from marketplace.domain.quota_uses import FOREVER, Use, gpus_of
+from marketplace.domain.quota_book import NOT_ALLOWED, QUOTA, QuotaBook
+from marketplace.domain.quota_uses import Use, gpus_of
 from marketplace.domain.supply import Listed
 
 LATER_MAX = 16
-"""Later starts that are tried for one bid when its quota is taken earlier."""
+"""Places that are tried for one bid when its quota is taken at the first: each where it is free."""
 
 Found = tuple[OpenBid, Placement]
 """A bid, in the size it gets, and where it goes."""
@@ -45,6 +46,7 @@ class Gate:
     def __init__(self, quotas: QuotaBook, offers: Collection[Listed]) -> None:
         self._quotas = quotas.fork()
         self._offers = offers
+        self._models: list[str] | None = None
         self._only_own = False
         self._let: set[BidId] = set()
         self.own: set[LeaseId] = set()
@@ -106,9 +108,16 @@ class Gate:
                 self._count(bid, lease_id, use, own=answer.outcome == "nominal")
                 return (bid if sized is wish else replace(sized, shape=bid.shape)), placement
             self.reasons[bid.bid_id] = answer.reason
-            if answer.again >= FOREVER:
-                return None
-            wish = replace(asked, earliest=Millis(max(answer.again, placement.starts + 1)))
+            later = max(answer.again, placement.starts + 1)
+            latest = asked.deadline - asked.duration_min
+            starts = self._quotas.soonest(_at(use, later), latest) if later <= latest else None
+            if starts is None:
+                others = self._of_others(asked, use) if answer.reason == QUOTA else None
+                if others is None:
+                    return None
+                wish = asked = others
+            else:
+                wish = replace(asked, earliest=whole_second(starts))
         return None
 
     def lets(self, bid: OpenBid, placement: Placement, lease_id: LeaseId) -> bool:
@@ -124,17 +133,28 @@ class Gate:
         policies = self._quotas.policies
         if policies is None or not policies.permits:
             return bid
-        wanted = bid.shape.request.models
-        fitting = [
-            model
-            for model in sorted(capacity_of(self._offers))
-            if not wanted or any(model_matches(each, model) for each in wanted)
-        ]
-        allowed = tuple(each for each in fitting if policies.may("lease", bid.terms, each))
+        fitting = self._fitting(bid)
+        allowed = tuple(each for each in fitting if self._quotas.may("lease", bid.terms, each))
         if len(allowed) == len(fitting):
             return bid
-        request = replace(bid.shape.request, models=allowed)
-        return replace(bid, shape=bid.shape._replace(request=request)) if allowed else None
+        return _of_models(bid, allowed) if allowed else None
+
+    def _of_others(self, bid: OpenBid, use: Use) -> OpenBid | None:
+        """Return a bid without the models of which there is no quota for it; None: no others."""
+        models = {each.model for each in use.gpus}
+        others = tuple(each for each in self._fitting(bid) if each not in models)
+        return _of_models(bid, others) if others else None
+
+    def _fitting(self, bid: OpenBid) -> list[str]:
+        """Return the models on offer that a bid asks for."""
+        if self._models is None:
+            self._models = sorted(capacity_of(self._offers))
+        wanted = bid.shape.request.models
+        return [
+            model
+            for model in self._models
+            if not wanted or any(model_matches(each, model) for each in wanted)
+        ]
 
     def _count(self, bid: OpenBid, lease_id: LeaseId, use: Use, *, own: bool) -> None:
         self._quotas.take(lease_id, use)
@@ -163,13 +183,24 @@ def outcome(
 
 
 def use_of(bid: OpenBid, placement: Placement) -> Use:
-    """Return what a placement would take, and cost, at most."""
+    """Return what a placement would take, and cost, at most: of own GPUs nothing."""
     wanted = {uuid for _, uuid in placement.gpus}
+    offers = {id(listed): listed for listed, _ in placement.gpus}
     gpus = {
         gpu.uuid: (gpu.model, gpu.memory_mib)
-        for listed, _ in placement.gpus
+        for listed in offers.values()
         for gpu in listed.terms.gpus
         if gpu.uuid in wanted
     }
     ends = placement.starts + bid.duration
-    return Use(bid.terms, gpus_of(gpus.values()), placement.starts, ends, bid.limit)
+    price = 0 if is_own(bid, placement) else bid.limit
+    return Use(bid.terms, gpus_of(gpus.values()), placement.starts, ends, price)
+
+
+def _of_models(bid: OpenBid, models: tuple[str, ...]) -> OpenBid:
+    request = replace(bid.shape.request, models=models)
+    return replace(bid, shape=bid.shape._replace(request=request))
+
+
+def _at(use: Use, starts: int) -> Use:
+    return replace(use, starts=starts, ends=use.ends - use.starts + starts)

@@ -2,46 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from ledger.domain.money import MILLIS_PER_HOUR
-from marketplace.domain.governance_events import LimitScope, LimitSet
+from marketplace.domain.governance_events import LimitSet
 from marketplace.domain.moments import from_below, moment
-from marketplace.domain.quota_uses import FOREVER, Answer, Use
+from marketplace.domain.quota_tallies import Held
+from marketplace.domain.quota_uses import FOREVER, Answer, Use, subject_of
+
+SpentIn = Callable[[int, int], tuple[int, int]]
 
 
-def subject_of(scope: LimitScope, use: Use) -> UUID | None:
-    terms = use.terms
-    match scope:
-        case "bid":
-            return terms.bid_id
-        case "user":
-            return terms.user_id
-        case "subscriber":
-            return terms.subscriber_id
-        case "tenant":
-            return terms.tenant_id
+def at_once(limit: LimitSet, use: Use, held: Held) -> Answer | None:
+    """Return why a use is over a limit at some moment of it; None: it is not.
+
+    held: what its subject has already.
+    """
+    found: list[tuple[int, int, str]] = []
+    for name, most, asked, steps in (
+        ("GPUs", limit.gpus, use.count, held.gpus),
+        ("MiB", limit.memory_mib, use.memory_mib, held.memory),
+    ):
+        if most is None:
+            continue
+        first = int(steps.times.searchsorted(use.starts, "right")) - 1
+        last = int(steps.times.searchsorted(use.ends))
+        over = steps.values[first:] > most - asked
+        at = int(over[: last - first].argmax())
+        if over[at]:
+            later = at + int(over[at:].argmin())
+            again = FOREVER if over[later] else int(steps.times[first + later])
+            said = f"{int(steps.values[first + at])} + {asked} > {most} {name} at one time"
+            found.append((max(use.starts, int(steps.times[first + at])), again, said))
+    if not found:
+        return None
+    _, again, said = min(found, key=lambda one: one[0])
+    return _refused(limit, said, again)
 
 
-def at_once(limit: LimitSet, use: Use, mine: Sequence[Use]) -> Answer | None:
-    during = [each for each in mine if each.starts < use.ends and use.starts < each.ends]
-    moments = sorted({use.starts, *(e.starts for e in during if e.starts > use.starts)})
-    for at in moments:
-        there = [each for each in during if each.starts <= at < each.ends]
-        for name, most, asked, used in (
-            ("GPUs", limit.gpus, use.count, sum(each.count for each in there)),
-            ("MiB", limit.memory_mib, use.memory_mib, sum(each.memory_mib for each in there)),
-        ):
-            if most is not None and used + asked > most:
-                again = min((each.ends for each in there), default=FOREVER)
-                return _refused(limit, f"{used} + {asked} > {most} {name} at one time", again)
-    return None
+def in_periods(limit: LimitSet, use: Use, spent: SpentIn) -> Answer | None:
+    """Return why a use is over a limit in some period that it touches; None: it is not.
 
-
-def in_periods(limit: LimitSet, use: Use, mine: Sequence[Use]) -> Answer | None:
+    spent: what its subject has already in a period, in GPU-milliseconds and in nano-units.
+    """
     hours, money = limit.gpu_hours, limit.money
     if money is not None and money.currency != use.terms.limit.currency:
         money = None
@@ -51,21 +57,21 @@ def in_periods(limit: LimitSet, use: Use, mine: Sequence[Use]) -> Answer | None:
     if limit.scope != "bid":
         spans = list(periods(limit.period, use.starts, use.ends))
     for starts, ends in spans:
-        asked, used = use.within(starts, ends), sum(each.within(starts, ends) for each in mine)
-        again = ends if limit.scope != "bid" else FOREVER
+        asked, (used, paid) = use.within(starts, ends), spent(starts, ends)
+
+        def again(most: int, ends: int = ends) -> int:
+            # Started later, less of it lies in the period: from then on, no more than is left.
+            return FOREVER if limit.scope == "bid" else ends - max(0, most) // use.count
+
         if hours is not None and used + asked > hours * MILLIS_PER_HOUR:
             said = f"{_hours(used)} + {_hours(asked)} > {hours} GPU-hours in the {limit.period}"
-            return _refused(limit, said, again)
+            return _refused(limit, said, again(hours * MILLIS_PER_HOUR - used))
         if money is not None:
-            paid = sum(
-                each.within(starts, ends) * each.price // MILLIS_PER_HOUR
-                for each in mine
-                if each.terms.limit.currency == money.currency
-            )
             cost = asked * use.price // MILLIS_PER_HOUR
-            if paid + cost > money.nanos:
+            if cost and paid + cost > money.nanos:
                 said = f"{paid} + {cost} > {money.nanos} nano-{money.currency}"
-                return _refused(limit, f"{said} in the {limit.period}", again)
+                most = ((money.nanos - paid + 1) * MILLIS_PER_HOUR - 1) // use.price
+                return _refused(limit, f"{said} in the {limit.period}", again(most))
     return None
 
 

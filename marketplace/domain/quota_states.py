@@ -20,6 +20,7 @@ from marketplace.domain.governance_events import (
 )
 from marketplace.domain.policies import Policies, Request
 from marketplace.domain.quota_book import QuotaBook
+from marketplace.domain.quota_sums import Sums
 from marketplace.domain.quota_uses import Use
 
 
@@ -77,6 +78,7 @@ def restored_quotas(state: QuotaState | None) -> QuotaBook | None:
     if state.policies is not None:
         quotas.policies = _restored(state.policies)
         quotas._classes = tuple(quotas.policies.classes)
+        quotas._sums = Sums(quotas.policies)
     quotas.uses.update(state.uses)
     quotas._over += state.over
     for unit, model, use in state.decayed:

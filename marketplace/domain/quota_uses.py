@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from marketplace.domain.events import BidPlaced
+from marketplace.domain.governance_events import LimitScope
 from marketplace.domain.moments import Millis
 from marketplace.domain.policies import in_class
 from marketplace.domain.quotas import Outcome
@@ -60,11 +62,26 @@ class Use:
         return self.count * max(0, min(self.ends, ends) - max(self.starts, starts))
 
 
+def subject_of(scope: LimitScope, use: Use) -> UUID | None:
+    """Return whom the limits of a scope ask about a use."""
+    terms = use.terms
+    match scope:
+        case "bid":
+            return terms.bid_id
+        case "user":
+            return terms.user_id
+        case "subscriber":
+            return terms.subscriber_id
+        case "tenant":
+            return terms.tenant_id
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Whether a use fits. outcome None: no quota speaks of it.
 
-    reason, told: of a refusal, with its figures. again: when it might fit; FOREVER: never.
+    reason, told: of a refusal, with its figures. again: the first moment later than the one at
+    which it is refused at which it is not, for the same reason; FOREVER: never.
     """
 
     outcome: Outcome | None

@@ -72,16 +72,17 @@ class Tree:
     parents: the cohort of each unit and cohort; None: it has none. quotas: of those that have any.
     """
 
-    __slots__ = ("kept", "parents", "quotas", "subtree")
+    __slots__ = ("_governed", "kept", "parents", "quotas", "subtree")
 
     def __init__(self, parents: Mapping[str, str | None], quotas: Mapping[str, Quota]) -> None:
         self.parents = parents
         self.quotas = quotas
+        self._governed: set[str] | None = None
         self.subtree: dict[str, int] = {}
         """Nominal quota of a node and what the nodes in it lend it."""
         self.kept: dict[str, int] = {}
         """The part of it that is not lent to anybody."""
-        for node in self._from_below():
+        for node in self.from_below():
             total = self.subtree[node] = self.subtree.get(node, 0) + (self.quota(node).nominal or 0)
             lending, parent = self.quota(node).lending, parents[node]
             kept = 0 if lending is None else max(0, total - lending)
@@ -89,7 +90,8 @@ class Tree:
             if parent is not None:
                 self.subtree[parent] = self.subtree.get(parent, 0) + total - kept
 
-    def _from_below(self) -> list[str]:
+    def from_below(self) -> list[str]:
+        """Return all nodes, each before the cohort that it is in."""
         depth = {node: sum(1 for _ in self.path(node)) for node in self.parents}
         return sorted(self.parents, key=lambda node: (-depth[node], node))
 
@@ -110,11 +112,13 @@ class Tree:
 
     def governed(self, node: str) -> bool:
         """Tell if any nominal quota is set where a unit stands: else nothing binds it here."""
-        root = self.root(node)
-        return any(
-            quota.nominal is not None and name in self.parents and self.root(name) == root
-            for name, quota in self.quotas.items()
-        )
+        if self._governed is None:
+            self._governed = {
+                self.root(name)
+                for name, quota in self.quotas.items()
+                if quota.nominal is not None and name in self.parents
+            }
+        return self.root(node) in self._governed
 
 
 class Usage:
@@ -130,6 +134,13 @@ class Usage:
         self.tree = tree
         self._used = dict.fromkeys(tree.parents, 0)
         self._taken: dict[object, tuple[str, int]] = {}
+
+    @classmethod
+    def known(cls, tree: Tree, used: Mapping[str, int]) -> Usage:
+        """Return the usage of a node and the cohorts around it, to be asked about that node."""
+        usage = cls.__new__(cls)
+        usage.tree, usage._used, usage._taken = tree, {**used}, {}
+        return usage
 
     def copy(self) -> Usage:
         """Return the same usage, to be changed apart."""

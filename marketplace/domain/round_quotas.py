@@ -27,7 +27,6 @@ from marketplace.domain.optimum.problem import UNLIMITED, Ints
 from marketplace.domain.policies import Policies, in_class
 from marketplace.domain.pools import Pool
 from marketplace.domain.quota_book import QuotaBook
-from marketplace.domain.quota_gate import LATER_MAX
 from marketplace.domain.quota_limits import periods
 from marketplace.domain.quota_uses import Gpus, Use
 from marketplace.domain.quotas import Tree
@@ -73,9 +72,7 @@ def bounds_of(
     return _Posing(quotas, quotas.policies, bids, pools, grid).bounds()
 
 
-def kept_out(
-    quotas: QuotaBook, bid: OpenBid, pool: Pool, *, now: int, tries: int = LATER_MAX
-) -> bool:
+def kept_out(quotas: QuotaBook, bid: OpenBid, pool: Pool, *, now: int) -> bool:
     """Tell if quotas and limits alone keep a bid out of a pool, whenever it might start.
 
     Such a bid makes no GPU scarce: it could not have one that is free.
@@ -83,15 +80,11 @@ def kept_out(
     gpu = next(gpu for gpu in pool.listed.terms.gpus if gpu.uuid == pool.uuids[0])
     gpus = (Gpus(gpu.model, bid.gpus, bid.gpus * gpu.memory_mib),)
     for opens, closes in pool.spans:
-        starts = max(now, bid.earliest, opens)
-        for _ in range(tries):
-            if starts > min(bid.latest_start, closes - bid.duration):
-                break
+        starts, latest = max(now, bid.earliest, opens), min(bid.latest_start, closes - bid.duration)
+        if starts <= latest:
             use = Use(bid.terms, gpus, starts, starts + bid.duration, bid.limit)
-            answer = quotas.asks(use)
-            if answer.fits:
+            if quotas.soonest(use, latest) is not None:
                 return False
-            starts = max(answer.again, starts + 1)
     return True
 
 
@@ -140,7 +133,7 @@ class _Posing:
         policies, terms = self._policies, bid.terms
         limit = policies.limit("bid", bid.bid_id)
         may_use = {
-            model: policies.may("lease", terms, model) for model in dict.fromkeys(self._models)
+            model: self._quotas.may("lease", terms, model) for model in dict.fromkeys(self._models)
         }
         if limit is not None and limit.tenant_id in (None, terms.tenant_id):
             use, price = bid.gpus * bid.duration, bid.limit

@@ -296,3 +296,30 @@ def test_another_engine_that_folds_the_log_decides_alike(market: Governed) -> No
     assert engine._book is not None and market.engine._book is not None
     assert engine._book.quotas is not None and market.engine._book.quotas is not None
     assert engine._book.quotas.uses == market.engine._book.quotas.uses
+
+
+def test_a_bid_for_several_models_has_one_of_which_there_is_quota(market: Governed) -> None:
+    """Quota speaks of H100 only, and blue may have none of them."""
+    market.offer("other", gpus=2, model="A100-80GB", at=1.5)
+    market.govern(red=(8, None), blue=(0, 0))
+
+    bid = market.ask("blue", "any", 2)
+    market.run()
+
+    assert market.granted()[str(bid)].gpu_model == "A100-80GB"
+
+
+def test_own_use_spends_nothing_of_a_limit_of_money(market: Governed) -> None:
+    """Red spends all it may on others' GPUs; its own, for which it pays nothing, serve it still."""
+    market.limit("subscriber", money=Money(5 * 10**9))
+    market.offer("of red", gpus=4, owner=TenantId(unit_of("red")), at=3)
+    home = market.ask("red", "home", 4, at=5)
+    away = market.ask("red", "away", 5, at=1)
+    market.run()
+    market.offer("more of red", gpus=2, owner=TenantId(unit_of("red")), at=3)
+    again = market.ask("red", "again", 2, at=5, hours=2)
+    market.run()
+
+    granted = market.granted()
+    assert granted[str(home)].own and granted[str(again)].own
+    assert not granted[str(away)].own

@@ -1,0 +1,119 @@
+"""Whether a use fits, by the plain rule: each limit and each moment, adding all uses up anew."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ledger.domain.money import MILLIS_PER_HOUR
+from marketplace.domain.governance_events import LimitSet
+from marketplace.domain.moments import EPOCH, from_above, moment
+from marketplace.domain.quota_book import LAYERS, NOT_ALLOWED, QUOTA, QuotaBook
+from marketplace.domain.quota_limits import periods
+from marketplace.domain.quota_uses import Use, subject_of
+from marketplace.domain.quotas import Usage
+
+Plain = tuple[str | None, str]
+"""The outcome, and the reason of a refusal."""
+
+
+def plain(quotas: QuotaBook, use: Use) -> Plain:
+    """Tell if one more use fits."""
+    policies = quotas.policies
+    assert policies is not None
+    for scope in LAYERS:
+        subject = subject_of(scope, use)
+        limit = None if subject is None else policies.limit(scope, subject, use.terms.tenant_id)
+        if limit is not None and limit.tenant_id in (None, use.terms.tenant_id):
+            mine = [] if scope == "bid" else [
+                each for each in quotas.counted if subject_of(scope, each) == subject
+            ]  # fmt: skip
+            held = [each for each in mine if each in quotas.uses.values()]
+            if _over(limit, use, held, mine):
+                return "refused", f"limit-{scope}"
+    if not all(policies.may("lease", use.terms, each.model) for each in use.gpus):
+        return "refused", NOT_ALLOWED
+    outcome: str | None = None
+    for gpu_class in policies.classes:
+        if use.of_class(gpu_class):
+            found = _in_class(quotas, gpu_class, use)
+            if found == "refused":
+                return found, QUOTA
+            if found is not None and outcome != "borrowed":
+                outcome = found
+    return outcome, ""
+
+
+def _over(limit: LimitSet, use: Use, held: list[Use], mine: list[Use]) -> bool:
+    for at in {use.starts, *(each.starts for each in held)}:
+        if use.starts <= at < use.ends:
+            there = [use, *(each for each in held if each.starts <= at < each.ends)]
+            for most, total in (
+                (limit.gpus, sum(each.count for each in there)),
+                (limit.memory_mib, sum(each.memory_mib for each in there)),
+            ):
+                if most is not None and total > most:
+                    return True
+    spans = [(use.starts, use.ends)]
+    if limit.scope != "bid":
+        spans = list(periods(limit.period, use.starts, use.ends))
+    for span in spans:
+        all_of = [use, *mine]
+        if limit.gpu_hours is not None and (
+            sum(each.within(*span) for each in all_of) > limit.gpu_hours * MILLIS_PER_HOUR
+        ):
+            return True
+        money = limit.money
+        if money is not None and money.currency == use.terms.limit.currency:
+            paid = sum(
+                each.within(*span) * each.price // MILLIS_PER_HOUR
+                for each in all_of
+                if each.terms.limit.currency == money.currency
+            )
+            if paid > money.nanos and use.within(*span) * use.price >= MILLIS_PER_HOUR:
+                return True
+    return False
+
+
+def _in_class(quotas: QuotaBook, gpu_class: str, use: Use) -> str | None:
+    policies, unit = quotas.policies, str(use.terms.subscriber_id)
+    assert policies is not None
+    if unit not in policies.units:
+        return None
+    edges = {from_above(each) for each in policies.changes_of(gpu_class)}
+    moments = {use.starts, *edges, *(each.starts for each in quotas.uses.values())}
+    outcome: str | None = None
+    borrows = all(policies.may("borrow", use.terms, each.model) for each in use.gpus)
+    for at in sorted(each for each in moments if use.starts <= each < use.ends):
+        tree = policies.tree(gpu_class, moment(at))
+        if not tree.governed(unit):
+            continue
+        usage, held = Usage(tree), defaultdict[str, int](int)
+        for each in quotas.uses.values():
+            if each.starts <= at < each.ends:
+                held[str(each.terms.subscriber_id)] += each.of_class(gpu_class)
+        for node, gpus in held.items():
+            if node in tree.parents:
+                usage.take(node, node, gpus)
+        verdict = usage.fits(unit, use.of_class(gpu_class))
+        if not verdict.fits or (verdict.outcome == "borrowed" and not borrows):
+            return "refused"
+        if outcome != "borrowed":
+            outcome = verdict.outcome
+    return _in_hours(quotas, gpu_class, use, outcome)
+
+
+def _in_hours(quotas: QuotaBook, gpu_class: str, use: Use, outcome: str | None) -> str | None:
+    policies, unit = quotas.policies, str(use.terms.subscriber_id)
+    assert policies is not None
+    counted = quotas.guaranteed_hours(gpu_class, unit, use.starts, use.ends)
+    if not counted:
+        return outcome
+    for node, hours, starts, ends in counted:
+        used = quotas.used_within(gpu_class, node, starts, ends)
+        lasts = max(0, min(use.ends, ends) - max(use.starts, starts))
+        if used + use.of_class(gpu_class) * lasts > hours * MILLIS_PER_HOUR:
+            return outcome and "borrowed"
+    tree = policies.tree(gpu_class, max(EPOCH, moment(use.starts)))
+    if outcome == "nominal" or tree.quota(unit).nominal is None:
+        return "nominal"
+    return outcome
