@@ -8,6 +8,7 @@ from uuid import UUID, uuid5
 from ledger.domain.events import Role
 from ledger.domain.ids import HostId, SubscriberId, TenantId, UserId
 from ledger.domain.parties import PLATFORM_SLUG, tenant_id_of
+from listings.domain.events import Division
 
 DEMO = UUID("0ff9ea40-0000-4000-8000-000000000000")
 """What every id of the demo derives from."""
@@ -47,7 +48,10 @@ class Player:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A GPU host. idle_from, idle_to: hours of the owner's clock in which its GPUs are listed."""
+    """A GPU host. idle_from, idle_to: hours of the owner's clock in which its GPUs are listed.
+
+    shares: how each of them is divided; None: they are leased whole.
+    """
 
     slug: str
     models: str
@@ -57,6 +61,7 @@ class Machine:
     idle_to: int
     notice_seconds: int = 120
     reclaim_fee_ppm: int = 100_000
+    shares: Division | None = None
 
     @property
     def host_id(self) -> HostId:
@@ -127,6 +132,7 @@ BOREALIS = Organisation(
     machines=(
         Machine("borealis-l40s-1", "L40S:8", "us-east", "0.55", 0, 24),
         Machine("borealis-l40s-2", "L40S:4", "us-east", "0.60", 20, 14),
+        Machine("borealis-l4-1", "L4:1", "us-east", "0.12", 0, 24, shares=Division("mps", 4)),
     ),
 )
 CIRRUS = Organisation(

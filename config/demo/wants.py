@@ -35,6 +35,7 @@ TASTES = (
     Taste("gpu=A100", (1, 1, 2, 4), (1, 8), (0.7, 1.7), "training", 6),
     Taste("gpu=A100,H100 memory>=40GiB", (1, 2), (1, 4), (0.9, 2.2), "training", 3),
     Taste("gpu=L40S", (1, 2, 4), (1, 5), (0.5, 1.2), "render", 6),
+    Taste("memory>=5GiB isolation=mps", (1,), (1, 4), (0.15, 0.4), "interactive", 3),
     Taste("memory>=24GiB", (1,), (1, 3), (0.6, 1.3), "interactive", 3),
 )
 

@@ -89,6 +89,7 @@ class Week(Played):
             terms=OfferTerms(
                 gpu_uuids=tuple(gpu.uuid for gpu in gpus_of(machine)),
                 weekly=rule,
+                division=machine.shares,
                 floor=Rate(nanos_of(machine.floor), self._currency),
                 lease_min_seconds=60,
                 notice_seconds=machine.notice_seconds,

@@ -140,7 +140,11 @@ def estimate(request: HttpRequest) -> HttpResponse:
             terms, _route = routed(default_store(), terms, markets=settings.MARKETS, now=now)
             quote = preview(default_store(), terms=terms, now=now)
             context |= {"quote": quote, "burst": terms.burst_allowed}
-            context["advice"] = advise(terms.workload.kind, gpus=terms.gpus_min or terms.gpus)
+            context["advice"] = advise(
+                terms.workload.kind,
+                gpus=terms.gpus_min or terms.gpus,
+                isolation=terms.request.isolation,
+            )
             context |= _explained(quote.explanation, terms.gpus)
         except Refusal as refusal:
             context["refusal"] = refusal
@@ -267,6 +271,7 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
         "ended_because": ENDED_BECAUSE.get(row.ended_because, ENDED_BECAUSE["deadline"]),
         "mine": row.tenant_id == actor.tenant_id,
         "open": row.state == "open",
+        "moves": [{**each, "at": datetime.fromisoformat(each["at"])} for each in row.moves],
     }
     if row.chain_id is not None:
         rows = list(queries.chain(actor, bid_id).reverse()[:CHAIN_MAX])

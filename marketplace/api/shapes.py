@@ -363,7 +363,13 @@ def quote_json(quote: Quote) -> dict[str, Any]:
         "query": write_query(placed.request),
         "deadline": _moment(placed.deadline),
         "service_class": placed.service_class,
-        "workload": _advice_json(advise(placed.workload.kind, gpus=placed.gpus_min or placed.gpus)),
+        "workload": _advice_json(
+            advise(
+                placed.workload.kind,
+                gpus=placed.gpus_min or placed.gpus,
+                isolation=placed.request.isolation,
+            )
+        ),
         "explanation": explanation_json(
             quote.explanation, state="preview", currency=placed.limit.currency
         ),

@@ -23,6 +23,7 @@ from typing import Literal
 
 from ledger.domain.refusal import Invalid
 from listings.domain.mig import CARDS
+from marketplace.domain.demand import TAKES_SHARES
 from marketplace.domain.events import GpuRequest
 
 MIB_PER_GIB = 1024
@@ -156,7 +157,7 @@ class Slice:
     share_ppm: int
     model: str
     profile: str
-    isolation: Literal["whole", "mig"]
+    isolation: Literal["whole", "mig", "mps"]
 
 
 def _slices() -> Iterator[Slice]:
@@ -183,10 +184,27 @@ SLICES = tuple(sorted(_slices()))
 """Whole cards and MIG instances (sources: listings/domain/mig.py)."""
 
 
-def smallest_slices(kind: str, *, gpus: int = 1) -> tuple[Slice, ...]:
-    """Return the slices on which a kind fits when spread over `gpus` of them, smallest first."""
+def _shares() -> Iterator[Slice]:
+    for whole in SLICES:
+        for count in SHARES_ADVISED if whole.profile == "whole" else ():
+            percent, memory_mib = 100 // count, whole.memory_mib // count
+            profile = f"mps.{percent}.{max(1, round(memory_mib / MIB_PER_GIB))}gb"
+            yield Slice(memory_mib, percent * 10_000, whole.model, profile, "mps")
+
+
+SHARES_ADVISED = (2, 4, 8)
+SHARES = tuple(sorted(_shares()))
+"""Equal shares of whole cards by MPS, as owners most likely list them."""
+
+
+def smallest_slices(kind: str, *, gpus: int = 1, isolation: str | None = None) -> tuple[Slice, ...]:
+    """Return the slices on which a kind fits when spread over `gpus` of them, smallest first.
+
+    isolation: what the bid takes; shares of GPUs are among them only where it takes those.
+    """
     need = -(-workload_named(kind).memory_mib // gpus)
-    return tuple(sorted(each for each in SLICES if each.memory_mib >= need))
+    shares = SHARES if gpus == 1 and isolation in TAKES_SHARES else ()
+    return tuple(sorted(each for each in (*SLICES, *shares) if each.memory_mib >= need))
 
 
 SUGGESTED_MAX = 4
@@ -212,15 +230,17 @@ class Advice:
         return self.envelope.hours_typical
 
 
-def advise(kind: str, *, gpus: int = 1) -> Advice:
+def advise(kind: str, *, gpus: int = 1, isolation: str | None = None) -> Advice:
     """Return what to ask for, for a kind of workload spread over `gpus` GPUs.
+
+    isolation: the level that the bid takes.
 
     Raises: WorkloadUnknown.
     """
     envelope = workload_named(kind)
     sizes: dict[tuple[int, int], Slice] = {}
     if envelope.memory_mib:
-        for each in smallest_slices(kind, gpus=gpus):
+        for each in smallest_slices(kind, gpus=gpus, isolation=isolation):
             sizes.setdefault((each.memory_mib, each.share_ppm), each)
     return Advice(
         envelope=envelope,

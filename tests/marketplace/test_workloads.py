@@ -77,3 +77,20 @@ def test_advice_names_the_smallest_sizes_that_hold_the_kind_each_once(kind: str)
 
 def test_nothing_is_advised_for_what_nothing_is_known_of() -> None:
     assert advise("other").slices == ()
+
+
+@pytest.mark.parametrize("isolation", [None, "whole", "mig"])
+def test_shares_are_advised_only_to_who_takes_them(isolation: str | None) -> None:
+    assert {each.isolation for each in advise("interactive").slices} <= {"whole", "mig"}
+    assert advise("interactive", isolation=isolation) == advise("interactive")
+
+
+def test_shares_are_among_the_smallest_slices_of_who_takes_them() -> None:
+    slices = advise("interactive", isolation="mps").slices
+
+    assert [(each.memory_mib, each.model, each.profile, each.isolation) for each in slices[:2]] == [
+        (4 * 1024, "A100-40GB", "1g.5gb", "mig"),
+        (39 * 1024 // 8, "A100-40GB", "mps.12.5gb", "mps"),
+    ]
+    assert slices[1].share_ppm == 120_000
+    assert advise("interactive", gpus=2, isolation="mps") == advise("interactive", gpus=2)
