@@ -1,4 +1,4 @@
-"""One server process: HTTP through WSGI threads, sockets through Channels.
+"""One server process: bids by a short way, HTTP through WSGI threads, sockets through Channels.
 
 Django's own ASGI handler costs one to two milliseconds of CPU a request more than its WSGI
 handler; only sockets need ASGI, so only they get it.
@@ -18,13 +18,14 @@ from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 
+from config.front import Front
 from config.sockets import socket_urls
 
 WEB_THREADS = 8
 
 application = ProtocolTypeRouter(
     {
-        "http": cast(Any, WSGIMiddleware(cast(Any, pages_and_api), workers=WEB_THREADS)),
+        "http": cast(Any, Front(cast(Any, WSGIMiddleware(cast(Any, pages_and_api), WEB_THREADS)))),
         "websocket": AllowedHostsOriginValidator(
             AuthMiddlewareStack(URLRouter(cast(Any, socket_urls)))
         ),

@@ -36,8 +36,13 @@ def security_headers(
 
 def policy_for(request: HttpRequest) -> str:
     """Return the policy; sockets are named because 'self' covers them only in newer browsers."""
-    scheme = "wss" if request.is_secure() else "ws"
-    return POLICY.format(sockets=f"{scheme}://{request.get_host()}", issuer=_issuer())
+    return policy_of(request.get_host(), secure=request.is_secure())
+
+
+def policy_of(host: str, *, secure: bool) -> str:
+    """Return the policy of a site that is reached as `host`."""
+    scheme = "wss" if secure else "ws"
+    return POLICY.format(sockets=f"{scheme}://{host}", issuer=_issuer())
 
 
 def _issuer() -> str:

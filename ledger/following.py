@@ -59,15 +59,16 @@ class Projection:
     on: frozenset[str]
 
 
-Asking = Callable[[Sequence[Recorded], EventStore], "Sequence[Sequence[Part] | None]"]
+Steps = Sequence[Sequence[Part]]
+Asking = Callable[[Sequence[Recorded], EventStore], Sequence[Steps | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """When one of these events happens, something is asked for.
 
-    ask: what each of several events asks for, as parts of one append; None for an event that has
-        to be reacted to alone. So is one whose parts are refused.
+    ask: what each of several events asks for, step by step; a step is written in one append for all
+        of them. None for an event that has to be reacted to alone. So is one that is refused.
     """
 
     name: str
@@ -166,14 +167,27 @@ def _react(
     for alone, run in groupby(zip(some, asked, strict=True), key=lambda each: each[1] is None):
         pairs = list(run)
         # Where several cannot be asked for together, each is asked alone: that says what is wrong.
-        settled = not alone and len(pairs) > 1
-        outcomes: Sequence[object] = [None] * len(pairs)
-        if settled:
-            outcomes = record_each(store, [parts for _, parts in pairs if parts is not None])
-        for (recorded, _), outcome in zip(pairs, outcomes, strict=True):
-            if not settled or isinstance(outcome, Refusal):
+        settled = set() if alone else _settled(store, [steps or () for _, steps in pairs])
+        for number, (recorded, _) in enumerate(pairs):
+            if number not in settled:
                 policy.react(recorded, store)
             done.append(recorded)
+
+
+def _settled(store: EventStore, asked: Sequence[Steps]) -> set[int]:
+    """Write the first steps of all, then the next ones; return the places of those not refused."""
+    through = set(range(len(asked))) if len(asked) > 1 else set[int]()
+    for step in range(max(map(len, asked))):
+        places = [place for place in sorted(through) if step < len(asked[place])]
+        if places:
+            outcomes = record_each(store, [asked[place][step] for place in places])
+            refused = {
+                place
+                for place, each in zip(places, outcomes, strict=True)
+                if isinstance(each, Refusal)
+            }
+            through -= refused
+    return through
 
 
 _NOTE = """

@@ -15,10 +15,17 @@ def ask(sql: str, parameters: Sequence[object] | Mapping[str, object]) -> tuple[
     Django's own cursor writes the values into the text, which is then read and planned anew each
     time: for these questions that takes longer than the answer.
     """
+    return next(iter(ask_for_all(sql, parameters)), None)
+
+
+def ask_for_all(
+    sql: str, parameters: Sequence[object] | Mapping[str, object]
+) -> list[tuple[Any, ...]]:
+    """Return every row of the answer."""
     connection.ensure_connection()
     with (
         connection.wrap_database_errors,
         psycopg.Cursor[tuple[Any, ...]](connection.connection) as cursor,
     ):
         cursor.execute(sql, parameters, prepare=True)
-        return cursor.fetchone()
+        return cursor.fetchall() if cursor.description else []

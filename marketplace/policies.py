@@ -88,17 +88,26 @@ def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: i
 
 def open_leases(
     granted: Sequence[Recorded], store: EventStore, *, fee_ppm: int
-) -> list[list[Part] | None]:
-    """Return what opens a lease for each of these grants; None where others have to be cut."""
+) -> list[list[list[Part]] | None]:
+    """Return what opens a lease for each of these grants; None where others have to be cut.
+
+    The hold is a step of its own: where many bids are placed, an account moves on all the time, and
+    what is decided on it is decided in a moment.
+    """
     events = [recorded.event for recorded in granted]
     grants = [event for event in events if isinstance(event, LeaseGranted)]
     bids = look_at_each(store, Bid, [grant.bid_id for grant in grants])
     return [
         None
         if grant.cuts
-        else _opening(grant, bids[grant.bid_id], fee_ppm, Meta.because(recorded, policy=OPEN_LEASE))
+        else _steps(grant, bids[grant.bid_id], fee_ppm, Meta.because(recorded, policy=OPEN_LEASE))
         for grant, recorded in zip(grants, granted, strict=True)
     ]
+
+
+def _steps(granted: LeaseGranted, seen: Fold, fee_ppm: int, by: Meta) -> list[list[Part]]:
+    lease, filled, hold = _opening(granted, seen, fee_ppm, by)
+    return [[lease, filled], [hold]]
 
 
 def _opening(granted: LeaseGranted, seen: Fold, fee_ppm: int, by: Meta) -> list[Part]:

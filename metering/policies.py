@@ -23,9 +23,9 @@ def open_meter_when_lease_scheduled(recorded: Recorded, store: EventStore) -> No
     record_together(store, _opening(recorded))
 
 
-def open_meters(scheduled: Sequence[Recorded], store: EventStore) -> list[list[Part]]:
+def open_meters(scheduled: Sequence[Recorded], store: EventStore) -> list[list[list[Part]]]:
     """Return what opens a meter for each of these leases."""
-    return [_opening(recorded) for recorded in scheduled]
+    return [[_opening(recorded)] for recorded in scheduled]
 
 
 def _opening(recorded: Recorded) -> list[Part]:

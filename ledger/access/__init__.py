@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from ledger.access.actors import Actor, PlatformOnly, RoleMissing, ScopeMissing, visible
-from ledger.access.proofs import TENANT_CHOSEN, actor_of_person, actor_of_token, actors_of_person
+from ledger.access.proofs import (
+    TENANT_CHOSEN,
+    actor_of_person,
+    actor_of_token,
+    actors_of_person,
+    actors_of_tokens,
+)
 
 __all__ = [
     "TENANT_CHOSEN",
@@ -14,5 +20,6 @@ __all__ = [
     "actor_of_person",
     "actor_of_token",
     "actors_of_person",
+    "actors_of_tokens",
     "visible",
 ]

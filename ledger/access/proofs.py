@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, cast
 from uuid import UUID
@@ -11,10 +12,10 @@ from django.db import connection
 from ledger.access.actors import Actor
 from ledger.domain.events import Role
 from ledger.domain.ids import HostId, SubscriberId, TenantId, TokenId, UserId
-from ledger.domain.refusal import Unauthenticated
-from ledger.domain.tokens import read
+from ledger.domain.refusal import Refusal, Unauthenticated
+from ledger.domain.tokens import Written, read
 from ledger.models import MemberRow
-from ledger.prepared import ask
+from ledger.prepared import ask_for_all
 
 TENANT_CHOSEN = "tenant_id"
 """Key of the session under which a person's choice of tenant is kept."""
@@ -23,12 +24,12 @@ USE_WRITTEN_EVERY = timedelta(minutes=1)
 
 # Every request asks this, so it is one query, and a plain one: the two rows through the ORM
 # would cost more than the rest of the proof.
-_HOLDER = """
-SELECT t.token_id, t.tenant_id, t.user_id, t.host_id, t.title, t.scopes, t.expires_at,
+_HOLDERS = """
+SELECT t.sha256, t.token_id, t.tenant_id, t.user_id, t.host_id, t.title, t.scopes, t.expires_at,
        t.revoked_at, m.subscriber_id, m.roles, m.is_platform, m.tenant_title
   FROM ledger_tokenrow t
   LEFT JOIN ledger_memberrow m ON m.tenant_id = t.tenant_id AND m.user_id = t.user_id
- WHERE t.sha256 = %s
+ WHERE t.sha256 = ANY(%s)
 """
 
 NOTED_MAX = 10_000
@@ -46,6 +47,7 @@ ON CONFLICT (token_id) DO UPDATE SET used_at = EXCLUDED.used_at WHERE u.used_at 
 class _Holder(NamedTuple):
     """A token and the membership it was made for; that part is None where it has ended."""
 
+    sha256: str
     token_id: TokenId
     tenant_id: TenantId
     user_id: UserId | None
@@ -92,16 +94,39 @@ def actor_of_token(text: str, *, now: datetime) -> Actor:
     Raises: TokenMalformed, TokenChecksumWrong, TokenNotKnown, TokenExpired, TokenNoLongerWorks,
         NoLongerMember.
     """
-    written = read(text)
-    holder = _holder(written.sha256)
+    [actor] = actors_of_tokens([text], now=now)
+    if isinstance(actor, Refusal):
+        raise actor
+    return actor
+
+
+def actors_of_tokens(texts: Sequence[str], *, now: datetime) -> list[Actor | Refusal]:
+    """Tell who acts with each of these tokens, or what `actor_of_token` would raise."""
+    written = [_read(text) for text in texts]
+    asked = sorted({each.sha256 for each in written if isinstance(each, Written)})
+    holders = {row[0]: _Holder(*row) for row in ask_for_all(_HOLDERS, [asked])} if asked else {}
+    return [
+        each if isinstance(each, Refusal) else _proved(each, holders.get(each.sha256), now)
+        for each in written
+    ]
+
+
+def _read(text: str) -> Written | Refusal:
+    try:
+        return read(text)
+    except Refusal as refusal:
+        return refusal
+
+
+def _proved(written: Written, holder: _Holder | None, now: datetime) -> Actor | Refusal:
     if holder is None:
-        raise TokenNotKnown(prefix=written.prefix)
+        return TokenNotKnown(prefix=written.prefix)
     if holder.revoked_at is not None:
-        raise TokenNoLongerWorks(prefix=written.prefix, revoked_at=holder.revoked_at)
+        return TokenNoLongerWorks(prefix=written.prefix, revoked_at=holder.revoked_at)
     if holder.expires_at <= now:
-        raise TokenExpired(prefix=written.prefix, expires_at=holder.expires_at)
+        return TokenExpired(prefix=written.prefix, expires_at=holder.expires_at)
     if holder.host_id is None and holder.roles is None:
-        raise NoLongerMember(prefix=written.prefix)
+        return NoLongerMember(prefix=written.prefix)
     _note_use(holder.token_id, now)
     return Actor(
         tenant_id=holder.tenant_id,
@@ -114,11 +139,6 @@ def actor_of_token(text: str, *, now: datetime) -> Actor:
         is_platform=bool(holder.is_platform),
         title=holder.tenant_title or holder.title,
     )
-
-
-def _holder(sha256: str) -> _Holder | None:
-    row = ask(_HOLDER, [sha256])
-    return None if row is None else _Holder(*row)
 
 
 def actors_of_person(user_id: UserId) -> list[Actor]:

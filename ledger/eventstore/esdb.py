@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from esdbclient import EventStoreDBClient, StreamState
 from esdbclient import NewEvent as Proposed
@@ -131,6 +131,10 @@ class EsdbStore:
             if len(page) < STREAM_PAGE:
                 return
             version = page[-1].version
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Let nobody else append, where the store can do that."""
+        return nullcontext()
 
     def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
         """Return the events of several streams after a version of each."""

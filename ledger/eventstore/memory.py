@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -101,6 +102,10 @@ class MemoryStore:
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Yield a stream's events in version order."""
         return iter(self._streams.get(stream, [])[after_version:])
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Let nobody else append, where the store can do that."""
+        return nullcontext()
 
     def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
         """Return the events of several streams after a version of each."""

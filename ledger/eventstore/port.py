@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -228,6 +229,13 @@ class EventStore(Protocol):
 
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Yield a stream's events in version order; nothing for an unknown stream."""
+        ...
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Let nobody else append for so long, where the store can do that.
+
+        For who was overtaken again and again; all others wait meanwhile.
+        """
         ...
 
     def read_streams(self, asked: Sequence[tuple[str, int]]) -> Mapping[str, Sequence[Recorded]]:

@@ -16,7 +16,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import psycopg
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 
 from ledger.eventstore import codec
 from ledger.eventstore.memory import check
@@ -58,6 +58,7 @@ _APPEND_EACH = (
     "%s::text[], %s::bigint[], %s::int[], %s::bytea[], %s::int[], %s::bigint[], %s::uuid[],"
     " %s::text[], %s::int[], %s::bytea[])"
 )
+_LOCK = "SELECT set_config('lock_timeout', '5s', true), pg_advisory_xact_lock(5121)"
 _READ_STREAM = (
     f"SELECT {_COLUMNS} FROM es_event WHERE stream = %s AND version > %s ORDER BY version LIMIT %s"
 )
@@ -139,6 +140,14 @@ class PostgresStore:
             _appended(write.stream, write.expected, row)
             for write, row in zip(writes, rows, strict=False)
         ]
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lock of the log until what is done here commits."""
+        with transaction.atomic():
+            with _cursor(lost=StoreUnavailable) as cursor:
+                cursor.execute(_LOCK)
+            yield
 
     def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
         """Return what is in several streams after a version of each, in one round trip."""

@@ -12,6 +12,7 @@ server alone, never while a process thinks or waits for its turn on a busy machi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
@@ -34,6 +35,9 @@ from ledger.eventstore.port import (
     recorded_before,
     stream_name,
 )
+
+OVERTAKEN_MAX = 4
+"""Attempts after which the log is held while rules are asked: the slow must come to an end too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,9 @@ def record_each(
     command_ids = [[part.by.command_id or uuid4() for part in parts] for parts in requests]
     keys = list(dict.fromkeys(_key(part) for parts in requests for part in parts))
     for attempt in range(DECIDE_ATTEMPTS_MAX):
+        waits = attempt >= OVERTAKEN_MAX
         try:
-            with folds.in_turn(store, keys):
+            with folds.in_turn(store, keys), store.alone() if waits else nullcontext():
                 return _Desk(store, keys, () if attempt else requests).settle(requests, command_ids)
         except (StreamMoved, OutcomeUnknown):
             continue

@@ -119,7 +119,7 @@ class Endpoint(APIView):
 
         Raises: BodyUnreadable, serializers.ValidationError.
         """
-        return cast("dict[str, Any]", _checker(shape).run_validation(self.request.data))
+        return cast("dict[str, Any]", checker_of(shape).run_validation(self.request.data))
 
     def page(
         self,
@@ -134,7 +134,7 @@ class Endpoint(APIView):
         """Check, handle, and turn whatever is raised into a problem."""
         self.args, self.kwargs = args, kwargs
         self.headers: dict[str, str] = {}
-        self.request_id = _request_id(request.headers.get("X-Request-ID"))
+        self.request_id = request_id_of(request.headers.get("X-Request-ID"))
         asked = self.request = self.initialize_request(request, *args, **kwargs)
         try:
             self.initial(asked, *args, **kwargs)
@@ -162,7 +162,7 @@ class Endpoint(APIView):
         if not isinstance(request.auth, Actor):
             raise NotSignedIn()
         self.allowance = throttling.take(
-            _caller(self.actor),
+            caller_of(self.actor),
             per_minute=settings.ENV.throttle_per_minute,
             now=timezone.now(),
         )
@@ -200,7 +200,8 @@ class Endpoint(APIView):
                 return handle()
             with transaction.atomic():
                 return handle()
-        return idempotency.once(asked, handle, shares_transaction=shares, now=timezone.now())
+        in_one = shares and not self.one_append
+        return idempotency.once(asked, handle, in_transaction=in_one, now=timezone.now())
 
     def _asked(self) -> idempotency.Asked | None:
         key = self.request.headers.get("Idempotency-Key")
@@ -218,7 +219,7 @@ class Endpoint(APIView):
         )
 
 
-def _checker(shape: type[Body]) -> Body:
+def checker_of(shape: type[Body]) -> Body:
     """Return this thread's `shape`: its fields, copied once, not for every request."""
     known: dict[type[Body], Body] | None = getattr(_checkers, "known", None)
     if known is None:
@@ -228,12 +229,14 @@ def _checker(shape: type[Body]) -> Body:
     return known[shape]
 
 
-def _request_id(given: str | None) -> UUID:
+def request_id_of(given: str | None) -> UUID:
+    """Return the request id that the client gave, or a new one."""
     try:
         return UUID(given or "")
     except ValueError:
         return uuid4()
 
 
-def _caller(actor: Actor) -> str:
+def caller_of(actor: Actor) -> str:
+    """Return whose bucket a request is taken from."""
     return f"token:{actor.token_id}" if actor.token_id else f"user:{actor.user_id}"

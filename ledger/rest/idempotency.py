@@ -1,9 +1,10 @@
 """`Idempotency-Key`: a request repeated with its key is done once and answered alike.
 
 The answer is kept in the transaction of the append where the store shares it, so one cannot be
-there without the other. Where it does not, the key is claimed first; if the process dies between
-append and answer, the repeat runs the command again, whose event ids derive from the key, so it
-records nothing twice and answers the same position.
+there without the other. Where it does not, or where the log must not be held up until then, the
+key is claimed first; if the process dies between append and answer, the repeat runs the command
+again, whose event ids derive from the key, so it records nothing twice and answers the same
+position.
 
 A refusal is not kept: it changed nothing, and what stood in its way may be gone (funds, a
 window). It is asked again with the same key, but only for the same request: the key stays
@@ -112,9 +113,11 @@ def asked(
 
 
 def once(
-    request: Asked, handle: Callable[[], Response], *, shares_transaction: bool, now: datetime
+    request: Asked, handle: Callable[[], Response], *, in_transaction: bool, now: datetime
 ) -> Response:
     """Answer `request`: by `handle` the first time, by what is kept from then on.
+
+    in_transaction: what `handle` writes commits with the answer; else the key is claimed first.
 
     Raises: KeyUsedForAnother, StillInProgress, and whatever `handle` raises.
     """
@@ -125,7 +128,7 @@ def once(
                 raise KeyUsedForAnother()
             if kept.status:
                 return _replayed(kept)
-        if not shares_transaction:
+        if not in_transaction:
             return _claimed_first(request, handle, now)
         try:
             with transaction.atomic():

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import connection
 
-from ledger.prepared import ask
+from ledger.prepared import ask_for_all
 from ledger.rest.problems import TooManyRequests
 
 MICROS = 1_000_000
 SECONDS_PER_MINUTE = 60
 
-# One statement, one row: two requests at once cannot both take the last one. Answers no row
-# where the bucket is empty. A clock that steps back fills nothing. Nobody waits for the disk: a
+# One statement: two requests at once cannot both take the last one. Answers no row where a bucket
+# holds too little. A clock that steps back fills nothing. Nobody waits for the disk: a
 # server that breaks down may forget the last requests, and buckets are then fuller than they were.
 _TAKE = """
 INSERT INTO ledger_tokenbucket AS b (caller, micros, filled_at)
-VALUES (%(caller)s, %(full)s - 1000000, %(now)s)
+SELECT w.caller, %(full)s - 1000000 * w.wanted, %(now)s
+  FROM unnest(%(callers)s::text[], %(wanted)s::bigint[]) AS w (caller, wanted)
+ WHERE 1000000 * w.wanted <= %(full)s ORDER BY w.caller
 ON CONFLICT (caller) DO UPDATE SET
-    micros = least(%(full)s, b.micros + greatest(0, %(gained)s)) - 1000000,
+    micros = least(%(full)s, b.micros + greatest(0, %(gained)s)) - (%(full)s - EXCLUDED.micros),
     filled_at = greatest(b.filled_at, %(now)s)
-WHERE least(%(full)s, b.micros + greatest(0, %(gained)s)) >= 1000000
-RETURNING micros,
+WHERE least(%(full)s, b.micros + greatest(0, %(gained)s)) >= %(full)s - EXCLUDED.micros
+RETURNING caller, micros,
     CASE WHEN %(alone)s THEN set_config('synchronous_commit', 'off', true) END
 """.replace(
     "%(gained)s",
@@ -39,6 +42,10 @@ class Allowance:
     remaining: int
     reset_seconds: int
 
+    def before(self, later: int) -> Allowance:
+        """Return what it was before so many more were taken."""
+        return replace(self, remaining=self.remaining + later)
+
     def headers(self) -> dict[str, str]:
         """Return the RateLimit headers."""
         return {
@@ -53,20 +60,33 @@ def take(caller: str, *, per_minute: int, now: datetime) -> Allowance:
 
     Raises: TooManyRequests, with `retry_after_seconds`.
     """
+    taken = take_each({caller: 1}, per_minute=per_minute, now=now)
+    if caller not in taken:
+        wait_seconds = -(-SECONDS_PER_MINUTE // per_minute)
+        raise TooManyRequests(retry_after_seconds=wait_seconds, per_minute=per_minute)
+    return taken[caller]
+
+
+def take_each(wanted: Mapping[str, int], *, per_minute: int, now: datetime) -> dict[str, Allowance]:
+    """Take so many requests out of each caller's bucket, all of a caller's or none.
+
+    Returns: what is left in the buckets that had enough.
+    """
     full = per_minute * MICROS
-    row = ask(
+    rows = ask_for_all(
         _TAKE,
         {
-            "caller": caller,
+            "callers": list(wanted),
+            "wanted": list(wanted.values()),
             "full": full,
             "now": now,
             "per_minute": per_minute,
             "alone": not connection.in_atomic_block,  # it holds for the whole transaction
         },
     )
-    if row is None:
-        wait_seconds = -(-SECONDS_PER_MINUTE // per_minute)
-        raise TooManyRequests(retry_after_seconds=wait_seconds, per_minute=per_minute)
-    micros = int(row[0])
+    return {caller: _allowance(int(micros), full, per_minute) for caller, micros, _ in rows}
+
+
+def _allowance(micros: int, full: int, per_minute: int) -> Allowance:
     reset_seconds = -(-(full - micros) * SECONDS_PER_MINUTE // full)
     return Allowance(per_minute, micros // MICROS, reset_seconds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.eventstore.port import (
@@ -103,6 +104,10 @@ class _Guarded:
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Read as the store does."""
         return self._store.read_stream(stream, after_version=after_version)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Let nobody else append, where the store can do that."""
+        return self._store.alone()
 
     def read_streams(self, asked: Sequence[tuple[str, int]]) -> dict[str, list[Recorded]]:
         """Return the events of several streams after a version of each."""

@@ -8,9 +8,18 @@ from datetime import datetime
 from ledger.commands.money import placing_hold, release_hold, resize_hold
 from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId
 from ledger.domain.money import Rate
+from ledger.domain.refusal import Refusal
 from ledger.eventstore.folds import Fold
-from ledger.eventstore.port import EventStore, Meta, Position, load, record
-from ledger.eventstore.together import Part, look, record_together
+from ledger.eventstore.port import (
+    START,
+    EventStore,
+    Meta,
+    Position,
+    StoreError,
+    load,
+    record,
+)
+from ledger.eventstore.together import Part, look, look_at_each, record_each, record_together
 from marketplace.domain.bids import (
     Bid,
     BidTerms,
@@ -40,6 +49,51 @@ def place_bid(
     Returns: the store position at which it is placed.
     Raises: every refusal of `bids.place` and of `place_hold`; BidTermsDiffer.
     """
+    seen = look(store, Bid, terms.bid_id)
+    return record_together(store, _placing(terms, by, now, seen, route))[-1]
+
+
+def place_bids(
+    store: EventStore, asked: Sequence[tuple[BidTerms, Meta]], *, now: datetime
+) -> list[Position | Exception]:
+    """Put several bids on the market, one after the other as `place_bid` would, in one append.
+
+    Returns: for each bid its position, or why it is not placed. Where the store fails for all of
+        them together, each is tried alone, so that none fails for another's sake.
+    """
+    seen = look_at_each(store, Bid, [terms.bid_id for terms, _ in asked])
+    outcomes: list[Position | Exception] = []
+    requests: dict[int, list[Part]] = {}
+    for number, (terms, by) in enumerate(asked):
+        outcomes.append(START)
+        try:
+            requests[number] = _placing(terms, by, now, seen[terms.bid_id], None)
+        except Exception as failure:
+            # Also where it is our own fault: the others must not be turned away with it.
+            outcomes[number] = failure
+    settled = _each_settled(store, list(requests.values()))
+    for number, outcome in zip(requests, settled, strict=True):
+        outcomes[number] = outcome
+    return outcomes
+
+
+def _each_settled(
+    store: EventStore, requests: Sequence[Sequence[Part]]
+) -> list[Position | Exception]:
+    try:
+        together = record_each(store, requests)
+    except StoreError as failure:
+        if len(requests) == 1:
+            return [failure]
+        # Known by its command, none of them is written twice.
+        return [_each_settled(store, [parts])[0] for parts in requests]
+    return [each if isinstance(each, Refusal) else each[-1] for each in together]
+
+
+def _placing(
+    terms: BidTerms, by: Meta, now: datetime, seen: Fold, route: BidRouted | None
+) -> list[Part]:
+    """Return what places a bid; the last part is the bid's own stream. seen: that, as it is."""
     placed = place(terms, now=now)
 
     def decide(bid: Bid | None) -> Sequence[BidEvent]:
@@ -49,10 +103,9 @@ def place_bid(
             raise BidTermsDiffer(bid_id=terms.bid_id)
         return []
 
-    # A bid that is there has had its hold; by now that may be released or a lease's.
-    seen = look(store, Bid, terms.bid_id)
+    own = Part(Bid, terms.bid_id, decide, by, seen=seen)
     if seen.state is not None:
-        return record(store, Bid, terms.bid_id, decide, by=by)
+        return [own]  # it has had its hold; by now that may be released or a lease's
     hold = placing_hold(
         account_id=terms.account_id,
         hold_id=placed.hold_id,
@@ -61,11 +114,10 @@ def place_bid(
         by=by,
         now=now,
     )
-    parts = [hold, Part(Bid, terms.bid_id, decide, by, seen=seen)]
-    if route is not None:
-        known = Part(Route, terms.bid_id, lambda known: [] if known else [route], by)
-        parts.insert(1, known)
-    return record_together(store, parts)[-1]
+    if route is None:
+        return [hold, own]
+    known = Part(Route, terms.bid_id, lambda known: [] if known else [route], by)
+    return [hold, known, own]
 
 
 def release_stray_hold(

@@ -47,6 +47,12 @@ def routed(
     return replace(terms, market=route.market), route
 
 
+def only_market(terms: BidTerms, markets: Sequence[Market]) -> BidTerms | None:
+    """Return the terms with their market where only one can have hosts for them, else None."""
+    names = within_reach(markets, terms.request.region)
+    return replace(terms, market=names[0]) if len(names) == 1 else None
+
+
 def _look(store: EventStore, terms: BidTerms, now: datetime) -> Look:
     quote = preview(store, terms=terms, now=now)
     if quote.price is not None and quote.window is not None:

@@ -1,0 +1,105 @@
+"""Requests that come within the same few milliseconds, handled together by one thread.
+
+What costs most in a small request is what is done once whether it is for one or for twenty: a
+question to the database, a commit, a turn at the lock of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import structlog
+from django.db import close_old_connections, connection
+
+AskedT = TypeVar("AskedT")
+AnswerT = TypeVar("AnswerT")
+
+GATHER_SECONDS = 0.012
+"""Least time from one turn to the next; the first after a silence does not wait."""
+TOGETHER_MAX = 64
+IDLE_SECONDS = 1.0
+"""After such a silence the connection is looked at before it is used again."""
+END_SECONDS = 60.0
+"""After such a silence the thread ends, and with it its connection."""
+
+log = structlog.get_logger()
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting(Generic[AskedT, AnswerT]):
+    asked: AskedT
+    answer: asyncio.Future[AnswerT]
+    loop: asyncio.AbstractEventLoop
+
+
+@dataclass(eq=False)
+class Gathering(Generic[AskedT, AnswerT]):
+    """Hands what is asked at the same time to `handle`, which answers in the same order.
+
+    handle: runs in a thread of its own, one turn after the other. What it raises, all who asked
+        in that turn get.
+    """
+
+    handle: Callable[[Sequence[AskedT]], Sequence[AnswerT]]
+    name: str
+    _waiting: list[_Waiting[AskedT, AnswerT]] = field(default_factory=list)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _thread: threading.Thread | None = None
+
+    async def ask(self, asked: AskedT) -> AnswerT:
+        """Return the answer to `asked`, in one of the next turns."""
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting[AskedT, AnswerT](asked, loop.create_future(), loop)
+        with self._changed:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._turns, name=self.name, daemon=True)
+                self._thread.start()
+            self._waiting.append(waiting)
+            self._changed.notify()
+        return await waiting.answer
+
+    def _turns(self) -> None:
+        last = 0.0
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._waiting, END_SECONDS):
+                    self._thread = None
+                    break
+            started = time.monotonic()
+            if started - last > IDLE_SECONDS:
+                close_old_connections()
+            elif last + GATHER_SECONDS > started:
+                time.sleep(last + GATHER_SECONDS - started)
+            last = time.monotonic()
+            with self._changed:
+                some, self._waiting = self._waiting[:TOGETHER_MAX], self._waiting[TOGETHER_MAX:]
+            self._answer(some)
+        connection.close()
+
+    def _answer(self, some: Sequence[_Waiting[AskedT, AnswerT]]) -> None:
+        try:
+            answers: Sequence[AnswerT | Exception] = self.handle([each.asked for each in some])
+        except Exception as failure:
+            log.warning("gathering.failed", name=self.name, error=repr(failure), exc_info=failure)
+            answers = [failure] * len(some)
+            connection.close()  # if that is what is wrong, the next turn has another
+        for loop in {each.loop for each in some}:
+            told = [pair for pair in zip(some, answers, strict=True) if pair[0].loop is loop]
+            with suppress(RuntimeError):  # that loop has ended, and who asked with it
+                loop.call_soon_threadsafe(_tell, told)
+
+
+def _tell(told: Sequence[tuple[_Waiting[AskedT, AnswerT], AnswerT | Exception]]) -> None:
+    for waiting, answer in told:
+        if waiting.answer.done():
+            continue  # who asked has gone away
+        if isinstance(answer, Exception):
+            waiting.answer.set_exception(answer)
+        else:
+            waiting.answer.set_result(answer)

@@ -1,0 +1,160 @@
+"""Bids that come at the same time, placed together: what `Bids.post` does with one, for several.
+
+It answers what it can be sure of, bids that are placed and bids that a rule refuses, just as
+`Bids.post` would. Everything else (who asks is not known, the body is not right, there is a choice
+of markets, the bucket is empty) is left to `Bids.post`, before anything was written or taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from io import BytesIO
+from typing import Any
+from uuid import UUID, uuid4, uuid5
+
+from django.conf import settings
+from django.utils import timezone
+from rest_framework.exceptions import APIException
+from rest_framework.renderers import JSONRenderer
+
+from ledger.access import Actor, actors_of_tokens
+from ledger.domain.refusal import Refusal
+from ledger.eventstore import default_store
+from ledger.eventstore.port import Meta, Position
+from ledger.rest import throttling
+from ledger.rest.endpoint import caller_of, checker_of
+from ledger.rest.parsing import StrictJson
+from ledger.rest.problems import answer_problem
+from marketplace.api.shapes import AskBid, terms_of
+from marketplace.commands.bids import place_bids
+from marketplace.domain.bids import BidTerms
+from marketplace.queries.bids import Unit, unit_of
+from marketplace.queries.routing import only_market
+
+SCOPE = "bids:write"
+UNIT_KEPT_SECONDS = 1.0
+UNITS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that places a bid. token: as sent. path: what its answer names."""
+
+    token: str
+    body: bytes
+    path: str
+    request_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered: a status, headers, and JSON."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Bid:
+    """One that is sure to be handled here. place: among those who asked."""
+
+    place: int
+    asked: Asked
+    actor: Actor
+    terms: BidTerms
+    by: Meta
+
+
+def place_together(asked: Sequence[Asked]) -> list[Answer | None]:
+    """Answer requests that came at the same time; None for each that is left to `Bids.post`."""
+    now = timezone.now()
+    actors = actors_of_tokens([each.token for each in asked], now=now)
+    read = [
+        _read(place, each, actor, now)
+        for place, (each, actor) in enumerate(zip(asked, actors, strict=True))
+        if isinstance(actor, Actor) and actor.may(SCOPE)
+    ]
+    bids = [bid for bid in read if bid is not None]
+    wanted = Counter(caller_of(bid.actor) for bid in bids)
+    per_minute = settings.ENV.throttle_per_minute
+    allowed = throttling.take_each(wanted, per_minute=per_minute, now=now) if wanted else {}
+    bids = [bid for bid in bids if caller_of(bid.actor) in allowed]
+    answers: list[Answer | None] = [None] * len(asked)
+    if not bids:
+        return answers
+    outcomes = place_bids(default_store(), [(bid.terms, bid.by) for bid in bids], now=now)
+    left = dict(wanted)
+    for bid, outcome in zip(bids, outcomes, strict=True):
+        caller = caller_of(bid.actor)
+        left[caller] -= 1
+        headers = allowed[caller].before(left[caller]).headers()
+        answers[bid.place] = _answer(bid, outcome, headers)
+    return answers
+
+
+def _read(place: int, asked: Asked, actor: Actor, now: datetime) -> _Bid | None:
+    """Return the bid that is asked for, None where something is not as it should be."""
+    try:
+        body = checker_of(AskBid).run_validation(StrictJson().parse(BytesIO(asked.body)))
+        if "market" in body or "markets" in body:
+            return None
+        command_id = uuid4()
+        terms = terms_of(
+            body,
+            bid_id=body.get("bid_id") or uuid5(command_id, "bid"),
+            tenant_id=actor.tenant_id,
+            user_id=actor.user_id,
+            unit=_unit_of(actor, body.get("subscriber_id")),
+            market=settings.ENV.market,
+            currency=settings.ENV.currency,
+        )
+    except (APIException, Refusal):
+        return None
+    routed = only_market(terms, settings.MARKETS)
+    if routed is None:
+        return None
+    by = actor.meta(request_id=asked.request_id, command_id=command_id)
+    return _Bid(place, asked, actor, routed, by)
+
+
+_units: dict[tuple[object, ...], tuple[float, Unit]] = {}
+"""Business units that were found a moment ago: who bids often bids for the same one."""
+
+
+def _unit_of(actor: Actor, subscriber_id: UUID | None) -> Unit:
+    """Return what `unit_of` does; a unit belongs to its organisation for good."""
+    key = (actor.tenant_id, actor.subscriber_id, actor.roles, subscriber_id)
+    found = _units.get(key)
+    if found is not None and time.monotonic() - found[0] < UNIT_KEPT_SECONDS:
+        return found[1]
+    if len(_units) >= UNITS_MAX:
+        _units.clear()
+    unit = unit_of(actor, subscriber_id)
+    _units[key] = (time.monotonic(), unit)
+    return unit
+
+
+def _answer(bid: _Bid, outcome: Position | Exception, allowance: Mapping[str, str]) -> Answer:
+    data: Any
+    if isinstance(outcome, Exception):
+        problem = answer_problem(
+            outcome, instance=bid.asked.path, request_id=str(bid.asked.request_id)
+        )
+        status, data, headers = problem.status_code, problem.data, dict(problem.headers)
+        headers["Content-Type"] = str(problem.content_type)
+    else:
+        headers = {"Content-Type": "application/json"}
+        status = 201
+        data = {
+            "id": bid.terms.bid_id,
+            "service_class": bid.terms.service_class,
+            "market": bid.terms.market,
+            "position": outcome,
+        }
+    headers |= {**allowance, "X-Request-ID": str(bid.asked.request_id)}
+    return Answer(status, headers, JSONRenderer().render(data))
