@@ -6,17 +6,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from ledger.domain.refusal import Invalid
-from ledger.eventstore.port import START, EventStore, Recorded
+from ledger.eventstore.port import START, EventStore, Position, Recorded
 from marketplace.domain.book import READS
+from marketplace.domain.events import DECISIONS
 from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX
+from marketplace.lab.beginning import snapshot_before
 from marketplace.lab.figures import Figures, figures_of
 from marketplace.lab.running import Run, Stretch, Variant
+from marketplace.snapshots.port import Snapshot
 
 PAGE = 1_000
 EVENTS_MAX = 100_000
-"""Facts and decisions of all time that are read for one answer."""
+"""Facts and decisions that are read for one answer: from the snapshot before the stretch on."""
 FACTS_MAX = 10_000
 """Facts and decisions of the stretch that are run again."""
 SECONDS_MAX = 20.0
@@ -126,6 +130,7 @@ def compare(
             since=since,
             until=now,
             fee_ppm=fee,
+            start=None if stretch.start is None else stretch.start.state,
         )
 
     again = Run(stretch, present).again(enough=enough)
@@ -154,22 +159,53 @@ def _check(question: Question) -> None:
 
 def _stretch(store: EventStore, market: str, since: datetime, until: datetime) -> Stretch:
     """Read the log; the stretch begins with the first record of something not before `since`."""
+    start = snapshot_before(store, market, since)
+    read = None if start is None else _read(store, market, since, start)
+    if read is None:
+        start, read = None, _read(store, market, since, None)
+    assert read is not None
+    history, recorded = read
+    if not recorded:
+        raise StretchEmpty()
+    behind = None if start is None else _behind(store, start.next_position)
+    return Stretch(market, history, recorded, since, until, start, behind)
+
+
+def _read(
+    store: EventStore, market: str, since: datetime, start: Snapshot | None
+) -> tuple[list[Recorded], list[Recorded]] | None:
+    """Return what came before the stretch, from the snapshot on, and in it.
+
+    None where an engine decided later that had read less than the snapshot.
+    """
     history: list[Recorded] = []
     recorded: list[Recorded] = []
-    position = START
+    position = START if start is None else start.next_position
+    stream, version = f"market-{market}", 0 if start is None else start.version
     while True:
         page = store.read_all(after=position, limit=PAGE, only=READS)
         for each in page.events:
-            begun = recorded or each.event.at >= since  # type: ignore[attr-defined]  # all have it
-            (recorded if begun else history).append(each)
+            if each.stream == stream and each.version <= version:
+                continue  # in the snapshot: appended before it was taken, read after
+            event: Any = each.event
+            decided = each.stream == stream and isinstance(event, DECISIONS)
+            if start is not None and decided and event.through < start.state.read_to:
+                return None
+            (recorded if recorded or event.at >= since else history).append(each)
         if len(history) + len(recorded) > EVENTS_MAX or len(recorded) > FACTS_MAX:
             raise StretchTooLong(events_max=EVENTS_MAX, facts_max=FACTS_MAX)
         position = page.next_position
         if page.caught_up:
-            break
-    if not recorded:
-        raise StretchEmpty()
-    return Stretch(market, history, recorded, since, until)
+            return history, recorded
+
+
+def _behind(store: EventStore, position: Position) -> Callable[[str], Sequence[Recorded]]:
+    """Return what reads what a stream held at a position."""
+
+    def read(stream: str) -> Sequence[Recorded]:
+        return [each for each in store.read_stream(stream) if each.position <= position]
+
+    return read
 
 
 def _out_of_time(seconds: float) -> Callable[[], bool]:

@@ -31,7 +31,8 @@ from marketplace.domain.events import (
     LeaseClosed,
     LeaseGranted,
 )
-from marketplace.domain.moments import ONE_MILLI
+from marketplace.domain.moments import ONE_MILLI, from_above, moment
+from marketplace.domain.states import BookState
 
 PPM = 1_000_000
 
@@ -98,14 +99,36 @@ class _Offer:
 
 
 class _Tally:
-    """Takes in a log from its start; `since` is the position after which the stretch begins."""
+    """Takes in a log from its start; the stretch begins after a position.
 
-    def __init__(self, market: str, after: int) -> None:
+    start: the book with which the log begins; None: it begins with the first event.
+    """
+
+    def __init__(self, market: str, after: int, start: BookState | None = None) -> None:
         self._market, self._after = market, after
         self.bids: dict[BidId, _Bid] = {}
         self.leases: dict[LeaseId, _Lease] = {}
         self.offers: dict[OfferId, _Offer] = {}
         self.interrupted = 0
+        if start is not None:
+            self._begin(start)
+
+    def _begin(self, start: BookState) -> None:
+        for offer in start.offers:
+            # When it was paused does not count: that was before the stretch.
+            until = offer.terms.at if offer.paused else None
+            self.offers[offer.terms.offer_id] = _Offer(
+                offer.terms, offer.floor, [(offer.terms.at, until)]
+            )
+        for bid in start.bids:
+            self.bids[bid.terms.bid_id] = _Bid(bid.terms, bid.rate, inside=False)
+        for held in start.held:
+            ends = held.granted.window.ends_at
+            if from_above(ends) != held.ends:
+                ends = moment(held.ends)
+            self.leases[held.granted.lease_id] = _Lease(
+                held.granted, None, floors=0, ends=ends, inside=False
+            )
 
     def see(self, recorded: Recorded) -> None:
         inside = recorded.position > self._after
@@ -167,9 +190,13 @@ def figures_of(
     since: datetime,
     until: datetime,
     fee_ppm: int,
+    start: BookState | None = None,
 ) -> Figures:
-    """Measure the stretch of a log after a position; `log` starts with what was before."""
-    tally = _Tally(market, after)
+    """Measure the stretch of a log after a position; `log` starts with what was before.
+
+    start: the book with which the log begins; None: it begins with the first event.
+    """
+    tally = _Tally(market, after, start)
     for recorded in log:
         tally.see(recorded)
     made = [lease for lease in tally.leases.values() if lease.inside]

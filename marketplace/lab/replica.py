@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
 from ledger.domain.event import Event
@@ -19,6 +19,7 @@ from ledger.eventstore.port import (
     Recorded,
     StreamMoved,
 )
+from marketplace.domain.events import BidPlaced
 from marketplace.domain.moments import EPOCH
 
 
@@ -26,11 +27,26 @@ class Replica(MemoryStore):
     """Starts with records as they are, positions and versions kept; what is new comes after them.
 
     Nothing is encoded or chained: it is folded and thrown away.
+
+    Args:
+        after: the position after which it starts.
+        versions: of streams at that position, of which it has no more than what came then.
+        behind: what the bid's stream held at that position; asked when one is read of which it
+            has not the beginning.
     """
 
-    def __init__(self, history: Iterable[Recorded]) -> None:
+    def __init__(
+        self,
+        history: Iterable[Recorded],
+        *,
+        after: Position = START,
+        versions: Mapping[str, int] | None = None,
+        behind: Callable[[str], Sequence[Recorded]] | None = None,
+    ) -> None:
         super().__init__()
+        self._after, self._versions, self._behind = after, dict(versions or {}), behind
         self._positions: list[int] = []
+        self._whole: set[str] = set()
         self.now = EPOCH
         for recorded in history:
             self._keep(recorded)
@@ -42,11 +58,10 @@ class Replica(MemoryStore):
 
     def put(self, stream: str, event: Event) -> None:
         """Record a fact, whatever the stream's version."""
-        mine = self._streams.get(stream)
         recorded = Recorded(
             position=Position(self.head() + 1),
             stream=stream,
-            version=mine[-1].version + 1 if mine else 1,
+            version=self._version(stream) + 1,
             id=uuid4(),
             type=event.name,
             schema_version=event.schema_version,
@@ -61,8 +76,8 @@ class Replica(MemoryStore):
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
     ) -> Appended:
         """Append all of `events` or none."""
-        mine = self._streams.get(stream)
-        version = mine[-1].version if mine else 0
+        self._complete(stream)
+        version = self._version(stream)
         if expected is not Expect.ANY and version != expected:
             raise StreamMoved(stream, expected, version)
         for new in events:
@@ -85,7 +100,28 @@ class Replica(MemoryStore):
 
     def head(self) -> Position:
         """Return the last position."""
-        return Position(self._positions[-1] if self._positions else 0)
+        return Position(self._positions[-1] if self._positions else self._after)
+
+    def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
+        """Yield a stream's events in version order."""
+        self._complete(stream)
+        mine, before = self._streams.get(stream, []), self._versions.get(stream, 0)
+        return iter(mine[max(0, after_version - before) :])
+
+    def _version(self, stream: str) -> int:
+        mine = self._streams.get(stream)
+        return mine[-1].version if mine else self._versions.get(stream, 0)
+
+    def _complete(self, stream: str) -> None:
+        """Put what a stream held before this one starts in front of what it has of it."""
+        if self._behind is None or stream in self._whole or stream in self._versions:
+            return
+        self._whole.add(stream)
+        mine = self._streams.get(stream, [])
+        if mine and isinstance(mine[0].event, BidPlaced):
+            return
+        if earlier := self._behind(stream):
+            self._streams[stream] = [*earlier, *mine]
 
     @property
     def records(self) -> Sequence[Recorded]:

@@ -16,10 +16,11 @@ from datetime import datetime, timedelta
 from itertools import count, groupby
 from typing import Literal
 
+from ledger.collecting import uncollected
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId, LeaseId, TenantId
 from ledger.domain.refusal import Refusal
-from ledger.eventstore.port import Recorded, record
+from ledger.eventstore.port import START, Position, Recorded, record
 from listings.domain.events import OfferPublished
 from marketplace.domain.bids import NOW_OR_NEVER, Bid
 from marketplace.domain.book import Book
@@ -47,6 +48,7 @@ from marketplace.domain.moments import EPOCH
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.engine import Engine
 from marketplace.lab.replica import Replica
+from marketplace.snapshots.port import Snapshot
 
 Lanes = Literal["as-bid", "instant", "patient"]
 SECOND = timedelta(seconds=1)
@@ -82,25 +84,58 @@ class _Lease:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The log up to `after`, and the facts and decisions that came then. market: whose."""
+    """The log up to `after`, and the facts and decisions that came then. market: whose.
+
+    start: the book with which the history begins; None: at the first event. behind: what a stream
+    held by then.
+    """
 
     market: str
     history: Sequence[Recorded]
     recorded: Sequence[Recorded]
     since: datetime
     until: datetime
+    start: Snapshot | None = None
+    behind: Callable[[str], Sequence[Recorded]] | None = None
 
     @property
     def after(self) -> int:
         """Return the position after which the stretch begins."""
-        return self.history[-1].position if self.history else 0
+        return self.history[-1].position if self.history else self.begins
+
+    @property
+    def begins(self) -> Position:
+        """Return the position after which the history begins."""
+        return START if self.start is None else self.start.next_position
 
 
 class _Unhurried(Engine):
     """The engine without its clock: each round is searched to its stated end, in every run.
 
     And without money: a bid out of time ends, and there is no account to give its hold back to.
+
+    start: the book it goes on from; None: it folds the log.
     """
+
+    def __init__(
+        self,
+        store: Replica,
+        market: str,
+        *,
+        round_seconds: int,
+        rules: Rules,
+        start: Snapshot | None,
+    ) -> None:
+        super().__init__(store, market, round_seconds=round_seconds, rules=rules)
+        self._start = start
+
+    def _fold(self) -> Book:
+        if self._start is None:
+            return super()._fold()
+        with uncollected():
+            book = self._fold_from(self._start)
+        assert book is not None, "no decision since had read less than the snapshot"
+        return book
 
     def _clear_round(self, book: Book) -> None:
         round_id = self._next_id("round")
@@ -124,12 +159,19 @@ class Run:
         self._stretch, self._variant = stretch, variant
         self._stream = f"market-{stretch.market}"
         self._round_every = timedelta(seconds=variant.round_seconds)
-        self._store = Replica(stretch.history)
+        start = stretch.start
+        self._store = Replica(
+            stretch.history,
+            after=stretch.begins,
+            versions={self._stream: 0 if start is None else start.version},
+            behind=stretch.behind,
+        )
         self._engine = _Unhurried(
             self._store,
             stretch.market,
             round_seconds=variant.round_seconds,
             rules=variant.rules,
+            start=start,
         )
         self._was = _what_was(stretch.recorded, self._stream)
         self._govern()
@@ -138,7 +180,8 @@ class Run:
         self._number = count()
         self._news = self._ticking = False
         self._latest = EPOCH
-        self._version = sum(1 for _ in self._store.read_stream(self._stream))
+        before = 0 if start is None else start.version
+        self._version = before + sum(1 for _ in self._store.read_stream(self._stream))
 
     def again(self, *, enough: Callable[[], bool]) -> Sequence[Recorded]:
         """Run it all.
