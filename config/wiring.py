@@ -110,6 +110,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             gather_seconds=0.5,
         ),
         Loop("extensions", 5.0, lambda store, now: marketplace.loops.extend_leases(store, now=now)),
+        *_moves(env),
         Loop("live", 1.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),
         Loop("offer-expiry", 5.0, lambda store, now: listings.loops.expire_offers(store, now=now)),
         Loop(
@@ -135,6 +136,14 @@ def loops(env: Env) -> tuple[Loop, ...]:
         ),
     )
     return always if env.burst_cloud == "none" else (*always, *_overflow_loops(env))
+
+
+def _moves(env: Env) -> tuple[Loop, ...]:
+    """Return the loop that moves bids between markets, where there are several."""
+    if not read_markets(env.market, env.markets)[1:]:
+        return ()
+    mover = marketplace.loops.Mover()
+    return (Loop("bid-moves", 10.0, lambda store, now: mover.run_once(store, now=now)),)
 
 
 def _clearing(env: Env, market: str) -> Loop:
@@ -170,6 +179,7 @@ def loop_groups(env: Env) -> dict[str, tuple[str, ...]]:
     """Return how `manage.py up` spreads the loops over processes: every market has its own."""
     groups = dict(LOOP_GROUPS)
     for market in read_markets(env.market, env.markets)[1:]:
+        groups["overflow"] = (*LOOP_GROUPS["overflow"], "bid-moves")
         groups[f"engine-{market.name}"] = (clearing_of(env, market.name),)
     return groups
 

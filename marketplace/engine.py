@@ -39,12 +39,7 @@ from ledger.eventstore.port import (
 from marketplace.commands.bids import expire_bid
 from marketplace.domain.book import READS, Book
 from marketplace.domain.deciding import RoundUnsound, on_fact, on_round
-from marketplace.domain.events import (
-    ExtensionDeclined,
-    ExtensionGranted,
-    MarketEvent,
-    RoundCleared,
-)
+from marketplace.domain.events import DECISIONS, MarketEvent
 from marketplace.domain.faults import Fault
 from marketplace.domain.moments import EPOCH, Millis, from_above
 from marketplace.domain.rules import PRESENT, Rules
@@ -112,7 +107,8 @@ class Engine:
             log.warning("engine.fenced", market=self._market)
             self._book = None
             return 0
-        except StoreError:
+        except Exception:
+            # Whatever it was, a page may have been taken in by half.
             self._book = None
             raise
 

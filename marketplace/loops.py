@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import structlog
 
@@ -14,17 +15,23 @@ from ledger.eventstore.together import Part, record_each
 from ledger.queries import stray_holds
 from marketplace.commands.bids import release_stray_hold
 from marketplace.commands.extending import extend_when_due
+from marketplace.commands.moving import ask_for_move
 from marketplace.domain.events import LeaseEvent
 from marketplace.domain.leases import Lease, LeaseUnknown
+from marketplace.domain.moving import PAUSE, better
 from marketplace.queries.bids import bids_known
 from marketplace.queries.extensions import leases_ending
 from marketplace.queries.leases import due_leases
+from marketplace.queries.moving import looks, waiting_bids
 
 BATCH = 500
 TOGETHER = 100
 """Leases that the clock moves in one append."""
 CLOCK = Meta(actor="loop:lease-clock")
 EXTENDER = Meta(actor="loop:extensions")
+MOVER = Meta(actor="loop:bid-moves")
+LOOKED_AT = 20
+"""Bids looked at in a pass: each is previewed in every market that may serve it."""
 SWEEP = Meta(actor="loop:stray-holds")
 STRAY_AFTER = timedelta(hours=1)
 """Longer than any request that places a bid is repeated."""
@@ -71,6 +78,36 @@ def extend_leases(store: EventStore, *, now: datetime) -> int:
             # No money left, for instance: the lease ends at its time, the others go on.
             log.info("lease.not-extended", lease=str(lease_id), code=refusal.code)
     return asked
+
+
+class Mover:
+    """Asks for bids that wait in vain to go to a market that would serve them now.
+
+    A pass looks at the next few, one after the other, and then begins anew.
+    """
+
+    def __init__(self) -> None:
+        """Begin with the first bid."""
+        self._last: UUID | None = None
+
+    def run_once(self, store: EventStore, *, now: datetime) -> int:
+        """Look at the next bids; return how many markets were asked to hand one on."""
+        page = waiting_bids(since=now - PAUSE, after=self._last, limit=LOOKED_AT)
+        self._last = page[-1].bid_id if len(page) == LOOKED_AT else None
+        asked = 0
+        for bid in page:
+            to = better(looks(store, bid.bid_id, bid.markets, now=now), market=bid.market)
+            if to is not None:
+                asked += ask_for_move(
+                    store,
+                    bid_id=bid.bid_id,
+                    market=bid.market,
+                    to=to,
+                    moves=bid.moves,
+                    by=MOVER,
+                    now=now,
+                )
+        return asked
 
 
 def sweep_stray_holds(store: EventStore, *, now: datetime) -> int:

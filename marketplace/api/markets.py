@@ -13,8 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger.rest import AmountField, Endpoint, MomentField
+from marketplace.api.leases import KeptMomentField
 from marketplace.queries.markets import markets_now
-from marketplace.queries.routing import route_of
+from marketplace.queries.moving import route
 
 
 class MarketShape(serializers.Serializer[Any]):
@@ -53,14 +54,27 @@ class ConsideredShape(serializers.Serializer[Any]):
     wanted = serializers.IntegerField()
 
 
-class RouteShape(serializers.Serializer[Any]):
-    """Why a bid went to its market: the cheapest with room now, the soonest, the least crowded."""
+class MovedShape(serializers.Serializer[Any]):
+    """A bid that waited in `market` was handed on to `to`, which would serve it."""
 
-    bid_id = serializers.UUIDField()
     market = serializers.CharField()
-    because = serializers.CharField()
-    considered = ConsideredShape(many=True)
-    at = MomentField()
+    to = serializers.CharField()
+    at = KeptMomentField()
+
+
+class RouteShape(serializers.Serializer[Any]):
+    """Why a bid went to its market: the cheapest with room now, the soonest, the least crowded.
+
+    market: the one it went to first; market_now: the one it is in, after its moves.
+    """
+
+    bid_id = serializers.UUIDField(source="routed.bid_id")
+    market = serializers.CharField(source="routed.market")
+    because = serializers.CharField(source="routed.because")
+    considered = ConsideredShape(source="routed.considered", many=True)
+    at = MomentField(source="routed.at")
+    market_now = serializers.CharField()
+    moves = MovedShape(many=True)
 
 
 class Markets(Endpoint):
@@ -84,5 +98,5 @@ class BidRoute(Endpoint):
 
     @extend_schema(responses=RouteShape)
     def get(self, request: Request, bid_id: UUID) -> Response:
-        """Show what each market would have done with it, and which was chosen."""
-        return Response(RouteShape(route_of(self.actor, self.store(), bid_id)).data)
+        """Show what each market would have done with it, which was chosen, and its moves since."""
+        return Response(RouteShape(route(self.actor, self.store(), bid_id)).data)

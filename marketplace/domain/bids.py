@@ -33,6 +33,7 @@ from marketplace.domain.events import (
     BidEvent,
     BidExpired,
     BidFilled,
+    BidMoveAsked,
     BidPlaced,
     Continues,
     ExpiryReason,
@@ -113,7 +114,8 @@ class BidTerms:
 class Bid:
     """What one bid stream adds up to. limit, deadline: as last amended.
 
-    chain_ended: why no bid follows it; empty: nothing has been said about that.
+    chain_ended: why no bid follows it; empty: nothing has been said about that. move_asked_at: when
+    its market was last asked to hand it on to another.
     """
 
     STREAM: ClassVar[str] = "bid"
@@ -124,6 +126,7 @@ class Bid:
     state: BidState = "open"
     lease_id: LeaseId | None = None
     chain_ended: str = ""
+    move_asked_at: datetime | None = None
     version: int = 1
 
     @property
@@ -224,6 +227,8 @@ class Bid:
                 return replace(state, state="expired", version=version)
             case BidFilled():
                 return replace(state, state="filled", lease_id=event.lease_id, version=version)
+            case BidMoveAsked():
+                return replace(state, move_asked_at=event.at, version=version)
             case BidChainEnded():
                 return replace(state, chain_ended=event.because, version=version)
             case _:

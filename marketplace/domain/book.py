@@ -10,6 +10,7 @@ the same facts again gives the same book.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from heapq import heappop, heappush
 from typing import Any
@@ -34,6 +35,8 @@ from marketplace.domain.events import (
     BidCancelled,
     BidExpired,
     BidFilled,
+    BidHandedOn,
+    BidMoveAsked,
     BidPlaced,
     LeaseGranted,
     RoundCleared,
@@ -48,7 +51,7 @@ from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import KINDS, explained, follow, set_policy
 from marketplace.domain.reasons import reason_of
 from marketplace.domain.supply import Entry, Listed
-from marketplace.domain.triggers import BidCame, SupplyGrew, Trigger
+from marketplace.domain.triggers import BidCame, MoveAsked, SupplyGrew, Trigger
 
 SCREENED_MAX = 2_000
 """Funnels kept by shape: made for explanations, dropped with every new offer."""
@@ -68,6 +71,8 @@ class Book:
         self.queue = Queue(lambda bid: self.catalogue.kinds.shape(bid.shape))
         self.owners = Owners(self.catalogue, lambda bid: self.catalogue.kinds.shape(bid.shape))
         self.quotas: QuotaBook | None = None
+        self.coming: dict[BidId, OpenBid] = {}
+        """Bids that another market is asked to hand on to this one, as they are by now."""
         self.told: dict[BidId, str] = {}
         """The reason each waiting bid was last given."""
         self.read_to = 0
@@ -250,13 +255,37 @@ class Book:
         return self.wait(OpenBid.of(event, since=position))
 
     def _amended(self, event: BidAmended, position: int) -> Trigger | None:
+        coming = self.coming.get(event.bid_id)
+        if coming is not None:
+            self.coming[event.bid_id] = coming.amended(event, since=position)
         bid = self.bids.get(event.bid_id)
         if bid is None:
             return None
         self._unqueue(bid)
         return self.wait(bid.amended(event, since=position))
 
-    def _ended(self, event: BidCancelled | BidExpired | BidFilled, position: int) -> None:
+    def _asked_for(self, event: BidMoveAsked, position: int) -> Trigger | None:
+        if event.to == self.market:
+            placed = OpenBid.of(event.placed, since=position)
+            amended = BidAmended(
+                bid_id=event.bid_id, limit=event.limit, deadline=event.deadline, at=event.at
+            )
+            self.coming[event.bid_id] = placed.amended(amended, since=position)
+        is_here = event.market == self.market and event.bid_id in self.bids
+        return MoveAsked(event) if is_here else None
+
+    def _handed_on(self, event: BidHandedOn, position: int) -> Trigger | None:
+        """Let a bid go, or let it wait here, at the end of the queue and as old as it is."""
+        if event.market == self.market:
+            self._ended(event, position)
+        coming = self.coming.pop(event.bid_id, None) if event.to == self.market else None
+        return None if coming is None else self.wait(replace(coming, since=position))
+
+    def _ended(
+        self, event: BidCancelled | BidExpired | BidFilled | BidHandedOn, position: int
+    ) -> None:
+        if not isinstance(event, BidHandedOn):
+            self.coming.pop(event.bid_id, None)
         bid = self.bids.get(event.bid_id)
         if bid is not None:
             self._unqueue(bid)
@@ -319,6 +348,8 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     BidCancelled: Book._ended,
     BidExpired: Book._ended,
     BidFilled: Book._ended,
+    BidMoveAsked: Book._asked_for,
+    BidHandedOn: Book._handed_on,
     RoundCleared: Book._cleared,
     LeaseGranted: Book._granted,
     **dict.fromkeys(LEASE_RULES, Book._of_lease),

@@ -141,6 +141,8 @@ def _copied(before: Before, base: BidPlaced) -> BidTerms:
         | {
             "bid_id": next_id(bid.terms.bid_id),
             "limit": bid.limit,
+            # It may have been handed on to another market.
+            "market": base.market if before.lease is None else before.lease.terms.market,
             "good_till": "good-till-deadline",
             "good_until": None,
             "workload": _told(base.workload, before.lease),

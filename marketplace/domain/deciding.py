@@ -14,15 +14,23 @@ from ledger.domain.ids import HostId
 from marketplace.domain.book import Book
 from marketplace.domain.clearing import clear
 from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import LeaseGranted, MarketEvent, RoundCleared
+from marketplace.domain.events import BidHandedOn, LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.extensions import decide_extension
 from marketplace.domain.faults import Fault
 from marketplace.domain.fills import Clearing
+from marketplace.domain.moments import moment
 from marketplace.domain.preemption import preempt
 from marketplace.domain.quota_reclaim import lawful, reclaim_for, reclaimed
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.selling_on import BIDS_MAX, sell_on
-from marketplace.domain.triggers import BidCame, ExtensionAsked, ResaleCame, SupplyGrew, Trigger
+from marketplace.domain.triggers import (
+    BidCame,
+    ExtensionAsked,
+    MoveAsked,
+    ResaleCame,
+    SupplyGrew,
+    Trigger,
+)
 from marketplace.domain.verification import faults
 from marketplace.domain.vouching import RoundUnsound as RoundUnsound
 from marketplace.domain.vouching import vouched
@@ -46,8 +54,18 @@ def on_fact(
             return events
         case SupplyGrew(hosts):
             return _cleared(book, None, now, round_id, rules, tell=False, hosts=hosts)
-        case ExtensionAsked(asked=asked):
-            return [decide_extension(book, asked, now=now)]
+        case ExtensionAsked(asked=extension):
+            return [decide_extension(book, extension, now=now)]
+        case MoveAsked(asked):
+            return [
+                BidHandedOn(
+                    bid_id=asked.bid_id,
+                    market=book.market,
+                    to=asked.to,
+                    through=book.read_to,
+                    at=moment(now),
+                )
+            ]
         case ResaleCame():
             return _sold_on(book, considered(book, trigger), now, round_id, rules)
 
@@ -91,7 +109,7 @@ def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:
             return [book.bids[bid_id]]
         case SupplyGrew(hosts):
             return book.resting(hosts)
-        case ExtensionAsked():
+        case ExtensionAsked() | MoveAsked():
             return []
         case ResaleCame():
             return list(book.resting())[:BIDS_MAX]

@@ -19,6 +19,16 @@ from ledger.domain.ids import (
 )
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
+from marketplace.domain.bid_events import (
+    BidAmended,
+    BidCancelled,
+    BidChainEnded,
+    BidEvent,
+    BidExpired,
+    BidFilled,
+    BidMoveAsked,
+    BidPlaced,
+)
 from marketplace.domain.rights_events import (
     LeaseInterrupted,
     LeaseShortened,
@@ -46,6 +56,14 @@ from marketplace.domain.values import (
 from marketplace.domain.work_events import WorkSaved
 
 __all__ = [
+    "BidAmended",
+    "BidCancelled",
+    "BidChainEnded",
+    "BidEvent",
+    "BidExpired",
+    "BidFilled",
+    "BidMoveAsked",
+    "BidPlaced",
     "Certificate",
     "Compensation",
     "Continues",
@@ -68,109 +86,7 @@ __all__ = [
     "WorkSaved",
     "Workload",
 ]
-"""The values that events are made of are imported from here too."""
-
-# --- bids: streams bid-<bid_id> ----------------------------------------------------------------
-
-
-class BidPlaced(Event, name="marketplace.bid-placed", version=6, grown_from=1):
-    """A consumer asked for `gpus` GPUs for `duration_seconds` and said what they pay at most.
-
-    earliest_start, deadline: the lease must lie between them. A fixed window is one whose
-    length is the duration. limit: most per GPU-hour. The hold `hold_id` on `account_id` covers
-    limit × gpus × duration, and not more than the budget.
-
-    good_until: with good-till-moment. gpus_min, duration_min_seconds: with less it would make do;
-    None: with nothing less. budget: the most the whole lease may cost; None: what the limit says.
-    auto_extend_until: the lease goes on in place, step by step, while that can be had at its
-    price, but not beyond; None: it ends when its time is over.
-
-    repeat_until: after its lease, or when it expires, the same is asked for again until then.
-    resume: what is left of a lease that was cut short is asked for again. continues: it was placed
-    for one of these reasons. seeks: which of several places within its limit it takes.
-    """
-
-    bid_id: BidId
-    tenant_id: TenantId
-    subscriber_id: SubscriberId
-    user_id: UserId | None
-    account_id: AccountId
-    hold_id: HoldId
-    market: str
-    request: GpuRequest
-    gpus: int
-    placement: Placement
-    duration_seconds: int
-    earliest_start: datetime
-    deadline: datetime
-    limit: Rate
-    service_class: ServiceClass
-    patience: Patience
-    workload: Workload
-    cost_centre: str
-    burst_allowed: bool
-    at: datetime
-    good_till: GoodTill = "good-till-deadline"
-    good_until: datetime | None = None
-    gpus_min: int | None = None
-    duration_min_seconds: int | None = None
-    budget: Money | None = None
-    auto_extend_until: datetime | None = None
-    repeat_until: datetime | None = None
-    resume: bool = False
-    continues: Continues | None = None
-    seeks: Seeks = "cheapest"
-
-
-class BidAmended(Event, name="marketplace.bid-amended"):
-    """The consumer changed the limit or the deadline; the bid queues anew from here."""
-
-    bid_id: BidId
-    limit: Rate
-    deadline: datetime
-    at: datetime
-
-
-class BidCancelled(Event, name="marketplace.bid-cancelled"):
-    """The consumer withdrew the bid before it was filled."""
-
-    bid_id: BidId
-    at: datetime
-
-
-class BidExpired(Event, name="marketplace.bid-expired", version=2, grown_from=1):
-    """The bid can no longer be met by its deadline, or waits no longer.
-
-    reason: its deadline, the moment it was good till, or that it was not met when it came.
-    """
-
-    bid_id: BidId
-    at: datetime
-    reason: ExpiryReason = "deadline"
-
-
-class BidFilled(Event, name="marketplace.bid-filled"):
-    """The engine's grant was taken up: the bid is now the lease `lease_id`."""
-
-    bid_id: BidId
-    lease_id: LeaseId
-    at: datetime
-
-
-class BidChainEnded(Event, name="marketplace.bid-chain-ended"):
-    """No bid follows this one, which is to be placed again or resumed.
-
-    because: a word of `marketplace/domain/chains.py`, or the code by which the next was refused.
-    """
-
-    bid_id: BidId
-    because: str
-    at: datetime
-
-
-BidEvent = BidPlaced | BidAmended | BidCancelled | BidExpired | BidFilled | BidChainEnded
-
-
+"""The values that events are made of, and the events of bids, are imported from here too."""
 # --- the engine's decisions: stream market-<name>, one append a round -------------------------
 
 
@@ -243,7 +159,22 @@ class ExtensionDeclined(Event, name="marketplace.extension-declined"):
     at: datetime
 
 
-MarketEvent = RoundCleared | LeaseGranted | ExtensionGranted | ExtensionDeclined
+class BidHandedOn(Event, name="marketplace.bid-handed-on"):
+    """The bid waits in the market `to` from here on, and in this one no more.
+
+    One fact for both: it is never in two markets, and never in none. through: as in RoundCleared.
+    """
+
+    bid_id: BidId
+    market: str
+    to: str
+    through: int
+    at: datetime
+
+
+MarketEvent = RoundCleared | LeaseGranted | ExtensionGranted | ExtensionDeclined | BidHandedOn
+DECISIONS = (RoundCleared, ExtensionGranted, ExtensionDeclined, BidHandedOn)
+"""Those that say how far the engine had read; grants follow their round."""
 
 
 # --- leases: streams lease-<lease_id> -----------------------------------------------------------

@@ -83,6 +83,7 @@ class BookState:
     round_at: datetime | None
     offers: tuple[OfferState, ...]
     bids: tuple[BidState, ...]
+    coming: tuple[BidState, ...]
     held: tuple[HeldState, ...]
     taken: tuple[TakenState, ...]
     told: tuple[tuple[BidId, str], ...]
@@ -101,9 +102,8 @@ def state_of(book: Book) -> BookState:
             OfferState(each.terms, each.published, each.since, each.floor, each.paused)
             for each in book.offers.values()
         ),
-        bids=tuple(
-            BidState(bid.terms, bid.since, bid.rate, bid.deadline) for bid in book.bids.values()
-        ),
+        bids=tuple(_state_of(bid) for bid in book.bids.values()),
+        coming=tuple(_state_of(bid) for bid in book.coming.values()),
         held=tuple(
             HeldState(held.granted, held.ends, held.bid, held.reclaimed_by, held.reclaimed_at)
             for held in book.held.values()
@@ -141,6 +141,8 @@ def restored(state: BookState) -> Book:
         book.take_in(listed)
     for bid in state.bids:
         book.wait(_bid(bid))
+    for bid in state.coming:
+        book.coming[bid.terms.bid_id] = _bid(bid)
     for held in state.held:
         book.leases.put(
             Held(held.granted, Millis(held.ends), held.bid, held.reclaimed_by, held.reclaimed_at)
@@ -149,6 +151,10 @@ def restored(state: BookState) -> Book:
     book.resales.update((lease_id, (since, sale)) for lease_id, since, sale in state.resales)
     book.quotas = restored_quotas(state.quotas)
     return book
+
+
+def _state_of(bid: OpenBid) -> BidState:
+    return BidState(bid.terms, bid.since, bid.rate, bid.deadline)
 
 
 def _bid(state: BidState) -> OpenBid:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ledger.domain.ids import BidId, HostId, LeaseId
-from marketplace.domain.events import ExtensionRequested
+from marketplace.domain.events import BidMoveAsked, ExtensionRequested
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +37,11 @@ class ResaleCame:
     lease_id: LeaseId
 
 
-Trigger = BidCame | SupplyGrew | ExtensionAsked | ResaleCame
+@dataclass(frozen=True, slots=True)
+class MoveAsked:
+    """A bid that waits here is wanted in another market."""
+
+    asked: BidMoveAsked
+
+
+Trigger = BidCame | SupplyGrew | ExtensionAsked | ResaleCame | MoveAsked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marketplace.models.bids import BidRow
+from marketplace.models.bids import BidRow, RouteRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 from marketplace.models.quotas import PolicyNodeRow, PolicyRow, QuotaRequestRow
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
@@ -17,6 +17,7 @@ __all__ = [
     "PriceRow",
     "QuotaRequestRow",
     "RoundRow",
+    "RouteRow",
     "SnapshotRow",
     "TradeRow",
 ]

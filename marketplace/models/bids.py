@@ -39,6 +39,8 @@ class BidRow(models.Model):
     environment = models.JSONField()
     checkpoint_seconds = models.PositiveIntegerField(null=True)
     seeks = models.CharField(max_length=8, default="cheapest")
+    moves = models.JSONField(default=list)
+    """From which market to which it was handed on, and when: market, to, at."""
     cost_centre = models.CharField(max_length=64)
     burst_allowed = models.BooleanField()
     good_till = models.CharField(max_length=20, default="good-till-deadline")
@@ -79,3 +81,20 @@ class BidRow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.bid_id} {self.state}"
+
+
+class RouteRow(models.Model):
+    """A bid that several markets could serve, while it waits: for the loop that moves bids."""
+
+    bid_id = models.UUIDField(primary_key=True)
+    market = models.CharField(max_length=64)
+    markets = models.JSONField()
+    moves = models.PositiveIntegerField(default=0)
+    since = models.DateTimeField(db_index=True)
+    """When it came to its market, or that was last asked to hand it on."""
+
+    class Meta:
+        app_label = "marketplace"
+
+    def __str__(self) -> str:
+        return f"{self.bid_id} in {self.market}"

@@ -14,11 +14,14 @@ from marketplace.domain.events import (
     BidChainEnded,
     BidExpired,
     BidFilled,
+    BidHandedOn,
+    BidMoveAsked,
     BidPlaced,
     RoundCleared,
 )
 from marketplace.domain.query import write_query
-from marketplace.models.bids import BidRow
+from marketplace.domain.route_events import BidRouted
+from marketplace.models.bids import BidRow, RouteRow
 
 
 def project_bids(recorded: Recorded, rows: Rows) -> None:
@@ -47,11 +50,56 @@ def project_bids(recorded: Recorded, rows: Rows) -> None:
             rows.change(
                 BidRow, ended.bid_id, chain_ended=ended.because[:64], version=recorded.version
             )
+        case BidMoveAsked() as asked:
+            rows.change(BidRow, asked.bid_id, version=recorded.version)
+        case BidHandedOn() as handed:
+            _hand_on(handed, rows)
         case RoundCleared() as cleared:
             for unmatched in cleared.unmatched:
                 # The engine may speak of a bid that was withdrawn since it looked.
                 if rows.get(BidRow, unmatched.bid_id).state == "open":
                     rows.change(BidRow, unmatched.bid_id, reason=unmatched.reason)
+
+
+def project_routes(recorded: Recorded, rows: Rows) -> None:
+    """Keep a RouteRow of each bid that several markets could serve, as long as it waits."""
+    match recorded.event:
+        case BidRouted() as routed:
+            markets = [each.market for each in routed.considered]
+            rows.add(
+                RouteRow(
+                    bid_id=routed.bid_id, market=routed.market, markets=markets, since=routed.at
+                )
+            )
+        case BidMoveAsked() as asked:
+            if rows.find(RouteRow, asked.bid_id) is not None:
+                rows.change(RouteRow, asked.bid_id, since=asked.at)
+        case BidHandedOn() as handed:
+            row = rows.find(RouteRow, handed.bid_id)
+            if row is not None:
+                rows.change(
+                    RouteRow,
+                    handed.bid_id,
+                    market=handed.to,
+                    moves=row.moves + 1,
+                    since=handed.at,
+                )
+        case BidCancelled() | BidExpired() | BidFilled() as over:
+            if rows.find(RouteRow, over.bid_id) is not None:
+                rows.remove(RouteRow, over.bid_id)
+
+
+def _hand_on(handed: BidHandedOn, rows: Rows) -> None:
+    row = rows.get(BidRow, handed.bid_id)
+    move = {"market": handed.market, "to": handed.to, "at": handed.at.isoformat()}
+    rows.change(
+        BidRow,
+        handed.bid_id,
+        market=handed.to,
+        queued_at=handed.at,
+        moves=[*row.moves, move],
+        reason="",
+    )
 
 
 def _row(placed: BidPlaced) -> BidRow:
@@ -112,7 +160,21 @@ PROJECTIONS = (
         project=project_bids,
         tables=(BidRow,),
         on=names_of(
-            BidPlaced, BidAmended, BidCancelled, BidExpired, BidFilled, BidChainEnded, RoundCleared
+            BidPlaced,
+            BidAmended,
+            BidCancelled,
+            BidExpired,
+            BidFilled,
+            BidChainEnded,
+            BidMoveAsked,
+            BidHandedOn,
+            RoundCleared,
         ),
+    ),
+    Projection(
+        name="marketplace.routes",
+        project=project_routes,
+        tables=(RouteRow,),
+        on=names_of(BidRouted, BidMoveAsked, BidHandedOn, BidCancelled, BidExpired, BidFilled),
     ),
 )

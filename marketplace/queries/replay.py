@@ -22,13 +22,7 @@ from ledger.domain.event import Event
 from ledger.eventstore.port import START, EventStore, Position, Recorded
 from marketplace.domain.book import READS, Book
 from marketplace.domain.deciding import RoundUnsound, considered, on_fact, on_round
-from marketplace.domain.events import (
-    ExtensionDeclined,
-    ExtensionGranted,
-    LeaseGranted,
-    MarketEvent,
-    RoundCleared,
-)
+from marketplace.domain.events import DECISIONS, LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.moments import from_above
 from marketplace.domain.states import restored
 from marketplace.domain.triggers import Trigger
@@ -132,7 +126,7 @@ def _book_from(
         if recorded.version <= version:
             continue  # in the snapshot: appended before it was taken, read after
         event = recorded.event
-        if isinstance(event, RoundCleared | ExtensionGranted | ExtensionDeclined):
+        if isinstance(event, DECISIONS):
             if event.through < read_before:
                 return None
             ready = [each for each in later if each.position <= event.through]

@@ -49,6 +49,15 @@ CHAIN = (
     ("lease_id", "lease"),
     ("chain.ended_because", "nothing follows"),
 )
+CONSIDERED = (
+    ("market", "market"),
+    ("price", "price"),
+    ("starts_at", "starts"),
+    ("fitting", "GPUs that fit"),
+    ("wanted", "wanted by others"),
+)
+ROUTE = (("market", "went to"), ("because", "because"), ("market_now", "is in"))
+MOVES = (("market", "moved from"), ("to", "to"), ("at", "at"))
 QUOTE = (
     ("matched", "would be matched"),
     ("price", "price per GPU-hour"),
@@ -305,6 +314,20 @@ def chain(context: typer.Context, bid: UUID) -> None:
     """List the bids that follow one another, of which this is one."""
     session = session_of(context)
     session.printer.table(session.client.all(f"bids/{bid}/chain", limit=1_000), CHAIN, empty="")
+
+
+@app.command()
+def route(context: typer.Context, bid: UUID) -> None:
+    """Say what each market would have done with a bid, where it went, and how it moved since."""
+    session = session_of(context)
+    answer = session.client.get(f"bids/{bid}/route")
+    if session.printer.as_json:
+        session.printer.json(answer)
+        return
+    session.printer.table(answer["considered"], CONSIDERED, empty="")
+    session.printer.facts(answer, ROUTE)
+    if answer["moves"]:
+        session.printer.table(answer["moves"], MOVES, empty="")
 
 
 @app.command()

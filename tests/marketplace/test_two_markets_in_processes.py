@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,9 +15,11 @@ import pytest
 from django.db import connection
 
 from ledger.eventstore.postgres import PostgresStore
-from marketplace.domain.events import BidPlaced, LeaseGranted, RoundCleared
+from marketplace.commands.moving import ask_for_move
+from marketplace.domain.events import BidHandedOn, BidPlaced, LeaseGranted, RoundCleared
+from marketplace.domain.routing import Look
 from tests.marketplace.auditing import audit
-from tests.marketplace.trading import Market
+from tests.marketplace.trading import Market, rate, somebody
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60.0
@@ -133,3 +135,35 @@ def test_an_engine_that_comes_back_is_fenced_by_the_one_that_took_over() -> None
 
 def _gpus(granted: LeaseGranted) -> list[str]:
     return [uuid for share in granted.shares for uuid in share.gpu_uuids]
+
+
+@pytest.mark.parametrize("killed", ["before", "after"])
+def test_a_bid_is_handed_on_once_whichever_engine_is_killed_on_the_way(killed: str) -> None:
+    main, eu = two_markets()
+    bid_id = main.bid("wanders", gpus=2)
+    with clearing(main, "after"):
+        pass  # it found nothing, and was killed
+    eu.offer("eu host", gpus=2)
+    assert ask_for_move(
+        main.store,
+        bid_id=bid_id,
+        market="main",
+        to=Look("eu", rate(1), main.now),
+        moves=0,
+        by=somebody(),
+        now=main.now + HOUR,
+    )
+
+    with clearing(main, killed):
+        pass  # killed before it handed the bid on, or after
+    main.offer("main host", gpus=2)
+    with clearing(eu, killed) if killed == "after" else nullcontext():
+        pass
+    with clearing(main), clearing(eu):
+        wait_for(eu, 1)
+
+    handed = [each for each in main.decisions() if type(each.event) is BidHandedOn]
+    assert len(handed) == 1
+    assert list(eu.grants()) == [bid_id]
+    assert main.grants() == {}
+    audit(list(main.events()))
