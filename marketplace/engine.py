@@ -107,8 +107,7 @@ class Engine:
             log.warning("engine.fenced", market=self._market)
             self._book = None
             return 0
-        except Exception:
-            # Whatever it was, a page may have been taken in by half.
+        except StoreError:
             self._book = None
             raise
 
@@ -193,7 +192,7 @@ class Engine:
                 if recorded.version <= self._version:
                     continue  # in the snapshot: appended before it was taken, read after
                 event = recorded.event
-                if isinstance(event, RoundCleared | ExtensionGranted | ExtensionDeclined):
+                if isinstance(event, DECISIONS):
                     if event.through < read_before:
                         return None
                     later = _take_in(book, later, event.through)
