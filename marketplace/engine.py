@@ -14,8 +14,7 @@ Now and then it keeps a snapshot of its book, so that the fold need not start at
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4, uuid5
 
@@ -33,7 +32,6 @@ from ledger.eventstore.port import (
     Page,
     Position,
     Recorded,
-    StoreError,
     StreamMoved,
 )
 from marketplace.commands.bids import expire_bid
@@ -45,6 +43,7 @@ from marketplace.domain.moments import EPOCH, Millis, from_above
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.states import restored, state_of
 from marketplace.domain.triggers import Trigger
+from marketplace.queries.guards import ROUND_SECONDS_MAX, SEARCH_SECONDS_MAX, guard
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import Snapshot, Snapshots, Tail, usable
 
@@ -52,8 +51,6 @@ PAGE = 1_000
 APPEND_MAX = 500
 """Decisions after which a pass appends what it has and goes on: bounds the size of an append."""
 APPEND_ATTEMPTS_MAX = 5
-ROUND_SECONDS_MAX = 1.0
-"""How long a round may be searched; immediate bids wait meanwhile. A round says how far it came."""
 SNAPSHOT_FACTS = 20_000
 """Facts and decisions after which the book is kept anew, in a market of up to ten thousand bids and
 leases; in a larger one as many as there are, twice. What a fold reads at most, nearly."""
@@ -99,7 +96,7 @@ class Engine:
         Where another engine decided meanwhile, nothing of this pass stands: the next call folds
         the log again.
 
-        Raises: StoreError; the next call starts from the log.
+        Raises: StoreError, or whatever else went wrong; the next call starts from the log.
         """
         try:
             return self._run(max(now, self._now))
@@ -107,7 +104,8 @@ class Engine:
             log.warning("engine.fenced", market=self._market)
             self._book = None
             return 0
-        except StoreError:
+        except Exception:
+            # Whatever it was, a page may have been taken in by half.
             self._book = None
             raise
 
@@ -225,7 +223,12 @@ class Engine:
 
     def _decide(self, book: Book, trigger: Trigger) -> None:
         round_id = self._next_id("round")
-        events = on_fact(book, trigger, now=self._millis, round_id=round_id, rules=self._rules)
+        try:
+            events = on_fact(book, trigger, now=self._millis, round_id=round_id, rules=self._rules)
+        except Exception:
+            # It works on forks of the book: nothing is decided on this fact, all else goes on.
+            log.exception("fact.undecided", market=self._market, fact=str(trigger))
+            return
         self._keep(book, events)
 
     def _clear_round(self, book: Book) -> None:
@@ -236,12 +239,14 @@ class Engine:
                 now=self._millis,
                 round_id=round_id,
                 rules=self._rules,
-                enough=_guard(ROUND_SECONDS_MAX),
+                enough=guard(SEARCH_SECONDS_MAX),
+                late=guard(ROUND_SECONDS_MAX),
                 warn=self._dropped,
             )
         except RoundUnsound as unsound:
             # The bids wait for the next round; nobody is granted what cannot be vouched for.
-            log.error("round.unsound", market=self._market, faults=str(unsound))
+            broken = unsound.__cause__
+            log.error("round.unsound", market=self._market, faults=str(unsound), exc_info=broken)
             return
         self._keep(book, events)
 
@@ -297,20 +302,6 @@ class Engine:
                 # One bid that cannot be ended must not hold up the market.
                 log.error("bid.stuck", bid=str(bid_id), code=refusal.code)
         return ended
-
-
-def _guard(seconds: float) -> Callable[[], bool]:
-    """Return what says that time is up, counted from when it is first asked.
-
-    So the time in which a kernel is compiled, once in a process, does not count.
-    """
-    asked: list[float] = []
-
-    def enough() -> bool:
-        asked.append(time.monotonic())
-        return asked[-1] - asked[0] > seconds
-
-    return enough
 
 
 def _take_in(book: Book, facts: Sequence[Recorded], through: int) -> list[Recorded]:

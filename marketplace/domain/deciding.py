@@ -8,6 +8,7 @@ they return to the book.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from ledger.domain.ids import HostId
@@ -122,6 +123,7 @@ def on_round(
     round_id: UUID,
     rules: Rules = PRESENT,
     enough: Callable[[], bool] | None = None,
+    late: Callable[[], bool] | None = None,
     steps: Mapping[str, int] | None = None,
     warn: Callable[[Sequence[Fault]], object] | None = None,
 ) -> list[MarketEvent]:
@@ -129,23 +131,23 @@ def on_round(
 
     Args:
         now: milliseconds.
-        enough: true once time is up; steps: those of a round that is cleared again.
+        enough: true once time for the search is up; late: once it is for what is around it.
+        steps: those of a round that is cleared again.
         warn: told why grants were dropped, if any were.
 
-    Raises: RoundUnsound.
+    Raises: RoundUnsound, also where the round could not be cleared or written down: whatever broke
+        off is its cause.
     """
-    # Late: most processes never clear a round, and NumPy takes its time to load.
-    from marketplace.domain.rounds import clear_round
-
     bids = [bid for bid in book.patient() if now <= bid.lapses]
     if not bids:
         return []
-    clearing = clear_round(
+    clearing = patient_cleared(
         book,
         bids,
         now=now,
         round_id=round_id,
         enough=enough,
+        late=late,
         steps=steps,
         interrupting=rules.preemption,
     )
@@ -158,6 +160,21 @@ def on_round(
     if dropped and warn is not None:
         warn(dropped)
     return events
+
+
+def patient_cleared(book: Book, bids: Iterable[OpenBid], **said: Any) -> Clearing:
+    """Clear patient bids together: `rounds.clear_round`, whatever happens in it.
+
+    Raises: RoundUnsound.
+    """
+    # Late: most processes never clear a round, and NumPy takes its time to load.
+    from marketplace.domain.rounds import clear_round
+
+    try:
+        return clear_round(book, bids, **said)
+    except Exception as broken:
+        # Nothing of the book was changed: a clearing works on forks.
+        raise RoundUnsound(f"it could not be cleared: {broken!r}") from broken
 
 
 def _cleared(

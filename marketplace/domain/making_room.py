@@ -23,6 +23,7 @@ from marketplace.domain.packing import Placement
 from marketplace.domain.preemption import Plan, plan_for, without
 from marketplace.domain.quota_gate import Found, Gate
 from marketplace.domain.selling_on import Shelf, cut_short
+from marketplace.domain.tries import Tries
 from marketplace.domain.waiting import weight_of
 from marketplace.domain.written import shares_of
 
@@ -35,6 +36,7 @@ def make_room(
     refused: Sequence[OpenBid],
     calendar: Calendar,
     gate: Gate | None,
+    tries: Tries,
     *,
     now: int,
     round_id: UUID,
@@ -58,6 +60,8 @@ def make_room(
         ),
     )
     for bid in worthiest[:BIDS_MAX]:
+        if not tries.more():
+            break
         found = room.bought(bid) if book.resales else None
         if found is None and interrupting and bid.terms.service_class != "interruptible":
             found = room.interrupted(bid)

@@ -28,6 +28,7 @@ from marketplace.domain.packing import Placement, place
 from marketplace.domain.quota_gate import Gate
 from marketplace.domain.ranges import Found, apart, at_home, home_first, smaller_at_home
 from marketplace.domain.supply import Entry
+from marketplace.domain.tries import Tries
 
 
 def others(book: Book, bid: OpenBid, entries: Iterable[Entry]) -> Iterable[Entry]:
@@ -89,6 +90,7 @@ def before_round(
     bids: Iterable[OpenBid],
     calendar: Calendar,
     gate: Gate | None,
+    tries: Tries,
     *,
     now: int,
     round_id: UUID,
@@ -97,7 +99,7 @@ def before_round(
     given, left = list[Found](), list[OpenBid]()
     for bid in bids:
         found = None
-        if bid.terms.tenant_id in book.owners:
+        if bid.terms.tenant_id in book.owners and tries.more():
             found = _let(book, bid, calendar, gate, now, round_id, whole=True)
         if found is None:
             left.append(bid)

@@ -12,9 +12,10 @@ owners and platform share.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -40,6 +41,7 @@ from marketplace.domain.quota_gate import Gate, gate_of
 from marketplace.domain.round_prices import RIVALS_MAX, Prices
 from marketplace.domain.round_quotas import Bounds, bounds_of, edges_of, kept_out
 from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
+from marketplace.domain.tries import Enough, Steps, Watch
 from marketplace.domain.vouching import UNVERIFIED
 from marketplace.domain.waiting import weight_of
 
@@ -50,12 +52,11 @@ DUAL_MIN, DUAL_MAX = 3, 200
 SEARCH_MAX = 200 if COMPILES else 0
 SEARCH_BIDS = 4
 """Of so many bids each, one chunk of search."""
+FIRST_MIN = 256
+"""Bids that own GPUs, or their nominal quota, may serve: so many are tried however late it is."""
 EXACT_NODES = 100
 """Nodes of branch and bound in which a small round is finished, where HiGHS is installed; only
 under a guard, which may stop it."""
-
-Enough = Callable[[], bool]
-Steps = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def clear_round(
     now: int,
     round_id: UUID,
     enough: Enough | None = None,
+    late: Enough | None = None,
     steps: Steps | None = None,
     interrupting: bool = True,
 ) -> Clearing:
@@ -85,6 +87,7 @@ def clear_round(
     Args:
         bids: in the order of `book.patient()`.
         enough: asked now and then; once true, the best that was found so far stands.
+        late: the same for what is around the search; asked at once for the first time.
         steps: of an earlier clearing, as its proof has them, to make it again bit for bit.
         interrupting: whether interruptible leases make room for firm bids.
 
@@ -93,17 +96,17 @@ def clear_round(
     """
     calendar = book.calendar.fork()
     refused: list[OpenBid] = []
-    gate = gate_of(book)
-    fills, bids = _without_search(book, bids, calendar, gate, now, round_id)
-    seed, bound = book.read_to & 0x7FFFFFFF, sum(fill.worth for fill in fills)
-    proof = Proof(seed=seed, bound=bound)
+    gate, watch = gate_of(book), Watch(late, steps)
+    fills, bids = _without_search(book, bids, calendar, gate, watch, now, round_id)
+    proof = Proof(seed=book.read_to & 0x7FFFFFFF, bound=sum(fill.worth for fill in fills))
     for name, group in _classes(book, bids).items():
         part = _part(book, group, calendar, gate, now)
         before = None if steps is None else _effort_before(steps, name)
         solution = _solved(part, proof.seed, enough, before)
         given = given_names(part.pools, part.bids, solution)
         placed = pulled_forward(given, calendar, gate, now=now, round_id=round_id)
-        swept, left = sweep(book, group, placed, calendar, gate, now=now, round_id=round_id)
+        tries = watch.stage(f"{name} sweep")
+        swept, left = sweep(book, group, placed, calendar, gate, tries, now=now, round_id=round_id)
         placed = gathered(book, placed, calendar, now=now, round_id=round_id)
         rivals = _rivals(part, left, gate, now)
         made, regrets = _priced(part, solution, placed + swept, rivals, round_id)
@@ -118,15 +121,16 @@ def clear_round(
             capped=sum(fill.price == fill.bid.limit for fill in made if not fill.own),
             regrets=regrets,
         )
-    room, calendar = make_room(
-        book, refused, calendar, gate, now=now, round_id=round_id, interrupting=interrupting
-    )
-    proof = replace(proof, bound=proof.bound + sum(each.worth + each.weighs for each in room))
+    tries = watch.stage("room", least=1)
+    said: dict[str, Any] = {"now": now, "round_id": round_id, "interrupting": interrupting}
+    room, calendar = make_room(book, refused, calendar, gate, tries, **said)
+    more = sum(each.worth + each.weighs for each in room)
+    proof = replace(proof, bound=proof.bound + more, steps=(*proof.steps, *watch.cut))
     served = {fill.bid.bid_id for fill in room}
     refused = [bid for bid in refused if bid.bid_id not in served]
     fills += room
-    held_back = {} if gate is None else gate.reasons
-    return Clearing(tuple(fills), tuple(refused), calendar, proof, held_back=held_back)
+    why = {} if gate is None else gate.reasons
+    return Clearing(tuple(fills), tuple(refused), calendar, proof, held_back=why)
 
 
 def _without_search(
@@ -134,13 +138,16 @@ def _without_search(
     bids: Iterable[OpenBid],
     calendar: Calendar,
     gate: Gate | None,
+    watch: Watch,
     now: int,
     round_id: UUID,
 ) -> tuple[list[Fill], list[OpenBid]]:
     """Serve at their floor who comes first: on own GPUs, within nominal quota; return the rest."""
-    given, left = before_round(book, bids, calendar, gate, now=now, round_id=round_id)
+    tries = watch.stage("own", least=FIRST_MIN)
+    given, left = before_round(book, bids, calendar, gate, tries, now=now, round_id=round_id)
     if gate is not None:
-        more, left = guaranteed(book, left, calendar, gate, now=now, round_id=round_id)
+        tries = watch.stage("guaranteed", least=FIRST_MIN)
+        more, left = guaranteed(book, left, calendar, gate, tries, now=now, round_id=round_id)
         given += more
     return [Fill(bid, lease_id_of(round_id, bid), at, at.floor) for bid, at in given], left
 

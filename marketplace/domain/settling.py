@@ -24,6 +24,7 @@ from marketplace.domain.own_first import fit
 from marketplace.domain.packing import Placement
 from marketplace.domain.pools import Pool, named
 from marketplace.domain.quota_gate import Gate
+from marketplace.domain.tries import Tries
 from marketplace.domain.waiting import weight_of
 
 Given = tuple[OpenBid, Placement]
@@ -145,7 +146,8 @@ def sweep(
     bids: Iterable[OpenBid],
     given: Iterable[Given],
     calendar: Calendar,
-    gate: Gate | None = None,
+    gate: Gate | None,
+    tries: Tries,
     *,
     now: int,
     round_id: UUID,
@@ -153,7 +155,8 @@ def sweep(
     """Serve, off the grid or in a smaller size, whoever still can be served.
 
     Nobody is tried for whom there is no room because there was none for one that is alike, and
-    after SWEPT_MAX tries all others are left: they are searched for again in the next round.
+    after SWEPT_MAX tries, or when it is late, all others are left: they are searched for again in
+    the next round.
 
     Returns:
         The grants, of bids in the size they get, and who is left.
@@ -161,14 +164,14 @@ def sweep(
     served = {bid.bid_id for bid, _ in given}
     swept: list[Given] = []
     left: list[OpenBid] = []
-    no_room, tries = _NoRoom(book, gate, now), 0
+    no_room, tried = _NoRoom(book, gate, now), 0
     for bid in sorted(bids, key=lambda bid: (-bid.reach - weight_of(bid, now=now), bid.price_time)):
         if bid.bid_id in served:
             continue
-        if tries >= SWEPT_MAX or no_room.is_known(bid):
+        if tried >= SWEPT_MAX or no_room.is_known(bid) or not tries.more():
             left.append(bid)
             continue
-        tries += 1
+        tried += 1
         found = _let(book, bid, calendar, gate, now, round_id)
         if found is not None:
             swept.append(found)
@@ -220,14 +223,20 @@ def guaranteed(
     bids: Iterable[OpenBid],
     calendar: Calendar,
     gate: Gate,
+    tries: Tries,
     *,
     now: int,
     round_id: UUID,
 ) -> tuple[list[Given], list[OpenBid]]:
-    """Serve, before all others, who stays within nominal quota; return them and the rest."""
+    """Serve, before all others, who stays within nominal quota; return them and the rest.
+
+    When it is late, whoever is left has to do with the market in this round.
+    """
     waiting = list(bids)
     given: list[Given] = []
     for bid in gate.guaranteed(waiting, now=now):
+        if not tries.more():
+            continue
         found = _let(book, bid, calendar, gate, now, round_id)
         if found is not None:
             given.append(found)

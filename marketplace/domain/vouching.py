@@ -3,6 +3,8 @@
 A grant with a fault is dropped, its bid waits on with a reason of its own, and what is left is
 checked anew: what rested on the dropped grant is found then. So one grant that the search should
 not have made costs nobody else theirs. A round that is at fault as a whole is not appended.
+
+A grant whose check breaks off is at fault too: what cannot be checked is not granted.
 """
 
 from __future__ import annotations
@@ -38,14 +40,18 @@ def vouched(
     Raises: RoundUnsound.
     """
     dropped: list[Fault] = []
+    found: Sequence[Fault] = ()
     for _ in range(CHECKS_MAX):
-        events = list(write(clearing))
+        try:
+            events = list(write(clearing))
+        except Exception as broken:
+            raise RoundUnsound(f"it could not be written down: {broken!r}") from broken
         if not events:
             return [], dropped
         cleared, *others = events
         assert isinstance(cleared, RoundCleared)
         granted = [each for each in others if isinstance(each, LeaseGranted)]
-        found = check(book, cleared, granted)
+        found = _checked(book, cleared, granted, check)
         if not found:
             return events, dropped
         guilty = {fault.lease_id for fault in found if fault.lease_id is not None}
@@ -55,6 +61,41 @@ def vouched(
         dropped += [fault for fault in found if fault.lease_id is not None]
         clearing = without(book, clearing, guilty)
     raise RoundUnsound("; ".join(str(fault) for fault in found))
+
+
+def _checked(
+    book: Book, cleared: RoundCleared, granted: Sequence[LeaseGranted], check: Check
+) -> Sequence[Fault]:
+    """Return the faults of a round; where its check breaks off, of the grant that it breaks off at.
+
+    Raises: RoundUnsound, where it breaks off without any grant.
+    """
+    try:
+        return check(book, cleared, granted)
+    except Exception as broken:
+        if not granted:
+            raise RoundUnsound(f"its check broke off: {broken!r}") from broken
+        said = f"its check broke off: {broken!r}"
+    few: Sequence[LeaseGranted] = granted
+    while len(few) > 1:
+        halves = few[: len(few) // 2], few[len(few) // 2 :]
+        broken_half = next((half for half in halves if _breaks(book, cleared, half, check)), None)
+        if broken_half is None:
+            # It takes several of them together: the last one goes, and the rest is checked again.
+            break
+        few = broken_half
+    return [Fault(said, few[-1].lease_id)]
+
+
+def _breaks(
+    book: Book, cleared: RoundCleared, granted: Sequence[LeaseGranted], check: Check
+) -> bool:
+    """Tell if a check breaks off with these grants alone."""
+    try:
+        check(book, cleared, granted)
+    except Exception:
+        return True
+    return False
 
 
 def without(book: Book, clearing: Clearing, guilty: Collection[LeaseId]) -> Clearing:

@@ -14,15 +14,19 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid5
 from weakref import WeakKeyDictionary
 
+import structlog
+
 from ledger.collecting import uncollected
 from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
+from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
 from ledger.eventstore.port import START, EventStore
 from marketplace.domain.bids import BidTerms, hold_of, place
 from marketplace.domain.book import READS, Book
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.clearing import clear
+from marketplace.domain.deciding import RoundUnsound, patient_cleared
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.eligibility import Explanation
 from marketplace.domain.events import BidPlaced
@@ -31,6 +35,7 @@ from marketplace.domain.moments import from_above
 from marketplace.domain.reliability import together
 from marketplace.domain.states import restored
 from marketplace.domain.written import model_of
+from marketplace.queries.guards import ROUND_SECONDS_MAX, SEARCH_SECONDS_MAX, guard
 from marketplace.snapshots import snapshots_for
 from marketplace.snapshots.port import Tail, usable
 
@@ -38,6 +43,19 @@ PAGE = 1_000
 QUOTE_LIFE = timedelta(seconds=30)
 """How long a quote is shown as current; nothing is kept free for it."""
 QUOTES = UUID("b1d5c0de-0000-4000-8000-0ffea4000001")
+
+
+BROKEN = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
+    RoundUnsound,
+)  # fmt: skip
+"""What a mistake in the rules looks like: nothing that whoever asks could have done otherwise."""
+
+log = structlog.get_logger()
+
+
+class MarketCannotTell(Refusal):
+    """The market cannot work that out at the moment. Nothing has changed; bids can be placed."""
 
 
 class _Reader:
@@ -99,7 +117,14 @@ def book_of(store: EventStore, market: str) -> Iterator[Book]:
             with _readers_lock:
                 _readers[store].pop(market, None)
             raise
-        yield reader.book
+        try:
+            yield reader.book
+        except BROKEN as broken:
+            # A mistake of ours. The book may be changed by half: the next one starts afresh.
+            log.exception("book.broken", market=market)
+            with _readers_lock:
+                _readers[store].pop(market, None)
+            raise MarketCannotTell from broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +194,15 @@ def _cleared_with(book: Book, bid: OpenBid, now: int) -> Clearing:
     round_id = uuid5(QUOTES, str(bid.bid_id))
     if bid.terms.patience == "immediate":
         return clear(book, [bid], now=now, round_id=round_id)
-    # Late, as where rounds are decided: NumPy takes its time to load.
-    from marketplace.domain.rounds import clear_round
-
     queue = sorted([*book.patient(), bid], key=lambda each: each.round_order)
-    return clear_round(book, queue, now=now, round_id=round_id)
+    return patient_cleared(
+        book,
+        [each for each in queue if now <= each.lapses],
+        now=now,
+        round_id=round_id,
+        enough=guard(SEARCH_SECONDS_MAX),
+        late=guard(ROUND_SECONDS_MAX),
+    )
 
 
 def _without(clearing: Clearing, fill: Fill) -> Calendar:

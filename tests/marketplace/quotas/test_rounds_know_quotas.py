@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from random import Random
 from typing import Any
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.domain.money import Money
+from marketplace.domain import rounds, tries
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import RoundCleared
@@ -165,3 +167,43 @@ def test_no_round_under_any_policies_has_a_fault(random: Random) -> None:
                 assert on_round(lane.book, **said, steps=steps) == events  # type: ignore[arg-type]
             for each in events:
                 lane.book.apply(each, lane.book.read_to)
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 12))
+@settings(max_examples=20, deadline=None)
+def test_a_round_that_was_late_can_be_made_again(random: Random, looks: int) -> None:
+    """However few each stage came to try: the same steps give the same round."""
+    crowd, lane = GovernedCrowd(random), Lane(Book(MARKET))
+    with mock.patch.object(tries, "TRIES_MIN", 1), mock.patch.object(rounds, "FIRST_MIN", 1):
+        for act in range(24):
+            for event, position in crowd.acts(lane.book):
+                lane.take_in(event, position, now=crowd.now)
+            if act % 4 == 3:
+                asked = iter(range(10**6))
+                said: dict[str, Any] = {"now": crowd.now, "round_id": UUID(int=act)}
+                late = lambda: next(asked) >= looks  # noqa: B023, E731  # asked in this turn only
+                events = on_round(lane.book, **said, late=late, warn=no_fault)
+                if events:
+                    first = events[0]
+                    assert isinstance(first, RoundCleared) and first.certificate is not None
+                    steps = dict(first.certificate.iterations)
+                    assert on_round(lane.book, **said, steps=steps) == events
+                for each in events:
+                    lane.book.apply(each, lane.book.read_to)
+
+
+def test_who_is_late_is_not_tried_and_the_round_says_so() -> None:
+    market = Governed()
+    market.offer("rack", gpus=8, at=1, windows=[(NOON, NOON + 5 * HOUR)])
+    market.govern(red=(8, None))
+    for number in range(6):
+        market.ask("red", f"red {number}", 1, patience="patient")
+
+    with mock.patch.object(rounds, "FIRST_MIN", 2):
+        told, _ = cleared(book_of(market), warn=no_fault, late=lambda: True)
+        again, _ = cleared(book_of(market), warn=no_fault)
+
+    assert told.certificate is not None and again.certificate is not None
+    assert dict(told.certificate.iterations)["guaranteed"] == 2
+    assert "guaranteed" not in dict(again.certificate.iterations)
+    assert told.grants == again.grants == 6  # the search serves who was left
