@@ -16,10 +16,11 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from marketplace.domain.optimum import Effort, Problem, solve
+from marketplace.domain.optimum.bench import bench_for
 from marketplace.domain.optimum.dual import Pricing
 from marketplace.domain.optimum.halves import BIDS_MIN
 from marketplace.domain.optimum.layout import Layout, lay_out
-from marketplace.domain.optimum.placing import bench_for, place_all
+from marketplace.domain.optimum.placing import place_all
 from marketplace.domain.optimum.solving import by_price
 from marketplace.domain.optimum.state import begin
 from tests.benchmarks.families import LOOSE, TIGHT, Family, draw

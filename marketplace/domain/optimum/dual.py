@@ -8,6 +8,8 @@ What a bid likes best gets dearer by the share of the capacity it wants; all pri
 both by less with every step (stochastic subgradients). That the next bid sees the prices the last
 one left keeps like bids from running to the same pool. Only one bid in `TURN` looks at all of its
 list, the others at the `SHORT` pools they liked best when they last looked; the bound looks at all.
+
+Quotas have prices that answer in the same way: for GPUs at once in each slot, and for GPU-time.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from marketplace.domain.optimum.bench import Bench, Fees, bench_for, lay_fees
 from marketplace.domain.optimum.chance import mixed
 from marketplace.domain.optimum.compiling import COMPILES, compiled, woven_in
+from marketplace.domain.optimum.dues import bar
+from marketplace.domain.optimum.fees import earned_by, fee_scale, raise_fees
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.placing import (
     FAR,
-    Bench,
-    bar,
-    bench_for,
     best_start,
     find_gang,
 )
@@ -61,6 +63,12 @@ class Prices(NamedTuple):
     """[P] what prices are measured by."""
     paid: Floats
     """[P, T+1] see `placing`."""
+    tolls: Floats
+    tolls_mean: Floats
+    levy_mean: Floats
+    """[G, T] and [G] of quotas: see `Fees`. What they are now is on the bench, but for `tolls`."""
+    fee_scale: Floats
+    """[G] what prices of quotas are measured by."""
 
 
 def open_prices(q: Layout) -> Prices:
@@ -69,11 +77,16 @@ def open_prices(q: Layout) -> Prices:
     listed = np.maximum(1, np.bincount(q.pool, minlength=q.pools))
     floors = np.bincount(q.pool, q.floor / q.units, minlength=q.pools) / listed
     ordinary = float(q.worth.mean()) if q.worth.size else 1.0
+    groups = len(q.since)
     return Prices(
         live=np.zeros(shape),
         mean=np.zeros(shape),
         scale=np.maximum(floors, 0.1 * ordinary),
         paid=np.zeros((q.pools, q.slots + 1)),
+        tolls=np.zeros((groups, q.slots)),
+        tolls_mean=np.zeros((groups, q.slots)),
+        levy_mean=np.zeros(groups),
+        fee_scale=fee_scale(q),
     )
 
 
@@ -171,6 +184,9 @@ def _want(
             start = s
     if chosen >= 0:
         _raise(q, prices, i, chosen, start, q.gpus[i], step)
+        raise_fees(
+            q, st, bench, prices.tolls, prices.fee_scale, i, q.pool[chosen], start, q.gpus[i], step
+        )
 
 
 @compiled
@@ -230,11 +246,15 @@ def sweep(
                 if s >= 0:
                     for m in range(q.piece_at[i], q.piece_at[i] + st.parts[i]):
                         _raise(q, prices, i, st.entry[m], s, st.gpus[m], step)
+                        p = q.pool[st.entry[m]]
+                        raise_fees(
+                            q, st, bench, prices.tolls, prices.fee_scale, i, p, s, st.gpus[m], step
+                        )
         if (n + 1) % block == 0:
-            fall(q, prices, step * block / bids, weight * block / bids)
+            fall(q, bench, prices, step * block / bids, weight * block / bids)
 
 
-def _fall_by_slots(q: Layout, prices: Prices, step: float, weight: float) -> None:
+def _fall_by_slots(q: Layout, bench: Bench, prices: Prices, step: float, weight: float) -> None:
     """Let all prices fall, and enter them into their mean."""
     for p in range(q.pools):
         drop = step * prices.scale[p]
@@ -244,14 +264,29 @@ def _fall_by_slots(q: Layout, prices: Prices, step: float, weight: float) -> Non
             prices.paid[p, t + 1] = prices.paid[p, t] + prices.live[p, t] * q.slot_hours[t]
         for t in range(q.closes[p], q.slots):
             prices.paid[p, t + 1] = prices.paid[p, t]
+    for g in range(bench.levy.size):
+        drop = step * prices.fee_scale[g]
+        bench.levy[g] = max(0.0, bench.levy[g] - drop)
+        prices.levy_mean[g] += weight * (bench.levy[g] - prices.levy_mean[g])
+        for t in range(q.slots):
+            prices.tolls[g, t] = max(0.0, prices.tolls[g, t] - drop)
+            prices.tolls_mean[g, t] += weight * (prices.tolls[g, t] - prices.tolls_mean[g, t])
+            bench.tolls[g, t + 1] = bench.tolls[g, t] + prices.tolls[g, t] * q.slot_hours[t]
 
 
-def _fall_at_once(q: Layout, prices: Prices, step: float, weight: float) -> None:
+def _fall_at_once(q: Layout, bench: Bench, prices: Prices, step: float, weight: float) -> None:
     """Do the same with whole arrays: outside a pool's own slots all prices are 0."""
     live, mean = prices.live, prices.mean
     np.maximum(0.0, live - (step * prices.scale)[:, None], out=live)
     mean += weight * (live - mean)
     np.cumsum(live * q.slot_hours, axis=1, out=prices.paid[:, 1:])
+    drop = step * prices.fee_scale
+    np.maximum(0.0, bench.levy - drop, out=bench.levy)
+    np.add(prices.levy_mean, weight * (bench.levy - prices.levy_mean), out=prices.levy_mean)
+    tolls, mean = prices.tolls, prices.tolls_mean
+    np.maximum(0.0, tolls - drop[:, None], out=tolls)
+    mean += weight * (tolls - mean)
+    np.cumsum(tolls * q.slot_hours, axis=1, out=bench.tolls[:, 1:])
 
 
 fall = compiled(_fall_by_slots) if COMPILES else _fall_at_once
@@ -290,6 +325,7 @@ class Pricing:
     def step(self) -> None:
         """Ask all bids, and move the prices."""
         at = self.steps
+        self.bench.tolled[0] = len(self.bench.levy) > 0
         sweep(
             self.layout, self.empty, self.bench, self.prices, self.wants, self.kept,
             at, 1 if at == 0 else TURN, STEP_FIRST / (1.0 + at / STEP_HALF),
@@ -297,11 +333,24 @@ class Pricing:
         )  # fmt: skip
         self.steps += 1
 
-    def bound(self, prices: Floats) -> float:
-        """Return the least bound on any clearing that these prices, [P, T], prove."""
+    def fees(self) -> Fees:
+        """Return what quotas cost on the mean."""
+        return Fees(self.prices.tolls_mean.copy(), self.prices.levy_mean.copy())
+
+    def bound(self, prices: Floats, fees: Fees | None = None) -> float:
+        """Return the least bound on any clearing that these prices, [P, T], prove.
+
+        fees: of quotas; none if not given.
+        """
+        q, bench = self.layout, self.bench
+        if fees is None:
+            fees = Fees(np.zeros_like(self.prices.tolls), np.zeros_like(bench.levy))
+        tolls, levy = bench.tolls.copy(), bench.levy.copy()
+        lay_fees(q, bench, fees)
         paid = np.zeros_like(self.prices.paid)
-        earned = add_up(self.layout, prices, paid)
-        gained = gains(self.layout, self.empty, paid, self.bench, self.wants, self.kept)
+        earned = add_up(q, prices, paid) + earned_by(q, self.empty, fees)
+        gained = gains(q, self.empty, paid, bench, self.wants, self.kept)
+        bench.tolls[:], bench.levy[:] = tolls, levy
         return (earned + gained) * (1 + 1e-9) + 1.0
 
     def _stride(self) -> int:

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from marketplace.domain.optimum.bench import bench_for
 from marketplace.domain.optimum.chance import mixed
 from marketplace.domain.optimum.compiling import COMPILES, compiled
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.neighbours import desk_for
-from marketplace.domain.optimum.placing import bench_for
 from marketplace.domain.optimum.problem import Floats, Ints
 from marketplace.domain.optimum.search import search
 from marketplace.domain.optimum.state import State, link, wait

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from marketplace.domain.optimum.bench import Bench
 from marketplace.domain.optimum.chance import below
 from marketplace.domain.optimum.compiling import compiled
+from marketplace.domain.optimum.dues import dues_of
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.problem import Floats, Ints
 from marketplace.domain.optimum.state import State, value
@@ -137,7 +139,7 @@ def choose(q: Layout, st: State, desk: Desk, dice: Ints, most: int) -> int:
 
 
 @compiled
-def regrets(q: Layout, st: State, paid: Floats, desk: Desk, least: Floats) -> int:
+def regrets(q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, least: Floats) -> int:
     """Work out who could gain more at the scarcity prices; return how many could."""
     count = 0
     for i in range(q.row.size):
@@ -148,7 +150,7 @@ def regrets(q: Layout, st: State, paid: Floats, desk: Desk, least: Floats) -> in
         if st.start[i] >= 0:
             s = st.start[i]
             e = q.ends[q.row[i], s]
-            regret -= value(q, st, i)
+            regret += dues_of(q, st, bench, i) - value(q, st, i)
             for m in range(q.piece_at[i], q.piece_at[i] + st.parts[i]):
                 j = st.entry[m]
                 p = q.pool[j]

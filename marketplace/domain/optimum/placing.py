@@ -1,86 +1,21 @@
 """Find a place for one bid in what is free: the cheapest at floors plus scarcity prices.
 
 Prices come as `paid`, [P, T+1]: what one unit costs from the first slot up to each, in nano-units.
+Quotas have prices too; these lie on the bench.
 A bid's pieces are written to its places in the state; the caller enters it.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
-from marketplace.domain.optimum.chance import seeded
+from marketplace.domain.optimum.bench import Bench
 from marketplace.domain.optimum.chance import share as dice_share
 from marketplace.domain.optimum.compiling import compiled, woven_in
+from marketplace.domain.optimum.dues import allowed, bar, dues
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.problem import ONE_HOST, ONE_POOL, Floats, Ints
 from marketplace.domain.optimum.state import State, counts_ms, enter
 
 FAR = 1e300
-
-
-class Bench(NamedTuple):
-    """Room to work in, for one bid at a time."""
-
-    barred: Ints
-    """[T] slots in which a quota is used up."""
-    rate: Floats
-    entry: Ints
-    room: Ints
-    """Pools a gang might take, cheapest first: cost per GPU, entry, GPUs it could have there."""
-    among: Ints
-    """Entries a gang chooses from."""
-    dice: Ints
-    """Random numbers, for what is blurred."""
-
-
-def bench_for(q: Layout, seed: int = 0) -> Bench:
-    """Return a bench large enough for any bid."""
-    widest = int(np.diff(q.piece_at).max(initial=1)) + 2
-    longest = int(np.diff(q.list_at).max(initial=1)) + 1
-    return Bench(
-        barred=np.zeros(q.slots, np.int64),
-        rate=np.zeros(widest, np.float64),
-        entry=np.zeros(widest, np.int64),
-        room=np.zeros(widest, np.int64),
-        among=np.zeros(longest, np.int64),
-        dice=seeded(seed),
-    )
-
-
-@compiled
-def bar(q: Layout, st: State, i: int, bench: Bench) -> bool:
-    """Mark the slots in which the bid's quotas have too little for sure; False if all have."""
-    for t in range(q.slots):
-        bench.barred[t] = 0
-    for g in range(q.group_at[i], q.group_at[i + 1]):
-        group = q.group[g]
-        units = q.gpus[i] * q.share[g] * q.least_counted[group]
-        if not q.picky[i] and st.gpu_ms[group] < units * st.duration[i]:
-            return False
-        for t in range(q.slots):
-            if st.concurrent[group, t] < units:
-                bench.barred[t] = 1
-    return True
-
-
-@compiled
-def allowed(q: Layout, st: State, i: int, p: int, s: int, k: int) -> int:
-    """Return how many GPUs, `k` at most, a picky bid's quotas allow in a pool from slot `s`."""
-    e = q.ends[q.row[i], s]
-    most = k
-    for g in range(q.group_at[i], q.group_at[i + 1]):
-        group = q.group[g]
-        units = q.share[g] * q.counted[group, p]
-        if units == 0:
-            continue
-        ms = counts_ms(q, st, i, s, group)
-        if ms > 0:
-            most = min(most, st.gpu_ms[group] // (units * ms))
-        for t in range(s, e):
-            most = min(most, st.concurrent[group, t] // units)
-    return max(0, most)
 
 
 @compiled
@@ -136,6 +71,8 @@ def best_start(
         if full >= s:
             continue
         cost = base + alpha * need * (paid[p, e] - paid[p, s])
+        if bench.tolled[0]:
+            cost += alpha * k * dues(q, bench, i, p, s)
         if snug > 0.0:
             if s > opens and st.free[p, s - 1] >= need:
                 cost += snug
@@ -295,6 +232,8 @@ def gang_at(
         if fit == 0:
             continue
         rate = q.floor[j] * q.hours[i] + alpha * q.units[j] * (paid[p, e] - paid[p, s])
+        if bench.tolled[0]:
+            rate += alpha * dues(q, bench, i, p, s)
         n, total = _line_up(bench, n, total, k, rate, j, fit)
         if total >= k:
             cost = _cost(bench, n, k)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from math import sqrt
 
+from marketplace.domain.optimum.bench import Bench
 from marketplace.domain.optimum.chance import bell, below, share
 from marketplace.domain.optimum.compiling import compiled
+from marketplace.domain.optimum.dues import bar
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.neighbours import (
     POOLS_FEW,
@@ -25,7 +27,7 @@ from marketplace.domain.optimum.neighbours import (
     side_with,
     sorriest,
 )
-from marketplace.domain.optimum.placing import FAR, Bench, bar, best_start, find_gang, seat
+from marketplace.domain.optimum.placing import FAR, best_start, find_gang, seat
 from marketplace.domain.optimum.problem import ONE_POOL, Floats, Ints
 from marketplace.domain.optimum.state import State, enter, leave, value
 
@@ -178,7 +180,7 @@ def search(
     most = POOLS_MAX if small else POOLS_FEW
     for n in range(moves):
         if n % CHUNK_MOVES == 0:
-            sorry = regrets(q, st, paid, desk, least)
+            sorry = regrets(q, st, paid, bench, desk, least)
         desk.moves[0] += 1
         sided = sorriest(desk, dice, sorry) if sorry > 0 and below(dice, 2) == 0 else -1
         count = side_with(q, st, desk, dice, sided, most) if sided >= 0 else 0

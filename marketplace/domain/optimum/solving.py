@@ -11,12 +11,13 @@ from math import ceil
 
 import numpy as np
 
+from marketplace.domain.optimum.bench import bench_for, lay_fees
 from marketplace.domain.optimum.dual import Pricing, Wants, add_up
 from marketplace.domain.optimum.exact import demand, finish, version
 from marketplace.domain.optimum.halves import Halves, divisible
 from marketplace.domain.optimum.layout import Layout, lay_out
 from marketplace.domain.optimum.neighbours import desk_for
-from marketplace.domain.optimum.placing import bench_for, place_all
+from marketplace.domain.optimum.placing import place_all
 from marketplace.domain.optimum.problem import Floats, Ints, Problem
 from marketplace.domain.optimum.search import CHUNK_MOVES, SMALL_MAX, search
 from marketplace.domain.optimum.solution import Effort, Piece, Placed, Solution, welfare_of
@@ -63,15 +64,17 @@ def solve(
         effort = Effort(dual=0, search=0)
     while pricing.steps < effort.dual and not enough():
         pricing.step()
-    prices = np.ceil(pricing.prices.mean)
-    bound = pricing.bound(prices)
+    prices, fees = np.ceil(pricing.prices.mean), pricing.fees()
+    bound = pricing.bound(prices, fees)
     add_up(layout, prices, paid)
+    lay_fees(layout, bench, fees)
     for order, alpha in orders(layout, pricing.wants.least, pricing.steps):
         other = begin(problem, layout)
         total = place_all(layout, other, paid, bench, order, alpha)
         if total > worth:
             state, worth = other, total
     climb = Climb(layout, state, paid, pricing.wants, seed, worth)
+    lay_fees(layout, climb.bench, fees)
     searchable = problem.pools > 0 and problem.bids > 0
     while searchable and climb.chunks < effort.search and not enough():
         climb.step(effort.search)

@@ -114,6 +114,25 @@ def test_nobody_gets_anything_of_a_quota_of_zero_and_unset_is_no_limit() -> None
     assert Quota() == Quota(concurrent=None, gpu_ms=None)
 
 
+@pytest.mark.parametrize(
+    "quota",
+    [Quota(concurrent=(2,) * 4), Quota(gpu_ms=8 * HOUR), Quota(gpu_ms=4 * HOUR, until=2 * HOUR)],
+)
+def test_the_bound_counts_what_quotas_keep_back(quota: Quota) -> None:
+    hours = [at * HOUR for at in range(5)]
+    asks = [
+        Ask(1, HOUR, at, at + HOUR, (100 + bid) * CENT, (Entry(0, 0),), groups=(0,))
+        for bid in range(10)
+        for at in hours[:4]
+    ]
+    problem = pose(hours, [Pool(0, (10,) * 4)], asks, [quota])
+
+    solution = solve(problem, effort=Effort(dual=60, search=10), seed=1)
+
+    audit(problem, solution)
+    assert solution.bound_nanos <= 1.03 * solution.welfare_nanos
+
+
 def test_where_all_get_their_best_nothing_is_searched_and_capacity_costs_nothing() -> None:
     ask = Ask(2, HOUR, 0, 2 * HOUR, 100 * CENT, (Entry(0, 10 * CENT),))
     impossible = Ask(9, HOUR, 0, 2 * HOUR, 500 * CENT, (Entry(0, 10 * CENT),))
