@@ -19,33 +19,55 @@ from marketplace.domain.fills import lease_id_of
 from marketplace.domain.moments import Millis
 from marketplace.domain.own_first import others
 from marketplace.domain.packing import Placement, place
+from marketplace.domain.quota_gate import Gate
 from marketplace.domain.ranges import Found
 from marketplace.domain.topology import place_of, places
 
 
 def gathered(
-    book: Book, given: Iterable[Found], calendar: Calendar, *, now: int, round_id: UUID
+    book: Book,
+    given: Iterable[Found],
+    calendar: Calendar,
+    gate: Gate | None,
+    *,
+    now: int,
+    round_id: UUID,
 ) -> list[Found]:
-    """Return the grants, each as near together as what is free allows; the calendar has them."""
+    """Return the grants, each as near together as what is free, and its quotas, allow.
+
+    Calendar and gate have them, there too.
+    """
     found = []
     for bid, placement in given:
         if bid.terms.placement == "any-hosts" and places(bid.terms.request.prefer):
-            placement = _nearer(book, bid, placement, calendar, now, round_id)
+            placement = _nearer(book, bid, placement, calendar, gate, now, round_id)
         found.append((bid, placement))
     return found
 
 
 def _nearer(
-    book: Book, bid: OpenBid, placement: Placement, calendar: Calendar, now: int, round_id: UUID
+    book: Book,
+    bid: OpenBid,
+    placement: Placement,
+    calendar: Calendar,
+    gate: Gate | None,
+    now: int,
+    round_id: UUID,
 ) -> Placement:
     ends = Millis(placement.starts + bid.duration)
-    span = Taken(placement.starts, ends, lease_id_of(round_id, bid))
+    lease_id = lease_id_of(round_id, bid)
+    span = Taken(placement.starts, ends, lease_id)
     for _, uuid in placement.gpus:
-        calendar.drop(uuid, span.lease_id)
+        calendar.drop(uuid, lease_id)
     there = replace(bid, earliest=placement.starts, deadline=ends)
     entries = others(book, bid, book.entries(bid.shape))
     again = place(there, entries, calendar, now=now, limit=placement.floor)
-    if again is not None and _is_better(bid, again, placement):
+    # Of one model there are GPUs with more memory, so a limit of memory has to be asked again.
+    if (
+        again is not None
+        and _is_better(bid, again, placement)
+        and (gate is None or gate.moves(bid, again, lease_id))
+    ):
         placement = again
     for _, uuid in placement.gpus:
         calendar.take(uuid, span)

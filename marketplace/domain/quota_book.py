@@ -88,6 +88,13 @@ class QuotaBook:
         if lease_id not in self.uses:
             self._put(lease_id, use)
 
+    def drop(self, lease_id: LeaseId) -> Use | None:
+        """Take a grant back as if it had never been; return what it was."""
+        use = self._own().pop(lease_id, None)
+        if use is not None:
+            self._sums.count(use, -1)
+        return use
+
     def move(self, lease_id: LeaseId, use: Use) -> None:
         """Count a grant otherwise than before."""
         if lease_id in self.uses:

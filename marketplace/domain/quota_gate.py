@@ -128,6 +128,15 @@ class Gate:
             self._count(bid, lease_id, use, own=False)
         return answer.fits
 
+    def moves(self, bid: OpenBid, placement: Placement, lease_id: LeaseId) -> bool:
+        """Tell if the quotas allow a grant in another place than it has, and count it there."""
+        before = self._quotas.drop(lease_id)
+        use = use_of(bid, placement)
+        allowed = self._quotas.asks(use).fits
+        if before is not None:
+            self._quotas.take(lease_id, use if allowed else before)
+        return allowed
+
     def _permitted(self, bid: OpenBid) -> OpenBid | None:
         """Return a bid without the models that its unit may not lease; None: it may lease none."""
         policies = self._quotas.policies

@@ -107,7 +107,7 @@ def clear_round(
         placed = pulled_forward(given, calendar, gate, now=now, round_id=round_id)
         tries = watch.stage(f"{name} sweep")
         swept, left = sweep(book, group, placed, calendar, gate, tries, now=now, round_id=round_id)
-        placed = gathered(book, placed, calendar, now=now, round_id=round_id)
+        placed = gathered(book, placed, calendar, gate, now=now, round_id=round_id)
         rivals = _rivals(part, left, gate, now)
         made, regrets = _priced(part, solution, placed + swept, rivals, round_id)
         fills += made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -12,11 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.domain.event import Event
 from ledger.domain.money import Money
+from listings.domain.events import OfferPublished
 from marketplace.domain import rounds, tries
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_round
-from marketplace.domain.events import RoundCleared
+from marketplace.domain.events import GpuRequest, RoundCleared
 from marketplace.domain.quota_gate import gate_of
 from marketplace.domain.rounds import _part
 from tests.conftest import NOON
@@ -25,7 +28,7 @@ from tests.marketplace.quotas.test_no_round_breaks_a_policy import limit, overri
 from tests.marketplace.quotas.test_the_engine_keeps_quotas import Governed, unit_of
 from tests.marketplace.random_market import Lane
 from tests.marketplace.test_rounds import NOW, book_of, cleared, no_fault
-from tests.marketplace.trading import MARKET, named
+from tests.marketplace.trading import MARKET, MEMORY_MIB, named
 
 HOUR = timedelta(hours=1)
 
@@ -167,6 +170,36 @@ def test_no_round_under_any_policies_has_a_fault(random: Random) -> None:
                 assert on_round(lane.book, **said, steps=steps) == events  # type: ignore[arg-type]
             for each in events:
                 lane.book.apply(each, lane.book.read_to)
+
+
+class Roomy(Governed):
+    """The GPUs of rack r2 have a little more memory."""
+
+    def put(self, stream: str, event: Event):  # type: ignore[no-untyped-def]
+        if isinstance(event, OfferPublished) and ("rack", "r2") in event.labels:
+            more = tuple(replace(gpu, memory_mib=gpu.memory_mib + 1) for gpu in event.gpus)
+            event = replace(event, gpus=more)
+        return super().put(stream, event)
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_gang_moves_nearer_only_where_its_limits_allow_it(short: int) -> None:
+    """It fits into rack r2 as a whole; with one MiB less to it, it stays over both racks."""
+    market = Roomy()
+    market.govern(red=(0, None))
+    market.policy(quota("lab", 8))
+    for word, rack, gpus in (("a", "r1", 4), ("b", "r2", 4), ("c", "r2", 2), ("d", "r2", 2)):
+        market.offer(word, gpus=gpus, labels=(("rack", rack),))
+    memory = 8 * (MEMORY_MIB["H100-80GB"] + 1) - short
+    market.policy(limit("subscriber", unit_of("red"), memory_mib=memory))
+    market.asking = "red"
+    request = GpuRequest(prefer=("label.rack",))
+    market.bid("x", gpus=8, gang=True, patience="patient", request=request)
+
+    _, [granted] = cleared(book_of(market), warn=no_fault)
+
+    hosts = {share.host_id for share in granted.shares}
+    assert (named("host a") in hosts) == bool(short)
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 12))
