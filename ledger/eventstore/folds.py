@@ -5,7 +5,9 @@ be the one it was. A transaction that was rolled back took its events with it; t
 or none, stands at that version, and the stream is folded from its start.
 
 What a fold has gathered (positions here, holds of an account) is handed on, not copied: a copy for
-every decision would cost more the longer the stream. So one thread folds a stream at a time.
+every decision would cost more the longer the stream. So one thread folds a stream at a time. What a
+rule refuses, or finds done already, counts only if nobody has gone on from its fold meanwhile
+(`stands`): else it may have seen newer holds beside an older sum.
 """
 
 from __future__ import annotations
@@ -150,6 +152,21 @@ def fold_each(store: Streams, keys: Sequence[Key]) -> list[Fold]:
             for key in keys:
                 memory.forget(key)  # half of what is new may have been taken in
             raise
+
+
+def stands(store: Streams, key: Key, folded: Fold) -> bool:
+    """Tell if nobody has gone on from a fold, so that what it has gathered is all of its own time.
+
+    Folds that are too short to be remembered are nobody else's.
+    """
+    if folded.version < REMEMBERED_FROM:
+        return True
+    memory = _memory_of(store)
+    with ExitStack() as held:
+        for lock in memory.folding([key]):
+            held.enter_context(lock)  # whoever is going on from it right now
+        newest = memory.recall(key)
+    return newest is not None and newest.last == folded.last
 
 
 def _memory_of(store: Streams) -> _Memory:

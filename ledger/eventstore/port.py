@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, NewType, Protocol, Self, TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from ledger.domain.event import Event
+from ledger.domain.refusal import Refusal
 from ledger.eventstore import codec, folds
 
 Position = NewType("Position", int)
@@ -350,8 +351,15 @@ def record(
         answered = recorded_before(folded, command_id, stream)
         if answered is not None:
             return answered
-        events = decide(folded.state)
+        try:
+            events = decide(folded.state)
+        except Refusal:
+            if folds.stands(store, (kind, stream), folded):
+                raise
+            continue
         if not events:
+            if not folds.stands(store, (kind, stream), folded):
+                continue
             return Position(folded.positions[folded.last]) if folded.last else START
         fresh = named(events, command_id, stream)
         try:

@@ -149,6 +149,8 @@ class _Desk:
         try:
             decided = [self._decide(*each) for each in zip(parts, command_ids, strict=True)]
         except Refusal as refusal:
+            for part in parts:
+                self._need_standing(_key(part))
             return refusal
         return [
             self._write(part, command_id, each) if isinstance(each, list) else each
@@ -166,10 +168,17 @@ class _Desk:
             events = list(part.decide(sheet.state))
             if events:
                 return events
+            self._need_standing((kind, stream))
             stands = _end(sheet)
         if part.need is not None:
             part.need(sheet.state)
         return stands
+
+    def _need_standing(self, key: folds.Key) -> None:
+        """Begin anew where others went on from the fold that a rule was asked with."""
+        folded = self._sheets[key].folded
+        if not folds.stands(self._store, key, folded):
+            raise StreamMoved(key[1], folded.version, folded.version + 1)
 
     def _write(self, part: Part, command_id: UUID, events: list[Event]) -> _Place:
         kind, stream = _key(part)
