@@ -60,7 +60,7 @@ class ShareId(NamedTuple):
 @lru_cache(maxsize=65_536)
 def read_share(uuid: str) -> ShareId | None:
     """Return what the id of a share says; None: the id is not that of a share."""
-    form = _SHARE.fullmatch(uuid)
+    form = _SHARE.fullmatch(uuid) if "/" in uuid else None
     if form is None:
         return None
     return ShareId(

@@ -25,7 +25,6 @@ from listings.domain.events import (
     OfferResumed,
     OfferWithdrawn,
 )
-from marketplace.domain.alone import fast_host
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.catalogue import SHAPES_MAX, Catalogue
 from marketplace.domain.demand import OpenBid, Shape
@@ -43,13 +42,14 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.holdings import RULES as LEASE_RULES
 from marketplace.domain.holdings import Holdings
+from marketplace.domain.hurry import fast_host
 from marketplace.domain.moments import whole_second
 from marketplace.domain.one_host import OneHost, is_uniform
 from marketplace.domain.owners import Owners
 from marketplace.domain.queue import Queue
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import KINDS, explained, follow, set_policy
-from marketplace.domain.reasons import reason_of
+from marketplace.domain.reasons import at_a_glance, reason_of
 from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.triggers import BidCame, MoveAsked, SupplyGrew, Trigger
 
@@ -77,7 +77,7 @@ class Book:
         """The reason each waiting bid was last given."""
         self.read_to = 0
         """Store position of the last fact that is not the engine's own."""
-        self._dying: list[tuple[int, str, BidId]] = []
+        self._dying: list[tuple[int, int, BidId]] = []
         self._screened: dict[Shape, Screened] = {}
         self._shapes_max = SHAPES_MAX
         self.round_at: datetime | None = None
@@ -158,6 +158,12 @@ class Book:
     def _may_be_fast(self, listed: Listed) -> bool:
         owner = listed.terms.tenant_id
         return len(listed.kind.specs) == 1 and not self.owners.has_waiting(owner)
+
+    def glance(self, bid: OpenBid, *, now: int) -> str | None:
+        """Return what `reason` would, where one look tells that a bid cannot be placed at once."""
+        if self.quotas is not None or bid.terms.tenant_id in self.owners:
+            return None
+        return at_a_glance(bid, self.catalogue, now=now)
 
     def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str | None:
         """Return why a bid that cannot be placed cannot: what `explain` would say."""
@@ -258,7 +264,7 @@ class Book:
         coming = self.coming.get(event.bid_id)
         if coming is not None:
             self.coming[event.bid_id] = coming.amended(event, since=position)
-        bid = self.bids.get(event.bid_id)
+        bid = self.bids.pop(event.bid_id, None)
         if bid is None:
             return None
         self._unqueue(bid)
@@ -286,7 +292,7 @@ class Book:
     ) -> None:
         if not isinstance(event, BidHandedOn):
             self.coming.pop(event.bid_id, None)
-        bid = self.bids.get(event.bid_id)
+        bid = self.bids.pop(event.bid_id, None)
         if bid is not None:
             self._unqueue(bid)
             self.told.pop(event.bid_id, None)
@@ -296,7 +302,7 @@ class Book:
         self.bids[bid.bid_id] = bid
         if bid.waits:
             self.owners.wait(bid)
-        heappush(self._dying, (bid.last_chance, str(bid.bid_id), bid.bid_id))
+        heappush(self._dying, (bid.last_chance, bid.bid_id.int, bid.bid_id))
         if bid.terms.patience == "patient":
             return None
         self._drop_shapes_without_bids()
@@ -305,7 +311,6 @@ class Book:
         return BidCame(bid.bid_id)
 
     def _unqueue(self, bid: OpenBid) -> None:
-        del self.bids[bid.bid_id]
         self.queue.remove(bid)
         self.owners.leave(bid)
 
@@ -326,7 +331,7 @@ class Book:
                 self.told[unmatched.bid_id] = unmatched.reason
 
     def _granted(self, event: LeaseGranted, position: int) -> None:
-        bid = self.bids.get(event.bid_id)
+        bid = self.bids.pop(event.bid_id, None)
         if bid is not None:
             self._unqueue(bid)
             self.told.pop(event.bid_id, None)

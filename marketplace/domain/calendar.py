@@ -29,6 +29,8 @@ class Calendar:
     def __init__(self, parent: Calendar | None = None) -> None:
         self._parent = parent
         self._taken: dict[str, tuple[Taken, ...]] = {}
+        self._promised: list[tuple[Iterable[str], Taken]] = []
+        """What was given away since anybody last looked."""
         self.parted: dict[str, set[str]] = {} if parent is None else parent.parted
         """The shares of each card of which something was ever taken; a fork adds to the same."""
         self.changes = 0
@@ -40,10 +42,23 @@ class Calendar:
 
     def of(self, uuid: str) -> tuple[Taken, ...]:
         """Return the taken spans of a GPU, in order of time."""
+        if self._promised:
+            self._keep_promises()
         spans = self._taken.get(uuid)
         if spans is None:
             spans = () if self._parent is None else self._parent.of(uuid)
         return spans
+
+    def promise(self, uuids: Iterable[str], span: Taken) -> None:
+        """Give a span of some GPUs to somebody, which is worked out when somebody looks."""
+        self._promised.append((uuids, span))
+        self.changes += 1
+
+    def _keep_promises(self) -> None:
+        promised, self._promised = self._promised, []
+        for uuids, span in promised:
+            for uuid in uuids:
+                self._put(uuid, span)
 
     def gpus(self) -> Iterator[str]:
         """Yield every GPU of which something is taken, in order."""
@@ -60,6 +75,8 @@ class Calendar:
     def rivals(self, uuid: str) -> list[str]:
         """Return what is known of a GPU's card in another form: whole, or divided otherwise."""
         share = read_share(uuid)
+        if share is None and not self.parted:
+            return []
         card = uuid if share is None else share.card_uuid
         return [
             other for other in (card, *sorted(self.parted.get(card, ()))) if are_rivals(uuid, other)
@@ -77,16 +94,23 @@ class Calendar:
 
     def take(self, uuid: str, span: Taken) -> None:
         """Give a span of a GPU to somebody; it must be free."""
+        self.changes += 1
+        self._put(uuid, span)
+
+    def _put(self, uuid: str, span: Taken) -> None:
         assert span.starts < span.ends
         spans = self.of(uuid)
-        place = bisect_left(spans, span[:1])  # no tuple is shorter, so the start decides
-        assert place == 0 or spans[place - 1].ends <= span.starts, f"{uuid} is leased twice"
-        assert place == len(spans) or span.ends <= spans[place].starts, f"{uuid} is leased twice"
-        self._taken[uuid] = (*spans[:place], span, *spans[place:])
+        if spans and spans[-1].ends > span.starts:
+            place = bisect_left(spans, span[:1])  # no tuple is shorter, so the start decides
+            before, after = spans[:place], spans[place:]
+            assert not before or before[-1].ends <= span.starts, f"{uuid} is leased twice"
+            assert not after or span.ends <= after[0].starts, f"{uuid} is leased twice"
+            self._taken[uuid] = (*before, span, *after)
+        else:
+            self._taken[uuid] = (*spans, span)
         share = read_share(uuid)
         if share is not None:
             self.parted.setdefault(share.card_uuid, set()).add(uuid)
-        self.changes += 1
 
     def drop(self, uuid: str, lease_id: LeaseId | None) -> Sequence[Taken]:
         """Give back all spans that somebody holds of a GPU, and return them."""
@@ -99,6 +123,7 @@ class Calendar:
 
     def forget_before(self, millis: int) -> None:
         """Drop what is over, to bound memory."""
+        assert not self._promised, "only forks promise"
         for uuid, spans in list(self._taken.items()):
             if spans and spans[0].ends <= millis:
                 kept = tuple(span for span in spans if span.ends > millis)

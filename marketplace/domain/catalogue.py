@@ -7,7 +7,7 @@ are hosts that may have room; whether they do is for `packing` to say, which see
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -17,13 +17,19 @@ from ledger.domain.ids import HostId, OfferId
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.eligibility import CONSTRAINTS, passed
-from marketplace.domain.kinds import Kind, Kinds
+from marketplace.domain.host_columns import (
+    ALWAYS,
+    FLOOR,
+    KNOWN_UNTIL,
+    NO_OFFERS,
+    Asked,
+    HostColumns,
+)
+from marketplace.domain.kinds import Kinds
 from marketplace.domain.openings import (
     NOWHERE,
     Ints,
-    Level,
     Levels,
-    Seconds,
     level_of,
     levels_of,
 )
@@ -32,13 +38,7 @@ from marketplace.domain.supply import Entry, Listed, Spans
 
 SHAPES_MAX = 2_000
 """Shapes kept; beyond, those that no bid has any more are forgotten."""
-SLOTS_START = 256
-ALWAYS = 1 << 62
-
-KIND, LEASE_MIN, FLOOR, KNOWN_FROM, KNOWN_UNTIL, OPENS, CLOSES, LONGEST = range(8)
-"""What a column of facts says of a host: the number of its kind, the shortest lease and the lowest
-floor of its offers; between which moments its windows are known, when the first of them opens, the
-last closes, and how long the longest is."""
+NOTHING_ASKED = Asked(-1, 0, 0, 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -57,18 +57,15 @@ class Catalogue:
     def __init__(self, calendar: Calendar) -> None:
         self.offers: dict[OfferId, Listed] = {}
         self.kinds = Kinds(passed, len(CONSTRAINTS))
+        self.columns = HostColumns()
         self._calendar = calendar
         self._hosts: dict[HostId, _Host] = {}
         self._by_slot: list[_Host] = []
-        self._unused: list[int] = []
-        self._levels: list[Level] = [Level()]
-        self._stale: dict[HostId, _Host] = {}
-        self._facts: Ints = np.zeros((8, SLOTS_START), np.int64)
-        self._of_kind: dict[Kind, dict[OfferId, Listed]] = defaultdict(dict)
-        self._loose = 0
+        self._stale: dict[_Host, HostId] = {}
+        self._of_kind: dict[int, dict[OfferId, Listed]] = defaultdict(dict)
         self._ranking = Ranking(self.offers, self._entry)
-        self._asked: tuple[int, ...] = ()
-        self._roomy: tuple[Seconds, Ints] = NOWHERE
+        self._asked = NOTHING_ASKED
+        self._roomy: tuple[Ints, Ints] = NOWHERE
         """What has one GPU free for what was asked last, at any price."""
         self._witnesses: dict[tuple[int, int], Listed] = {}
         """For each shape and level, an offer that had a window long enough the last time."""
@@ -82,17 +79,21 @@ class Catalogue:
         if host is None:
             host = self._hosts[listed.terms.host_id] = self._new_host()
         host.offers[listed.offer_id] = listed
-        self._of_kind[listed.kind][listed.offer_id] = listed
+        self._number(listed)
         self.changed(listed)
+
+    def _number(self, listed: Listed) -> None:
+        listed.number = self.kinds.kind(listed.kind)
+        self._of_kind[listed.number][listed.offer_id] = listed
 
     def remove(self, listed: Listed) -> None:
         """Forget an offer."""
         del self.offers[listed.offer_id]
         del self._hosts[listed.terms.host_id].offers[listed.offer_id]
-        alike = self._of_kind[listed.kind]
+        alike = self._of_kind[listed.number]
         del alike[listed.offer_id]
         if not alike:
-            del self._of_kind[listed.kind]
+            del self._of_kind[listed.number]
         self.changed(listed)
 
     def changed(self, listed: Listed) -> None:
@@ -104,17 +105,14 @@ class Catalogue:
         """Take note that some of a host's capacity was taken or given back."""
         host = self._hosts.get(host_id)
         if host is not None:
-            self._stale[host_id] = host
+            self._stale[host] = host_id
 
     def _new_host(self) -> _Host:
-        if self._unused:
-            host = _Host(self._unused.pop())
+        host = _Host(self.columns.slot())
+        if host.slot == len(self._by_slot):
+            self._by_slot.append(host)
+        else:
             self._by_slot[host.slot] = host
-            return host
-        host = _Host(len(self._by_slot))
-        self._by_slot.append(host)
-        if len(self._by_slot) > self._facts.shape[1]:
-            self._facts = np.concatenate([self._facts, np.zeros_like(self._facts)], axis=1)
         return host
 
     def forget_shapes(self) -> None:
@@ -122,55 +120,47 @@ class Catalogue:
         self.kinds = Kinds(passed, len(CONSTRAINTS))
         self._ranking.clear()
         self._witnesses.clear()
-        self._asked = ()
+        self._asked = NOTHING_ASKED
+        self._of_kind.clear()
         for listed in self.offers.values():
             listed.fits.clear()
-        self._stale.update(self._hosts)
+            self._number(listed)
+        self._stale.update({host: host_id for host_id, host in self._hosts.items()})
 
     # --- keeping the columns up to date ----------------------------------------------------
 
     def _bring_up_to_date(self) -> None:
         if not self._stale:
             return
-        self._asked = ()
-        for host_id, host in self._stale.items():
+        self._asked = NOTHING_ASKED
+        for host, host_id in self._stale.items():
             listed = [each for each in host.offers.values() if not each.paused]
-            self._describe(host, listed)
-            self._write(host, levels_of(_free(listed, self._calendar)) if listed else [])
+            facts = self._describe(host, listed)
+            self.columns.describe(host.slot, facts)
+            levels = levels_of(_free(listed, self._calendar)) if listed else []
+            self.columns.write(host.slot, facts[FLOOR], host.rows, levels)
             if not host.offers:
                 del self._hosts[host_id]
-                self._unused.append(host.slot)
+                self.columns.give_back(host.slot)
         self._stale.clear()
 
-    def _describe(self, host: _Host, listed: Sequence[Listed]) -> None:
+    def _describe(self, host: _Host, listed: Sequence[Listed]) -> tuple[int, ...]:
         weekly = [each for each in listed if each.terms.weekly is not None]
-        self._loose += bool(weekly) - host.loose
+        self.columns.loose += bool(weekly) - host.loose
         host.loose = bool(weekly)
         if not listed:
-            self._facts[:, host.slot] = (0, 0, ALWAYS, -ALWAYS, ALWAYS, ALWAYS, -ALWAYS, 0)
-            return
+            return NO_OFFERS
         windows = [window for each in listed for window in _windows(each)]
-        self._facts[:, host.slot] = (
-            self.kinds.mixed(frozenset([self.kinds.kind(each.kind) for each in listed])),
-            min(each.lease_min for each in listed),
-            min(each.floor for each in listed),
-            max((each.known[0] for each in weekly), default=-ALWAYS),
-            min((each.known[1] for each in weekly), default=ALWAYS),
-            min((opens for opens, _ in windows), default=ALWAYS),
-            max((closes for _, closes in windows), default=-ALWAYS),
-            max((closes - opens for opens, closes in windows), default=0),
+        return (
+            self.kinds.mixed(frozenset([each.number for each in listed])),
+            min([each.lease_min for each in listed]),
+            min([each.floor for each in listed]),
+            max([each.known[0] for each in weekly], default=-ALWAYS),
+            min([each.known[1] for each in weekly], default=ALWAYS),
+            min([opens for opens, _ in windows], default=ALWAYS),
+            max([closes for _, closes in windows], default=-ALWAYS),
+            max([closes - opens for opens, closes in windows], default=0),
         )
-
-    def _write(self, host: _Host, levels: Levels) -> None:
-        while len(self._levels) < len(levels):
-            self._levels.append(Level())
-        while len(host.rows) < len(levels):
-            host.rows.append([])
-        floor = int(self._facts[FLOOR, host.slot])
-        for number, rows in enumerate(host.rows):
-            spans = levels[number] if number < len(levels) else ()
-            if rows or spans:
-                self._levels[number].put(rows, host.slot, floor, spans)
 
     def levels(self, host_id: HostId, calendar: Calendar) -> Levels:
         """Return when a host has room, as a calendar has it; always, where that is not known."""
@@ -182,22 +172,21 @@ class Catalogue:
 
     def floors(self, hosts: Collection[HostId]) -> Ints:
         """Return for each shape, by number, the lowest floor of what fits it on some hosts."""
-        count = self.kinds.shapes
-        lowest = np.full(count, ALWAYS, np.int64)
+        table = self.kinds.table[:, : self.kinds.shapes]
+        lowest: Ints | None = None
         for host_id in hosts:
             for listed in self.on(host_id):
                 if not listed.paused:
-                    kind = self.kinds.kind(listed.kind)  # may make the table a larger one
-                    fit = self.kinds.table[kind, :count]
-                    np.minimum(lowest, listed.floor, out=lowest, where=fit)
-        return lowest
+                    floors = np.where(table[listed.number], listed.floor, ALWAYS)
+                    lowest = floors if lowest is None else np.minimum(lowest, floors)
+        return np.full(self.kinds.shapes, ALWAYS, np.int64) if lowest is None else lowest
 
     # --- finding ---------------------------------------------------------------------------
 
     def candidates(
         self, bid: OpenBid, *, earliest: int, limit: int, gpus: int | None = None
-    ) -> Iterator[Entry]:
-        """Yield the offers of every host that may have room for a bid, cheapest first.
+    ) -> Iterable[Entry]:
+        """Return the offers of every host that may have room for a bid, cheapest first.
 
         Whatever is left out could not add anything to serving it.
 
@@ -205,47 +194,32 @@ class Catalogue:
             gpus: the least that a host must have free to be of use; those of the bid, or one
                 where several hosts may serve it together.
         """
-        self._bring_up_to_date()
+        if not self.has_room(bid, earliest=earliest):
+            return ()
         if gpus is None:
             gpus = bid.gpus if bid.terms.placement == "same-host" else 1
-        shape, number = self.kinds.shape(bid.shape), level_of(gpus)
-        asked = (shape, earliest, bid.deadline, bid.duration)
-        if asked != self._asked:
-            self._roomy, self._asked = self._with_room(0, *asked), asked
         slots, floors = self._roomy
-        if number and len(slots):  # most bids find nothing for a single GPU already
-            slots, floors = self._with_room(number, *asked)
-        if not len(slots):
-            return iter(())
+        number, shape = level_of(gpus), self._asked.shape
+        if number:
+            slots, floors = self.columns.with_room(number, self.kinds.table, self._asked)
         cheap = floors <= limit
         slots, floors = slots[cheap], floors[cheap]
+        if not len(slots):
+            return ()
         order = floors.argsort(kind="stable")
         return self._in_order(slots[order].tolist(), floors[order].tolist(), shape)
 
-    def _with_room(
-        self, number: int, shape: int, earliest: int, deadline: int, duration: int
-    ) -> tuple[Seconds, Ints]:
-        """Return the slots and lowest floors of hosts that fit, with room at a level."""
-        slots, floors = NOWHERE
-        if number < len(self._levels):
-            slots, floors = self._levels[number].find(earliest, deadline, duration)
-        if self._loose:
-            slots, floors = self._with_unknown(slots, floors, earliest, deadline)
-        if not len(slots):
-            return NOWHERE
-        fit = self.kinds.table[self._facts[KIND, slots], shape]
-        fit &= self._facts[LEASE_MIN, slots] <= duration
-        return slots[fit], floors[fit]
+    def has_room(self, bid: OpenBid, *, earliest: int) -> bool:
+        """Tell if any GPU that fits may be free for long enough, at any price.
 
-    def _with_unknown(
-        self, slots: Seconds, floors: Ints, earliest: int, deadline: int
-    ) -> tuple[Seconds, Ints]:
-        """Add hosts of which it is not known yet what windows they have at that time."""
-        facts = self._facts[:, : len(self._by_slot)]
-        unknown = facts[KNOWN_UNTIL] < deadline
-        unknown |= facts[KNOWN_FROM] > earliest
-        more = unknown.nonzero()[0].astype(np.int32)
-        return np.concatenate([slots, more]), np.concatenate([floors, self._facts[FLOOR, more]])
+        None is for most bids that come, and then nothing else need be looked at.
+        """
+        self._bring_up_to_date()
+        asked = Asked(self.kinds.shape(bid.shape), earliest, bid.deadline, bid.duration)
+        if asked != self._asked:
+            self._roomy = self.columns.with_room(0, self.kinds.table, asked)
+            self._asked = asked
+        return len(self._roomy[0]) > 0
 
     def _in_order(self, slots: list[int], floors: list[int], shape: int) -> Iterator[Entry]:
         """Yield the entries of hosts, which come by their lowest floor, in order of rank."""
@@ -271,7 +245,7 @@ class Catalogue:
         finally:
             # Whoever looked at them made more of their windows known.
             for host in loose:
-                known = int(self._facts[KNOWN_UNTIL, host.slot])
+                known = self.columns.fact(host.slot, KNOWN_UNTIL)
                 for listed in host.offers.values():
                     if listed.terms.weekly is not None and listed.known[1] > known:
                         self.touch(listed.terms.host_id)
@@ -288,36 +262,30 @@ class Catalogue:
         self._bring_up_to_date()
         shape = self.kinds.shape(bid.shape)
         key = (shape, level_of(bid.gpus))
-        witness = self._witnesses.get(key)
-        if witness is not None and self.offers.get(witness.offer_id) is witness:
-            entry = self._entry(witness, shape)
-            if entry is not None:
-                yield entry
-        for slot in self._with_windows(shape, earliest, bid.deadline, bid.duration):
+        witness = self.witness(bid)
+        if witness is not None:
+            yield witness
+        asked = Asked(shape, earliest, bid.deadline, bid.duration)
+        for slot in self.columns.with_windows(self.kinds.table, asked):
             for listed in self._by_slot[slot].offers.values():
                 entry = self._entry(listed, shape)
                 if entry is not None:
                     self._witnesses[key] = listed
                     yield entry
 
-    def _with_windows(self, shape: int, earliest: int, deadline: int, duration: int) -> list[int]:
-        facts = self._facts[:, : len(self._by_slot)]
-        found = facts[LONGEST] >= duration
-        found &= facts[OPENS] <= deadline - duration
-        found &= facts[CLOSES] >= earliest + duration
-        if self._loose:
-            found |= facts[KNOWN_UNTIL] < deadline
-            found |= facts[KNOWN_FROM] > earliest
-        found &= self.kinds.table[facts[KIND], shape]
-        slots = found.nonzero()[0]
-        longest_first: list[int] = slots[np.argsort(-facts[LONGEST, slots])].tolist()
-        return longest_first
+    def witness(self, bid: OpenBid) -> Entry | None:
+        """Return what had a window long enough for another such bid."""
+        shape = self.kinds.shape(bid.shape)
+        listed = self._witnesses.get((shape, level_of(bid.gpus)))
+        if listed is None or self.offers.get(listed.offer_id) is not listed:
+            return None
+        return self._entry(listed, shape)
 
     def passing(self, shape: Shape, constraints: int) -> Iterator[Entry]:
         """Yield the offers with GPUs that pass so many of `CONSTRAINTS`, in no order."""
         number = self.kinds.shape(shape)
         for kind, offers in self._of_kind.items():
-            if max(self.kinds.specs(self.kinds.kind(kind), number)) >= constraints:
+            if max(self.kinds.specs(kind, number)) >= constraints:
                 for listed in offers.values():
                     fit = self._gpus_passing(listed, number, constraints)
                     yield Entry(*listed.rank, listed, *fit)
@@ -352,7 +320,7 @@ class Catalogue:
     def _gpus_passing(
         self, listed: Listed, shape: int, least: int
     ) -> tuple[tuple[str, ...], frozenset[str]]:
-        specs = self.kinds.specs(self.kinds.kind(listed.kind), shape)
+        specs = self.kinds.specs(listed.number, shape)
         pairs = zip(listed.terms.gpus, listed.specs, strict=True)
         gpus = [gpu for gpu, spec in pairs if specs[spec] >= least]
         return tuple(gpu.uuid for gpu in gpus), frozenset(gpu.model for gpu in gpus)
@@ -370,5 +338,5 @@ def _free(listed: Sequence[Listed], calendar: Calendar) -> list[Sequence[tuple[i
     for each in listed:
         since, until = (0, 0) if each.terms.weekly is None else each.known
         if since <= until:
-            found += [each.free(uuid, calendar, since=since, until=until) for uuid in each.groups]
+            found += [free for _, free in each.all_free(calendar, since=since, until=until)]
     return found or [()]

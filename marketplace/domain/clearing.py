@@ -13,7 +13,7 @@ from marketplace.domain import own_first
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.demand import OpenBid
-from marketplace.domain.fills import Clearing, Fill, lease_id_of
+from marketplace.domain.fills import Clearing, Fill, lease_ids_of
 from marketplace.domain.moments import Millis
 from marketplace.domain.one_host import OneHost
 from marketplace.domain.packing import Placement, place
@@ -42,14 +42,14 @@ def clear(
         Fills that overlap neither each other nor what is granted already, each priced between
         the floors of its offers and the limit of its bid.
     """
-    calendar = book.calendar.fork()
+    calendar, lease_id = book.calendar.fork(), lease_ids_of(round_id)
     placed: list[tuple[OpenBid, LeaseId, Placement]] = []
     refused, waiting = list[OpenBid](), 0
     gate, home = gate_of(book), set[BidId]()
     only: OneHost | None = None
     if bids is None:
         own_use = own_first.served(book, hosts or (), calendar, gate, now=now, round_id=round_id)
-        placed = [(bid, lease_id_of(round_id, bid), at) for bid, at in own_use]
+        placed = [(bid, lease_id(bid), at) for bid, at in own_use]
         home = {bid.bid_id for bid, _, _ in placed}
         waiting -= sum(_could_pay(book, bid, hosts or ()) for bid, _, _ in placed)
         only = book.only_host(hosts or (), calendar, now=now) if gate is None else None
@@ -64,20 +64,21 @@ def clear(
         elif gate is None:
             found = _found(book, bid, hosts, calendar, now)
         else:
-            lease_id = lease_id_of(round_id, bid)
-            found = gate.admit(bid, lambda it: _found(book, it, hosts, calendar, now), lease_id)
+            found = gate.admit(
+                bid, lambda it: _found(book, it, hosts, calendar, now), lease_id(bid)
+            )
         if found is None:
             refused.append(bid)
         else:
-            lease_id = lease_id_of(round_id, bid)
-            _take(calendar, found[1], found[0], lease_id)
-            if only is not None:
-                _take_in(only, found[1], found[0])
-            placed.append((found[0], lease_id, found[1]))
+            lease = lease_id(bid)
+            _take(calendar, only, found[1], found[0], lease)
+            placed.append((found[0], lease, found[1]))
     own, refused, held_back = outcome(gate, refused)
     fills = tuple(
-        Fill(bid, lease, at, at.floor if lease in own else instant_price(bid, at))
-        for bid, lease, at in placed
+        [
+            Fill(bid, lease, at, at.floor if lease in own else instant_price(bid, at))
+            for bid, lease, at in placed
+        ]
     )
     for fill in fills:
         assert fill.placement.floor <= fill.price <= fill.bid.limit
@@ -120,12 +121,12 @@ def _within_reach(
     return own_first.others(book, bid, book.entries_on(bid.shape, hosts))
 
 
-def _take_in(only: OneHost, placement: Placement, bid: OpenBid) -> None:
+def _take(
+    calendar: Calendar, only: OneHost | None, placement: Placement, bid: OpenBid, lease_id: LeaseId
+) -> None:
+    """Take a grant's GPUs in a fork of the calendar, and of the only host that is looked at."""
+    starts, ends = placement.starts, Millis(placement.starts + bid.duration)
     uuids = [uuid for _, uuid in placement.gpus]
-    only.take(uuids, placement.starts, placement.starts + bid.duration)
-
-
-def _take(calendar: Calendar, placement: Placement, bid: OpenBid, lease_id: LeaseId) -> None:
-    span = Taken(placement.starts, Millis(placement.starts + bid.duration), lease_id)
-    for _, uuid in placement.gpus:
-        calendar.take(uuid, span)
+    calendar.promise(uuids, Taken(starts, ends, lease_id))
+    if only is not None:
+        only.take(uuids, starts, ends)

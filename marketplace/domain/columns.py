@@ -1,6 +1,8 @@
-"""Columns of whole numbers in which bids stand group by group, each group in a stretch of its own.
+"""Columns of whole numbers in which bids stand group by group, each group in two stretches.
 
-A group that grows out of its stretch moves to one of twice the length; the old one is used again.
+Most of a group stands in one long stretch, and who came last in a short one: so a bid that comes
+moves few others. When the short one is full, both are joined. A group that grows out of its long
+stretch moves to one of twice the length; the old one is used again.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from marketplace.domain.openings import Ints, Seconds
-from marketplace.domain.room import Bools
+from marketplace.domain.room import SLOT, Bools
 
 LENGTH_MIN = 64
+LATE_MAX = 256
+"""Rows of a short stretch at most; it has an eighth of those of the long one."""
 
 KEY, SINCE, EARLIEST, DEADLINE = range(4)
 """Rows of `order`: what bids are sorted by, the limit, negative so that it rises, and the store
@@ -48,8 +52,13 @@ class Columns:
     def insert(self, at: int, end: int, numbers: Iterable[int]) -> None:
         """Move the rows from `at` to before `end` up by one, and write a new one: order, asked."""
         # Through views of memory: several times cheaper than NumPy, which copies what overlaps.
+        if at == end:
+            for view, number in zip(self.views, numbers, strict=True):
+                view[at] = number
+            return
+        to, since = slice(at + 1, end + 1), slice(at, end)
         for view, number in zip(self.views, numbers, strict=True):
-            view[at + 1 : end + 1] = view[at:end]
+            view[to] = view[since]
             view[at] = number
 
     def give_back(self, start: int, length: int) -> None:
@@ -57,17 +66,13 @@ class Columns:
         self._unused[length].append(start)
 
 
-class Group:
-    """Bids in order of price and time.
+class Stretch:
+    """Rows of the columns, in order of price and time."""
 
-    A bid that waits no longer keeps its row until there are many such rows: see `gone`.
-    """
-
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, length: int) -> None:
         self.count = 0
-        self.gone = 0
-        self.start = columns.stretch(LENGTH_MIN)
-        self._length = LENGTH_MIN
+        self.start = columns.stretch(length)
+        self.length = length
         self._columns = columns
 
     @property
@@ -80,21 +85,6 @@ class Group:
         """Return what its bids ask for."""
         return self._columns.asked[:, self.start : self.start + self.count]
 
-    def insert(self, row: int, order: Sequence[int], asked: Sequence[int]) -> None:
-        """Put a bid in a row; those from there on move up by one."""
-        if self.count == self._length:
-            self._move(2 * self._length)
-        self._columns.insert(self.start + row, self.start + self.count, (*order, *asked))
-        self.count += 1
-
-    def _move(self, length: int) -> None:
-        columns, old = self._columns, self.start
-        new = columns.stretch(length)
-        for of_all in (columns.order, columns.asked):
-            of_all[:, new : new + self.count] = of_all[:, old : old + self.count]
-        columns.give_back(old, self._length)
-        self.start, self._length = new, length
-
     def row_of(self, key: int, since: int) -> int:
         """Return the row of a new bid: after all of its key that came no later."""
         keys, positions = self._columns.views[KEY], self._columns.views[SINCE]
@@ -104,21 +94,75 @@ class Group:
             row -= 1
         return row - self.start
 
-    def is_at(self, row: int, key: int, since: int) -> bool:
-        """Tell if the bid in a row has this key and this position."""
-        at, views = self.start + row, self._columns.views
-        return views[SINCE][at] == since and views[KEY][at] == key
+    def reaching(self, least: int) -> tuple[int, int]:
+        """Return the first row with a limit of `least` and more, and the one after the last."""
+        end = self.start + self.count
+        return self.start, bisect_right(self._columns.views[KEY], -least, self.start, end)
 
-    def until(self, least: int) -> int:
-        """Return how many of its rows have a limit of `least` and more."""
-        return int(self.order[KEY].searchsorted(-least, "right"))
-
-    def keep(self, kept: Bools) -> None:
-        """Drop all other rows."""
-        order, asked = self.order[:, kept], self.asked[:, kept]
-        self.count, self.gone = order.shape[1], 0
+    def hold(self, order: Ints, asked: Seconds) -> None:
+        """Have these rows and no others."""
+        count = order.shape[1]
+        if count > self.length:
+            self.end()
+            while count > self.length:
+                self.length *= 2
+            self.start = self._columns.stretch(self.length)
+        self.count = count
         self.order[:], self.asked[:] = order, asked
 
     def end(self) -> None:
         """Give back its rows: nobody waits here any more."""
-        self._columns.give_back(self.start, self._length)
+        self._columns.give_back(self.start, self.length)
+
+
+class Group:
+    """Bids in order of price and time; of equals, those of `early` come first.
+
+    A bid that waits no longer keeps its row until there are many such rows: see `gone`.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.gone = 0
+        self.early = Stretch(columns, LENGTH_MIN)
+        self.late = Stretch(columns, LENGTH_MIN)
+        self._columns = columns
+
+    @property
+    def count(self) -> int:
+        """Return how many rows it has."""
+        return self.early.count + self.late.count
+
+    @property
+    def is_full(self) -> bool:
+        """Tell if `tidy` has to come before the next bid."""
+        return self.late.count == self.late.length
+
+    def insert(self, order: Sequence[int], asked: Sequence[int]) -> None:
+        """Let a bid wait: KEY to DEADLINE, and what it asks for."""
+        late = self.late
+        at = late.start + late.row_of(order[KEY], order[SINCE])
+        self._columns.insert(at, late.start + late.count, (*order, *asked))
+        late.count += 1
+
+    def tidy(self, waits: Bools) -> list[int]:
+        """Join both stretches, without those who wait no longer; return the slots of these."""
+        parts = (self.early, self.late)
+        order = np.concatenate([part.order for part in parts], axis=1)
+        asked = np.concatenate([part.asked for part in parts], axis=1)
+        places = (
+            np.lexsort((order[SINCE], order[KEY])) if self.late.count else np.arange(self.count)
+        )
+        kept = waits[asked[SLOT, places]]
+        gone: list[int] = asked[SLOT, places[~kept]].tolist()
+        places = places[kept]
+        self.early.hold(order[:, places], asked[:, places])
+        self.late.count = self.gone = 0
+        if self.late.length < min(LATE_MAX, self.early.length // 8):
+            self.late.end()
+            self.late = Stretch(self._columns, 2 * self.late.length)
+        return gone
+
+    def end(self) -> None:
+        """Give back its rows: nobody waits here any more."""
+        self.early.end()
+        self.late.end()

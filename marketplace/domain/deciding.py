@@ -35,24 +35,18 @@ from marketplace.domain.triggers import (
 from marketplace.domain.verification import faults
 from marketplace.domain.vouching import RoundUnsound as RoundUnsound
 from marketplace.domain.vouching import vouched
-from marketplace.domain.written import decided
+from marketplace.domain.written import decided, told
 
 
 def on_fact(
     book: Book, trigger: Trigger, *, now: int, round_id: UUID, rules: Rules = PRESENT
 ) -> list[MarketEvent]:
     """Decide on what a fact may have made possible. now: milliseconds."""
+    if not book.catalogue.columns.hurries:
+        book.catalogue.columns.hurry()
     match trigger:
         case BidCame(bid_id):
-            bids = [book.bids[bid_id]]
-            events = _cleared(book, bids, now, round_id, rules, tell=True)
-            if not any(isinstance(event, LeaseGranted) for event in events):
-                return (
-                    _sold_on(book, bids, now, round_id, rules)
-                    or _interrupting(book, bids[0], now, round_id, rules)
-                    or events
-                )
-            return events
+            return _come(book, book.bids[bid_id], now, round_id, rules)
         case SupplyGrew(hosts):
             return _cleared(book, None, now, round_id, rules, tell=False, hosts=hosts)
         case ExtensionAsked(asked=extension):
@@ -69,6 +63,22 @@ def on_fact(
             ]
         case ResaleCame():
             return _sold_on(book, considered(book, trigger), now, round_id, rules)
+
+
+def _come(book: Book, bid: OpenBid, now: int, round_id: UUID, rules: Rules) -> list[MarketEvent]:
+    """Decide on a bid that is new: what is free first, then what is for sale, or interrupted."""
+    reason = book.glance(bid, now=now)
+    if reason is None:
+        events = _cleared(book, [bid], now, round_id, rules, tell=True)
+        if any(isinstance(event, LeaseGranted) for event in events):
+            return events
+    else:
+        events = list(told(book, bid, reason, now=now, round_id=round_id))
+    return (
+        _sold_on(book, [bid], now, round_id, rules)
+        or _interrupting(book, bid, now, round_id, rules)
+        or events
+    )
 
 
 def _sold_on(

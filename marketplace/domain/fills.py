@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha1
 from typing import Literal
@@ -132,7 +132,18 @@ class Clearing:
 
 def lease_id_of(round_id: UUID, bid: OpenBid) -> LeaseId:
     """Return the id of the lease that a bid gets in a round."""
-    name = str(bid.bid_id).encode()
-    digest = int.from_bytes(sha1(round_id.bytes + name, usedforsecurity=False).digest()[:16])
-    # What `uuid.uuid5` makes of the two, at half its cost.
-    return LeaseId(UUID(int=digest & ~(0xF << 76 | 0xC << 60) | 5 << 76 | 0x8 << 60))
+    return lease_ids_of(round_id)(bid)
+
+
+def lease_ids_of(round_id: UUID) -> Callable[[OpenBid], LeaseId]:
+    """Return what gives the ids of a round's leases."""
+    begun = sha1(round_id.bytes, usedforsecurity=False)
+
+    def lease_id(bid: OpenBid) -> LeaseId:
+        # What `uuid.uuid5` makes of the two, at a third of its cost.
+        name = begun.copy()
+        name.update(str(bid.terms.bid_id).encode())
+        digest = int.from_bytes(name.digest()[:16])
+        return LeaseId(UUID(int=digest & ~(0xF << 76 | 0xC << 60) | 5 << 76 | 0x8 << 60))
+
+    return lease_id

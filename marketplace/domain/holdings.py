@@ -84,10 +84,11 @@ class Holdings:
             self._cut(cut)
         starts, ends = from_below(event.window.starts_at), from_above(event.window.ends_at)
         self.put(Held(event, ends, bid))
+        span, take = Taken(starts, ends, event.lease_id), self._calendar.take
         for share in event.shares:
             self._catalogue.touch(share.host_id)
             for uuid in share.gpu_uuids:
-                self._calendar.take(uuid, Taken(starts, ends, event.lease_id))
+                take(uuid, span)
 
     def _cut(self, cut: Cut) -> None:
         self.resales.pop(cut.lease_id, None)

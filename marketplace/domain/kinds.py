@@ -57,7 +57,8 @@ def kind_of(offer: OfferPublished) -> tuple[Kind, tuple[int, ...]]:
             specs[key] = Spec(replace(gpu, uuid="", nvlink_group=None, card_uuid=None), key[1])
         keys.append(key)
     # In an order of their own, so that two offers with the same GPUs are of one kind.
-    order = {key: place for place, key in enumerate(sorted(specs, key=repr))}
+    ordered = specs if len(specs) == 1 else sorted(specs, key=repr)
+    order = {key: place for place, key in enumerate(ordered)}
     kind = Kind(
         tuple(specs[key] for key in order),
         offer.region,

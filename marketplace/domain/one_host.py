@@ -53,11 +53,7 @@ class OneHost:
 
     def _free(self, calendar: Calendar) -> list[tuple[str, Spans]]:
         """Return the free spans of each GPU, by id."""
-        free, now = self.listed.free, self._now
-        return [
-            (uuid, free(uuid, calendar, since=now, until=now))
-            for uuid in sorted(self.listed.groups)
-        ]
+        return sorted(self.listed.all_free(calendar, since=self._now, until=self._now))
 
     def serves(self, bid: OpenBid) -> bool:
         """Tell if `place` is to be asked for a bid: nobody else's GPUs, and no choice of them."""

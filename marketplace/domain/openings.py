@@ -9,7 +9,7 @@ GPU by GPU. Times here are whole seconds, rounded so that a span only ever looks
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,25 +47,24 @@ def levels_of(gpus: Sequence[Sequence[tuple[int, int]]]) -> Levels:
 
     gpus: the free spans of each GPU, in milliseconds, in order.
     """
-    count = len(gpus)
-    if count == 1:
-        return [list(gpus[0])]
+    count, first = len(gpus), gpus[0]
+    if all(spans is first for spans in gpus):
+        return [list(first)] * (level_of(count) + 1)
     # Ends after starts at the same instant: what touches is one span, which only looks longer.
-    turns = sorted(
-        [(opens, -1) for spans in gpus for opens, _ in spans]
-        + [(closes, 1) for spans in gpus for _, closes in spans]
-    )
+    turns = [2 * opens for spans in gpus for opens, _ in spans]
+    turns += [2 * closes + 1 for spans in gpus for _, closes in spans]
+    turns.sort()
     levels: Levels = [[] for _ in range(level_of(count) + 1)]
     since = [0] * len(levels)
     free = 0
-    for at, turn in turns:
-        if turn < 0:
+    for turn in turns:
+        if not turn & 1:
             free += 1
             if free & (free - 1) == 0:  # a power of two is reached
-                since[level_of(free)] = at
+                since[level_of(free)] = turn >> 1
         else:
             if free & (free - 1) == 0:
-                levels[level_of(free)].append((since[level_of(free)], at))
+                levels[level_of(free)].append((since[level_of(free)], turn >> 1))
             free -= 1
     return levels
 
@@ -80,7 +79,13 @@ class Level:
         self.lengths: Seconds = np.zeros(ROWS_START, np.int32)
         self.floors: Ints = np.zeros(ROWS_START, np.int64)
         self.slots: Seconds = np.zeros(ROWS_START, np.int32)
+        self._views = self._seen()
         self._unused: list[int] = []
+
+    def _seen(self) -> list[memoryview]:
+        """Return views of the columns: single numbers are written several times faster so."""
+        columns: list[Any] = [self.opens, self.closes, self.lengths, self.slots, self.floors]
+        return [memoryview(column) for column in columns]
 
     def put(self, rows: list[int], slot: int, floor: int, spans: Iterable[tuple[int, int]]) -> None:
         """Write a host's spans over the rows it has; `rows` is brought up to date."""
@@ -88,15 +93,17 @@ class Level:
         for opens, closes in spans:
             if used == len(rows):
                 rows.append(self._row())
-            row = rows[used]
             first, last = seconds_below(opens), seconds_above(closes)
-            self.opens[row], self.closes[row], self.lengths[row] = first, last, last - first
-            self.floors[row], self.slots[row] = floor, slot
+            self._fill(rows[used], first, last, last - first, slot, floor)
             used += 1
         for row in rows[used:]:
-            self.opens[row], self.closes[row], self.lengths[row] = FAR, -FAR, -2 * FAR
+            self._fill(row, FAR, -FAR, -2 * FAR, 0, 0)
             self._unused.append(row)
         del rows[used:]
+
+    def _fill(self, row: int, *numbers: int) -> None:
+        for view, number in zip(self._views, numbers, strict=True):
+            view[row] = number
 
     def _row(self) -> int:
         if self._unused:
@@ -105,25 +112,35 @@ class Level:
             self.opens, self.closes = _twice(self.opens), _twice(self.closes)
             self.lengths = _twice(self.lengths)
             self.floors, self.slots = _twice(self.floors), _twice(self.slots)
+            self._views = self._seen()
         self.count += 1
         return self.count - 1
 
-    def find(self, earliest: int, deadline: int, duration: int) -> tuple[Seconds, Ints]:
-        """Return the slots and floors of rows with room; milliseconds. A slot may come twice."""
-        rows, asked = self.count, duration // 1_000
-        first, last = seconds_below(earliest), seconds_above(deadline)
-        if last - first < asked:
-            return NOWHERE
-        # The shared time of two spans is long enough if both are, and each end is far enough
-        # from the other's start: comparisons alone, several times cheaper than arithmetic.
-        found = self.lengths[:rows] >= asked
-        found &= self.opens[:rows] <= last - asked
-        found &= self.closes[:rows] >= first + asked
+    def find(self, duration: int, latest: int, soonest: int) -> tuple[Seconds, Ints]:
+        """Return the slots and floors of rows with room. A slot may come twice.
+
+        duration, latest, soonest: as `asked_for` gives them.
+        """
+        rows = self.count
+        found = self.lengths[:rows] >= duration
+        found &= self.opens[:rows] <= latest
+        found &= self.closes[:rows] >= soonest
         places = found.nonzero()[0]
         return self.slots[places], self.floors[places]
 
 
-NOWHERE = (np.zeros(0, np.int32), np.zeros(0, np.int64))
+def asked_for(earliest: int, deadline: int, duration: int) -> tuple[int, int, int] | None:
+    """Return how long, from when and until when a span has to be free; None: that cannot be.
+
+    The shared time of two spans is long enough if both are, and each end is far enough from the
+    other's start: comparisons alone, several times cheaper than arithmetic.
+    """
+    seconds = duration // 1_000
+    first, last = seconds_below(earliest), seconds_above(deadline)
+    return None if last - first < seconds else (seconds, last - seconds, first + seconds)
+
+
+NOWHERE: tuple[Ints, Ints] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 Column = TypeVar("Column", Ints, Seconds)
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 import numpy as np
 
-from ledger.domain.ids import BidId, HostId, OfferId, TenantId
+from ledger.domain.ids import HostId, OfferId, TenantId
 from marketplace.domain.calendar import Calendar
-from marketplace.domain.catalogue import ALWAYS, Catalogue
+from marketplace.domain.catalogue import Catalogue
 from marketplace.domain.demand import OpenBid
+from marketplace.domain.host_columns import ALWAYS
 from marketplace.domain.packing import Placement
 from marketplace.domain.queue import Queue
 from marketplace.domain.supply import Entry, Listed
@@ -35,7 +36,7 @@ class Owners:
         self._catalogue = catalogue
         self._number = number
         self._hosts: dict[TenantId, dict[HostId, set[OfferId]]] = {}
-        self._bids: dict[TenantId, dict[BidId, OpenBid]] = defaultdict(dict)
+        self._bids: dict[TenantId, dict[OpenBid, None]] = defaultdict(dict)
         self._queues: dict[TenantId, Queue] = {}
 
     def __contains__(self, tenant_id: TenantId) -> bool:
@@ -66,7 +67,7 @@ class Owners:
     def wait(self, bid: OpenBid) -> None:
         """Take note of a bid that waits, whichever lane it waits for."""
         tenant_id = bid.terms.tenant_id
-        self._bids[tenant_id][bid.bid_id] = bid
+        self._bids[tenant_id][bid] = None
         queue = self._queues.get(tenant_id)
         if queue is not None:
             queue.add(bid)
@@ -75,8 +76,9 @@ class Owners:
         """Take note that a bid waits no longer; it need not have waited."""
         tenant_id = bid.terms.tenant_id
         bids = self._bids.get(tenant_id)
-        if bids is None or bids.pop(bid.bid_id, None) is None:
+        if bids is None or bid not in bids:
             return
+        del bids[bid]
         queue = self._queues.get(tenant_id)
         if queue is not None:
             queue.remove(bid)
@@ -125,7 +127,7 @@ class Owners:
         queue = self._queues.get(tenant_id)
         if queue is None:
             queue = self._queues[tenant_id] = Queue(self._number)
-            for bid in self._bids[tenant_id].values():
+            for bid in self._bids[tenant_id]:
                 queue.add(bid)
         floors = self._catalogue.floors(hosts)
         yield from queue.served(np.where(floors < ALWAYS, 0, ALWAYS)).with_room(

@@ -103,7 +103,7 @@ def cheapest(
 ) -> Placement | None:
     """Find GPUs at the cheapest floor, whatever the bid seeks, or None: as `place`."""
     earliest = max(bid.earliest, whole_second(now))
-    if earliest > bid.latest_start or now > bid.lapses:
+    if entries == () or earliest > bid.latest_start or now > bid.lapses:
         return None
     highest = NO_LIMIT if limit is None else bid.limit if limit < 0 else limit
     usable = (

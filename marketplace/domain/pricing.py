@@ -22,8 +22,7 @@ def instant_price(bid: OpenBid, placement: Placement) -> int:
     """Return the price of a trade of the instant lane, in nano-units per GPU-hour."""
     if is_own(bid, placement):
         return 0
-    offer_came_later = any(
-        listed.since > bid.since and listed.terms.reserved_for is None
-        for listed, _ in placement.gpus
-    )
-    return bid.limit if offer_came_later else placement.floor
+    for listed, _ in placement.gpus:
+        if listed.since > bid.since and listed.terms.reserved_for is None:
+            return bid.limit
+    return placement.floor

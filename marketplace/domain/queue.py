@@ -8,6 +8,7 @@ NumPy, which compares columns and puts in order only what it finds.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from ledger.domain.ids import BidId
 from marketplace.domain.columns import KEY, SINCE, Columns, Group
 from marketplace.domain.demand import NEVER, OpenBid
 from marketplace.domain.openings import (
@@ -58,36 +58,30 @@ class Queue:
         self._number = number
         self.columns = Columns()
         self._groups: dict[tuple[object, ...], Group] = {}
-        self._slots: dict[BidId, int] = {}
+        self._slots: dict[OpenBid, int] = {}
         self._bids: list[OpenBid | None] = []
-        self._homes: list[tuple[Group, int]] = []
-        """By slot: the group of its bid and the number of its shape."""
-        self._of_shape: dict[int, Group] = {}
-        """The group of each shape: what a group's bids have in common is part of it."""
+        self._shapes: list[int] = []
+        """By slot: the number of its bid's shape."""
+        self._of_shape: dict[int, tuple[array[int], Group]] = {}
+        """For each shape, the keys of its bids in order, to count them by, and its group: what a
+        group's bids have in common is part of it."""
         self._waits: Bools = np.zeros(64, np.bool_)
         """By slot: whether its bid still waits."""
         self._unused: list[int] = []
-        self._keys: dict[int, list[int]] = defaultdict(list)
-        """The keys of the bids of each shape, in order: to count them by."""
 
     def __len__(self) -> int:
         return len(self._slots)
 
     def add(self, bid: OpenBid) -> None:
         """Let a bid wait."""
-        group = self._group(bid)
-        shape = self._number(bid)
-        slot = self._unused.pop() if self._unused else len(self._bids)
-        if slot == len(self._bids):
-            self._bids.append(bid)
-            self._homes.append((group, shape))
-            if slot == len(self._waits):
-                self._waits = np.concatenate([self._waits, np.zeros_like(self._waits)])
-        else:
-            self._bids[slot], self._homes[slot] = bid, (group, shape)
-        self._slots[bid.bid_id] = slot
-        self._of_shape[shape] = group
-        self._waits[slot] = True
+        shape, reach = self._number(bid), bid.reach
+        known = self._of_shape.get(shape)
+        if known is None:
+            known = self._of_shape[shape] = (array("q"), self._group(bid))
+        keys, group = known
+        if group.is_full:
+            self._unused += group.tidy(self._waits)
+        slot = self._slot(bid, shape)
         alone = bid.terms.placement == "same-host"
         duration = bid.duration_min // 1_000
         asked = (
@@ -97,11 +91,24 @@ class Queue:
             min(seconds_below(bid.earliest) + duration, FAR),
             max(seconds_above(bid.deadline) - duration, -FAR),
             slot,
-            bid.gpus if is_plain(bid) and bid.lapses == NEVER else 0,
+            bid.gpus if bid.lapses == NEVER and is_plain(bid) else 0,
         )
-        order = (-bid.reach, bid.since, bid.earliest, bid.deadline)
-        group.insert(self._row(group, bid), order, asked)
-        insort(self._keys[shape], -bid.reach)
+        group.insert((-reach, bid.since, bid.earliest, bid.deadline), asked)
+        insort(keys, -reach)
+
+    def _slot(self, bid: OpenBid, shape: int) -> int:
+        if self._unused:
+            slot = self._unused.pop()
+            self._bids[slot], self._shapes[slot] = bid, shape
+        else:
+            slot = len(self._bids)
+            self._bids.append(bid)
+            self._shapes.append(shape)
+            if slot == len(self._waits):
+                self._waits = np.concatenate([self._waits, np.zeros_like(self._waits)])
+        self._slots[bid] = slot
+        self._waits[slot] = True
+        return slot
 
     def _group(self, bid: OpenBid) -> Group:
         request = bid.shape.request
@@ -111,55 +118,39 @@ class Queue:
             group = self._groups[key] = Group(self.columns)
         return group
 
-    def _row(self, group: Group, bid: OpenBid) -> int:
-        row = group.row_of(-bid.reach, bid.since)
-        # The id decides between equals, which hardly ever happens: a position is one bid's.
-        while row and group.is_at(row - 1, -bid.reach, bid.since):
-            before = self._bids[group.asked[SLOT, row - 1]]
-            if before is not None and before.price_time < bid.price_time:
-                break
-            row -= 1
-        return row
-
     def remove(self, bid: OpenBid) -> None:
         """Let a bid wait no longer; it need not have waited."""
-        slot = self._slots.pop(bid.bid_id, None)
+        slot = self._slots.pop(bid, None)
         if slot is None:
             return
         self._bids[slot] = None
         self._waits[slot] = False
-        group, shape = self._homes[slot]
-        keys = self._keys[shape]
+        keys, group = self._of_shape[self._shapes[slot]]
         del keys[bisect_left(keys, -bid.reach)]
         group.gone += 1
         if group.gone > GONE_MIN + group.count // 4:
-            self._tidy(group)
-
-    def _tidy(self, group: Group) -> None:
-        slots = group.asked[SLOT].tolist()
-        kept = [self._bids[slot] is not None for slot in slots]
-        self._unused += [slot for slot, is_kept in zip(slots, kept, strict=True) if not is_kept]
-        group.keep(np.array(kept, np.bool_))
+            self._unused += group.tidy(self._waits)
 
     def renumber(self) -> None:
         """Ask for the numbers of all shapes again; forget groups without bids."""
         for group in self._groups.values():
-            self._tidy(group)
+            self._unused += group.tidy(self._waits)
             if not group.count:
                 group.end()
         self._groups = {key: group for key, group in self._groups.items() if group.count}
-        self._keys.clear()
-        self._of_shape.clear()
+        keys = defaultdict[int, list[int]](list)
+        of_shape = dict[int, Group]()
         for group in self._groups.values():
-            for row, slot in enumerate(group.asked[SLOT].tolist()):
+            asked = group.early.asked
+            for row, slot in enumerate(asked[SLOT].tolist()):
                 bid = self._bids[slot]
                 assert bid is not None
-                group.asked[SHAPE, row] = number = self._number(bid)
-                self._homes[slot] = group, number
-                self._of_shape[number] = group
-                self._keys[number].append(-bid.reach)
-        for keys in self._keys.values():
-            keys.sort()
+                asked[SHAPE, row] = self._shapes[slot] = number = self._number(bid)
+                of_shape[number] = group
+                keys[number].append(-bid.reach)
+        self._of_shape = {
+            number: (array("q", sorted(keys[number])), group) for number, group in of_shape.items()
+        }
 
     def all(self) -> list[OpenBid]:
         """Return every bid, best price first, then first come."""
@@ -173,17 +164,21 @@ class Queue:
         floors: by number of shape; more than any limit where nothing fits.
         """
         shapes = (floors < NOTHING).nonzero()[0]
-        lowest = dict(zip(shapes.tolist(), floors[shapes].tolist(), strict=True))
-        keys = self._keys
+        of_shape = self._of_shape
         count, least = 0, dict[Group, int]()
-        for shape, floor in lowest.items():
-            if (of_shape := keys.get(shape)) is not None:
-                count += bisect_right(of_shape, -floor)
-                group = self._of_shape[shape]
-                least[group] = min(floor, least.get(group, floor))
-        spans = ((group.start, group.until(floor)) for group, floor in least.items())
-        parts = [(start, start + until) for start, until in spans if until]
-        return Selection(self.columns, parts, self._bids, self._waits, floors, count)
+        for shape, floor in zip(shapes.tolist(), floors[shapes].tolist(), strict=True):
+            if (known := of_shape.get(shape)) is not None:
+                keys, group = known
+                count += bisect_right(keys, -floor)
+                if least.get(group, NOTHING) > floor:
+                    least[group] = floor
+        parts = [
+            part.reaching(floor)
+            for group, floor in least.items()
+            for part in (group.early, group.late)
+        ]
+        spans = [(start, end) for start, end in parts if start < end]
+        return Selection(self.columns, spans, self._bids, self._waits, floors, count)
 
 
 NOTHING = 1 << 62

@@ -18,6 +18,20 @@ from marketplace.domain.packing import NO_LIMIT
 from marketplace.domain.supply import Entry
 
 
+def at_a_glance(bid: OpenBid, catalogue: Catalogue, *, now: int) -> str | None:
+    """Return why nothing serves a bid, where one look tells; None: it has to be looked at.
+
+    Most bids that come fit GPUs with windows long enough, of which none is free for long enough.
+    """
+    earliest = max(bid.earliest, whole_second(now))
+    if bid.has_ranges or catalogue.has_room(bid, earliest=earliest):
+        return None
+    witness = catalogue.witness(bid)
+    if witness is None or len(witness.uuids) < bid.gpus:
+        return None
+    return "taken" if _usable(witness, bid) and _fits_in(witness, bid, earliest) else None
+
+
 def reason_of(bid: OpenBid, catalogue: Catalogue, calendar: Calendar, *, now: int) -> str:
     """Return the first constraint that leaves too few GPUs for a bid that cannot be placed."""
     earliest = max(bid.earliest, whole_second(now))

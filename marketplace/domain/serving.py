@@ -1,4 +1,4 @@
-"""Whom one host serves next, as a loop over columns that can be compiled.
+"""Whom one host serves, as loops over columns that can be compiled.
 
 The same as `one_host.OneHost` asked bid by bid, in order of price and time: once compiled it goes
 through a hundred thousand bids in less time than Python needs for ten.
@@ -6,15 +6,19 @@ through a hundred thousand bids in less time than Python needs for ten.
 
 from __future__ import annotations
 
+import numpy as np
+
 from marketplace.domain.columns import DEADLINE, EARLIEST, KEY, SINCE
-from marketplace.domain.openings import Ints, Seconds
+from marketplace.domain.openings import FAR, Ints, Seconds
 from marketplace.domain.optimum.compiling import compiled
 from marketplace.domain.room import DURATION, GPUS, LATEST, LEVEL, SHAPE, SLOT, SOONEST, Bools
 
-NOBODY, PLACED, LOOK, FULL = range(4)
-"""What `next_served` found: nobody more; a bid that it placed; a bid that somebody has to look at;
-or no place to write down another span of a GPU."""
+NOBODY, MORE, LOOK, FULL = range(4)
+"""Why `serve` ended: there is nobody more; there may be more, but no place to write them down;
+a bid that somebody has to look at comes next; or there is no place for another span of a GPU."""
 LEVELS_MAX = 16
+ROWS_AT_ONCE = 64
+"""Bids that are compared together: the processor does several at once where nothing is skipped."""
 LEASE_MIN, NOW, ZERO, CLEANING = range(4)
 """What `terms` says: the shortest lease of the offer, the earliest start, and the moment
 from which columns count, and how long is cleaned between two leases; in milliseconds."""
@@ -127,7 +131,74 @@ def cut(spans: Ints, counts: Ints, gpu: int, at: int, starts: int, ends: int) ->
 
 
 @compiled
-def next_group(
+def any_may(
+    levels: Seconds,
+    durations: Seconds,
+    soonest: Seconds,
+    latest: Seconds,
+    depth: np.int32,
+    longest: np.int32,
+    closes: np.int32,
+    opens: np.int32,
+) -> bool:
+    """Tell if any of some bids may find room; compared several at once, for there is no way out."""
+    found = 0
+    for row in range(levels.size):
+        found += (
+            (levels[row] < depth)
+            & (durations[row] <= longest)
+            & (soonest[row] <= closes)
+            & (latest[row] >= opens)
+        )
+    return found > 0
+
+
+@compiled
+def next_row(
+    order: Ints,
+    asked: Seconds,
+    floors: Ints,
+    waits: Bools,
+    reach: Ints,
+    levels: int,
+    opens: int,
+    closes: int,
+    row: int,
+    stop: int,
+) -> int:
+    """Return the first row from `row` on of a bid that may find room; `stop`: there is none."""
+    looked = row + 1  # the first is looked at by itself: it often is the one
+    while row < stop:
+        if row >= looked:
+            looked = min(row + ROWS_AT_ONCE, stop)
+            if not any_may(
+                asked[LEVEL, row:looked],
+                asked[DURATION, row:looked],
+                asked[SOONEST, row:looked],
+                asked[LATEST, row:looked],
+                np.int32(levels),
+                np.int32(min(reach[2] // 1_000, FAR)),
+                np.int32(min(closes, FAR)),
+                np.int32(max(opens, -FAR)),
+            ):
+                row = looked
+                continue
+        level = asked[LEVEL, row]
+        if (
+            level < levels
+            and asked[DURATION, row] * 1_000 <= reach[2 + level]
+            and asked[SOONEST, row] <= closes
+            and asked[LATEST, row] >= opens
+            and order[KEY, row] <= -floors[asked[SHAPE, row]]
+            and waits[asked[SLOT, row]]
+        ):
+            return row
+        row += 1
+    return stop
+
+
+@compiled
+def next_part(
     order: Ints,
     asked: Seconds,
     stretches: Ints,
@@ -138,34 +209,23 @@ def next_group(
     opens: int,
     closes: int,
 ) -> int:
-    """Move each group on to its next bid that may find room; return whose comes first; -1: none."""
+    """Move each part on to its next bid that may find room; return whose comes first; -1: none."""
     best, of = -1, -1
-    for group in range(stretches.shape[0]):
-        row, stop = stretches[group, 0], stretches[group, 1]
-        while row < stop:
-            level = asked[LEVEL, row]
-            if (
-                level < levels
-                and asked[DURATION, row] * 1_000 <= reach[2 + level]
-                and asked[SOONEST, row] <= closes
-                and asked[LATEST, row] >= opens
-                and order[KEY, row] <= -floors[asked[SHAPE, row]]
-                and waits[asked[SLOT, row]]
-            ):
-                break
-            row += 1
-        stretches[group, 0] = row
+    for part in range(stretches.shape[0]):
+        row, stop = stretches[part, 0], stretches[part, 1]
+        row = next_row(order, asked, floors, waits, reach, levels, opens, closes, row, stop)
+        stretches[part, 0] = row
         if row < stop and (
             best < 0
             or order[KEY, row] < order[KEY, best]
             or (order[KEY, row] == order[KEY, best] and order[SINCE, row] < order[SINCE, best])
         ):
-            best, of = row, group
+            best, of = row, part
     return of
 
 
 @compiled
-def next_served(
+def serve(
     order: Ints,
     asked: Seconds,
     stretches: Ints,
@@ -176,45 +236,51 @@ def next_served(
     counts: Ints,
     reach: Ints,
     found: Ints,
-    answer: Ints,
-) -> int:
-    """Place the next bid that the host can serve, or stop at one that is not plain.
+    answers: Ints,
+) -> tuple[int, int]:
+    """Place the bids that the host can serve, one after the other, as far as that goes by itself.
 
     Args:
-        stretches: for each group, the next row and the one after its last; moved on.
+        stretches: for each part, the next row and the one after its last; moved on.
         floors: by shape; waits: by slot.
         spans, counts: when each GPU is free; changed.
         reach, found: to work with.
-        answer: slot and start are written there.
+        answers: a row for each bid that was placed: its slot, its start and its GPUs; after them
+            the slot of a bid that somebody has to look at.
+
+    Returns:
+        Why it ended (`NOBODY` to `FULL`), and how many bids were placed.
     """
-    for gpu in range(counts.size):
-        if counts[gpu] + 1 >= spans.shape[1]:
-            return FULL
-    levels = longest(spans, counts, reach)
-    if levels == 0:
-        return NOBODY
-    opens = (reach[0] - terms[ZERO]) // 1_000
-    closes = -((terms[ZERO] - reach[1]) // 1_000)
-    while True:
-        of = next_group(order, asked, stretches, floors, waits, reach, levels, opens, closes)
-        if of < 0:
-            return NOBODY
-        best = stretches[of, 0]
-        stretches[of, 0] += 1
-        answer[0] = asked[SLOT, best]
-        gpus = asked[GPUS, best]
-        if gpus == 0:
-            return LOOK
-        duration = asked[DURATION, best] * 1_000
-        if duration < terms[LEASE_MIN]:
-            continue
-        earliest = max(order[EARLIEST, best], terms[NOW])
-        gap = terms[CLEANING]
-        start = placed(spans, counts, found, gpus, duration, earliest, order[DEADLINE, best])
-        if start >= 0:
-            answer[1] = start
-            for chosen in range(gpus):
-                gpu, at = found[chosen, 3], found[chosen, 4]
-                answer[2 + chosen] = gpu
-                cut(spans, counts, gpu, at, start - gap, start + duration + gap)
-            return PLACED
+    done, gap = 0, terms[CLEANING]
+    while done < answers.shape[0]:
+        for gpu in range(counts.size):
+            if counts[gpu] + 1 >= spans.shape[1]:
+                return FULL, done
+        levels = longest(spans, counts, reach)
+        if levels == 0:
+            return NOBODY, done
+        opens = (reach[0] - terms[ZERO]) // 1_000
+        closes = -((terms[ZERO] - reach[1]) // 1_000)
+        start = -1
+        while start < 0:
+            of = next_part(order, asked, stretches, floors, waits, reach, levels, opens, closes)
+            if of < 0:
+                return NOBODY, done
+            best = stretches[of, 0]
+            stretches[of, 0] += 1
+            answers[done, 0] = asked[SLOT, best]
+            gpus = asked[GPUS, best]
+            if gpus == 0:
+                return LOOK, done
+            duration = asked[DURATION, best] * 1_000
+            if duration < terms[LEASE_MIN]:
+                continue
+            earliest = max(order[EARLIEST, best], terms[NOW])
+            start = placed(spans, counts, found, gpus, duration, earliest, order[DEADLINE, best])
+        answers[done, 1] = start
+        for chosen in range(gpus):
+            gpu, at = found[chosen, 3], found[chosen, 4]
+            answers[done, 2 + chosen] = gpu
+            cut(spans, counts, gpu, at, start - gap, start + duration + gap)
+        done += 1
+    return MORE, done

@@ -55,6 +55,8 @@ class Listed:
     kind: Kind = field(init=False)
     specs: tuple[int, ...] = field(init=False)
     """For each GPU, the place of its spec in the kind."""
+    number: int = field(init=False)
+    """Of its kind, in the catalogue that it is in."""
     parted: bool = field(init=False)
     """Whether its GPUs are shares of cards."""
     record: Record = field(init=False)
@@ -67,6 +69,7 @@ class Listed:
     _known_from: int | None = None
     _known_until: int = 0
     _free: dict[str, tuple[tuple[Taken, ...], Spans, Spans]] = field(default_factory=dict)
+    """By GPU: what is taken of it, the windows, what is free; under "" where nothing is taken."""
 
     def __post_init__(self) -> None:
         self.published = self.since
@@ -126,21 +129,23 @@ class Listed:
         Each starts on a whole second. Time to clean up after a lease, and before one that is
         granted already, is not free. Kept until windows or calendar change.
         """
-        windows = self.windows(since, until)
+        return self._free_of(uuid, self.windows(since, until), calendar)
+
+    def all_free(self, calendar: Calendar, *, since: int, until: int) -> list[tuple[str, Spans]]:
+        """Return the same of every GPU, with its UUID."""
+        windows, free_of = self.windows(since, until), self._free_of
+        return [(uuid, free_of(uuid, windows, calendar)) for uuid in self.groups]
+
+    def _free_of(self, uuid: str, windows: Spans, calendar: Calendar) -> Spans:
         taken = calendar.of(uuid)
         if self.parted or calendar.parted:
             taken = calendar.with_rivals(uuid, taken)
-        known = self._free.get(uuid)
+        known = self._free.get(uuid if taken else "")
         if known is not None and known[0] is taken and known[1] is windows:
             return known[2]
-        spans = tuple(
-            (whole_second(starts), ends)
-            for starts, ends in gaps(
-                windows, self._with_cleaning(taken) if self.cleaning else taken
-            )
-            if whole_second(starts) < ends
-        )
-        self._free[uuid] = (taken, windows, spans)
+        free = gaps(windows, self._with_cleaning(taken) if self.cleaning else taken)
+        spans = tuple([(at, ends) for starts, ends in free if (at := whole_second(starts)) < ends])
+        self._free[uuid if taken else ""] = (taken, windows, spans)
         return spans
 
     def _with_cleaning(self, taken: tuple[Taken, ...]) -> tuple[Taken, ...]:

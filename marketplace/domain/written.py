@@ -37,7 +37,8 @@ def decided(
     unmatched = _news(book, clearing, tell, now)
     if not clearing.fills and not unmatched:
         return []
-    prices = [fill.price for fill in clearing.fills if not fill.own]
+    own = [fill.own for fill in clearing.fills]
+    prices = [fill.price for fill, at_home in zip(clearing.fills, own, strict=True) if not at_home]
     at = moment(now)
     cleared = RoundCleared(
         market=book.market,
@@ -67,11 +68,34 @@ def decided(
             price=Rate(fill.price, fill.bid.shape.currency),
             at=at,
             cuts=fill.cuts,
-            own=fill.own,
+            own=at_home,
         )
-        for fill in clearing.fills
+        for fill, at_home in zip(clearing.fills, own, strict=True)
     ]
     return [cleared, *granted]
+
+
+def told(book: Book, bid: OpenBid, reason: str, *, now: int, round_id: UUID) -> list[RoundCleared]:
+    """Write down that nothing serves a bid, as `decided` does; nothing where that is not new."""
+    if book.told.get(bid.bid_id) == reason:
+        return []
+    return [
+        RoundCleared(
+            market=book.market,
+            round_id=round_id,
+            lane="instant",
+            through=book.read_to,
+            bids=1,
+            offers=len(book.offers),
+            grants=0,
+            gpus=0,
+            unmatched=(Unmatched(bid.bid_id, reason),),
+            price_low=0,
+            price_high=0,
+            rule=RULE,
+            at=moment(now),
+        )
+    ]
 
 
 def _certificate(clearing: Clearing) -> Certificate | None:
@@ -115,30 +139,34 @@ def _news(
 
 def shares_of(placement: Placement) -> tuple[Share, ...]:
     """Return what each offer gives, in the order of the offers' rank."""
-    by_offer: dict[int, tuple[Listed, list[str]]] = {}
+    by_offer: dict[Listed, list[str]] = {}
     for listed, uuid in placement.gpus:
-        by_offer.setdefault(id(listed), (listed, []))[1].append(uuid)
-    return tuple(
-        Share(
-            offer_id=listed.offer_id,
-            host_id=listed.terms.host_id,
-            owner_id=listed.terms.tenant_id,
-            gpu_uuids=tuple(sorted(uuids)),
-            notice_seconds=listed.terms.notice_seconds,
-            reclaim_fee_ppm=listed.terms.reclaim_fee_ppm,
-            source=listed.terms.source,
-            reclaim_steps=listed.terms.reclaim_steps,
-        )
-        for listed, uuids in sorted(by_offer.values(), key=lambda pair: pair[0].rank)
+        by_offer.setdefault(listed, []).append(uuid)
+    offers = list(by_offer) if len(by_offer) == 1 else sorted(by_offer, key=lambda it: it.rank)
+    return tuple([_share(listed, by_offer[listed]) for listed in offers])
+
+
+def _share(listed: Listed, uuids: list[str]) -> Share:
+    terms = listed.terms
+    return Share(
+        offer_id=terms.offer_id,
+        host_id=terms.host_id,
+        owner_id=terms.tenant_id,
+        gpu_uuids=tuple(sorted(uuids)),
+        notice_seconds=terms.notice_seconds,
+        reclaim_fee_ppm=terms.reclaim_fee_ppm,
+        source=terms.source,
+        reclaim_steps=terms.reclaim_steps,
     )
 
 
 def model_of(placement: Placement) -> str:
     """Return the model of the GPUs; `A100-80GB+H100-80GB` where a gang has several."""
-    models = {
-        gpu.model
-        for listed, uuid in placement.gpus
-        for gpu in listed.terms.gpus
-        if gpu.uuid == uuid
-    }
+    offers, models = {listed for listed, _ in placement.gpus}, set[str]()
+    for listed in offers:
+        if len(listed.kind.specs) == 1:
+            models.add(listed.kind.specs[0].gpu.model)
+        else:
+            wanted = {uuid for _, uuid in placement.gpus}
+            models.update(gpu.model for gpu in listed.terms.gpus if gpu.uuid in wanted)
     return "+".join(sorted(models))[:MODEL_CHARS_MAX]

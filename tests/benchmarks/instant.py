@@ -30,7 +30,6 @@ from ledger.domain.ids import AccountId, BidId, HoldId, HostId, OfferId, Subscri
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from listings.domain.events import Gpu, OfferPublished, OfferWithdrawn
-from marketplace.domain.alone import fast_host
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_fact
 from marketplace.domain.events import (
@@ -41,6 +40,7 @@ from marketplace.domain.events import (
     MarketEvent,
     Workload,
 )
+from marketplace.domain.hurry import fast_host
 from marketplace.domain.moments import from_above
 from marketplace.domain.one_host import OneHost
 from tests.benchmarks.figures import Figure, percentile

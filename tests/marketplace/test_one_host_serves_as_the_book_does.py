@@ -13,9 +13,9 @@ from ledger.domain.event import Event
 from ledger.domain.ids import TenantId
 from listings.domain.events import OfferPublished
 from marketplace.domain import book as books
-from marketplace.domain.alone import fast_host
 from marketplace.domain.book import Book
 from marketplace.domain.events import BidCancelled, BidPlaced, LeaseClosed, LeaseGranted
+from marketplace.domain.hurry import fast_host
 from marketplace.domain.one_host import OneHost
 from tests.benchmarks.instant import Lane, Traffic
 from tests.marketplace.test_the_book_finds_what_there_is import PlainBook

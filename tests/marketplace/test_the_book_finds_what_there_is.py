@@ -66,6 +66,9 @@ class PlainBook(Book):
     ) -> OneHost | None:
         return None
 
+    def glance(self, bid: OpenBid, *, now: int) -> str | None:
+        return None
+
     def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str:
         screened = screen(bid.shape, self.offers.values())
         entries = self._plain_entries(bid.shape)

@@ -17,6 +17,17 @@ from marketplace.domain import extras
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
+INSTANT_LANE = (
+    "columns.py",
+    "finding.py",
+    "host_columns.py",
+    "openings.py",
+    "room.py",
+    "serving.py",
+)
+"""Files of the instant lane's kernels, and of what they count by."""
+
+
 def _numba() -> Any:
     try:
         return importlib.import_module("numba")
@@ -40,7 +51,7 @@ def _cache_folder() -> str:
         text = source.read_bytes()
         if any(mark in text for mark in (b"@compiled\n", b"@woven_in\n", b"NamedTuple")):
             digest.update(text)
-    for name in ("columns.py", "room.py", "serving.py"):  # the instant lane's, and what they count
+    for name in INSTANT_LANE:
         digest.update((here.parent / name).read_bytes())
     return str(here / "__pycache__" / f"kernels-{digest.hexdigest()[:16]}")
 

@@ -1,0 +1,37 @@
+"""What of the book is compiled, for whoever decides on one fact after the other.
+
+Most processes only look into a book now and then: they never load what this hands out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from marketplace.domain.one_host import OneHost
+
+
+def fast_host() -> type[OneHost]:
+    """Return the kind of `OneHost` that is compiled, where kernels are: it decides the same."""
+    # Late: what is compiled is said after this is imported.
+    from marketplace.domain.optimum.compiling import COMPILES
+
+    if not COMPILES:
+        from marketplace.domain.one_host import OneHost
+
+        return OneHost
+    from marketplace.domain.fast_host import FastHost
+
+    return FastHost
+
+
+def room_finder() -> Callable[..., int] | None:
+    """Return `finding.room_on`, where kernels are compiled."""
+    from marketplace.domain.optimum.compiling import COMPILES
+
+    if not COMPILES:
+        return None
+    from marketplace.domain.finding import room_on
+
+    return room_on
