@@ -97,6 +97,9 @@ def follow_projections(store: EventStore, projections: Sequence[Projection]) -> 
         told, idle = _told(group, page)
         _move_over(idle, start, page.next_position)
         moved += len(page.events) if idle else 0
+        if _project_together(told, start, page):
+            moved += len(page.events) * len(told)
+            continue
         for projection in told:
             try:
                 _project_page(projection, start, page)
@@ -109,17 +112,57 @@ def follow_projections(store: EventStore, projections: Sequence[Projection]) -> 
     return moved
 
 
+def _project_together(projections: Sequence[Projection], start: Position, page: Page) -> bool:
+    """Project a page to several read models in one transaction; tell if that could be done.
+
+    Where one of them fails nothing of it stands, and each has to be tried alone.
+    """
+    if len(projections) < 2:
+        return False
+    names = [projection.name for projection in projections]
+    try:
+        with transaction.atomic():
+            held = Checkpoint.objects.select_for_update().filter(name__in=names, position=start)
+            if len(held.order_by("name")) != len(names):
+                return False  # another process was here first
+            for projection in projections:
+                _project(projection, page)
+            _move_to(names, page.next_position)
+    except AWAY:
+        raise
+    except Exception:
+        return False
+    return True
+
+
 def _project_page(projection: Projection, start: Position, page: Page) -> None:
     with transaction.atomic():
         checkpoint = Checkpoint.objects.select_for_update().get(name=projection.name)
         if checkpoint.position != start:
             return  # another process was here first
-        rows = Rows()
-        for recorded in page.events:
-            if recorded.type in projection.on:
-                projection.project(recorded, rows)
-        rows.flush()
-        _move(checkpoint, page.next_position)
+        _project(projection, page)
+        _move_to([projection.name], page.next_position)
+
+
+def _project(projection: Projection, page: Page) -> None:
+    told = [recorded for recorded in page.events if recorded.type in projection.on]
+    rows = Rows()
+    rows.expect(projection.tables, [recorded.event for recorded in told])
+    for recorded in told:
+        projection.project(recorded, rows)
+    rows.flush()
+
+
+_MOVE = """
+UPDATE ledger_checkpoint SET position = %s, moved_at = %s, error = '' WHERE name = ANY(%s)
+RETURNING set_config('synchronous_commit', 'off', true)
+"""
+
+
+def _move_to(names: Sequence[str], position: Position) -> None:
+    """Note how far these are, with what commits beside. Nobody waits for the disk: what a server
+    that breaks down has forgotten is done again."""
+    ask(_MOVE, (position, datetime.now(UTC), list(names)))
 
 
 def follow_policies(store: EventStore, policies: Sequence[Policy]) -> int:
@@ -190,15 +233,9 @@ def _settled(store: EventStore, asked: Sequence[Steps]) -> set[int]:
     return through
 
 
-_NOTE = """
-UPDATE ledger_checkpoint SET position = %s, moved_at = %s, error = '' WHERE name = %s
-RETURNING set_config('synchronous_commit', 'off', true)
-"""
-
-
 def _note(policy: Policy, position: Position) -> None:
-    """Note how far a policy is. Nobody waits for the disk: what is lost is asked for again."""
-    ask(_NOTE, (position, datetime.now(UTC), policy.name))
+    """Note how far a policy is."""
+    _move_to([policy.name], position)
 
 
 FollowerT = TypeVar("FollowerT", Projection, Policy)
@@ -229,18 +266,18 @@ def _told(followers: Sequence[FollowerT], page: Page) -> tuple[list[FollowerT], 
     return told, [follower for follower in followers if not follower.on & types]
 
 
+_MOVE_OVER = """
+UPDATE ledger_checkpoint SET position = %s, moved_at = %s, error = ''
+ WHERE name = ANY(%s) AND position = %s
+RETURNING set_config('synchronous_commit', 'off', true)
+"""
+
+
 def _move_over(followers: Sequence[FollowerT], start: Position, end: Position) -> None:
     """Move followers over a page that says nothing to them, unless somebody has already."""
     if followers:
-        Checkpoint.objects.filter(
-            name__in=[follower.name for follower in followers], position=start
-        ).update(position=end, moved_at=datetime.now(UTC), error="")
-
-
-def _move(checkpoint: Checkpoint, position: Position) -> None:
-    Checkpoint.objects.filter(name=checkpoint.name).update(
-        position=position, moved_at=datetime.now(UTC), error=""
-    )
+        names = [follower.name for follower in followers]
+        ask(_MOVE_OVER, (end, datetime.now(UTC), names, start))
 
 
 def _stop(name: str, failure: Exception) -> None:

@@ -8,13 +8,16 @@ code replays a million in seconds, because a page of events becomes one upsert p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import msgspec
+from django.contrib.postgres.fields import ArrayField
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models
 from psycopg.types.json import Jsonb
+
+from ledger.prepared import ask_for_all
 
 RowT = TypeVar("RowT", bound=models.Model)
 
@@ -31,6 +34,9 @@ AS_THEY_ARE = (
     models.DateTimeField,
 )
 """Fields whose values the driver takes as they are; the others (JSON, arrays) are prepared."""
+
+AS_JSON_IS = (*AS_THEY_ARE, models.DateField, models.JSONField, ArrayField)
+"""Fields whose values the server reads from JSON."""
 
 _UNREAD = object()
 
@@ -82,6 +88,27 @@ class Rows:
         if row is _UNREAD:
             row = known[place] = None if self._fresh else kind._base_manager.filter(pk=key).first()
         return cast("RowT | None", row)
+
+    def expect(self, kinds: Sequence[type[models.Model]], events: Sequence[object]) -> None:
+        """Read at once the rows that events name, so that `find` need not ask for each.
+
+        An event names a row by a field called like the row's primary key, or like the column that
+        the row's class has in READ_BY.
+        """
+        if self._fresh:
+            return
+        for kind in kinds:
+            key = str(cast("models.Field[Any, Any]", kind._meta.pk).attname)
+            column = str(getattr(kind, "READ_BY", key))
+            named = {getattr(event, column, None) for event in events}
+            asked = [value for value in named if isinstance(value, UUID)]
+            if not asked:
+                continue
+            known = self._table(kind).known
+            if column == key:
+                known.update((_plain(value), None) for value in asked)
+            for row in kind._base_manager.filter(**{f"{column}__in": asked}):
+                known[_plain(row.pk)] = row
 
     def get(self, kind: type[RowT], key: object) -> RowT:
         """Return the row with this primary key, which must exist."""
@@ -151,7 +178,7 @@ def _plain(key: object) -> object:
 
 def _insert(kind: type[models.Model], rows: Sequence[models.Model]) -> None:
     if len(rows) < COPY_MIN:
-        kind._base_manager.bulk_create(rows, batch_size=WRITE_BATCH)
+        _write(kind, rows, again=False)
         return
     fields = kind._meta.local_concrete_fields
     columns = ", ".join(f'"{field.column}"' for field in fields)
@@ -162,6 +189,41 @@ def _insert(kind: type[models.Model], rows: Sequence[models.Model]) -> None:
             for row in rows:
                 held = row.__dict__
                 copy.write_row([write(held[name]) for name, write in writers])
+
+
+def _write(kind: type[models.Model], rows: Sequence[models.Model], *, again: bool) -> None:
+    """Insert rows, or change those that are there; in one statement that is planned once.
+
+    The rows travel as one JSON text: a statement with a place for each value would be another one
+    for each number of rows, and be read and planned anew each time.
+    """
+    sql = _statement(kind, again=again)
+    names = [field.attname for field in kind._meta.local_concrete_fields]
+    columns = [field.column for field in kind._meta.local_concrete_fields]
+    for since in range(0, len(rows), WRITE_BATCH):
+        some = [row.__dict__ for row in rows[since : since + WRITE_BATCH]]
+        values = [dict(zip(columns, [held[name] for name in names], strict=True)) for held in some]
+        ask_for_all(sql, [msgspec.json.encode(values).decode()])
+
+
+@cache
+def _statement(kind: type[models.Model], *, again: bool) -> str:
+    """Return what writes rows that come as JSON; again: also over those that are there."""
+    fields, table = kind._meta.local_concrete_fields, kind._meta.db_table
+    for field in fields:
+        assert isinstance(field, AS_JSON_IS), f"{kind.__name__}.{field.name} is not written so"
+    columns = ", ".join(f'"{field.column}"' for field in fields)
+    sql = (
+        f'INSERT INTO "{table}" ({columns}) SELECT {columns}'
+        f' FROM json_populate_recordset(NULL::"{table}", %s::json)'
+    )
+    if not again:
+        return sql
+    [key] = [field.column for field in fields if field.primary_key]
+    changes = ", ".join(
+        f'"{field.column}" = EXCLUDED."{field.column}"' for field in fields if not field.primary_key
+    )
+    return f'{sql} ON CONFLICT ("{key}") DO UPDATE SET {changes}'
 
 
 def _writer(field: models.Field[Any, Any]) -> tuple[str, Callable[[Any], object]]:
@@ -183,15 +245,4 @@ def _json(value: object) -> object:
 
 
 def _upsert(kind: type[models.Model], rows: Sequence[models.Model]) -> None:
-    if not rows:
-        return
-    key = kind._meta.pk
-    assert key is not None
-    others = [f.name for f in kind._meta.local_concrete_fields if not f.primary_key]
-    kind._base_manager.bulk_create(
-        rows,
-        batch_size=WRITE_BATCH,
-        update_conflicts=True,
-        update_fields=others,
-        unique_fields=[key.name],
-    )
+    _write(kind, rows, again=True)

@@ -77,6 +77,8 @@ class LeaseShareRow(models.Model):
     """What one host gives to one lease: the agent's view."""
 
     TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("owner_id", "tenant_id")
+    READ_BY: ClassVar[str] = "lease_id"
+    """An event of a lease changes the rows of all its hosts."""
 
     key = models.CharField(max_length=80, primary_key=True)
     lease_id = models.UUIDField(db_index=True)

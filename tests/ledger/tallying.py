@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import ClassVar
 from unittest.mock import patch
 from uuid import UUID, uuid5
@@ -14,7 +15,6 @@ from ledger.domain.event import EVENT_TYPES, Event
 from ledger.eventstore.port import Meta, NewEvent, Position, Recorded
 from ledger.eventstore.postgres import PostgresStore
 from ledger.following import Projection
-from ledger.models import Checkpoint
 from ledger.rows import Rows
 
 NAMESPACE = UUID(int=77)
@@ -85,19 +85,22 @@ def stop_at(point: str) -> None:
 def follow_until(point: str) -> None:
     """Follow one page, up to `point`: rows (not written yet), checkpoint, commit."""
     EVENT_TYPES.update({kind.name: kind for kind in KINDS})
-    flush, move = Rows.flush, following._move
+    flush, move = Rows.flush, following._move_to
 
     def stopped_flush(rows: Rows) -> None:
         if point == "rows":
             stop_at(point)
         flush(rows)
 
-    def stopped_move(checkpoint: Checkpoint, position: Position) -> None:
+    def stopped_move(names: Sequence[str], position: Position) -> None:
         if point == "checkpoint":
             stop_at(point)
-        move(checkpoint, position)
+        move(names, position)
         if point == "commit":
             stop_at(point)
 
-    with patch.object(Rows, "flush", stopped_flush), patch.object(following, "_move", stopped_move):
+    with (
+        patch.object(Rows, "flush", stopped_flush),
+        patch.object(following, "_move_to", stopped_move),
+    ):
         following.follow_projections(PostgresStore(), [PROJECTION])
