@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -12,8 +13,10 @@ from config.pages.answers import page
 from ledger.access.visits import actor_of
 from ledger.eventstore import default_store
 from listings import queries as listings
+from marketplace.domain.eligibility import REASONS
 from marketplace.queries import bids
-from marketplace.queries.advice import advise, explain_offer
+from marketplace.queries.advice import advise
+from marketplace.queries.unsold import explain_offer
 
 WAIVED = {
     "placement": "Let it be spread over several hosts",
@@ -26,6 +29,33 @@ WAIVED = {
     "isolation": "Take any isolation level, shares of GPUs too",
     "labels": "Ask for no labels",
 }
+MATCHED = "Nothing: with the next pass, or in the next round"
+IN_THE_WAY = {
+    "size": "It has fewer GPUs than they want",
+    "gpu-model": "They ask for other models",
+    "memory": "They ask for more memory",
+    "compute-capability": "They ask for a higher compute capability",
+    "compute-share": "They ask for a larger share of a card",
+    "driver": "They ask for a newer driver",
+    "nvlink": "They ask for more GPUs joined by NVLink",
+    "region": "They ask for another region",
+    "labels": "They ask for other labels",
+    "isolation": "They ask for a stronger isolation",
+    "workload-kind": "You do not allow what they run",
+    "currency": "They pay in another currency",
+    "host": "They leave your host out",
+    "reliability": "They ask for a host that has proved more reliable",
+    "paused": "It is paused",
+    "reserved": "It is kept for another bid",
+    "lease-minimum": "They want it for shorter than you lease it",
+    "windows": "No window is long enough in their time",
+    "taken": "It is leased at that time",
+    "limit": "They pay less than your floor",
+    "together": "Too few of its GPUs are free at the same time",
+    "quota": "Their quota is used up",
+    "not-allowed": "The market's policies do not let them",
+}
+"""What stands in the way of bids, as their owner reads it."""
 
 
 @require_safe
@@ -34,7 +64,8 @@ def for_bid(request: HttpRequest, bid_id: UUID) -> HttpResponse:
     row = bids.bid(actor_of(request), bid_id)
     changes = advise(default_store(), market=row.market, bid_id=bid_id, now=timezone.now())
     lines = [{"change": each, "waived": WAIVED.get(each.what)} for each in changes or ()]
-    return page(request, "pages/advice_bid.html", {"lines": lines, "waits": changes is not None})
+    context = {"lines": lines, "waits": changes is not None, "market": row.market}
+    return page(request, "pages/advice_bid.html", context)
 
 
 @require_safe
@@ -42,4 +73,12 @@ def for_offer(request: HttpRequest, offer_id: UUID) -> HttpResponse:
     """Show which bids an offer could serve, and what floor would have sold."""
     row = listings.offer(actor_of(request), offer_id)
     found = explain_offer(default_store(), market=row.market, offer_id=offer_id, now=timezone.now())
-    return page(request, "pages/advice_offer.html", {"found": found})
+    context: dict[str, Any] = {"found": found}
+    if found is not None:
+        context["removed"] = [(_in_the_way(each.reason), each) for each in found.removed]
+        context["bids"] = [(_in_the_way(each.reason), each) for each in found.bids]
+    return page(request, "pages/advice_offer.html", context)
+
+
+def _in_the_way(reason: str | None) -> str:
+    return MATCHED if reason is None else IN_THE_WAY.get(reason) or REASONS.get(reason, reason)

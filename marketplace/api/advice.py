@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -15,20 +16,23 @@ from ledger.rest import AmountField, Endpoint, MomentField
 from listings import queries as listings
 from marketplace.api.market import LevelShape
 from marketplace.queries import bids
-from marketplace.queries.advice import Change, Unsold, advise, explain_offer
+from marketplace.queries.advice import Change, advise
+from marketplace.queries.unsold import Looked, OfferChange, Unsold, explain_offer
 
 
 class ChangeShape(serializers.Serializer[Any]):
     """One change that alone would let the bid be placed now.
 
     what: the term to change; limit, deadline, gpus or duration_seconds has its new value, and
-    where none of them has, the term is to be left out.
+    where none of them has, the term is to be left out. `quota`: its unit would have that many gpus
+    more of its own, of gpu_class.
     """
 
     what = serializers.CharField()
     limit = AmountField(source="limit.nanos_per_gpu_hour", default=None)
     deadline = MomentField(allow_null=True)
     gpus = serializers.IntegerField(allow_null=True)
+    gpu_class = serializers.CharField(allow_null=True)
     duration_seconds = serializers.SerializerMethodField()
     floor = AmountField(source="floor.nanos_per_gpu_hour")
     currency = serializers.CharField(source="floor.currency")
@@ -48,14 +52,63 @@ class BidAdviceShape(serializers.Serializer[Any]):
     changes = ChangeShape(many=True)
 
 
-class UnsoldShape(serializers.Serializer[Any]):
-    """Which bids an offer could serve. floor_needed: the highest at which one would be served.
+class RemovedShape(serializers.Serializer[Any]):
+    """Bids that one constraint stood in the way of; reason null: nothing does.
 
-    listed: false for an offer that is over; then nothing else is said.
+    gpus: that they want together; limit: of the best of them.
+    """
+
+    reason = serializers.CharField(allow_null=True)
+    bids = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    limit = AmountField(source="limit.nanos_per_gpu_hour")
+
+
+class LookedShape(serializers.Serializer[Any]):
+    """A bid that waits, without a name, and what stands in its way; left: GPUs before that."""
+
+    limit = AmountField(source="limit.nanos_per_gpu_hour")
+    gpus = serializers.IntegerField()
+    duration_seconds = serializers.SerializerMethodField()
+    deadline = MomentField()
+    reason = serializers.CharField(allow_null=True)
+    left = serializers.IntegerField()
+
+    def get_duration_seconds(self, looked: Looked) -> int:
+        """Return its least length."""
+        return int(looked.length.total_seconds())
+
+
+class OfferChangeShape(serializers.Serializer[Any]):
+    """One change that alone would let bids be served: how many, each alone, up to which limit.
+
+    what: floor, resume, lease-minimum, workload-kind or window; floor, duration_seconds and
+    starts_at have the new value where there is one.
+    """
+
+    what = serializers.CharField()
+    bids = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    limit = AmountField(source="limit.nanos_per_gpu_hour")
+    floor = AmountField(source="floor.nanos_per_gpu_hour", default=None, allow_null=True)
+    duration_seconds = serializers.SerializerMethodField()
+    starts_at = MomentField(allow_null=True)
+
+    def get_duration_seconds(self, change: OfferChange) -> int | None:
+        """Return the length of a lease, or of the window."""
+        return None if change.duration is None else int(change.duration.total_seconds())
+
+
+class UnsoldShape(serializers.Serializer[Any]):
+    """Which bids looked at an offer, what stood in their way, and what would change it.
+
+    listed: false for an offer that is over; then nothing else is said. floor_needed: the highest
+    floor at which one would be served.
     """
 
     listed = serializers.BooleanField()
     waiting = serializers.IntegerField(required=False)
+    looked = serializers.IntegerField(required=False)
     fitting = serializers.IntegerField(required=False)
     in_time = serializers.IntegerField(required=False)
     limits = LevelShape(many=True, required=False)
@@ -64,6 +117,9 @@ class UnsoldShape(serializers.Serializer[Any]):
         source="floor_needed.nanos_per_gpu_hour", default=None, allow_null=True
     )
     currency = serializers.CharField(source="floor.currency", required=False)
+    removed = RemovedShape(many=True, required=False)
+    changes = OfferChangeShape(many=True, required=False)
+    bids = LookedShape(many=True, required=False)
 
 
 class AdviseBid(Endpoint):
@@ -88,7 +144,7 @@ class ExplainOffer(Endpoint):
 
     @extend_schema(responses=UnsoldShape)
     def get(self, request: Request, offer_id: UUID) -> Response:
-        """Count the bids that it could serve now, with their limits."""
+        """Say which bids looked at it, what stood in their way, and what would change it."""
         row = listings.offer(self.actor, offer_id)
         found = explain_offer(
             self.store(), market=row.market, offer_id=offer_id, now=timezone.now()
@@ -99,5 +155,5 @@ class ExplainOffer(Endpoint):
 def _unsold(found: Unsold | None) -> dict[str, Any]:
     if found is None:
         return {"listed": False}
-    names = ("waiting", "fitting", "in_time", "limits", "floor", "floor_needed")
-    return UnsoldShape({"listed": True, **{name: getattr(found, name) for name in names}}).data
+    said = {each.name: getattr(found, each.name) for each in fields(found)}
+    return UnsoldShape({"listed": True, **said}).data

@@ -1,33 +1,36 @@
-"""What would change it: for a bid that waits and for an offer that nobody takes.
+"""What would change it, for a bid that waits.
 
 Each answer is tried by the code that clears, on the book as it is, with one thing changed and all
-else equal. For a patient bid it says what would be placed if the bid were alone in its round. It
-names counts and prices, never anybody.
+else equal, within quotas, limits and permissions. For a patient bid it says what would be placed if
+the bid were alone in its round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
-from ledger.domain.ids import BidId, OfferId
+from ledger.domain.ids import BidId, LeaseId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import EventStore
 from marketplace.domain.book import Book
 from marketplace.domain.bounds import DEADLINE_AHEAD_MAX
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import BidPlaced
+from marketplace.domain.governance_events import QuotaSet
 from marketplace.domain.moments import from_above, moment
 from marketplace.domain.packing import Placement, place
+from marketplace.domain.quota_book import QuotaBook
+from marketplace.domain.quota_gate import Found, Gate
 from marketplace.domain.ranges import apart, at_home
+from marketplace.domain.supply import Entry
 from marketplace.queries.books import book_of
-from marketplace.queries.market import Level
 
 What = Literal[
-    "limit", "deadline", "gpus", "duration", "placement",
+    "limit", "deadline", "gpus", "duration", "placement", "quota",
     "models", "memory", "compute-capability", "compute-share", "nvlink", "region",
     "isolation", "labels",
 ]  # fmt: skip
@@ -43,7 +46,8 @@ WAIVED: dict[What, dict[str, Any]] = {
 }
 """What a request asks for, and how it looks without."""
 MINUTE = timedelta(minutes=1)
-LEVELS_MAX = 20
+QUOTA = ("quota",)
+"""The reasons that more nominal quota may help against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +55,9 @@ class Change:
     """One change that alone would let a bid be placed now: the smallest of its kind.
 
     limit, deadline, gpus, duration: the new value, of the one that `what` names; None for the
-    others, and where something asked for is left out. floor: the highest of the GPUs it would get;
-    gpu_models, region: which those are. starts_at: when.
+    others, and where something asked for is left out. With `quota`, gpus is how many more its unit
+    would have of its own, of gpu_class. floor: the highest of the GPUs it would get; gpu_models,
+    region: which those are. starts_at: when.
     """
 
     what: What
@@ -64,6 +69,7 @@ class Change:
     deadline: datetime | None = None
     gpus: int | None = None
     duration: timedelta | None = None
+    gpu_class: str | None = None
 
 
 def advise(store: EventStore, *, market: str, bid_id: UUID, now: datetime) -> list[Change] | None:
@@ -85,22 +91,44 @@ class _Trial:
 
     def __init__(self, book: Book, bid: OpenBid, now: datetime) -> None:
         self.book, self.bid, self.now = book, bid, now
+        self.reason: str | None = None
+        """Why quotas held the last placement back."""
         self.terms: BidPlaced = replace(
             bid.terms,
             limit=Rate(bid.limit, bid.shape.currency),
             deadline=moment(bid.deadline),
         )
 
-    def placement(self, *, limit: int | None = -1, **changes: Any) -> Placement | None:
+    def placement(self, *, quotas: QuotaBook | None = None, **changes: Any) -> Placement | None:
+        """Return where it would go, within quotas, limits and permissions.
+
+        quotas: in place of the book's own.
+        """
         changed = OpenBid.of(replace(self.terms, **changes), since=self.bid.since)
-        entries = self.book.entries(changed.shape)
+        quotas = quotas or self.book.quotas
+        found = self._find(changed)
+        if found is None or quotas is None:
+            return None if found is None else found[1]
+        gate = Gate(quotas, self.book.offers.values())
+        let = gate.admit(changed, self._find, LeaseId(changed.bid_id))
+        self.reason = None if let is not None else gate.reasons.get(changed.bid_id)
+        return None if let is None else let[1]
+
+    def _find(self, wish: OpenBid, limit: int | None = -1) -> Found | None:
+        entries: Sequence[Entry] = self.book.entries(wish.shape)
         calendar, now = self.book.calendar, from_above(self.now)
-        if changed.terms.tenant_id in self.book.owners:
-            own, entries = apart(changed, entries)
-            home = at_home(changed, own, calendar, now=now)
+        if wish.terms.tenant_id in self.book.owners:
+            own, entries = apart(wish, entries)
+            home = at_home(wish, own, calendar, now=now)
             if home is not None:
-                return home[1]
-        return place(changed, entries, calendar, now=now, limit=limit)
+                return home
+        found = place(wish, entries, calendar, now=now, limit=limit)
+        return None if found is None else (wish, found)
+
+    def at_any_price(self) -> Placement | None:
+        """Return where it would go if its limit were high enough and no quota in the way."""
+        found = self._find(OpenBid.of(self.terms, since=self.bid.since), None)
+        return None if found is None else found[1]
 
     def change(self, what: What, placement: Placement, **values: Any) -> Change:
         listed = [each for each, _ in placement.gpus]
@@ -117,11 +145,58 @@ class _Trial:
 
 
 def _higher_limit(trial: _Trial) -> Change | None:
-    placement = trial.placement(limit=None)
-    if placement is None or placement.floor <= trial.bid.limit:
+    found = trial.at_any_price()
+    if found is None or found.floor <= trial.bid.limit:
         return None
-    needed = Rate(placement.floor, trial.bid.shape.currency)
-    return trial.change("limit", placement, limit=needed)
+    # Tried again with the limit that it takes: limits of money count bids at theirs.
+    needed = Rate(found.floor, trial.bid.shape.currency)
+    placement = trial.placement(limit=needed)
+    return None if placement is None else trial.change("limit", placement, limit=needed)
+
+
+def _more_quota(trial: _Trial) -> Change | None:
+    """Give its unit more nominal quota of one class: that which the fewest GPUs of it would do."""
+    quotas, unit = trial.book.quotas, str(trial.terms.subscriber_id)
+    if quotas is None or quotas.policies is None or trial.placement() is not None:
+        return None
+    if trial.reason not in QUOTA:
+        return None
+    tried = ((_least_quota(trial, quotas, unit, each), each) for each in quotas.policies.classes)
+    needed = [(more, gpu_class) for more, gpu_class in tried if more is not None]
+    if not needed:
+        return None
+    more, gpu_class = min(needed)
+    placement = trial.placement(quotas=_with_more(trial, quotas, unit, gpu_class, more))
+    assert placement is not None
+    return trial.change("quota", placement, gpus=more, gpu_class=gpu_class)
+
+
+def _least_quota(trial: _Trial, quotas: QuotaBook, unit: str, gpu_class: str) -> int | None:
+    def fits(more: int) -> bool:
+        raised = _with_more(trial, quotas, unit, gpu_class, more)
+        return trial.placement(quotas=raised) is not None
+
+    return _least(trial.terms.gpus, fits)
+
+
+def _with_more(trial: _Trial, quotas: QuotaBook, unit: str, gpu_class: str, more: int) -> QuotaBook:
+    """Return quotas in which a unit has some more GPUs of its own."""
+    assert quotas.policies is not None
+    was, raised = quotas.policies.quotas.get((unit, gpu_class)), quotas.copy()
+    had = 0 if was is None else was.nominal or 0
+    raised.apply(
+        QuotaSet(
+            market=trial.book.market,
+            node=unit,
+            gpu_class=gpu_class,
+            nominal=had + more,
+            borrowing=None if was is None else was.borrowing,
+            lending=None if was is None else was.lending,
+            at=trial.now,
+            gpu_hours=None if was is None else was.gpu_hours,
+        )
+    )
+    return raised
 
 
 def _later_deadline(trial: _Trial) -> Change | None:
@@ -180,6 +255,7 @@ FINDERS: tuple[Callable[[_Trial], Change | None], ...] = (
     _fewer_gpus,
     _shorter,
     _several_hosts,
+    _more_quota,
 )
 
 
@@ -204,53 +280,3 @@ def _least(most: int, holds: Callable[[int], bool]) -> int | None:
         else:
             low = middle + 1
     return low
-
-
-@dataclass(frozen=True, slots=True)
-class Unsold:
-    """Why nobody takes an offer, as of now.
-
-    waiting: bids in the book. fitting: those that its GPUs could serve; in_time: of these, those
-    that it could serve alone at some time before their deadline, at any price. limits: GPUs that
-    those want by limit, highest first. floor_needed: the highest floor at which one of them would
-    be served; None: none.
-    """
-
-    waiting: int
-    fitting: int
-    in_time: int
-    limits: tuple[Level, ...]
-    floor: Rate
-    floor_needed: Rate | None
-
-
-def explain_offer(
-    store: EventStore, *, market: str, offer_id: UUID, now: datetime
-) -> Unsold | None:
-    """Count the bids that an offer could serve; None for one that is not in the book."""
-    with book_of(store, market) as book:
-        listed = book.offers.get(OfferId(offer_id))
-        if listed is None:
-            return None
-        currency = listed.terms.floor.currency
-        fitting, in_time, levels = 0, 0, dict[int, int]()
-        for bid in book.bids.values():
-            if bid.terms.tenant_id == listed.terms.tenant_id:
-                continue
-            entries = [each for each in book.entries(bid.shape) if each.listed is listed]
-            if not entries:
-                continue
-            fitting += 1
-            found = place(bid, entries, book.calendar, now=from_above(now), limit=None)
-            if found is not None:
-                in_time += 1
-                levels[bid.limit] = levels.get(bid.limit, 0) + bid.gpus
-        limits = tuple(Level(*level) for level in sorted(levels.items(), reverse=True))
-        return Unsold(
-            waiting=len(book.bids),
-            fitting=fitting,
-            in_time=in_time,
-            limits=limits[:LEVELS_MAX],
-            floor=Rate(listed.floor, currency),
-            floor_needed=Rate(limits[0].price_nanos, currency) if limits else None,
-        )

@@ -1,4 +1,4 @@
-"""For a bid that waits, the smallest single change that helps; for an offer, who could take it."""
+"""For a bid that waits, the smallest single change that helps."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 
 from ledger.domain.ids import BidId
 from marketplace.domain.events import BidPlaced, GpuRequest
-from marketplace.queries.advice import Change, Unsold, advise, explain_offer
-from marketplace.queries.market import Level
+from marketplace.queries.advice import Change, advise
 from tests.conftest import NOON
 from tests.marketplace.trading import MARKET, Market, named, rate
 
@@ -136,58 +135,3 @@ def test_a_bid_that_fits_needs_none_and_one_that_is_over_has_none() -> None:
     assert advice(market, "patient") == {}
     market.cancel("patient")
     assert advise(market.store, market=MARKET, bid_id=named("bid patient"), now=market.now) is None
-
-
-def unsold(market: Market, word: str = "a") -> Unsold | None:
-    return explain_offer(
-        market.store, market=MARKET, offer_id=named(f"offer {word}"), now=market.now
-    )
-
-
-def test_an_offer_says_who_could_take_it_and_at_which_floor() -> None:
-    market = Market()
-    market.offer("a", gpus=2, at=5, windows=[(NOON, NOON + 4 * HOUR)])
-    market.bid("low", gpus=2, hours=1, at=2)
-    market.bid("high", gpus=1, hours=1, at=3)
-    market.bid("other", at=9, request=GpuRequest(models=("T4",)))
-    market.bid("long", at=9, hours=6)
-    market.bid("big", at=9, gpus=3)
-    market.run()
-
-    found = unsold(market)
-
-    assert found == Unsold(
-        waiting=5,
-        fitting=4,
-        in_time=2,
-        limits=(
-            Level(rate(3).nanos_per_gpu_hour, 1),
-            Level(rate(2).nanos_per_gpu_hour, 2),
-        ),
-        floor=rate(5),
-        floor_needed=rate(3),
-    )
-    assert not market.grants()
-    market.change_offer("a", "reprice", at=3)
-    market.run()
-    assert market.grant("high") is not None
-
-
-def test_an_offer_that_nobody_could_use_needs_no_other_floor() -> None:
-    market = Market()
-    market.offer("a", gpus=1, at=5)
-    market.bid("other", at=9, request=GpuRequest(models=("T4",)))
-    market.run()
-
-    found = unsold(market)
-
-    assert found is not None
-    assert (found.fitting, found.floor_needed) == (0, None)
-
-
-def test_an_offer_that_is_gone_is_not_in_the_book() -> None:
-    market = Market()
-    market.offer("a")
-    market.change_offer("a", "withdraw")
-
-    assert unsold(market) is None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from listings.models import OfferRow
 from marketplace.models import BidRow
 from tests.pages.test_bidding_on_pages import form as bid_form
+from tests.pages.test_fair_shares_on_pages import govern
 from tests.pages.test_rounds_on_pages import text
 from tests.pages.world import CONSUMER, OWNER, World
 
@@ -56,3 +59,41 @@ def test_nobody_is_told_about_what_is_not_theirs(waiting: World) -> None:
         assert owner.get(path).status_code == 404, path
     for path in (f"/offers/{offer.offer_id}/explain", f"/api/v1/offers/{offer.offer_id}/explain"):
         assert consumer.get(path).status_code == 404, path
+
+
+def test_an_owner_is_told_what_stands_in_the_way_of_which_bids(waiting: World) -> None:
+    consumer = waiting.member(CONSUMER, "consumer")
+    consumer.post("/bids/new", bid_form(gpus="3", limit="9.00", token=str(uuid4())))
+    waiting.settle()
+    offer = OfferRow.objects.get()
+    visitor = waiting.member(OWNER, "owner")
+
+    part = text(visitor.get(f"/offers/{offer.offer_id}/explain").content)
+    answer = visitor.get(f"/api/v1/offers/{offer.offer_id}/explain").json()
+
+    assert "It has fewer GPUs than they want 1 3 $9.00" in part
+    assert "They pay less than your floor 1 1 $1.50" in part
+    assert "Set the floor to $1.50 1 bid $1.50" in part
+    assert [(each["reason"], each["bids"]) for each in answer["removed"]] == [
+        ("size", 1),
+        ("limit", 1),
+    ]
+    assert [(each["what"], each["floor"]) for each in answer["changes"]] == [("floor", "1.50")]
+    assert [(each["limit"], each["left"]) for each in answer["bids"]] == [("9.00", 2), ("1.50", 2)]
+    assert "bid_id" not in str(answer)
+
+
+def test_a_bid_over_quota_is_told_how_much_more_would_do(world: World) -> None:
+    world.list_gpus(0, 1, 2)
+    govern(world)
+    consumer = world.member(CONSUMER, "consumer")
+    consumer.post("/bids/new", bid_form(gpus="3", limit="3.00"))
+    world.settle()
+    bid = BidRow.objects.get()
+
+    part = text(consumer.get(f"/bids/{bid.bid_id}/advice").content)
+    answer = consumer.get(f"/api/v1/bids/{bid.bid_id}/advice").json()
+
+    assert "of its own quota of H100 Ask for it" in part
+    [quota] = [each for each in answer["changes"] if each["what"] == "quota"]
+    assert quota["gpu_class"] == "H100" and quota["gpus"] >= 1
