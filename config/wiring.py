@@ -91,14 +91,14 @@ def loops(env: Env) -> tuple[Loop, ...]:
             1.0,
             lambda store, now: follow_projections(store, every_projection),
             on_events=True,
-            gather_seconds=0.05,
+            gather_seconds=0.1,
         ),
         Loop(
             "policies",
             1.0,
             lambda store, now: follow_policies(store, every_policy),
             on_events=True,
-            gather_seconds=0.02,
+            gather_seconds=0.1,
         ),
         *(_clearing(env, market.name) for market in read_markets(env.market, env.markets)),
         Loop(

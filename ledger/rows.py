@@ -98,7 +98,7 @@ class Rows:
         if self._fresh:
             return
         for kind in kinds:
-            key = str(cast("models.Field[Any, Any]", kind._meta.pk).attname)
+            key = str(kind._meta.pk.attname)
             column = str(getattr(kind, "READ_BY", key))
             named = {getattr(event, column, None) for event in events}
             asked = [value for value in named if isinstance(value, UUID)]
