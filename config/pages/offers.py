@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from config.figures import amount_text
 from config.pages.answers import done, meta_of, page
-from config.pages.offer_form import OfferForm, RepriceForm, terms_of
+from config.pages.offer_form import ISOLATIONS, OfferForm, RepriceForm, terms_of
 from config.pages.window_grid import Grid, Held, build_grid
 from config.visitors import zone_of
 from ledger.access import Actor
@@ -174,6 +174,7 @@ def _show(
     context = {
         "row": row,
         "gpus": queries.gpus_of_row(row),
+        "isolation": dict(ISOLATIONS)[row.isolation],
         "windows": windows[:COMING_MAX],
         "form": form
         or RepriceForm(initial={"floor": queries.floor_of(row)}, currency=row.currency),

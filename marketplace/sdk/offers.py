@@ -74,7 +74,7 @@ def publish(
 ) -> None:  # fmt: skip
     """List an idle window."""
     session = session_of(context)
-    starts_at = moment_of(start, now=datetime.now().astimezone())
+    starts_at = moment_of(start, now=datetime.now().astimezone().replace(microsecond=0))
     seconds = length_of(length)
     uuids = gpus or [gpu["uuid"] for gpu in session.client.get(f"hosts/{host}")["gpus"]]
     ends_at = datetime.fromtimestamp(starts_at.timestamp() + seconds).astimezone()

@@ -67,6 +67,9 @@ def test_without_the_word_gpus_are_whole(monkeypatch: pytest.MonkeyPatch) -> Non
     _, asked = publish(monkeypatch)
 
     assert "shares" not in asked[0]
+    (window,) = asked[0]["windows"]
+    # A window begins on a whole second: so does what is listed from now on.
+    assert "." not in window["starts_at"]
 
 
 @pytest.mark.parametrize("said", ["mps", "mps:", "mps:40GiB@x", "mps:40 GB"])
