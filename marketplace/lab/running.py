@@ -9,7 +9,6 @@ holds them then. The engine's own decisions, and what follows from them, are mad
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -18,7 +17,7 @@ from typing import Literal
 
 from ledger.collecting import uncollected
 from ledger.domain.event import Event
-from ledger.domain.ids import BidId, LeaseId, TenantId
+from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import START, Position, Recorded, record
 from listings.domain.events import OfferPublished
@@ -47,11 +46,11 @@ from marketplace.domain.governance_events import GovernanceEvent, HalfLifeSet
 from marketplace.domain.moments import EPOCH
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.engine import Engine
+from marketplace.lab.past import what_was
 from marketplace.lab.replica import Replica
 from marketplace.snapshots.port import Snapshot
 
 Lanes = Literal["as-bid", "instant", "patient"]
-SECOND = timedelta(seconds=1)
 
 
 class LabTooSlow(Refusal):
@@ -173,7 +172,7 @@ class Run:
             rules=variant.rules,
             start=start,
         )
-        self._was = _what_was(stretch.recorded, self._stream)
+        self._was = what_was(stretch.recorded, self._stream)
         self._govern()
         self._live: dict[BidId, _Lease] = {}
         self._due: list[tuple[datetime, int, Callable[[], None]]] = []
@@ -368,43 +367,3 @@ class Run:
         lease_id = lease.granted.lease_id
         event = replace(was, lease_id=lease_id, ends_at=lease.ends + more, at=self._store.now)
         self._put(f"lease-{lease_id}", event)
-
-
-@dataclass(frozen=True, slots=True)
-class _Was:
-    """What became of the leases that were granted in the stretch.
-
-    used: of those left early. asked_from: when a lease would have ended as more was asked for.
-    """
-
-    bids: dict[LeaseId, BidId]
-    ends: dict[LeaseId, datetime]
-    used: dict[BidId, timedelta]
-    gpus: dict[tuple[LeaseId, TenantId], set[str]]
-    asked_from: dict[tuple[LeaseId, datetime], datetime]
-
-
-def _what_was(recorded: Sequence[Recorded], stream: str) -> _Was:
-    was = _Was({}, {}, {}, defaultdict(set), {})
-    starts: dict[LeaseId, datetime] = {}
-    for each in recorded:
-        match each.event:
-            case LeaseGranted() as granted if each.stream == stream:
-                lease_id = granted.lease_id
-                was.bids[lease_id] = granted.bid_id
-                starts[lease_id] = granted.window.starts_at
-                was.ends[lease_id] = granted.window.ends_at
-                for share in granted.shares:
-                    was.gpus[lease_id, share.owner_id].update(share.gpu_uuids)
-            case ExtensionRequested() as asked if asked.lease_id in was.bids:
-                was.asked_from[asked.lease_id, asked.ends_at] = was.ends[asked.lease_id]
-            case ExtensionGranted() as extended if extended.lease_id in was.bids:
-                was.ends[extended.lease_id] = extended.ends_at
-            case LeaseClosed() as closed if closed.lease_id in was.bids:
-                left_early = closed.at + SECOND < was.ends[closed.lease_id]
-                if left_early and closed.reason // 100 != 2 and closed.reason != INTERRUPTED:
-                    used = max(closed.at - starts[closed.lease_id], timedelta(0))
-                    was.used[was.bids[closed.lease_id]] = used
-            case _:
-                pass
-    return was
