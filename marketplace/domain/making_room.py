@@ -1,9 +1,10 @@
 """After the search of a round: room for refused bids in what others hold, at its price.
 
-First what is left of leases whose consumers sell it; then, for firm bids, capacity of interruptible
-leases, with notice and compensation, as few as will do, and only once the place of the bid is
-proved. Each grant names the leases that it cuts. Bids that would be worth the most are tried first,
-and not more than a few: the rest are tried in the rounds that follow.
+First, what is a unit's own comes back to bids within its nominal quota that cannot wait any longer
+(`quota_reclaim`). Then what is left of leases whose consumers sell it; then, for firm bids, what
+interruptible leases have. All with notice and compensation, as few leases as will do, and only once
+the place of the bid is proved. Each grant names the leases that it cuts. Only a few bids are tried
+in a round, those that cannot wait and those that would be worth the most first.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ from marketplace.domain.moments import from_above, from_below, moment
 from marketplace.domain.packing import Placement
 from marketplace.domain.preemption import Plan, plan_for, without
 from marketplace.domain.quota_gate import Found, Gate
+from marketplace.domain.quota_reclaim import (
+    Reclaim,
+    Standing,
+    may_be_at_risk,
+    reclaim_in_round,
+)
 from marketplace.domain.selling_on import Shelf, cut_short
 from marketplace.domain.tries import Tries
 from marketplace.domain.waiting import weight_of
@@ -49,11 +56,16 @@ def make_room(
             as it is. interrupting: whether leases are interrupted, or rests sold only.
     """
     room = _Room(book, calendar, gate, now, round_id)
-    interrupting = interrupting and bool(book.leases.interruptible)
-    if not book.resales and not interrupting:
-        return [], calendar
+    soft = interrupting and bool(book.leases.interruptible)
+    for bid in may_be_at_risk(room.standing, refused)[:BIDS_MAX] if gate and interrupting else ():
+        if not tries.more():
+            break
+        room.serve(bid, soft=soft, own=True)
+    if not book.resales and not soft:
+        return room.fills, room.calendar
+    served = {fill.bid.bid_id for fill in room.fills}
     worthiest = sorted(
-        refused,
+        (bid for bid in refused if bid.bid_id not in served),
         key=lambda bid: (
             -(bid.limit + weight_of(bid, now=now)) * bid.gpus * bid.duration,
             bid.price_time,
@@ -62,11 +74,7 @@ def make_room(
     for bid in worthiest[:BIDS_MAX]:
         if not tries.more():
             break
-        found = room.bought(bid) if book.resales else None
-        if found is None and interrupting and bid.terms.service_class != "interruptible":
-            found = room.interrupted(bid)
-        if found is not None:
-            room.fills.append(found)
+        room.serve(bid, soft=soft, own=False)
     return room.fills, room.calendar
 
 
@@ -81,6 +89,47 @@ class _Room:
     round_id: UUID
     fills: list[Fill] = field(default_factory=list)
     cut: set[LeaseId] = field(default_factory=set)
+
+    @property
+    def standing(self) -> Standing:
+        """Return how all is with what has been found."""
+        assert self.gate is not None
+        return Standing(self.book, self.calendar, self.gate.quotas, self.at, self.cut)
+
+    def serve(self, bid: OpenBid, *, soft: bool, own: bool) -> None:
+        """Find room for a bid: what is for sale, its unit's own, or what pays for itself.
+
+        own: whether it may take back what is its unit's own. soft: whether there are interruptible
+        leases. Firm ones only go where interrupting those at a price does not help.
+        """
+        found = self.bought(bid) if self.book.resales else None
+        if found is None and own:
+            plan = reclaim_in_round(self.standing, bid)
+            if plan is None:
+                return
+            if plan.firm and soft:
+                found = self.interrupted(bid)
+            found = found or self.taken_back(bid, plan)
+        elif found is None and soft and bid.terms.service_class != "interruptible":
+            found = self.interrupted(bid)
+        if found is not None:
+            self.fills.append(found)
+
+    def taken_back(self, bid: OpenBid, plan: Reclaim) -> Fill | None:
+        """Return the grant of what borrowers give back, at the floors and what they are owed."""
+        assert self.gate is not None
+        lease_id = lease_id_of(self.round_id, bid)
+        quotas = self.gate.quotas
+        before = {each.lease_id: quotas.uses[each.lease_id] for each in plan.victims}
+        for victim in plan.victims:
+            quotas.extend(victim.lease_id, victim.stop)
+        if not self.gate.lets(bid, plan.placement, lease_id):
+            for victim_id, use in before.items():
+                quotas.move(victim_id, use)
+            return None
+        cuts = [Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims]
+        fill = self._fill(bid, plan.placement, plan.price, cuts)
+        return self._take(fill, without(self.calendar, plan.victims))
 
     def bought(self, bid: OpenBid) -> Fill | None:
         """Return the grant of rests of leases at the prices that their sellers ask."""

@@ -5,10 +5,12 @@ borrowers go, when, and where the bid then starts, within its own quota over its
 plan is one grant that names the leases it cuts, so what was planned is what happens.
 
 Who takes part and who is safe:
-- the bid is firm and immediate, was refused by what is free, and fits its own nominal quota;
+- the bid is firm, was refused by what is free, and fits its own nominal quota: at once if it is
+  immediate; if it is patient, in the last rounds in which those that go can still be told in time;
 - the lease is of a unit of the same outermost cohort that uses more than its quota, runs, is not
-  reclaimed, for sale, bought, rented, or over within its notice anyway, and has run RUNTIME_MIN
-  by the time it has to stop. Interruptible ones go first, then the newest, no more than needed;
+  reclaimed, for sale, bought, rented, its owner's own use, or over within its notice anyway, and
+  has run RUNTIME_MIN by the time it has to stop. Interruptible ones go first, then the newest, no
+  more than needed;
 - the work has the notice that its owner promised for a reclaim, and is compensated as by one;
 - the bid pays the transfer price and, within its limit, what compensations cost on top: every
   owner still earns its floor. Whose GPUs the bid does not get pays no compensation for it.
@@ -17,7 +19,7 @@ Who takes part and who is safe:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -31,7 +33,6 @@ from marketplace.domain.fills import Clearing, Fill, lease_id_of
 from marketplace.domain.holdings import Held
 from marketplace.domain.moments import (
     ONE_MILLI,
-    Millis,
     from_above,
     from_below,
     moment,
@@ -51,6 +52,20 @@ from marketplace.domain.reclaim_fees import compensation, least_notice
 from marketplace.domain.rules import Rules
 from marketplace.domain.supply import Entry
 from marketplace.domain.written import decided
+
+LEAD = 30 * 60_000
+"""How long before it would be too late, in milliseconds, a patient bid takes back its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A book with what a clearing has decided so far. spared: leases that it has cut already."""
+
+    book: Book
+    calendar: Calendar
+    quotas: QuotaBook
+    now: int
+    spared: Collection[LeaseId] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +88,56 @@ class Reclaim:
 
 def reclaim_for(book: Book, bid: OpenBid, *, now: int) -> Reclaim | None:
     """Plan whom to interrupt so that a bid gets what is its own; None: nobody, or to no avail."""
-    quotas = book.quotas
-    if quotas is None or quotas.policies is None:
+    if book.quotas is None or bid.terms.patience != "immediate":
         return None
-    terms, node = bid.terms, str(bid.terms.subscriber_id)
-    firm = terms.service_class != "interruptible" and terms.patience == "immediate"
-    if not firm or node not in quotas.policies.units:
+    return _plan(Standing(book, book.calendar, book.quotas, now), bid)
+
+
+def reclaim_in_round(standing: Standing, bid: OpenBid) -> Reclaim | None:
+    """Plan the same for a patient bid, once it cannot wait longer; None also where it can.
+
+    It waits for what may become free, until half an hour before those that would go would have to
+    be told at the latest: by then some rounds are left.
+    """
+    plan = _plan(standing, bid)
+    if plan is None:
         return None
+    told = max(_stops(each.held, standing.now) for each in plan.victims)
+    return plan if bid.latest_start - told < LEAD else None
+
+
+def may_be_at_risk(standing: Standing, bids: Iterable[OpenBid]) -> list[OpenBid]:
+    """Return the firm bids of units with a quota that may not be able to wait, by last chance."""
+    policies, now = standing.quotas.policies, standing.now
+    if policies is None:
+        return []
+    bound = [
+        bid
+        for bid in bids
+        if str(bid.terms.subscriber_id) in policies.units
+        and bid.terms.service_class != "interruptible"
+    ]
+    held = standing.book.held.values() if bound else ()
+    running = (each for each in held if from_below(each.granted.window.starts_at) <= now)
+    told = max((_stops(each, now) for each in running), default=now)
+    urgent = [bid for bid in bound if bid.latest_start - told < LEAD]
+    return sorted(urgent, key=lambda bid: (bid.latest_start, bid.price_time))
+
+
+def _plan(standing: Standing, bid: OpenBid) -> Reclaim | None:
+    policies = standing.quotas.policies
+    unit, service = str(bid.terms.subscriber_id), bid.terms.service_class
+    if policies is None or service == "interruptible" or unit not in policies.units:
+        return None
+    book = standing.book
     entries = [
         entry for entry in others(book, bid, book.entries(bid.shape)) if entry.floor <= bid.limit
     ]
     models = {gpu.model for entry in entries for gpu in entry.listed.terms.gpus}
     # What speaks of one class before what speaks of any: its quota is the nearer one.
-    for gpu_class in sorted(quotas.policies.classes, key=lambda each: each == ANY_CLASS):
+    for gpu_class in sorted(policies.classes, key=lambda each: each == ANY_CLASS):
         if any(in_class(gpu_class, model) for model in models):
-            found = _Attempt(book, quotas, bid, entries, gpu_class, now).plan()
+            found = _Attempt(standing, bid, entries, gpu_class).plan()
             if found is not None:
                 return found
     return None
@@ -97,17 +147,11 @@ class _Attempt:
     """One bid's try to take back what is borrowed of one class."""
 
     def __init__(
-        self,
-        book: Book,
-        quotas: QuotaBook,
-        bid: OpenBid,
-        entries: Sequence[Entry],
-        gpu_class: str,
-        now: int,
+        self, standing: Standing, bid: OpenBid, entries: Sequence[Entry], gpu_class: str
     ) -> None:
-        self._book, self._quotas, self._bid, self._entries = book, quotas, bid, entries
-        self._gpu_class, self._now = gpu_class, now
-        self._node = str(bid.terms.subscriber_id)
+        self._standing, self._bid, self._entries = standing, bid, entries
+        self._book, self._quotas, self._now = standing.book, standing.quotas, standing.now
+        self._gpu_class, self._node = gpu_class, str(bid.terms.subscriber_id)
         self._victims: dict[LeaseId, Victim] = {}
 
     def plan(self) -> Reclaim | None:
@@ -118,6 +162,10 @@ class _Attempt:
             return None
         if usage.used(self._node) + self._bid.gpus > tree.subtree[self._node]:
             return None
+        for lease_id in self._quotas.uses:
+            held = self._book.held.get(lease_id)
+            if lease_id in self._standing.spared or (held is not None and _is_cut(held)):
+                usage.release(lease_id)  # it stops soon: its unit gives back no more for it
         self._victims = dict(self._may_go())
         # The newest first; where that costs more than the limit, those that cost least.
         return self._planned(usage.copy(), by_cost=False) or self._planned(usage, by_cost=True)
@@ -141,7 +189,8 @@ class _Attempt:
         for lease_id, use in self._quotas.uses.items():
             held = self._book.held.get(lease_id)
             mine = str(use.terms.subscriber_id) == self._node
-            if held is not None and not mine and use.of_class(self._gpu_class):
+            spared = mine or lease_id in self._standing.spared
+            if held is not None and not spared and use.of_class(self._gpu_class):
                 victim = _victim(self._book, held, self._bid, self._now)
                 if victim is not None:
                     yield lease_id, victim
@@ -163,7 +212,7 @@ class _Attempt:
 
     def _placed(self, victims: Sequence[Victim]) -> Placement | None:
         """Find where the bid goes, within its own quota at every moment, once these have gone."""
-        calendar: Calendar = without(self._book.calendar, victims)
+        calendar: Calendar = without(self._standing.calendar, victims)
         quotas, wish = self._quotas.fork(), self._bid
         for victim in victims:
             quotas.extend(victim.lease_id, victim.stop)
@@ -176,7 +225,8 @@ class _Attempt:
                 return placement
             if answer.fits or answer.again >= FOREVER:
                 return None
-            wish = replace(self._bid, earliest=Millis(max(answer.again, placement.starts + 1)))
+            later = whole_second(max(answer.again, placement.starts + 1))
+            wish = replace(self._bid, earliest=later)
         return None
 
 
@@ -185,15 +235,23 @@ def _victim(book: Book, held: Held, bid: OpenBid, now: int) -> Victim | None:
     granted = held.granted
     if held.reclaimed_by is not None or granted.lease_id in book.resales:
         return None
-    if any(share.resold or share.source == "burst" for share in granted.shares):
+    if granted.own or any(share.resold or share.source == "burst" for share in granted.shares):
         return None
-    starts = from_below(granted.window.starts_at)
-    ran_enough = starts + RUNTIME_MIN // ONE_MILLI
-    notice = least_notice(granted.shares) // ONE_MILLI
-    stop = whole_second(max(now + notice, ran_enough, bid.earliest))
-    if starts > now or stop >= held.ends:
+    stop = whole_second(max(_stops(held, now), bid.earliest))
+    if from_below(granted.window.starts_at) > now or stop >= held.ends:
         return None
     return Victim(held, stop, sum(_owed(held, stop, now).values()))
+
+
+def _stops(held: Held, now: int) -> int:
+    """Return the first moment at which a lease that is told now may have to stop."""
+    ran_enough = from_below(held.granted.window.starts_at) + RUNTIME_MIN // ONE_MILLI
+    return max(now + least_notice(held.granted.shares) // ONE_MILLI, ran_enough)
+
+
+def _is_cut(held: Held) -> bool:
+    """Tell if a lease ends sooner than it was granted for."""
+    return held.ends < from_below(held.granted.window.ends_at)
 
 
 def _owed(held: Held, stop: int, now: int) -> Counter[TenantId]:

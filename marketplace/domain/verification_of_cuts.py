@@ -1,4 +1,4 @@
-"""Prove that a round takes from leases only what it may: what is for sale, or interruptible.
+"""Prove that a round takes from leases only what it may: what is for sale, interruptible, borrowed.
 
 Reads the leases and their sales as the facts left them; shares nothing with what chose them.
 """
@@ -19,6 +19,7 @@ from marketplace.domain.faults import Fault
 from marketplace.domain.holdings import Held
 from marketplace.domain.moments import ONE_MILLI, moment
 from marketplace.domain.reclaim_fees import compensation
+from marketplace.domain.verification_of_reclaims import faults_of_reclaim
 
 RUN_AT_LEAST = timedelta(minutes=30)
 """Before it has to stop, an interruptible lease runs for so long: published in the docs."""
@@ -29,14 +30,16 @@ def faults_of_cuts(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault
     times = Counter(cut.lease_id for granted in grants for cut in granted.cuts)
     for granted in grants:
         bid = book.bids.get(granted.bid_id)
-        for said in () if bid is None else _of_grant(book, granted, bid):
+        for said in () if bid is None else _of_grant(book, grants, granted, bid):
             yield Fault(said, granted.lease_id)
         for cut in granted.cuts:
             if times[cut.lease_id] > 1:
                 yield Fault(f"lease {cut.lease_id} is cut twice", granted.lease_id)
 
 
-def _of_grant(book: Book, granted: LeaseGranted, bid: OpenBid) -> Iterator[str]:
+def _of_grant(
+    book: Book, grants: Sequence[LeaseGranted], granted: LeaseGranted, bid: OpenBid
+) -> Iterator[str]:
     cuts = {cut.lease_id: cut for cut in granted.cuts}
     sold = {share.resold.lease_id for share in granted.shares if share.resold is not None}
     for lease_id in sold:
@@ -50,15 +53,36 @@ def _of_grant(book: Book, granted: LeaseGranted, bid: OpenBid) -> Iterator[str]:
         it = held[cut.lease_id]
         if not granted.at <= cut.ends_at < moment(it.ends):
             yield f"lease {cut.lease_id} cannot end at {cut.ends_at}"
-        check = _sold if cut.because == "resold" else _interrupted
+        check = _sold if cut.because == "resold" else _stopped
         yield from (f"lease {cut.lease_id} {said}" for said in check(book, granted, bid, cut, it))
     stopped = [
-        (held[cut.lease_id], cut.ends_at)
+        (held[cut.lease_id], cut)
         for cut in cuts.values()
         if cut.because == "interrupted" and cut.lease_id in held
     ]
     if stopped:
-        yield from _paid_for(granted, stopped)
+        yield from _on_some_ground(book, grants, granted, bid, stopped)
+
+
+def _on_some_ground(
+    book: Book,
+    grants: Sequence[LeaseGranted],
+    granted: LeaseGranted,
+    bid: OpenBid,
+    stopped: Sequence[tuple[Held, Cut]],
+) -> Iterator[str]:
+    """Find out whether leases may be interrupted at a price, or else for what was borrowed."""
+    wrong = [
+        f"lease {cut.lease_id} {said}"
+        for held, cut in stopped
+        for said in _interrupted(granted, bid, cut, held)
+    ]
+    wrong += _paid_for(granted, [(held, cut.ends_at) for held, cut in stopped])
+    if wrong and book.quotas is not None and book.quotas.policies is not None:
+        borrowed = list(faults_of_reclaim(book, grants, granted, bid, stopped))
+        firm = any(not held.is_interruptible for held, _ in stopped)
+        wrong = [*borrowed, *(wrong if borrowed and not firm else ())]
+    yield from wrong
 
 
 def _sold(book: Book, granted: LeaseGranted, bid: OpenBid, cut: Cut, held: Held) -> Iterator[str]:
@@ -95,16 +119,13 @@ def _sold(book: Book, granted: LeaseGranted, bid: OpenBid, cut: Cut, held: Held)
             yield "is sold on at another price than its owner's"
 
 
-def _interrupted(
+def _stopped(
     book: Book, granted: LeaseGranted, bid: OpenBid, cut: Cut, held: Held
 ) -> Iterator[str]:
-    victim, first = held.granted, held.bid
+    """Find what forbids that a lease is interrupted, on whatever ground."""
+    victim = held.granted
     if bid.terms.service_class == "interruptible":
         yield "is interrupted for an interruptible bid"
-    if first is None or first.service_class != "interruptible":
-        yield "is not interruptible"
-    elif first.tenant_id == bid.terms.tenant_id:
-        yield "is the bidder's own"
     if held.reclaimed_by is not None or cut.lease_id in book.resales:
         yield "is reclaimed, or for sale"
     if victim.own or any(share.resold or share.source == "burst" for share in victim.shares):
@@ -114,6 +135,14 @@ def _interrupted(
         yield f"has less notice than {notice}"
     if cut.ends_at < victim.window.starts_at + RUN_AT_LEAST:
         yield "has not run long enough"
+
+
+def _interrupted(granted: LeaseGranted, bid: OpenBid, cut: Cut, held: Held) -> Iterator[str]:
+    """Find what forbids that a lease is interrupted at a price."""
+    if held.bid is None or held.bid.service_class != "interruptible":
+        yield "is not interruptible"
+    elif held.bid.tenant_id == bid.terms.tenant_id:
+        yield "is the bidder's own"
     if not _in_the_way(granted, held, cut.ends_at):
         yield "is not in the way"
 

@@ -36,22 +36,24 @@ def faults_of_quotas(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fau
     policies = book.quotas.policies
     cut = {each.lease_id: from_above(each.ends_at) for g in grants for each in g.cuts}
     there = [
-        Counted(use if lease_id not in cut else _until(use, cut[lease_id]))
+        Counted(use if lease_id not in cut else until(use, cut[lease_id]))
         for lease_id, use in book.quotas.uses.items()
     ]
     over = [Counted(use) for use in book.quotas.over]
-    new = [Counted(use, granted.lease_id) for granted in grants for use in _use(book, granted)]
+    new = [Counted(use, granted.lease_id) for granted in grants for use in use_of(book, granted)]
     for gpu_class in policies.classes:
         yield from _in_class(policies, gpu_class, there, new)
     yield from _permits(policies, new)
     yield from faults_of_limits(policies, there, over, new)
 
 
-def _until(use: Use, ends: int) -> Use:
+def until(use: Use, ends: int) -> Use:
+    """Return a use that ends no later."""
     return Use(use.terms, use.gpus, use.starts, min(use.ends, ends), use.price)
 
 
-def _use(book: Book, granted: LeaseGranted) -> Iterator[Use]:
+def use_of(book: Book, granted: LeaseGranted) -> Iterator[Use]:
+    """Yield what a grant takes of quotas; nothing where its bid is not open."""
     bid = book.bids.get(granted.bid_id)
     if bid is None:
         return
@@ -69,7 +71,7 @@ def _use(book: Book, granted: LeaseGranted) -> Iterator[Use]:
 # --- quotas of cohorts ------------------------------------------------------------------------
 
 
-class _Rules:
+class RulesAt:
     """What units and cohorts may use of a class at one moment, as the policies say."""
 
     def __init__(self, policies: Policies, gpu_class: str, at: datetime) -> None:
@@ -172,12 +174,12 @@ def _in_class(
         return
     before = [each for each in there if sizes[id(each)]]
     changes = {from_above(at) for at in policies.changes_of(gpu_class)}
-    rules: dict[int, _Rules] = {}
+    rules: dict[int, RulesAt] = {}
     dropped = set[LeaseId | None]()
     for at, held, now in over_time(before, mine, changes):
         since = max((each for each in changes if each <= at), default=-1)
         if since not in rules:
-            rules[since] = _Rules(policies, gpu_class, moment(at))
+            rules[since] = RulesAt(policies, gpu_class, moment(at))
         for fault in _at_moment(policies, gpu_class, rules[since], sizes, held, now):
             if fault.lease_id not in dropped:
                 dropped.add(fault.lease_id)
@@ -187,7 +189,7 @@ def _in_class(
 def _at_moment(
     policies: Policies,
     gpu_class: str,
-    rules: _Rules,
+    rules: RulesAt,
     sizes: Mapping[int, int],
     held: Running,
     now: Running,

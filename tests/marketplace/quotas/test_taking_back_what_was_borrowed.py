@@ -14,7 +14,7 @@ from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_fact
 from marketplace.domain.events import BidPlaced, LeaseGranted, ServiceClass
 from marketplace.domain.moments import from_above
-from marketplace.domain.quota_reclaim import _Attempt, reclaim_for
+from marketplace.domain.quota_reclaim import Standing, _Attempt, reclaim_for
 from marketplace.domain.rules import Rules
 from marketplace.domain.triggers import BidCame
 from marketplace.engine import Engine
@@ -263,9 +263,9 @@ def minimal_and_not_in_vain(borrowed: list[tuple[int, bool, str]], own: int, wai
             if plan is None:
                 continue
             assert book.quotas is not None
-            attempt = _Attempt(
-                book, book.quotas, bid, list(book.entries(bid.shape)), plan.gpu_class, now
-            )
+            standing = Standing(book, book.calendar, book.quotas, now)
+            entries = list(book.entries(bid.shape))
+            attempt = _Attempt(standing, bid, entries, plan.gpu_class)
             attempt._victims = dict(attempt._may_go())
             ids = [each.lease_id for each in plan.victims]
             INTERRUPTED.append(len(ids))
