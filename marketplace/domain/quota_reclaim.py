@@ -64,7 +64,7 @@ class Standing:
     book: Book
     calendar: Calendar
     quotas: QuotaBook
-    now: int
+    at: int
     spared: Collection[LeaseId] = ()
 
 
@@ -102,13 +102,13 @@ def reclaim_in_round(standing: Standing, bid: OpenBid) -> Reclaim | None:
     plan = _plan(standing, bid)
     if plan is None:
         return None
-    told = max(_stops(each.held, standing.now) for each in plan.victims)
+    told = max(_stops(each.held, standing.at) for each in plan.victims)
     return plan if bid.latest_start - told < LEAD else None
 
 
 def may_be_at_risk(standing: Standing, bids: Iterable[OpenBid]) -> list[OpenBid]:
     """Return the firm bids of units with a quota that may not be able to wait, by last chance."""
-    policies, now = standing.quotas.policies, standing.now
+    policies, now = standing.quotas.policies, standing.at
     if policies is None:
         return []
     bound = [
@@ -150,7 +150,7 @@ class _Attempt:
         self, standing: Standing, bid: OpenBid, entries: Sequence[Entry], gpu_class: str
     ) -> None:
         self._standing, self._bid, self._entries = standing, bid, entries
-        self._book, self._quotas, self._now = standing.book, standing.quotas, standing.now
+        self._book, self._quotas, self._now = standing.book, standing.quotas, standing.at
         self._gpu_class, self._node = gpu_class, str(bid.terms.subscriber_id)
         self._victims: dict[LeaseId, Victim] = {}
 
