@@ -69,14 +69,21 @@ CONSTRAINTS = {
     "limit": "within your limit",
     "own": "all your own, or all of others",
     "together": "free together at one time",
+    "quota": "that the quota still lets you have",
+    "limit-bid": "that one bid may have",
+    "limit-user": "that your limit still lets you have",
+    "limit-subscriber": "that your unit's limit lets you have",
+    "limit-tenant": "that your organisation's limit lets you have",
+    "not-allowed": "that your unit may lease",
 }
 
 
 class AmendForm(forms.Form):
-    """A new limit and deadline; the bid queues anew."""
+    """A new limit, deadline and number of GPUs; the bid queues anew."""
 
     token = TokenField()
     deadline = MomentField(label="Done by")
+    gpus = forms.IntegerField(label="How many", min_value=1, max_value=1_024, required=False)
 
     def __init__(self, *args: Any, currency: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -171,6 +178,7 @@ def one(request: HttpRequest, bid_id: UUID) -> HttpResponse:
             bid_id=BidId(bid_id),
             limit=form.cleaned_data["limit"],
             deadline=form.cleaned_data["deadline"],
+            gpus=form.cleaned_data["gpus"],
             by=meta_of(actor, form.cleaned_data["token"]),
             now=timezone.now(),
         )
@@ -249,7 +257,7 @@ def _show(
 ) -> HttpResponse:
     context = _context(actor_of(request), bid_id)
     row: BidRow = context["row"]
-    initial = {"limit": context["limit"], "deadline": row.deadline}
+    initial = {"limit": context["limit"], "deadline": row.deadline, "gpus": row.gpus}
     invalid = form is not None and bool(form.errors)
     context["form"] = form or AmendForm(initial=initial, currency=row.currency)
     return page(request, "pages/bid.html", context, refusal=refusal, invalid=invalid)
@@ -263,6 +271,7 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
     shortest = row.duration_min_seconds
     context: dict[str, Any] = {
         "row": row,
+        "several_markets": len(settings.MARKETS) > 1,
         "limit": limit,
         "length": _length(row),
         "most": most if budget is None else min(most, budget),

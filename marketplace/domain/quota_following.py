@@ -107,18 +107,25 @@ def _gpus(book: Book, granted: LeaseGranted) -> Iterable[tuple[str, int]]:
 def explained(
     book: Book, bid: OpenBid, found: Explanation, calendar: Calendar, *, now: int
 ) -> Explanation:
-    """Add to a funnel what quotas and limits leave of it."""
-    if book.quotas is None or found.placement is None:
+    """Add to a funnel what quotas and limits leave of it, and heed them in the price needed."""
+    if book.quotas is None or (found.placement is None and found.price_needed is None):
         return found
     gate = Gate(book.quotas, book.offers.values())
 
     def find(wish: OpenBid) -> Found | None:
         return home_first(wish, *apart(wish, book.entries(wish.shape)), calendar, now=now)
 
+    if found.placement is None:
+        assert found.price_needed is not None
+        needed = found.price_needed.nanos_per_gpu_hour
+        dearer = replace(bid, rate=needed, limit=needed, reach=needed)
+        helps = gate.admit(dearer, find, LeaseId(bid.bid_id)) is not None
+        return found if helps else replace(found, price_needed=None)
     let, left = gate.admit(bid, find, LeaseId(bid.bid_id)), found.funnel[-1].left
     if let is not None:
         stage = Stage("quota", left)
         return replace(found, funnel=(*found.funnel, stage), placement=let[1])
     reason = gate.reasons.get(bid.bid_id, "quota")
     stage = Stage(reason, min(left, bid.gpus - 1))
-    return replace(found, funnel=(*found.funnel, stage), placement=None, reason=reason)
+    funnel = (*found.funnel, stage)
+    return replace(found, funnel=funnel, placement=None, reason=reason, price_needed=None)

@@ -176,7 +176,12 @@ def _least_quota(trial: _Trial, quotas: QuotaBook, unit: str, gpu_class: str) ->
         raised = _with_more(trial, quotas, unit, gpu_class, more)
         return trial.placement(quotas=raised) is not None
 
-    return _least(trial.terms.gpus, fits)
+    had = sum(
+        use.of_class(gpu_class)
+        for use in quotas.uses.values()
+        if str(use.terms.subscriber_id) == unit
+    )
+    return _least(had + trial.terms.gpus, fits)
 
 
 def _with_more(trial: _Trial, quotas: QuotaBook, unit: str, gpu_class: str, more: int) -> QuotaBook:

@@ -43,6 +43,9 @@ def routed(
     if known is not None:
         return replace(terms, market=known.terms.market), None
     looks = [_look(store, replace(terms, market=name), now) for name in names]
+    if all(look.price is None and not look.fitting for look in looks):
+        # Its limit is below every floor: it waits where there is what it asks for.
+        looks = [_look(store, replace(terms, market=name), now, any_price=True) for name in names]
     route = choose(looks, bid_id=terms.bid_id, earliest=terms.earliest_start or now, now=now)
     return replace(terms, market=route.market), route
 
@@ -53,21 +56,22 @@ def only_market(terms: BidTerms, markets: Sequence[Market]) -> BidTerms | None:
     return replace(terms, market=names[0]) if len(names) == 1 else None
 
 
-def _look(store: EventStore, terms: BidTerms, now: datetime) -> Look:
+def _look(store: EventStore, terms: BidTerms, now: datetime, *, any_price: bool = False) -> Look:
     quote = preview(store, terms=terms, now=now)
     if quote.price is not None and quote.window is not None:
         return Look(terms.market, quote.price, quote.window.starts_at)
     with book_of(store, terms.market) as book:
         asked = OpenBid.of(quote.placed, since=book.read_to + 1)
-        fitting, wanted = _waited_for(book, asked, from_above(now))
+        fitting, wanted = _waited_for(book, asked, from_above(now), any_price=any_price)
     return Look(terms.market, fitting=fitting, wanted=wanted)
 
 
-def _waited_for(book: Book, asked: OpenBid, now: int) -> tuple[int, int]:
+def _waited_for(book: Book, asked: OpenBid, now: int, *, any_price: bool) -> tuple[int, int]:
     """Return how many GPUs could serve a bid, taken or not, and how many bids ahead want."""
-    entries = book.entries(asked.shape)
-    hosts = {entry.listed.terms.host_id for entry in entries if entry.floor <= asked.limit}
-    uuids = {uuid for entry in entries if entry.floor <= asked.limit for uuid in entry.uuids}
+    found = book.entries(asked.shape)
+    entries = [entry for entry in found if any_price or entry.floor <= asked.limit]
+    hosts = {entry.listed.terms.host_id for entry in entries}
+    uuids = {uuid for entry in entries for uuid in entry.uuids}
     if not hosts:
         return 0, 0
     ahead = (each for each in book.resting(hosts) if each.limit >= asked.limit)

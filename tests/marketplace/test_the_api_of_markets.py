@@ -72,6 +72,18 @@ def test_a_bid_goes_to_the_cheapest_and_says_why(
     }
 
 
+def test_a_limit_below_every_floor_waits_where_there_is_what_it_asks_for(
+    markets: tuple[Market, Market], ada: Caller
+) -> None:
+    """The home market has none of that model: a bid that waits there would wait for ever."""
+    _, eu = markets
+    eu.offer("old", model="T4", at=3)
+
+    placed = ada.post("/api/v1/bids", asked(with_unit(ada), query="gpu=T4", limit="0.10"))
+
+    assert placed.json()["market"] == "eu"
+
+
 def test_asked_again_it_stays_where_it_is(markets: tuple[Market, Market], ada: Caller) -> None:
     main, eu = markets
     body = asked(with_unit(ada))

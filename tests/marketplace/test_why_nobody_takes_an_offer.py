@@ -8,8 +8,10 @@ from datetime import timedelta
 import pytest
 
 from ledger.domain.ids import BidId
+from ledger.domain.money import Rate
 from marketplace.domain.events import GpuRequest
 from marketplace.queries.advice import advise
+from marketplace.queries.books import explain_bid
 from marketplace.queries.market import Level
 from marketplace.queries.unsold import OfferChange, Unsold, explain_offer
 from tests.conftest import NOON
@@ -253,6 +255,49 @@ def test_a_bid_that_its_quota_holds_back_is_told_how_much_more_would_do() -> Non
     market.quota("red", 3, 0)
     market.run()
     assert BidId(named("bid red")) in market.grants()
+
+
+def test_what_a_unit_has_borrowed_counts_in_how_much_more_would_do() -> None:
+    market = Governed()
+    market.govern(red=(1, None), blue=(7, None))
+    market.offer("a", gpus=8, at=1)
+    market.ask("red", "has", 4, hours=100)
+    market.run()
+    market.quota("red", 1, 0)
+    market.ask("red", "red", 2)
+    market.run()
+
+    [change] = [
+        each
+        for each in advise(market.store, market=MARKET, bid_id=named("bid red"), now=market.now)
+        or ()
+        if each.what == "quota"
+    ]
+
+    assert change.gpus == 5, "four are leased, two wanted, and one is its own"
+    market.quota("red", 1 + 5, 0)
+    market.run()
+    assert named("bid red") in market.grants()
+
+
+def test_no_price_is_told_where_quota_stands_in_the_way() -> None:
+    market = Governed()
+    market.govern(red=(0, 0), blue=(8, 0))
+    market.offer("a", gpus=8, at=3)
+    market.ask("red", "within", 1, at=4)
+    market.ask("red", "below", 1, at=2)
+    market.ask("blue", "blue", 1, at=2)
+    market.run()
+
+    def needed(word: str) -> Rate | None:
+        bid_id = named(f"bid {word}")
+        told = explain_bid(market.store, market=MARKET, bid_id=bid_id, now=market.now)
+        assert told is not None
+        return told.price_needed
+
+    assert needed("within") is None
+    assert needed("below") is None
+    assert needed("blue") == rate(3)
 
 
 def test_a_higher_limit_is_not_advised_where_quota_stands_in_the_way_too() -> None:
