@@ -15,7 +15,7 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
 from ledger.rest.fields import refuse
-from listings.api.shares import SharesBody, SharesShape, division_of
+from listings.api.shares import SharesBody, DivisionShape, division_of
 from listings.domain.events import Isolation, ReclaimStep, WeeklyRule
 from listings.domain.markets import Market, market_of_region, named
 from listings.domain.terms import OfferTerms
@@ -236,7 +236,7 @@ class OfferShape(serializers.Serializer[Any]):
     reclaim_steps = ReclaimStepShape(many=True)
     workload_kinds = serializers.ListField(child=serializers.CharField())
     isolation = serializers.CharField()
-    shares = SharesShape(source="division", allow_null=True)
+    shares = DivisionShape(source="division", allow_null=True)
     labels = serializers.DictField(child=serializers.CharField())
     reserved_for = serializers.UUIDField(allow_null=True)
     starts_at = MomentField()

@@ -27,19 +27,19 @@ class SharesBody(Body):
     parts = serializers.ListField(child=ShareBody(), required=False, max_length=SHARES_MAX)
 
 
-class ShareShape(serializers.Serializer[Any]):
+class PartShape(serializers.Serializer[Any]):
     """One share of a card."""
 
     memory_mib = serializers.IntegerField()
     compute_percent = serializers.IntegerField(allow_null=True)
 
 
-class SharesShape(serializers.Serializer[Any]):
+class DivisionShape(serializers.Serializer[Any]):
     """How each GPU of an offer is divided: into `count` equal shares, or into these `parts`."""
 
     kind = serializers.CharField()
     count = serializers.IntegerField()
-    parts = ShareShape(many=True)
+    parts = PartShape(many=True)
 
 
 def division_of(asked: Mapping[str, Any]) -> Division:
