@@ -15,7 +15,7 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
 from ledger.rest.fields import refuse
-from listings.api.shares import SharesBody, DivisionShape, division_of
+from listings.api.shares import DivisionShape, SharesBody, division_of
 from listings.domain.events import Isolation, ReclaimStep, WeeklyRule
 from listings.domain.markets import Market, market_of_region, named
 from listings.domain.terms import OfferTerms

@@ -57,9 +57,13 @@ class ShareId(NamedTuple):
     memory_mib: int
 
 
-@lru_cache(maxsize=65_536)
 def read_share(uuid: str) -> ShareId | None:
     """Return what the id of a share says; None: the id is not that of a share."""
+    return _read(uuid) if "/" in uuid else None  # most ids are those of cards
+
+
+@lru_cache(maxsize=65_536)
+def _read(uuid: str) -> ShareId | None:
     form = _SHARE.fullmatch(uuid) if "/" in uuid else None
     if form is None:
         return None
