@@ -91,6 +91,11 @@ def model_matches(asked: str, model: str) -> bool:
     )
 
 
+def names_share(model: str) -> bool:
+    """Tell if a model is that of a share of a GPU, told by its size: "L4-mps.25.6gb"."""
+    return any(_SHARE.fullmatch(word) for word in model_of(model).split("-"))
+
+
 def check_inventory(gpus: Sequence[Gpu], cards: Mapping[str, str]) -> tuple[Gpu, ...]:
     """Return the GPUs with normal model names, by UUID, or refuse the whole report.
 

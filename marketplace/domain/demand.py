@@ -8,13 +8,15 @@ from typing import NamedTuple, Protocol
 from ledger.domain.ids import BidId
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.events import OfferPublished
+from listings.domain.gpus import names_share
 from marketplace.domain.events import BidAmended, BidPlaced, GpuRequest
 from marketplace.domain.moments import Millis, from_below
 from marketplace.domain.reliability import Record, meets
 
 NEVER = 1 << 62
 TAKES_SHARES = ("mps", "timeslice", "cooperative")
-"""Isolation levels by which a bid takes shares of GPUs; by default it takes none."""
+"""Isolation levels by which a bid takes shares of GPUs. Without a level it takes those whose model
+it names, with their size."""
 CLASS_RANK = {"reserved": 0, "on-demand": 1, "interruptible": 2}
 
 
@@ -187,7 +189,9 @@ class OpenBid:
 
 
 def _shape(placed: BidPlaced) -> Shape:
-    gang = placed.gpus > 1 and placed.request.isolation in TAKES_SHARES
+    asked = placed.request
+    takes = asked.isolation in TAKES_SHARES or any(map(names_share, asked.models))
+    gang = placed.gpus > 1 and takes
     return Shape(placed.request, placed.workload.kind, placed.limit.currency, gang)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ledger.domain.money import Rate
 from listings.domain.divisions import PPM, compute_ppm
-from listings.domain.gpus import model_matches
+from listings.domain.gpus import model_matches, names_share
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.kinds import Kind, Spec
@@ -85,9 +85,15 @@ def _share(shape: Shape, spec: Spec, kind: Kind) -> bool:
 
 def _isolation(shape: Shape, spec: Spec, kind: Kind) -> bool:
     asked = shape.request.isolation
-    if spec.gpu.compute_percent is not None and (asked is None or shape.gang):
+    if spec.gpu.compute_percent is not None and (
+        shape.gang or (asked is None and not _named(shape.request.models, spec.gpu.model))
+    ):
         return False
     return asked is None or ISOLATIONS.index(kind.isolation) <= ISOLATIONS.index(asked)
+
+
+def _named(models: Iterable[str], share: str) -> bool:
+    return any(names_share(asked) and matches(asked, share) for asked in models)
 
 
 def _workload(shape: Shape, spec: Spec, kind: Kind) -> bool:

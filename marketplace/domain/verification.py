@@ -17,7 +17,7 @@ from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.events import Gpu, OfferPublished
-from listings.domain.gpus import model_matches
+from listings.domain.gpus import model_matches, names_share
 from listings.domain.windows import windows_of
 from marketplace.domain.book import Book
 from marketplace.domain.demand import OpenBid
@@ -213,11 +213,18 @@ def _serves(gpu: Gpu, offer: OfferPublished, asked: GpuRequest, gpus: int) -> bo
         and (region is None or f"{offer.region}-".startswith(f"{region}-"))
         and all(label in offer.labels for label in asked.labels)
         and compute_ppm(gpu) * 100 >= (asked.compute_percent_min or 0) * PPM
-        and (gpu.compute_percent is None or (asked.isolation is not None and gpus == 1))
+        and (gpu.compute_percent is None or (gpus == 1 and _takes_share(gpu, asked)))
         and (
             asked.isolation is None
             or offer.isolation in ISOLATIONS[: ISOLATIONS.index(asked.isolation) + 1]
         )
+    )
+
+
+def _takes_share(gpu: Gpu, asked: GpuRequest) -> bool:
+    """Tell if a bid takes shares at all, or this one because it names it."""
+    return asked.isolation is not None or any(
+        names_share(model) and model_matches(model, gpu.model) for model in asked.models
     )
 
 

@@ -40,7 +40,10 @@ def uuids(market: Market) -> dict[str, tuple[str, ...]]:
         ("gpu=H100 isolation=mps memory>=30GiB", "whole"),
         ("gpu=H100 isolation=cooperative share>=51%", "whole"),
         ("gpu=H100 isolation=mps nvlink", None),
-        ("gpu=H100-80GB-mps.25.20gb", None),
+        ("gpu=H100-80GB-mps.25.20gb", "quarters"),
+        ("gpu=H100,H100-80GB-mps.25.20gb", "quarters"),
+        ("gpu=H100,L4-mps.25.6gb", "whole"),
+        ("gpu=H100-80GB-mps.25.20gb isolation=mig", None),
     ],
 )
 def test_a_bid_gets_a_share_only_when_it_takes_shares(
@@ -78,10 +81,11 @@ def test_the_shares_of_a_card_are_leased_one_by_one(patience: Patience) -> None:
 
 @LANES
 @pytest.mark.parametrize("least", [None, 1])
-def test_several_gpus_are_never_shares(patience: Patience, least: int | None) -> None:
+@pytest.mark.parametrize("query", ["isolation=cooperative", "gpu=H100,H100-80GB-mps.25.20gb"])
+def test_several_gpus_are_never_shares(patience: Patience, least: int | None, query: str) -> None:
     market = Market()
     market.offer("quarters", gpus=2, division=QUARTERS)
-    request = read_query("isolation=cooperative")
+    request = read_query(query)
     market.bid("x", at=5, gpus=2, gpus_min=least, request=request, patience=patience)
 
     market.run()
