@@ -166,8 +166,10 @@ def _clearing(env: Env, market: str) -> Loop:
 def _warm() -> None:
     # Late: it loads NumPy, which only the engine needs.
     from marketplace.domain.optimum.warming import warm
+    from marketplace.domain.rehearsing import rehearse
 
     warm()
+    rehearse()
 
 
 def clearing_of(env: Env, market: str) -> str:

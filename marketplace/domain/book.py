@@ -80,6 +80,7 @@ class Book:
         self._dying: list[tuple[int, int, BidId]] = []
         self._screened: dict[Shape, Screened] = {}
         self._shapes_max = SHAPES_MAX
+        self._fast_host: Callable[..., OneHost] | None = None
         self.round_at: datetime | None = None
         """When the last round that decided anything was cleared."""
 
@@ -152,8 +153,11 @@ class Book:
         if len(offers) != 1 or not is_uniform(offers[0]):
             return None
         listed = offers[0]
-        kind = fast_host() if self._may_be_fast(listed) else OneHost
-        return kind(listed, self.catalogue, calendar, now=now)
+        if not self._may_be_fast(listed):
+            return OneHost(listed, self.catalogue, calendar, now=now)
+        if self._fast_host is None:
+            self._fast_host = fast_host()
+        return self._fast_host(listed, self.catalogue, calendar, now=now)
 
     def _may_be_fast(self, listed: Listed) -> bool:
         owner = listed.terms.tenant_id

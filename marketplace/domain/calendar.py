@@ -147,12 +147,13 @@ def gaps(
         at = starts
         while index < len(taken) and taken[index].ends <= at:
             index += 1
-        look = index
-        while look < len(taken) and taken[look].starts < ends:
-            if at < taken[look].starts:
-                free.append((Millis(at), taken[look].starts))
-            at = max(at, taken[look].ends)
-            look += 1
+        for opens, closes, _ in taken[index:]:
+            if opens >= ends:
+                break
+            if at < opens:
+                free.append((Millis(at), opens))
+            if closes > at:
+                at = closes
         if at < ends:
             free.append((Millis(at), Millis(ends)))
     return tuple(free)

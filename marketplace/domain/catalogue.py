@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-import numpy as np
-
 from ledger.domain.ids import HostId, OfferId
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
@@ -33,6 +31,7 @@ from marketplace.domain.openings import (
     level_of,
     levels_of,
 )
+from marketplace.domain.queue import Floors
 from marketplace.domain.ranking import Ranking
 from marketplace.domain.supply import Entry, Listed, Spans
 
@@ -151,6 +150,11 @@ class Catalogue:
         if not listed:
             return NO_OFFERS
         windows = [window for each in listed for window in _windows(each)]
+        if len(listed) == 1 and windows and not weekly:
+            alone = listed[0]
+            longest = max([closes - opens for opens, closes in windows])
+            ends = (windows[0][0], windows[-1][1], longest)
+            return (alone.number, alone.lease_min, alone.floor, -ALWAYS, ALWAYS, *ends)
         return (
             self.kinds.mixed(frozenset([each.number for each in listed])),
             min([each.lease_min for each in listed]),
@@ -170,16 +174,13 @@ class Catalogue:
             return [[(-ALWAYS, ALWAYS)]] * (level_of(gpus) + 1)
         return levels_of(_free(listed, calendar)) if listed else []
 
-    def floors(self, hosts: Collection[HostId]) -> Ints:
+    def floors(self, hosts: Collection[HostId]) -> Floors:
         """Return for each shape, by number, the lowest floor of what fits it on some hosts."""
-        table = self.kinds.table[:, : self.kinds.shapes]
-        lowest: Ints | None = None
-        for host_id in hosts:
-            for listed in self.on(host_id):
-                if not listed.paused:
-                    floors = np.where(table[listed.number], listed.floor, ALWAYS)
-                    lowest = floors if lowest is None else np.minimum(lowest, floors)
-        return np.full(self.kinds.shapes, ALWAYS, np.int64) if lowest is None else lowest
+        offers = [each for host_id in hosts for each in self.on(host_id) if not each.paused]
+        lowest = dict[int, int]()
+        for listed in sorted(offers, key=lambda each: -each.floor):
+            lowest.update(dict.fromkeys(self.kinds.fitting(listed.number), listed.floor))
+        return Floors.of(lowest, self.kinds.shapes)
 
     # --- finding ---------------------------------------------------------------------------
 

@@ -2,65 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
 from marketplace.domain.calendar import Calendar
+from marketplace.domain.catalogue import Catalogue
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.moments import Millis
 from marketplace.domain.one_host import OneHost
-from marketplace.domain.openings import ZERO
+from marketplace.domain.openings import Ints, seen
 from marketplace.domain.packing import Placement
 from marketplace.domain.queue import Selection
-from marketplace.domain.serving import FULL, LEVELS_MAX, LOOK, MORE, NOBODY, cut, serve
+from marketplace.domain.serving import (
+    CLEANING,
+    FULL,
+    LEASE_MIN,
+    LEVELS_MAX,
+    LOOK,
+    MORE,
+    NOBODY,
+    NOW,
+    TERMS,
+    cut,
+    serve,
+)
+from marketplace.domain.supply import Listed, Spans
 
-SPANS_START = 32
+GPUS_START, SPANS_START, PARTS_START = 16, 32, 64
 AT_ONCE = 64
 """Bids that are placed before the first of them is handed on."""
+
+
+class Desk:
+    """Arrays that `serve` works on, kept from one host to the next: making them anew costs more.
+
+    Written through views of memory: number by number that is cheaper than NumPy.
+    """
+
+    def __init__(
+        self, gpus: int = GPUS_START, spans: int = SPANS_START, parts: int = PARTS_START
+    ) -> None:
+        self.gpus, self.most, self.parts = gpus, spans, parts
+        self.spans: Ints = np.zeros((gpus, spans, 2), np.int64)
+        self.counts: Ints = np.zeros(gpus, np.int64)
+        self.stretches: Ints = np.zeros((parts, 2), np.int64)
+        self.terms: Ints = np.zeros(TERMS, np.int64)
+        self.reach: Ints = np.zeros(2 + LEVELS_MAX + gpus, np.int64)
+        self.found: Ints = np.zeros((gpus * spans, 5), np.int64)
+        self.answers: Ints = np.zeros((AT_ONCE, 2 + gpus), np.int64)
+
+    def for_host(self, free: Sequence[Spans]) -> Desk:
+        """Return a desk on which there is room for a host, with when its GPUs are free."""
+        most = max([len(spans) for spans in free])
+        if len(free) > self.gpus or most + 2 > self.most:
+            return Desk(max(len(free), self.gpus), max(2 * most, self.most)).for_host(free)
+        opens_and_closes, counts = seen(self.spans), seen(self.counts)
+        for gpu, spans in enumerate(free):
+            counts[gpu] = len(spans)
+            for at, (opens, closes) in enumerate(spans):
+                opens_and_closes[gpu, at, 0], opens_and_closes[gpu, at, 1] = opens, closes
+        return self
+
+    def with_more_spans(self) -> None:
+        """Make room for twice as many spans of each GPU."""
+        self.spans = np.concatenate([self.spans, np.zeros_like(self.spans)], axis=1)
+        self.most *= 2
+        self.found = np.zeros((self.gpus * self.most, 5), np.int64)
+
+    def lay_out(self, parts: Sequence[tuple[int, int]]) -> Ints:
+        """Return the first and last rows of the parts of a selection."""
+        if len(parts) > self.parts:
+            self.parts = 2 * len(parts)
+            self.stretches = np.zeros((self.parts, 2), np.int64)
+        view = seen(self.stretches)
+        for number, (start, end) in enumerate(parts):
+            view[number, 0], view[number, 1] = start, end
+        return self.stretches[: len(parts)]
 
 
 class FastHost(OneHost):
     """As `OneHost`, for an offer whose GPUs are all alike, with no bid of its owner waiting."""
 
+    def __init__(
+        self,
+        listed: Listed,
+        catalogue: Catalogue,
+        calendar: Calendar,
+        *,
+        now: int,
+        desk: Desk | None = None,
+    ) -> None:
+        self._desk = desk or Desk()
+        super().__init__(listed, catalogue, calendar, now=now)
+
     def _look(self, calendar: Calendar) -> None:
         self._placed: tuple[OpenBid, Placement] | None = None
-        uuids, free = zip(*self._free(calendar), strict=True)
-        self._uuids: tuple[str, ...] = uuids
-        most = max(SPANS_START, 2 + max([len(spans) for spans in free]))
-        self._spans = np.zeros((len(free), most, 2), np.int64)
-        self._counts = np.array([len(spans) for spans in free], np.int64)
-        for gpu, spans in enumerate(free):
-            if gpu and spans is free[gpu - 1]:  # with a new offer all are free at the same times
-                self._spans[gpu] = self._spans[gpu - 1]
-            elif spans:  # a GPU may have no time left at all
-                self._spans[gpu, : len(spans)] = spans
+        found = self._free(calendar)
+        self._uuids = [uuid for uuid, _ in found]
+        self._desk = self._desk.for_host([spans for _, spans in found])
 
     def bids(self, served: Selection) -> Iterator[OpenBid]:
         """Yield the bids that find room, in order; `place` then tells where."""
-        gpus, listed = len(self._uuids), self.listed
-        stretches = np.array(served.spans, np.int64).reshape(-1, 2)
-        terms = np.array([listed.lease_min, self._since, ZERO * 1_000, listed.cleaning], np.int64)
-        reach = np.zeros(2 + LEVELS_MAX + gpus, np.int64)
-        found = np.zeros((gpus * self._spans.shape[1], 5), np.int64)
-        answers, uuids, bids = np.zeros((AT_ONCE, 2 + gpus), np.int64), self._uuids, served.bids
-        columns, floors, waits = served.columns, served.floors, served.waits
+        desk, listed, uuids, bids = self._desk, self.listed, self._uuids, served.bids
+        stretches, gpus = desk.lay_out(served.spans), len(uuids)
+        terms = seen(desk.terms)
+        terms[LEASE_MIN], terms[CLEANING] = listed.lease_min, listed.cleaning
+        terms[NOW] = self._since
         code = MORE
         while code != NOBODY:
             code, count = serve(
-                columns.order,
-                columns.asked,
+                served.columns.order,
+                served.columns.asked,
                 stretches,
-                floors,
-                waits,
-                terms,
-                self._spans,
-                self._counts,
-                reach,
-                found,
-                answers,
+                served.floors,
+                served.waits,
+                desk.terms,
+                desk.spans,
+                desk.counts[:gpus],
+                desk.reach,
+                desk.found,
+                desk.answers,
             )
-            for slot, start, *chosen in answers[:count].tolist():
+            for slot, start, *chosen in desk.answers[:count].tolist():
                 bid = bids[slot]
                 assert bid is not None
                 at = tuple([(listed, uuids[gpu]) for gpu in chosen[: bid.gpus]])
@@ -68,12 +132,11 @@ class FastHost(OneHost):
                 yield bid
             self._placed = None
             if code == LOOK:
-                odd = bids[int(answers[count, 0])]
+                odd = bids[int(desk.answers[count, 0])]
                 assert odd is not None
                 yield odd
             elif code == FULL:
-                self._spans = np.concatenate([self._spans, np.zeros_like(self._spans)], axis=1)
-                found = np.zeros((gpus * self._spans.shape[1], 5), np.int64)
+                desk.with_more_spans()
 
     def serves(self, bid: OpenBid) -> bool:
         """Tell if the bid is the one that was placed."""
@@ -88,11 +151,12 @@ class FastHost(OneHost):
         if self._placed is not None:
             self._placed = None
             return
+        desk = self._desk
         for gpu, uuid in enumerate(self._uuids):
             if uuid in uuids:
-                spans = self._spans[gpu, : self._counts[gpu]].tolist()
+                spans = desk.spans[gpu, : desk.counts[gpu]].tolist()
                 for at, (opens, closes) in enumerate(spans):
                     if opens <= starts and ends <= closes:
                         gap = self.listed.cleaning
-                        cut(self._spans, self._counts, gpu, at, starts - gap, ends + gap)
+                        cut(desk.spans, desk.counts, gpu, at, starts - gap, ends + gap)
                         break

@@ -6,14 +6,15 @@ Most processes only look into a book now and then: they never load what this han
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from marketplace.domain.one_host import OneHost
 
 
-def fast_host() -> type[OneHost]:
-    """Return the kind of `OneHost` that is compiled, where kernels are: it decides the same."""
+def fast_host() -> Callable[..., OneHost]:
+    """Return what makes a `OneHost` that is compiled, where kernels are: it decides the same."""
     # Late: what is compiled is said after this is imported.
     from marketplace.domain.optimum.compiling import COMPILES
 
@@ -21,9 +22,9 @@ def fast_host() -> type[OneHost]:
         from marketplace.domain.one_host import OneHost
 
         return OneHost
-    from marketplace.domain.fast_host import FastHost
+    from marketplace.domain.fast_host import Desk, FastHost
 
-    return FastHost
+    return partial(FastHost, desk=Desk())
 
 
 def room_finder() -> Callable[..., int] | None:

@@ -48,26 +48,24 @@ _alike = attrgetter(*(f.name for f in fields(Gpu) if f.name not in NAMES))
 
 def kind_of(offer: OfferPublished) -> tuple[Kind, tuple[int, ...]]:
     """Return an offer's kind, and for each of its GPUs the place of its spec there."""
-    joined = Counter(gpu.nvlink_group for gpu in offer.gpus if gpu.nvlink_group is not None)
-    specs: dict[object, Spec] = {}
-    keys = []
-    for gpu in offer.gpus:
-        key = (_alike(gpu), joined[gpu.nvlink_group] if gpu.nvlink_group else 0)
-        if key not in specs:
-            specs[key] = Spec(replace(gpu, uuid="", nvlink_group=None, card_uuid=None), key[1])
-        keys.append(key)
+    joined = Counter([gpu.nvlink_group for gpu in offer.gpus if gpu.nvlink_group is not None])
+    keys = [
+        (_alike(gpu), joined[gpu.nvlink_group] if gpu.nvlink_group else 0) for gpu in offer.gpus
+    ]
     # In an order of their own, so that two offers with the same GPUs are of one kind.
-    ordered = specs if len(specs) == 1 else sorted(specs, key=repr)
-    order = {key: place for place, key in enumerate(ordered)}
+    is_one = keys.count(keys[0]) == len(keys)
+    distinct = keys[:1] if is_one else sorted(set(keys), key=repr)
+    firsts = [offer.gpus[keys.index(key)] for key in distinct]
+    nameless = [replace(gpu, uuid="", nvlink_group=None, card_uuid=None) for gpu in firsts]
     kind = Kind(
-        tuple(specs[key] for key in order),
+        tuple([Spec(gpu, key[1]) for gpu, key in zip(nameless, distinct, strict=True)]),
         offer.region,
         offer.labels,
         offer.isolation,
         offer.workload_kinds,
         offer.floor.currency,
     )
-    return kind, tuple(order[key] for key in keys)
+    return kind, (0,) * len(keys) if is_one else tuple([distinct.index(key) for key in keys])
 
 
 class Kinds:
@@ -87,6 +85,8 @@ class Kinds:
         self._specs: list[dict[int, tuple[int, ...]]] = []
         self._table: Bools = np.zeros((KINDS_START, SHAPES_START), np.bool_)
         self._last: tuple[Shape | None, int] = (None, 0)
+        self._fitting: dict[int, tuple[int, list[int]]] = {}
+        """For each kind, the shapes that it fits, of so many."""
 
     @property
     def table(self) -> Bools:
@@ -132,6 +132,15 @@ class Kinds:
         for row in range(len(self._listed_kinds)):
             self._fill(row, number)
         return number
+
+    def fitting(self, kind: int) -> list[int]:
+        """Return the shapes that a kind fits, in order."""
+        shapes = len(self._listed_shapes)
+        known = self._fitting.get(kind)
+        if known is None or known[0] != shapes:
+            found: list[int] = self._table[kind, :shapes].nonzero()[0].tolist()
+            known = self._fitting[kind] = (shapes, found)
+        return known[1]
 
     def specs(self, kind: int, shape: int) -> tuple[int, ...]:
         """Return for each spec of a kind how many constraints it passes; not of a mixed kind."""

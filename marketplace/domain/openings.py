@@ -83,9 +83,8 @@ class Level:
         self._unused: list[int] = []
 
     def _seen(self) -> list[memoryview]:
-        """Return views of the columns: single numbers are written several times faster so."""
-        columns: list[Any] = [self.opens, self.closes, self.lengths, self.slots, self.floors]
-        return [memoryview(column) for column in columns]
+        seconds = (self.opens, self.closes, self.lengths, self.slots)
+        return [*map(seen, seconds), seen(self.floors)]
 
     def put(self, rows: list[int], slot: int, floor: int, spans: Iterable[tuple[int, int]]) -> None:
         """Write a host's spans over the rows it has; `rows` is brought up to date."""
@@ -143,6 +142,11 @@ def asked_for(earliest: int, deadline: int, duration: int) -> tuple[int, int, in
 NOWHERE: tuple[Ints, Ints] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 Column = TypeVar("Column", Ints, Seconds)
+
+
+def seen(column: Any) -> memoryview:
+    """Return a view of an array: single numbers are written several times faster so."""
+    return memoryview(column)
 
 
 def _twice(column: Column) -> Column:

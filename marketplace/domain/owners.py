@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-import numpy as np
-
 from ledger.domain.ids import HostId, OfferId, TenantId
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.catalogue import Catalogue
@@ -130,7 +128,7 @@ class Owners:
             for bid in self._bids[tenant_id]:
                 queue.add(bid)
         floors = self._catalogue.floors(hosts)
-        yield from queue.served(np.where(floors < ALWAYS, 0, ALWAYS)).with_room(
+        yield from queue.served(floors.of_nothing).with_room(
             lambda: [self._catalogue.levels(host_id, calendar) for host_id in hosts],
             lambda: calendar.changes,
             now,

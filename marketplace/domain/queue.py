@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from marketplace.domain.openings import (
     level_of,
     seconds_above,
     seconds_below,
+    seen,
 )
 from marketplace.domain.room import SHAPE, SLOT, Bools, Room
 
@@ -38,6 +40,31 @@ GONE_MIN = 64
 
 Part = tuple[Ints, Seconds]
 """Some rows in order: `order` and `asked` of `Columns`."""
+
+
+NOTHING = 1 << 62
+"""A floor that says that nothing fits."""
+
+
+class Floors(NamedTuple):
+    """The lowest floors for shapes of bids, by number: in `by_shape` `NOTHING` where none fits."""
+
+    lowest: dict[int, int]
+    by_shape: Ints
+
+    @classmethod
+    def of(cls, lowest: dict[int, int], shapes: int) -> Floors:
+        """Return the floors of those shapes that anything fits. shapes: how many there are."""
+        by_shape = np.full(shapes, NOTHING, np.int64)
+        view = seen(by_shape)
+        for shape, floor in lowest.items():
+            view[shape] = floor
+        return cls(lowest, by_shape)
+
+    @property
+    def of_nothing(self) -> Floors:
+        """Return floors of nothing in place of all: what owners ask of themselves."""
+        return Floors.of(dict.fromkeys(self.lowest, 0), len(self.by_shape))
 
 
 def is_plain(bid: OpenBid) -> bool:
@@ -158,15 +185,11 @@ class Queue:
             (bid for bid in self._bids if bid is not None), key=lambda bid: bid.price_time
         )
 
-    def served(self, floors: Ints) -> Selection:
-        """Return the bids whose limit reaches the floor for their shape.
-
-        floors: by number of shape; more than any limit where nothing fits.
-        """
-        shapes = (floors < NOTHING).nonzero()[0]
+    def served(self, floors: Floors) -> Selection:
+        """Return the bids whose limit reaches the floor for their shape."""
         of_shape = self._of_shape
         count, least = 0, dict[Group, int]()
-        for shape, floor in zip(shapes.tolist(), floors[shapes].tolist(), strict=True):
+        for shape, floor in floors.lowest.items():
             if (known := of_shape.get(shape)) is not None:
                 keys, group = known
                 count += bisect_right(keys, -floor)
@@ -178,11 +201,7 @@ class Queue:
             for part in (group.early, group.late)
         ]
         spans = [(start, end) for start, end in parts if start < end]
-        return Selection(self.columns, spans, self._bids, self._waits, floors, count)
-
-
-NOTHING = 1 << 62
-"""A floor that says that nothing fits."""
+        return Selection(self.columns, spans, self._bids, self._waits, floors.by_shape, count)
 
 
 class Selection:

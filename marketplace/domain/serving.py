@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from marketplace.domain.columns import DEADLINE, EARLIEST, KEY, SINCE
-from marketplace.domain.openings import FAR, Ints, Seconds
+from marketplace.domain.openings import FAR, ZERO, Ints, Seconds
 from marketplace.domain.optimum.compiling import compiled
 from marketplace.domain.room import DURATION, GPUS, LATEST, LEVEL, SHAPE, SLOT, SOONEST, Bools
 
@@ -19,9 +19,10 @@ a bid that somebody has to look at comes next; or there is no place for another 
 LEVELS_MAX = 16
 ROWS_AT_ONCE = 64
 """Bids that are compared together: the processor does several at once where nothing is skipped."""
-LEASE_MIN, NOW, ZERO, CLEANING = range(4)
-"""What `terms` says: the shortest lease of the offer, the earliest start, and the moment
-from which columns count, and how long is cleaned between two leases; in milliseconds."""
+TERMS = 3
+LEASE_MIN, NOW, CLEANING = range(TERMS)
+"""What `terms` says: the shortest lease of the offer, the earliest start, and how long is cleaned
+between two leases; in milliseconds."""
 
 
 @compiled
@@ -259,8 +260,8 @@ def serve(
         levels = longest(spans, counts, reach)
         if levels == 0:
             return NOBODY, done
-        opens = (reach[0] - terms[ZERO]) // 1_000
-        closes = -((terms[ZERO] - reach[1]) // 1_000)
+        opens = (reach[0] - ZERO * 1_000) // 1_000
+        closes = -((ZERO * 1_000 - reach[1]) // 1_000)
         start = -1
         while start < 0:
             of = next_part(order, asked, stretches, floors, waits, reach, levels, opens, closes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
@@ -92,7 +92,7 @@ def facts(random: Random, book: Book) -> Iterator[Event]:
 @pytest.mark.parametrize("kind", [OneHost, None], ids=["plain", "compiled"])
 @pytest.mark.parametrize("seed", range(10))
 def test_an_offer_is_filled_as_by_looking_at_everything(
-    kind: type[OneHost] | None, seed: int
+    kind: Callable[..., OneHost] | None, seed: int
 ) -> None:
     chosen = fast_host() if kind is None else kind
     if kind is None and chosen is OneHost:

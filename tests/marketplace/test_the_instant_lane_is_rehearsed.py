@@ -1,0 +1,36 @@
+"""An engine compiles what its first bid and its first offer use before it asks for its turn."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from marketplace.domain.events import LeaseGranted
+from marketplace.domain.optimum.compiling import COMPILES
+from marketplace.domain.rehearsing import rehearse
+from tests.benchmarks.instant import Lane
+from tests.marketplace.test_one_host_serves_as_the_book_does import facts
+
+
+def test_every_bid_of_a_rehearsal_is_served() -> None:
+    granted = [event for event in rehearse() if isinstance(event, LeaseGranted)]
+
+    assert [event.bid_id.int for event in granted] == [1, 2, 3]
+
+
+@pytest.mark.skipif(not COMPILES, reason="numba is not installed, or kernels are not compiled here")
+def test_after_a_rehearsal_nothing_is_left_to_compile() -> None:
+    from marketplace.domain.finding import room_on
+    from marketplace.domain.serving import cut, serve
+
+    kernels: tuple[Any, ...] = (room_on, serve, cut)
+    rehearse()
+    known = [list(kernel.signatures) for kernel in kernels]
+    lane = Lane()
+    for fact in facts(Random(3), lane.book):
+        lane.take_in(fact)
+
+    assert all(known)
+    assert known == [list(kernel.signatures) for kernel in kernels]
