@@ -132,7 +132,7 @@ class OneBid(Endpoint):
 
     @extend_schema(request=AmendBid, responses=BidWritten)
     def patch(self, request: Request, bid_id: UUID) -> Response:
-        """Change limit or deadline; it queues anew."""
+        """Change limit, deadline or number of GPUs; it queues anew."""
         asked = self.body(AmendBid)
         row = queries.own_bid(self.actor, bid_id)
         position = commands.amend_bid(
@@ -140,6 +140,7 @@ class OneBid(Endpoint):
             bid_id=BidId(bid_id),
             limit=Rate(asked["limit"], row.currency) if "limit" in asked else None,
             deadline=asked.get("deadline"),
+            gpus=asked.get("gpus"),
             by=self.meta(),
             now=timezone.now(),
         )

@@ -88,15 +88,16 @@ class AskBid(Body):
 
 
 class AmendBid(Body):
-    """A new limit, a new deadline, or both."""
+    """A new limit, deadline or number of GPUs; what is left out stays."""
 
     limit = AmountField(required=False)
     deadline = MomentField(required=False)
+    gpus = CountField(value_min=1, value_max=GPUS_MAX, required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Refuse a change of nothing."""
         if not attrs:
-            raise serializers.ValidationError("Say a limit, a deadline or both.", "nothing-to-do")
+            raise serializers.ValidationError("Say a limit, a deadline or gpus.", "nothing-to-do")
         return attrs
 
 

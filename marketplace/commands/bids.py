@@ -139,10 +139,11 @@ def amend_bid(
     bid_id: BidId,
     limit: Rate | None,
     deadline: datetime | None,
+    gpus: int | None = None,
     by: Meta,
     now: datetime,
 ) -> Position:
-    """Change a bid's limit or deadline (None: keep it); it queues anew.
+    """Change a bid's limit, deadline or number of GPUs (None: keep it); it queues anew.
 
     More money is set aside before the change, what is no longer needed given back after it.
 
@@ -150,18 +151,23 @@ def amend_bid(
     """
 
     def rule(bid: Bid) -> Sequence[BidEvent]:
-        return bid.amend(limit=limit or bid.limit, deadline=deadline or bid.deadline, now=now)
+        return bid.amend(
+            limit=limit or bid.limit, deadline=deadline or bid.deadline, gpus=gpus, now=now
+        )
 
     before = _known(store, bid_id)
-    if rule(before) and limit is not None and limit > before.limit:
-        _resize(store, before, limit, by, now)
+    amended = before
+    for event in rule(before):
+        amended = Bid.evolve(amended, event)
+    if amended.hold > before.hold:
+        _resize(store, amended, by, now)
     try:
         return _decide(store, bid_id, rule, by)
     finally:
         # Also where the change was refused after all, or another came first.
         after = _known(store, bid_id)
         if after.state == "open":
-            _resize(store, after, after.limit, by.step("after"), now)
+            _resize(store, after, by.step("after"), now)
 
 
 def cancel_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> Position:
@@ -226,12 +232,12 @@ def _known(store: EventStore, bid_id: BidId) -> Bid:
     return bid
 
 
-def _resize(store: EventStore, bid: Bid, limit: Rate, by: Meta, now: datetime) -> None:
+def _resize(store: EventStore, bid: Bid, by: Meta, now: datetime) -> None:
     resize_hold(
         store,
         account_id=bid.terms.account_id,
         hold_id=bid.terms.hold_id,
-        money=hold_of(bid.terms, limit),
+        money=bid.hold,
         by=by,
         now=now,
     )

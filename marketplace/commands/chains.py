@@ -57,7 +57,7 @@ def _base(store: EventStore, bid: Bid) -> BidPlaced:
     """Return the last bid of the chain, up to this one, that asked for all its time."""
     while bid.terms.continues is not None and bid.terms.continues.resumes:
         bid = _known(store, bid.terms.continues.bid_id)
-    return bid.terms
+    return bid.wanted
 
 
 def end_chain(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> Position:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from ledger.domain.event import Event
@@ -69,13 +70,26 @@ class BidPlaced(Event, name="marketplace.bid-placed", version=6, grown_from=1):
     seeks: Seeks = "cheapest"
 
 
-class BidAmended(Event, name="marketplace.bid-amended"):
-    """The consumer changed the limit or the deadline; the bid queues anew from here."""
+class BidAmended(Event, name="marketplace.bid-amended", version=2, grown_from=1):
+    """The consumer changed limit, deadline or number of GPUs; the bid queues anew from here.
+
+    gpus: None: as before; else gpus_min is the least it makes do with from here on, and request
+    what each GPU must be: of fewer ones each may need more memory.
+    """
 
     bid_id: BidId
     limit: Rate
     deadline: datetime
     at: datetime
+    gpus: int | None = None
+    gpus_min: int | None = None
+    request: GpuRequest | None = None
+
+    def taken_over(self, placed: BidPlaced) -> BidPlaced:
+        """Return a bid as placed with the number of GPUs as amended."""
+        if self.gpus is None or self.request is None:
+            return placed
+        return replace(placed, gpus=self.gpus, gpus_min=self.gpus_min, request=self.request)
 
 
 class BidCancelled(Event, name="marketplace.bid-cancelled"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Literal, assert_never
+from typing import ClassVar, Literal, TypedDict, assert_never
 
 from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId, SubscriberId, TenantId, UserId
 from ledger.domain.money import Money, Rate
@@ -68,6 +68,21 @@ class BidStandsAlone(Refusal):
     """That bid is neither placed again nor resumed, so nothing would follow it."""
 
 
+class CountIsFixed(Refusal):
+    """A bid that may run in a cloud keeps its number of GPUs: capacity may be on its way to it.
+
+    Withdraw it and bid anew.
+    """
+
+
+class Sized(TypedDict, total=False):
+    """What changes with the number of GPUs: fields of `BidAmended`."""
+
+    gpus: int
+    gpus_min: int | None
+    request: GpuRequest
+
+
 class BidStillPossible(Refusal):
     """That bid can still be met by its deadline."""
 
@@ -112,7 +127,9 @@ class BidTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
-    """What one bid stream adds up to. limit, deadline: as last amended.
+    """What one bid stream adds up to. limit, deadline, wanted: as last amended.
+
+    terms: as it was placed. wanted: the same, for as many GPUs as are asked for by now.
 
     chain_ended: why no bid follows it; empty: nothing has been said about that. move_asked_at: when
     its market was last asked to hand it on to another.
@@ -121,6 +138,7 @@ class Bid:
     STREAM: ClassVar[str] = "bid"
 
     terms: BidPlaced
+    wanted: BidPlaced
     limit: Rate
     deadline: datetime
     state: BidState = "open"
@@ -132,7 +150,7 @@ class Bid:
     @property
     def hold(self) -> Money:
         """Return the most the bid can cost: what its hold sets aside."""
-        return hold_of(self.terms, self.limit)
+        return hold_of(self.wanted, self.limit)
 
     def need_open(self) -> None:
         """Refuse unless the bid still waits for a lease.
@@ -142,21 +160,44 @@ class Bid:
         if self.state != "open":
             raise BidNotOpen(bid_id=self.terms.bid_id, state=self.state)
 
-    def amend(self, *, limit: Rate, deadline: datetime, now: datetime) -> list[BidAmended]:
-        """Decide whether limit and deadline may change; the same again changes nothing.
+    def amend(
+        self, *, limit: Rate, deadline: datetime, gpus: int | None = None, now: datetime
+    ) -> list[BidAmended]:
+        """Decide whether a bid may change; the same again changes nothing.
 
-        Raises: BidNotOpen, LimitCurrencyDiffers, and the bounds of `check_money`, `check_time`.
+        gpus: None: as many as before. The least it makes do with stays, up to the new number.
+
+        Raises: BidNotOpen, LimitCurrencyDiffers, CountIsFixed, and the bounds of `check_money`,
+            `check_time` and `check_size`.
         """
         self.need_open()
         deadline = in_utc(deadline)
-        if (limit, deadline) == (self.limit, self.deadline):
+        sized = {} if gpus in (None, self.wanted.gpus) else self._sized(gpus)
+        if (limit, deadline) == (self.limit, self.deadline) and not sized:
             return []
         if limit.currency != self.limit.currency:
             raise LimitCurrencyDiffers(currency=self.limit.currency)
         check_money(limit)
         duration = shortest(self.terms)
         check_deadline(max(self.terms.earliest_start, now), duration, deadline, now)
-        return [BidAmended(bid_id=self.terms.bid_id, limit=limit, deadline=deadline, at=now)]
+        return [
+            BidAmended(bid_id=self.terms.bid_id, limit=limit, deadline=deadline, at=now, **sized)
+        ]
+
+    def _sized(self, gpus: int | None) -> Sized:
+        """Return what another number of GPUs changes: also how much memory each of them needs."""
+        assert gpus is not None
+        wanted = self.wanted
+        if wanted.burst_allowed:
+            raise CountIsFixed(gpus=wanted.gpus)
+        fewest = None if wanted.gpus_min is None else min(wanted.gpus_min, gpus)
+        seconds = wanted.duration_seconds
+        fewest, _ = check_size(gpus=gpus, gpus_min=fewest, seconds=seconds, seconds_min=None)
+        kind, request = wanted.workload.kind, wanted.request
+        bare = replace(request, memory_mib_min=None)
+        if request == complete(bare, kind, gpus=wanted.gpus_min or wanted.gpus):
+            request = complete(bare, kind, gpus=fewest or gpus)
+        return {"gpus": gpus, "gpus_min": fewest, "request": request}
 
     def cancel(self, *, now: datetime) -> list[BidCancelled]:
         """Decide whether the bidder may withdraw: until it is filled; again changes nothing.
@@ -215,12 +256,18 @@ class Bid:
         """Return the bid after `event`."""
         if isinstance(event, BidPlaced):
             assert state is None
-            return cls(terms=event, limit=event.limit, deadline=event.deadline)
+            return cls(terms=event, wanted=event, limit=event.limit, deadline=event.deadline)
         assert state is not None
         version = state.version + 1
         match event:
             case BidAmended():
-                return replace(state, limit=event.limit, deadline=event.deadline, version=version)
+                return replace(
+                    state,
+                    limit=event.limit,
+                    deadline=event.deadline,
+                    wanted=event.taken_over(state.wanted),
+                    version=version,
+                )
             case BidCancelled():
                 return replace(state, state="cancelled", version=version)
             case BidExpired():

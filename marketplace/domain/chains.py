@@ -112,7 +112,7 @@ def _anew(before: Before, now: datetime) -> BidTerms | Because:
 
 def _rest_of(before: Before, lease: Lease, rest: timedelta, now: datetime) -> BidTerms | Because:
     """Ask for the rest of a lease, with as many GPUs as it had, by the same deadline."""
-    terms = before.bid.terms
+    terms = before.bid.wanted
     seconds, gpus = rest // timedelta(seconds=1), lease.gpus
     shortest, fewest = terms.duration_min_seconds, terms.gpus_min
     continues = _link(before, resumes=True)

@@ -94,14 +94,14 @@ class OpenBid:
         )
 
     def amended(self, event: BidAmended, *, since: int) -> OpenBid:
-        """Return the bid with a new limit and deadline, at the end of the queue."""
+        """Return the bid with a new limit, deadline and number of GPUs, at the end of the queue."""
         rate = event.limit.nanos_per_gpu_hour
+        whole = OpenBid.of(event.taken_over(self.terms), since=since)
         return replace(
-            self,
-            since=since,
+            whole,
             rate=rate,
-            limit=_within(self.terms, rate, self.gpus, self.duration),
-            reach=_within(self.terms, rate, self.gpus_min, self.duration_min),
+            limit=_within(whole.terms, rate, whole.gpus, whole.duration),
+            reach=_within(whole.terms, rate, whole.gpus_min, whole.duration_min),
             deadline=from_below(event.deadline),
         )
 
@@ -190,8 +190,9 @@ class OpenBid:
 
 def _shape(placed: BidPlaced) -> Shape:
     asked = placed.request
-    takes = asked.isolation in TAKES_SHARES or any(map(names_share, asked.models))
-    gang = placed.gpus > 1 and takes
+    gang = placed.gpus > 1 and (
+        asked.isolation in TAKES_SHARES or any(map(names_share, asked.models))
+    )
     return Shape(placed.request, placed.workload.kind, placed.limit.currency, gang)
 
 

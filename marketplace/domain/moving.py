@@ -65,7 +65,7 @@ def ask_move(bid: Bid, *, market: str, to: Look, moves: int, now: datetime) -> l
             bid_id=bid.terms.bid_id,
             market=market,
             to=to.market,
-            placed=replace(bid.terms, market=to.market),
+            placed=replace(bid.wanted, market=to.market),
             limit=bid.limit,
             deadline=bid.deadline,
             price=to.price,

@@ -38,6 +38,14 @@ def project_bids(recorded: Recorded, rows: Rows) -> None:
                 queued_at=amended.at,
                 version=recorded.version,
             )
+            if amended.gpus is not None and amended.request is not None:
+                rows.change(
+                    BidRow,
+                    amended.bid_id,
+                    gpus=amended.gpus,
+                    gpus_min=amended.gpus_min,
+                    query=write_query(amended.request),
+                )
         case BidCancelled() as cancelled:
             _end(cancelled.bid_id, "cancelled", cancelled.at, recorded, rows)
         case BidExpired() as expired:

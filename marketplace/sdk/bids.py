@@ -297,10 +297,13 @@ def amend(
     bid: UUID,
     limit: Annotated[str | None, typer.Option("--max", help="new most per GPU-hour")] = None,
     by: By = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="new number of GPUs")] = None,
 ) -> None:
-    """Change the limit or the deadline; the bid queues anew."""
+    """Change limit, deadline or number of GPUs; the bid queues anew, as old as it is."""
     session = session_of(context)
-    change: dict[str, str] = {}
+    change: dict[str, object] = {}
+    if gpus is not None:
+        change["gpus"] = gpus
     if limit is not None:
         change["limit"] = limit
     if by is not None:

@@ -112,6 +112,7 @@ def test_a_bid_over_http_becomes_a_grant_and_a_row(ada: Caller, unit: str, marke
         "kind": "inference-7b",
         "command": ["serve"],
         "environment": {"PORT": "80"},
+        "checkpoint_seconds": None,
     }
     granted = next(iter(market.grants().values()))
     assert isinstance(granted, LeaseGranted)
@@ -174,7 +175,7 @@ def test_a_bid_can_be_amended_at_the_version_seen_and_cancelled(ada: Caller, uni
     path = f"/api/v1/bids/{placed['id']}"
     read()
 
-    amended = ada.ask("PATCH", path, {"limit": "3.00"})
+    amended = ada.ask("PATCH", path, {"limit": "3.00", "gpus": 1})
     read()
     shown = ada.get(path)
     stale = ada.delete(path, If_Match='"1"')
@@ -182,7 +183,7 @@ def test_a_bid_can_be_amended_at_the_version_seen_and_cancelled(ada: Caller, uni
     again = ada.ask("PATCH", path, {"limit": "4.00"})
 
     assert amended.status_code == 200, amended.content
-    assert shown.json()["limit"] == "3.00"
+    assert (shown.json()["limit"], shown.json()["gpus"]) == ("3.00", 1)
     assert stale.status_code == 412
     assert cancelled.status_code == 200
     assert (again.status_code, again.json()["code"]) == (409, "bid-not-open")

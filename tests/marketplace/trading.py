@@ -265,12 +265,12 @@ class Market:
         )
         return bid_id
 
-    def amend(self, word: str, *, at: float | str, deadline: datetime) -> None:
-        """Change a bid."""
+    def amend(self, word: str, *, at: float | str, deadline: datetime, **sized: Any) -> None:
+        """Change a bid. sized: gpus, gpus_min and request, as BidAmended names them."""
         bid_id = BidId(named(f"bid {word}"))
         self.put(
             f"bid-{bid_id}",
-            BidAmended(bid_id=bid_id, limit=rate(at), deadline=deadline, at=self.now),
+            BidAmended(bid_id=bid_id, limit=rate(at), deadline=deadline, at=self.now, **sized),
         )
 
     def cancel(self, word: str) -> None:
