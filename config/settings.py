@@ -160,7 +160,8 @@ CHANNEL_LAYERS: dict[str, Any] = (
     {
         "default": {
             "BACKEND": "channels_redis.core.RedisChannelLayer",
-            "CONFIG": {"hosts": [ENV.redis_url]},
+            # Waiting for a message is no failure of the connection, however long it takes.
+            "CONFIG": {"hosts": [{"address": ENV.redis_url, "socket_timeout": None}]},
         }
     }
     if ENV.redis_url
