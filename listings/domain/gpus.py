@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 
 from ledger.domain.refusal import Invalid
@@ -91,6 +92,7 @@ def model_matches(asked: str, model: str) -> bool:
     )
 
 
+@lru_cache(maxsize=4_096)
 def names_share(model: str) -> bool:
     """Tell if a model is that of a share of a GPU, told by its size: "L4-mps.25.6gb"."""
     return any(_SHARE.fullmatch(word) for word in model_of(model).split("-"))
