@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from listings.domain.events import Gpu
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
-from marketplace.domain.moments import Millis
+from marketplace.domain.moments import Millis, whole_second
 from marketplace.domain.supply import Listed, Spans
 
 
@@ -77,22 +78,45 @@ def _pools(listed: Listed, calendar: Calendar, since: int, until: int) -> list[P
     ]
 
 
-def named(
-    pool: Pool, wanted: Sequence[tuple[OpenBid, int, int, int]]
-) -> dict[OpenBid, tuple[str, ...]]:
-    """Give each bid its GPUs of one pool.
+class Wanted(NamedTuple):
+    """Some GPUs of a pool for a bid. last: when it may start at the latest; may it start later."""
+
+    bid: OpenBid
+    gpus: int
+    starts: int
+    last: int
+
+
+class Named(NamedTuple):
+    """The GPUs of one pool that a bid got, and when it starts there."""
+
+    uuids: tuple[str, ...]
+    starts: int
+
+
+def named(pool: Pool, wanted: Sequence[Wanted]) -> dict[OpenBid, Named]:
+    """Give each bid its GPUs of one pool, clean ones; who can have none so soon starts later.
 
     Args:
-        wanted: bid, how many GPUs, from when, until when (milliseconds); at no instant more than
-            the pool has. In order of time each takes GPUs that are idle by then, those first that
-            have been idle for the shortest time: so long holes stay long.
+        wanted: at no instant more than the pool has. In order of time each takes GPUs that are
+            idle and clean by then, those first that have been idle for the shortest time: so long
+            holes stay long. Where a pool is not cleaned, all start when they want to.
+
+    Returns:
+        The GPUs of all that get some.
     """
+    cleaning = pool.listed.cleaning
     idle_since = dict.fromkeys(pool.uuids, 0)
-    given: dict[OpenBid, tuple[str, ...]] = {}
-    for bid, gpus, starts, ends in sorted(wanted, key=lambda each: (each[2], each[0].price_time)):
-        idle = [uuid for uuid, since in idle_since.items() if since <= starts]
-        assert len(idle) >= gpus, "a pool was given out twice"
+    given: dict[OpenBid, Named] = {}
+    for bid, gpus, starts, last in sorted(wanted, key=lambda each: (each[2], each[0].price_time)):
+        at = max(starts, sorted(idle_since.values())[gpus - 1])
+        assert at == starts or cleaning, "a pool was given out twice"
+        if at > starts:
+            at = whole_second(at)
+            if at > last or not pool.free(at, at + bid.duration):
+                continue
+        idle = [uuid for uuid, since in idle_since.items() if since <= at]
         chosen = sorted(idle, key=lambda uuid: (-idle_since[uuid], uuid))[:gpus]
-        idle_since.update((uuid, ends) for uuid in chosen)
-        given[bid] = tuple(chosen)
+        idle_since.update((uuid, at + bid.duration + cleaning) for uuid in chosen)
+        given[bid] = Named(tuple(chosen), at)
     return given

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -22,6 +22,7 @@ import numpy as np
 
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar
+from marketplace.domain.cleaning import Cleaning, cleaned_edges, cleaning_of
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.fills import Clearing, Fill, Proof, lease_id_of
 from marketplace.domain.gathering import gathered
@@ -69,6 +70,7 @@ class _Part:
     grid: Sequence[int]
     bounds: Bounds
     at: int
+    cleaning: Cleaning = field(default_factory=Cleaning)
 
 
 def clear_round(
@@ -231,11 +233,21 @@ def _part(
     edges: list[int] = list(
         dict.fromkeys(edge for pool in pools for span in pool.spans for edge in span)
     )
+    edges += cleaned_edges(pools)
     if gate is not None:
         edges += edges_of(gate.quotas, since=since, until=until)
-    grid = grid_of(now, until, [*edges, *_edges(bids)])
+    longest = max((pool.listed.cleaning for pool in pools), default=0)
+    grid = grid_of(now, until + longest, [*edges, *_edges(bids)])
     bounds = Bounds() if gate is None else bounds_of(gate.quotas, bids, pools, grid)
-    return _Part(bids, pools, fits, grid, bounds, now)
+    part = _Part(bids, pools, fits, grid, bounds, now)
+    if not longest:
+        return part
+    usable = {
+        bid.bid_id: [number for number in fits[bid.shape] if _lets(part, bid, number)]
+        for bid in bids
+        if bid.bid_id not in bounds.groups
+    }
+    return replace(part, cleaning=cleaning_of(pools, usable))
 
 
 def _edges(bids: Sequence[OpenBid]) -> Iterable[int]:
@@ -252,9 +264,9 @@ def _solved(part: _Part, seed: int, enough: Enough | None, before: Effort | None
     capacities = [
         Capacity(
             host=hosts.setdefault(pool.listed.terms.host_id, len(hosts)),
-            capacity=_capacity(pool, grid),
+            capacity=_capacity(pool, grid, part.cleaning.beyond.get(number, 0)),
         )
-        for pool in part.pools
+        for number, pool in enumerate(part.pools)
     ]
     asks = [_ask(part, bid) for bid in part.bids]
     problem = pose(part.grid, capacities, asks, part.bounds.quotas)
@@ -264,12 +276,12 @@ def _solved(part: _Part, seed: int, enough: Enough | None, before: Effort | None
     return solve(problem, effort=effort, seed=seed, enough=enough)
 
 
-def _capacity(pool: Pool, grid: Ints) -> tuple[int, ...]:
-    """Return how many GPUs are free over the whole of each slot."""
+def _capacity(pool: Pool, grid: Ints, beyond: int) -> tuple[int, ...]:
+    """Return how many GPUs are free over the whole of each slot, or cleaned after all leases."""
     free = np.zeros(len(grid) - 1, np.int64)
     for opens, closes in pool.spans:
         first = int(np.searchsorted(grid, opens))
-        end = int(np.searchsorted(grid, closes, side="right")) - 1
+        end = int(np.searchsorted(grid, closes + beyond, side="right")) - 1
         free[first:end] = len(pool.uuids)
     return tuple(free.tolist())
 
@@ -291,6 +303,7 @@ def _ask(part: _Part, bid: OpenBid) -> Ask:
         spread=_spread(bid),
         groups=tuple(part.bounds.groups.get(bid.bid_id, ())),
         shares=tuple(part.bounds.shares.get(bid.bid_id, ())),
+        gap=part.cleaning.gaps.get(bid.bid_id, 0),
     )
 
 

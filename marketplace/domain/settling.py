@@ -22,7 +22,7 @@ from marketplace.domain.moments import Millis, whole_second
 from marketplace.domain.optimum.solution import Solution
 from marketplace.domain.own_first import fit
 from marketplace.domain.packing import Placement
-from marketplace.domain.pools import Pool, named
+from marketplace.domain.pools import Pool, Wanted, named
 from marketplace.domain.quota_gate import Gate
 from marketplace.domain.tries import Tries
 from marketplace.domain.waiting import weight_of
@@ -36,27 +36,34 @@ ALIKE_MAX = 200
 
 
 def given_names(pools: Sequence[Pool], bids: Sequence[OpenBid], solution: Solution) -> list[Given]:
-    """Return the grants with their GPUs, in the order of the bids."""
-    by_pool: dict[int, list[tuple[OpenBid, int, int, int]]] = defaultdict(list)
+    """Return the grants with their GPUs, in the order of the bids.
+
+    Who cannot have clean GPUs in time is left out.
+    """
+    by_pool: dict[int, list[Wanted]] = defaultdict(list)
     granted = [
         (bid, placed)
         for bid, placed in zip(bids, solution.placed, strict=True)
         if placed is not None
     ]
     for bid, placed in granted:
+        # The parts of a lease start together: what is in several pools does not start later.
+        last = bid.latest_start if len(placed.pieces) == 1 else placed.starts
         for piece in placed.pieces:
-            ends = placed.starts + bid.duration
-            by_pool[piece.pool].append((bid, piece.gpus, placed.starts, ends))
+            by_pool[piece.pool].append(Wanted(bid, piece.gpus, placed.starts, last))
     names = {number: named(pools[number], wanted) for number, wanted in by_pool.items()}
     given = []
     for bid, placed in granted:
+        if not all(bid in names[piece.pool] for piece in placed.pieces):
+            continue
+        found = [names[piece.pool][bid] for piece in placed.pieces]
         gpus = tuple(
             (pools[piece.pool].listed, uuid)
-            for piece in placed.pieces
-            for uuid in names[piece.pool][bid]
+            for piece, each in zip(placed.pieces, found, strict=True)
+            for uuid in each.uuids
         )
         floor = max(listed.floor for listed, _ in gpus)
-        given.append((bid, Placement(Millis(placed.starts), gpus, floor)))
+        given.append((bid, Placement(Millis(found[0].starts), gpus, floor)))
     return exchanged(given)
 
 

@@ -6,15 +6,22 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from random import Random
+from typing import Any
+from unittest import mock
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from marketplace.domain import rounds, settling
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import LeaseGranted, Patience, RoundCleared
 from marketplace.domain.moments import from_above
+from marketplace.domain.optimum.solution import Solution
 from marketplace.domain.verification import faults
 from tests.conftest import NOON
+from tests.marketplace.test_rounds import no_fault
 from tests.marketplace.trading import MARKET, Market, named
 
 HOUR = timedelta(hours=1)
@@ -148,3 +155,89 @@ def test_a_round_that_forgot_to_clean_is_found_out() -> None:
     found = faults(book, cleared, [leases[0], late])
 
     assert any("is not cleaned" in fault.said for fault in found)
+
+
+def one_gpu(cleaning: timedelta, *lengths: tuple[float, float]) -> Book:
+    """Return a book with one GPU for three hours, and patient bids: hours and limit of each."""
+    market = Market()
+    market.offer("a", cleaning=cleaning, windows=[(NOON, NOON + 3 * HOUR)])
+    for number, (hours, at) in enumerate(lengths):
+        market.bid(
+            str(number), hours=hours, at=at, patience="patient", deadline=NOON + 3 * HOUR
+        )  # fmt: skip
+    book = Book(MARKET)
+    for recorded in market.events():
+        book.apply(recorded.event, recorded.position)
+    return book
+
+
+def test_the_search_of_a_round_knows_how_long_cleaning_takes() -> None:
+    """Two of an hour and a half fill the window, but for the ten minutes between them."""
+    lengths = ((1.5, 5), (1.5, 5), (1, 4), (1, 4))
+    found = {}
+    for cleaning in (timedelta(), TEN):
+        book = one_gpu(cleaning, *lengths)
+        now = from_above(NOON)
+        cleared, *granted = on_round(
+            book, now=now, round_id=named("round"), enough=lambda: False, warn=no_fault
+        )
+        assert isinstance(cleared, RoundCleared) and cleared.certificate is not None
+        certificate = cleared.certificate
+        assert certificate.bound_nanos == pytest.approx(certificate.welfare_nanos, rel=1e-6)
+        found[cleaning] = sorted(
+            each.window.length for each in granted if isinstance(each, LeaseGranted)
+        )
+
+    assert found == {timedelta(): [1.5 * HOUR, 1.5 * HOUR], TEN: [HOUR, 1.5 * HOUR]}
+
+
+def test_the_last_lease_of_a_window_may_end_with_it() -> None:
+    book = one_gpu(TEN, (3, 2))
+
+    cleared, *granted = on_round(book, now=from_above(NOON), round_id=named("round"))
+
+    assert isinstance(cleared, RoundCleared)
+    assert len(granted) == 1
+
+
+@given(st.randoms(use_true_random=False), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_what_the_search_gives_out_is_clean_in_time(random: Random, mixed: bool) -> None:
+    """Nothing is left to the sweep but where owners clean for different lengths, or quotas bind."""
+    market = Market()
+    for host in "abc":
+        cleaning = timedelta(minutes=random.choice((0, 10, 25))) if mixed else TEN
+        market.offer(
+            host, gpus=random.randint(1, 3), at=random.choice((1, 2)), cleaning=cleaning,
+            windows=[(NOON, NOON + random.randint(2, 8) * HOUR)],
+        )  # fmt: skip
+    for number in range(12):
+        hours = random.choice((0.5, 1, 1.5, 2))
+        market.bid(
+            str(number), gpus=random.randint(1, 3), gang=random.random() < 0.3, hours=hours,
+            at=random.randint(1, 5), patience="patient",
+            deadline=NOON + timedelta(hours=hours + random.choice((0, 1, 4))),
+        )  # fmt: skip
+    book, found = Book(MARKET), list[Solution]()
+    for recorded in market.events():
+        book.apply(recorded.event, recorded.position)
+    pulled = list[int]()
+
+    def given_names(pools: Any, bids: Any, solution: Solution) -> Any:
+        found.append(solution)
+        return settling.given_names(pools, bids, solution)
+
+    def pulled_forward(*args: Any, **said: Any) -> Any:
+        kept = settling.pulled_forward(*args, **said)
+        pulled.append(len(kept))
+        return kept
+
+    with (
+        mock.patch.object(rounds, "given_names", given_names),
+        mock.patch.object(rounds, "pulled_forward", pulled_forward),
+    ):
+        on_round(book, now=from_above(NOON), round_id=named("round"), warn=no_fault)
+
+    for solution, kept in zip(found, pulled, strict=True):
+        if not mixed:
+            assert kept == sum(placed is not None for placed in solution.placed)

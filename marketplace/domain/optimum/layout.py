@@ -199,13 +199,13 @@ def _times(problem: Problem) -> tuple[Narrow, Ints, Ints, Ints]:
     Rows are shared: a bid whose `earliest` lies within a slot ends, in that slot only, sooner than
     one that starts at the next, and then has a row of its own.
     """
-    grid, slots = problem.grid, problem.slots
-    durations, which = np.unique(problem.duration, return_inverse=True)
+    grid, slots, held = problem.grid, problem.slots, problem.duration + problem.gap
+    durations, which = np.unique(held, return_inverse=True)
     plain = np.searchsorted(grid, grid[None, :-1] + durations[:, None]).astype(np.int32)
     first = np.maximum(np.searchsorted(grid, problem.earliest, side="right") - 1, 0)
     inside = np.minimum(first, slots - 1)
     begins = np.maximum(problem.earliest, grid[inside])
-    end = np.searchsorted(grid, begins + problem.duration)
+    end = np.searchsorted(grid, begins + held)
     own = (first < slots) & (end != plain[which, inside])
     keys = np.stack([which, np.where(own, inside, -1), np.where(own, end, -1)], axis=1)
     rows, row = np.unique(keys.reshape(-1, 3), axis=0, return_inverse=True)

@@ -54,6 +54,7 @@ class Ask:
     spread: int = ONE_POOL
     groups: tuple[int, ...] = ()
     shares: tuple[int, ...] = ()
+    gap: int = 0
 
     def __post_init__(self) -> None:
         if self.shares and len(self.shares) != len(self.groups):
@@ -123,6 +124,7 @@ def pose(
         limit=np.array([ask.limit for ask in asks], np.int64),
         weight=np.array([ask.weight for ask in asks], np.int64),
         spread=np.array([ask.spread for ask in asks], np.int64),
+        gap=np.array([ask.gap for ask in asks], np.int64),
         **_counts(asks, quotas, len(pools), slots),
     )
 

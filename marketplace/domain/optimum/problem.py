@@ -55,6 +55,8 @@ class Problem:
     Bids
         kind: int64[N]. gpus: int64[N]. duration: int64[N], ms.
         earliest, deadline: int64[N], ms; the lease lies within.
+        gap: int64[N], ms after the lease for which its GPUs stay idle, to be cleaned; 0 if not
+        given. It may go beyond the deadline, not beyond the grid.
         limit: int64[N], nano-units per GPU-hour that the bidder pays at most.
         weight: int64[N], added to the limit when bids are compared, never paid.
         spread: int64[N], ONE_POOL, ONE_HOST or ANYWHERE.
@@ -70,8 +72,8 @@ class Problem:
         since, until: int64[G], ms: only time between these counts for `gpu_ms`; all if not given.
 
     A bid that starts in slot t starts at max(earliest, grid[t]) and holds its GPUs in all slots
-    from t until the first grid point at or after its end. It gets all GPUs for its duration from
-    one start, or nothing. Worth of a grant: (limit + weight − floor) × gpus × duration.
+    from t until the first grid point at or after its end and gap. It gets all GPUs for its duration
+    from one start, or nothing. Worth of a grant: (limit + weight − floor) × gpus × duration.
 
     Raises: ValueError for arrays that do not fit together.
     """
@@ -94,6 +96,7 @@ class Problem:
     limit: Ints
     weight: Ints
     spread: Ints
+    gap: Ints = field(default_factory=_ints)
     profile_at: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     mask: Narrow = field(default_factory=lambda: np.zeros(0, np.int32))
     group_at: Ints = field(default_factory=_ints)
@@ -130,6 +133,8 @@ class Problem:
             object.__setattr__(self, "group_at", np.zeros(self.bids + 1, np.int64))
         if not self.groups and not self.concurrent.size:
             object.__setattr__(self, "concurrent", np.zeros((0, max(self.slots, 0)), np.int64))
+        if not self.gap.size:
+            object.__setattr__(self, "gap", np.zeros(self.bids, np.int64))
         if not self.share.size:
             object.__setattr__(self, "share", np.ones(len(self.group), np.int64))
         if not self.counted.size:
@@ -147,7 +152,7 @@ def _checks(problem: Problem) -> list[tuple[str, bool]]:
     entries = len(problem.pool)
     each = (
         *(problem.gpus, problem.duration, problem.earliest, problem.deadline),
-        *(problem.limit, problem.weight, problem.spread),
+        *(problem.limit, problem.weight, problem.spread, problem.gap),
     )
     per_entry = (problem.units, problem.floor, problem.profile)
     shapes = [
@@ -178,7 +183,7 @@ def _checks(problem: Problem) -> list[tuple[str, bool]]:
         ("divided pools are taken by profile", _divided(problem)),
         ("masks take the units they say", _popcounts(problem)),
         ("gpus, duration ≥ 1", bool(((problem.gpus >= 1) & (problem.duration >= 1)).all())),
-        ("weight ≥ 0", bool((problem.weight >= 0).all())),
+        ("weight, gap ≥ 0", bool((problem.weight >= 0).all() and (problem.gap >= 0).all())),
         ("spread: 0, 1 or 2", _indexes(problem.spread, 3)),
         ("group_at: [N+1]", len(problem.group_at) == bids + 1),
         ("group_at divides group", _divides(problem.group_at, len(problem.group))),

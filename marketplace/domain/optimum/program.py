@@ -86,7 +86,9 @@ class Program:
                 break
             if begins >= problem.grid[slot + 1]:
                 continue
-            end = int(np.searchsorted(problem.grid, over))
+            end = int(np.searchsorted(problem.grid, over + int(problem.gap[bid])))
+            if end > problem.slots:
+                break
             for place in places:
                 way = self._way(bid, slot, end, begins, place)
                 if way is not None:

@@ -97,7 +97,7 @@ def _audit_time(problem: Problem, bid: int, grant: Placed) -> None:
     begins, ends = int(problem.grid[grant.slot]), int(problem.grid[grant.end])
     over = grant.starts + int(problem.duration[bid])
     assert begins <= grant.starts < int(problem.grid[grant.slot + 1])
-    assert over <= ends
+    assert over + int(problem.gap[bid]) <= ends
     assert int(problem.earliest[bid]) <= grant.starts
     assert over <= int(problem.deadline[bid])
 

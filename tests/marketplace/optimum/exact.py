@@ -66,7 +66,10 @@ class Exact:
             late = over > int(problem.deadline[bid]) or over > int(problem.grid[-1])
             if late or begins >= int(problem.grid[slot + 1]):
                 continue
-            end = next(at for at in range(slot, problem.slots + 1) if problem.grid[at] >= over)
+            free = over + int(problem.gap[bid])
+            if free > int(problem.grid[-1]):
+                continue
+            end = next(at for at in range(slot, problem.slots + 1) if problem.grid[at] >= free)
             ways += [self._way(bid, slot, end, place) for place in places.values()]
         self.model.add_at_most_one(ways)
 
