@@ -1,0 +1,44 @@
+"""However many bids come and go, each group's rows stay in order and nobody is lost."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from marketplace.domain.columns import KEY, LATE_MAX, SINCE
+from marketplace.domain.demand import OpenBid, Shape
+from marketplace.domain.queue import Floors, Queue
+from tests.benchmarks.instant import Traffic
+
+BIDS = 16 * LATE_MAX
+
+
+def numbered(known: dict[Shape, int], bid: OpenBid) -> int:
+    """Return the number of a bid's shape, the next one for a new shape."""
+    return known.setdefault(bid.shape, len(known))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_those_who_reach_a_floor_are_found_in_order(seed: int) -> None:
+    random, shapes = Random(seed), dict[Shape, int]()
+    traffic, queue = Traffic(random), Queue(lambda bid: numbered(shapes, bid))
+    waiting: list[OpenBid] = []
+    positions = random.sample(range(10 * BIDS), BIDS)
+
+    for position in positions:
+        bid = OpenBid.of(traffic.bid(), since=position)
+        waiting.append(bid)
+        queue.add(bid)
+        if random.random() < 0.3:
+            queue.remove(waiting.pop(random.randrange(len(waiting))))
+    lowest = {shape: random.randrange(10**9) for shape in range(0, len(shapes), 2)}
+    served = queue.served(Floors.of(lowest, len(shapes)))
+
+    reaching = [bid for bid in waiting if bid.reach >= lowest.get(shapes[bid.shape], 1 << 62)]
+    assert served.in_order() == sorted(reaching, key=lambda bid: bid.price_time)
+    assert len(served) == len(reaching)
+    for start, end in served.spans:
+        order = queue.columns.order[:, start:end]
+        rows = list(zip(order[KEY].tolist(), order[SINCE].tolist(), strict=True))
+        assert rows == sorted(rows)
