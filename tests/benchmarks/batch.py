@@ -17,18 +17,16 @@ from ortools.sat.python import cp_model
 
 from marketplace.domain.optimum import Effort, Problem, solve
 from marketplace.domain.optimum.bench import bench_for
-from marketplace.domain.optimum.dual import Pricing
 from marketplace.domain.optimum.halves import BIDS_MIN
 from marketplace.domain.optimum.layout import Layout, lay_out
 from marketplace.domain.optimum.placing import place_all
 from marketplace.domain.optimum.solving import by_price
 from marketplace.domain.optimum.state import begin
+from tests.benchmarks.bounds import bound_of
 from tests.benchmarks.families import LOOSE, TIGHT, Family, draw
 from tests.benchmarks.figures import Figure
 
 SEED = 20261128
-BOUND_STEPS = 1_000
-BOUND_SECONDS = 80.0
 ENDLESS = 10**9
 DUAL_STEPS = {
     ("loose", 1): 6, ("loose", 10): 60, ("tight", 1): 24, ("tight", 10): 60,
@@ -78,21 +76,6 @@ def cleared(family: Family, problem: Problem, seconds: int) -> tuple[float, floa
     due = started + seconds - 0.06  # reading the grants out is part of it
     solution = solve(problem, effort=effort, seed=1, enough=lambda: time.perf_counter() >= due)
     return float(solution.welfare_nanos), time.perf_counter() - started
-
-
-def bound_of(problem: Problem) -> tuple[float, float]:
-    """Return the lowest bound found with much work, and how long that took."""
-    started = time.perf_counter()
-    pricing = Pricing(problem, lay_out(problem), SEED)
-    lowest = inf
-    for step in range(BOUND_STEPS):
-        pricing.step()
-        late = time.perf_counter() - started > BOUND_SECONDS
-        if late or step % 100 == 99:
-            lowest = min(lowest, pricing.bound(pricing.prices.mean))
-        if late:
-            break
-    return lowest, time.perf_counter() - started
 
 
 def by_limit(problem: Problem) -> float:

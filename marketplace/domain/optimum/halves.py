@@ -125,7 +125,7 @@ class Halves:
         self.halves = np.zeros(layout.pools, np.int64)
         self.other = ThreadPoolExecutor(1) if COMPILES else None
 
-    def search(self, paid: Floats, least: Floats, moves: int) -> float:
+    def search(self, paid: Floats, least: Floats, moves: int, heat: float) -> float:
         """Make so many moves in each half; return how much more the round is worth."""
         q, state = self.layout, self.state
         salt = mixed(self.seed, self.times)
@@ -135,21 +135,21 @@ class Halves:
             _take_half(q, state, part, halves, half, salt)
             np.equal(halves, half, out=desk.open)
         if self.other is None:
-            gained = sum(self._search(half, paid, least, moves) for half in (0, 1))
+            gained = sum(self._search(half, paid, least, moves, heat) for half in (0, 1))
         else:
-            second = self.other.submit(self._search, 1, paid, least, moves)
-            gained = self._search(0, paid, least, moves) + second.result()
+            second = self.other.submit(self._search, 1, paid, least, moves, heat)
+            gained = self._search(0, paid, least, moves, heat) + second.result()
         for half, part in enumerate(self.parts):
             _give_back(q, state, part, halves, half)
         _join(q, state, *self.parts)
         self.times += 1
         return gained
 
-    def _search(self, half: int, paid: Floats, least: Floats, moves: int) -> float:
+    def _search(self, half: int, paid: Floats, least: Floats, moves: int, heat: float) -> float:
         part, bench, desk = self.parts[half], self.benches[half], self.desks[half]
         if not desk.open.any():
             return 0.0
-        gained: float = search(self.layout, part, paid, bench, desk, least, moves, 0.0)
+        gained: float = search(self.layout, part, paid, bench, desk, least, moves, 0.0, heat)
         return gained
 
 

@@ -16,8 +16,10 @@ from marketplace.domain.optimum.state import State, value
 
 POOLS_MAX, POOLS_FEW = 4, 2
 """Pools of a move at most: in small rounds, and in large ones."""
-TRIED = 16
+TRIED = 10
 """Bids that wait, tried in each move."""
+HOPEFUL = 3
+"""Of so many, the one that hopes for most."""
 CROWD_MAX = 400
 """Bids moved at once."""
 MATES_MAX = 12
@@ -229,7 +231,7 @@ def invite(
         if lists == 0:
             continue
         chosen = -1
-        for _ in range(2):
+        for _ in range(HOPEFUL):
             held = q.lists[q.lists_at[p] + below(dice, lists)]
             if st.waits[held] == 0:
                 continue

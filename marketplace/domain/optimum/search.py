@@ -39,6 +39,12 @@ CHUNK_MOVES = 256
 """Moves until it is worked out again who could gain more."""
 SNUG = 0.03
 """A gap left beside other grants counts as so much of the limit."""
+SIDED, SIDED_SMALL = 0.9, 0.5
+"""How many moves are made for the sake of a bid that could gain more."""
+SCATTERED, SCATTERED_SMALL = 0.6, 1 / 3
+"""How many of these, and of all in small rounds, look beyond the pools of the move."""
+SCARCE = 0.3
+"""Scarcity prices count for so much at least where a place is chosen."""
 GANG_POOLS_MAX = 256
 """A gang that may use no more pools than this looks at all of them, else at those of the move."""
 
@@ -71,9 +77,9 @@ def _rank(q: Layout, desk: Desk, least: Floats, dice: Ints, crowd: int, alpha: f
         i = desk.crowd[c]
         size = q.gpus[i] * q.hours[i]
         z = 1.0 + blur * bell(dice) * 0.66
-        if mode < 0.4:
+        if mode < 0.1:
             desk.key[c] = -q.worth[i] * z
-        elif mode < 0.8:
+        elif mode < 0.9:
             gain = q.worth[i] - alpha * min(least[i], 4.0 * q.worth[i])
             desk.key[c] = -gain * size * z if gain > 0.0 else -gain
         else:
@@ -167,22 +173,25 @@ def _restore(q: Layout, st: State, desk: Desk, crowd: int) -> None:
 @compiled
 def search(
     q: Layout, st: State, paid: Floats, bench: Bench, desk: Desk, least: Floats,
-    moves: int, loss: float,
+    moves: int, loss: float, heat: float,
 ) -> float:  # fmt: skip
     """Make so many moves; return how much more the clearing is worth, in nano-units.
 
-    loss: a move that makes it worth less by no more than this is kept too.
+    loss: a move that makes it worth less by no more than this is kept too. heat: by how much more
+    it may be on the mean, by chance.
     """
     dice = bench.dice
     gained = 0.0
     sorry = 0
     small = q.row.size <= SMALL_MAX
     most = POOLS_MAX if small else POOLS_FEW
+    siding = SIDED_SMALL if small else SIDED
+    scattering = SCATTERED_SMALL if small else SCATTERED
     for n in range(moves):
         if n % CHUNK_MOVES == 0:
             sorry = regrets(q, st, paid, bench, desk, least)
         desk.moves[0] += 1
-        sided = sorriest(desk, dice, sorry) if sorry > 0 and below(dice, 2) == 0 else -1
+        sided = sorriest(desk, dice, sorry) if sorry > 0 and share(dice) < siding else -1
         count = side_with(q, st, desk, dice, sided, most) if sided >= 0 else 0
         if count == 0:
             count = choose(q, st, desk, dice, most)
@@ -193,7 +202,7 @@ def search(
             half = 1 + below(dice, max(1, (high - low) // 2))
             low = centre - half
             high = centre + half
-        scattered = (sided >= 0 or small) and below(dice, 3) == 0
+        scattered = (sided >= 0 or small) and share(dice) < scattering
         if scattered and below(dice, 2) == 0:
             count = 0
         crowd = lift(q, st, desk, count, low, high, sided)
@@ -203,10 +212,11 @@ def search(
         if count > 0:
             crowd = invite(q, st, desk, least, dice, count, crowd)
         before = _take_out(q, st, desk, crowd)
-        alpha = share(dice)
+        alpha = SCARCE + (1.0 - SCARCE) * share(dice)
         _rank(q, desk, least, dice, crowd, alpha)
         after = _put_in(q, st, paid, bench, desk, crowd, count, alpha, small)
-        if after >= before - loss:
+        luck = share(dice)
+        if after >= before - loss - 3.0 * heat * luck * luck:
             gained += after - before
         else:
             _restore(q, st, desk, crowd)
@@ -233,7 +243,7 @@ def _put_in(
 ) -> float:  # fmt: skip
     """Give the bids in hand places in their order; return what these are worth."""
     dice = bench.dice
-    noise = 0.05 if below(dice, 4) else 0.4
+    noise = 0.02 if below(dice, 4) else 0.1
     wide = desk.short.shape[1]
     if count > 0:
         wide = 0 if not small or below(dice, 2) == 0 else below(dice, 1 + wide)

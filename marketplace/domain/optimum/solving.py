@@ -32,6 +32,9 @@ PATIENCE = 3
 """Chunks in a small round until it leaps."""
 LEAP, LEAP_MOVES = 0.02, 12
 """How much of the worth a move of a leap may lose, and how many moves it has."""
+HEAT, HEAT_HALF = 0.03, 20.0
+"""What a move in a larger round may lose at first, as a share of what a grant is worth on the mean;
+half of it after so many moves for each bid."""
 
 
 def never() -> bool:
@@ -118,7 +121,8 @@ class Climb:
     Large rounds are searched in halves, in two threads.
 
     In small rounds, where it would soon stand still, it now and then goes on from a worse clearing
-    near by, and comes back when that leads nowhere.
+    near by, and comes back when that leads nowhere. In larger ones moves may lose a little, less
+    and less.
     """
 
     def __init__(
@@ -134,34 +138,47 @@ class Climb:
         self.halves = None
         if divisible(layout):
             self.halves = Halves(layout, state, wants.short, seed)
-        self.top = self._copy() if self.small else state
+        self.mean = worth / max(1, int((state.start >= 0).sum()))
+        self.top = self._copy()
 
     def step(self, last: int) -> None:
         """Make a chunk of moves, or in a large round several; none beyond the chunk `last`."""
         if self.halves is not None:
             each = max(1, min(CHUNKS, last - self.chunks) // 2)
-            self.gained += self.halves.search(self.paid, self.wants.least, each * CHUNK_MOVES)
+            moves, heat = each * CHUNK_MOVES, self._heat()
+            self.gained += self.halves.search(self.paid, self.wants.least, moves, heat)
             self.chunks += min(2 * each, last - self.chunks)
+            self._keep()
             return
         if self.small and self.chunks % PATIENCE == PATIENCE - 1:
             self.end()
-            self.gained += self._search(LEAP_MOVES, LEAP * (self.worth + self.gained))
-        self.gained += self._search(CHUNK_MOVES, 0.0)
+            self.gained += self._search(LEAP_MOVES, LEAP * (self.worth + self.gained), 0.0)
+        self.gained += self._search(CHUNK_MOVES, 0.0, 0.0 if self.small else self._heat())
         self.chunks += 1
-        if self.small and self.gained > self.high:
-            self.top, self.high = self._copy(), self.gained
+        self._keep()
 
     def end(self) -> None:
         """Go back to the best clearing found."""
-        if self.small and self.gained < self.high:
+        if self.gained < self.high:
             for name, column in self.state._asdict().items():
                 column[...] = getattr(self.top, name)
             self.gained = self.high
 
-    def _search(self, moves: int, loss: float) -> float:
+    def _heat(self) -> float:
+        moves = self.chunks * CHUNK_MOVES / len(self.layout.row)
+        return HEAT * self.mean / (1.0 + moves / HEAT_HALF)
+
+    def _keep(self) -> None:
+        """Remember the clearing, if it is the best so far."""
+        if self.gained > self.high:
+            self.high = self.gained
+            for name, column in self.top._asdict().items():
+                column[...] = getattr(self.state, name)
+
+    def _search(self, moves: int, loss: float, heat: float) -> float:
         return search(
             self.layout, self.state, self.paid, self.bench, self.desk, self.wants.least,
-            moves, loss,
+            moves, loss, heat,
         )  # fmt: skip
 
     def _copy(self) -> State:
