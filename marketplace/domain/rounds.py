@@ -42,6 +42,7 @@ from marketplace.domain.quota_gate import Gate, gate_of
 from marketplace.domain.round_prices import RIVALS_MAX, Prices
 from marketplace.domain.round_quotas import Bounds, bounds_of, edges_of, kept_out
 from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
+from marketplace.domain.sizes import grown, once, sizes_of
 from marketplace.domain.tries import Enough, Steps, Watch
 from marketplace.domain.vouching import UNVERIFIED
 from marketplace.domain.waiting import weight_of
@@ -65,6 +66,8 @@ class _Part:
     """The bids of one service class, and what the round knows of the supply they met."""
 
     bids: Sequence[OpenBid]
+    sized: Sequence[OpenBid]
+    """The bids in the sizes in which they are searched."""
     pools: Sequence[Pool]
     fits: Mapping[Shape, Sequence[int]]
     grid: Sequence[int]
@@ -105,17 +108,19 @@ def clear_round(
         part = _part(book, group, calendar, gate, now)
         before = None if steps is None else _effort_before(steps, name)
         solution = _solved(part, proof.seed, enough, before)
-        given = given_names(part.pools, part.bids, solution)
+        given = given_names(part.pools, part.sized, solution)
         placed = pulled_forward(given, calendar, gate, now=now, round_id=round_id)
         tries = watch.stage(f"{name} sweep")
         swept, left = sweep(book, group, placed, calendar, gate, tries, now=now, round_id=round_id)
         placed = gathered(book, placed, calendar, gate, now=now, round_id=round_id)
+        placed, grew = grown(book, placed, group, calendar, gate, now=now, round_id=round_id)
         rivals = _rivals(part, left, gate, now)
         made, regrets = _priced(part, solution, placed + swept, rivals, round_id)
         fills += made
         refused += left
         proof = proof.plus(
             bound=solution.bound_nanos
+            + grew
             + sum(fill.worth + fill.weighs for fill in made[len(placed) :]),
             steps=[(f"{name} {stage}", count) for stage, count in solution.iterations],
             slots=len(part.grid) - 1,
@@ -237,9 +242,10 @@ def _part(
     if gate is not None:
         edges += edges_of(gate.quotas, since=since, until=until)
     longest = max((pool.listed.cleaning for pool in pools), default=0)
-    grid = grid_of(now, until + longest, [*edges, *_edges(bids)])
+    sized = sizes_of(bids)
+    grid = grid_of(now, until + longest, [*edges, *_edges(sized)])
     bounds = Bounds() if gate is None else bounds_of(gate.quotas, bids, pools, grid)
-    part = _Part(bids, pools, fits, grid, bounds, now)
+    part = _Part(bids, sized, pools, fits, grid, bounds, now)
     if not longest:
         return part
     usable = {
@@ -268,8 +274,9 @@ def _solved(part: _Part, seed: int, enough: Enough | None, before: Effort | None
         )
         for number, pool in enumerate(part.pools)
     ]
-    asks = [_ask(part, bid) for bid in part.bids]
-    problem = pose(part.grid, capacities, asks, part.bounds.quotas)
+    quotas, counts = once(part.sized, len(part.bounds.quotas))
+    asks = [_ask(part, bid, *counted) for bid, counted in zip(part.sized, counts, strict=True)]
+    problem = pose(part.grid, capacities, asks, [*part.bounds.quotas, *quotas])
     effort = before or _effort(part, asks, guarded=enough is not None)
     if before is not None or enough is None:
         enough = never
@@ -286,7 +293,8 @@ def _capacity(pool: Pool, grid: Ints, beyond: int) -> tuple[int, ...]:
     return tuple(free.tolist())
 
 
-def _ask(part: _Part, bid: OpenBid) -> Ask:
+def _ask(part: _Part, bid: OpenBid, once_in: Sequence[int], shares: Sequence[int]) -> Ask:
+    """Write a bid as numbers. once_in, shares: of the quota that lets it have one of its sizes."""
     entries = tuple(
         Entry(number, part.pools[number].listed.floor)
         for number in part.fits[bid.shape]
@@ -301,8 +309,8 @@ def _ask(part: _Part, bid: OpenBid) -> Ask:
         entries=entries,
         weight=weight_of(bid, now=part.at),
         spread=_spread(bid),
-        groups=tuple(part.bounds.groups.get(bid.bid_id, ())),
-        shares=tuple(part.bounds.shares.get(bid.bid_id, ())),
+        groups=(*part.bounds.groups.get(bid.bid_id, ()), *once_in),
+        shares=(*part.bounds.shares.get(bid.bid_id, ()), *shares),
         gap=part.cleaning.gaps.get(bid.bid_id, 0),
     )
 
