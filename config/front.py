@@ -3,7 +3,7 @@
 A bid placed by `POST /api/v1/bids` with a token is the request that comes most often and that
 somebody waits for. Django, sessions and a thread of its own cost it ten times what the bid itself
 does, so it is read here and placed together with those that come at the same moment
-(`marketplace/api/many_bids.py`). Whatever is unusual about a request (a cookie, an Idempotency-Key,
+(`marketplace/api/many_bids.py`). Whatever is unusual about a request (a cookie, a key used before,
 a body that is not right, a token that does not work) goes the ordinary way, which answers it.
 """
 
@@ -32,7 +32,7 @@ PATH = "/api/v1/bids"
 PLAIN = frozenset(
     b"host user-agent accept accept-encoding accept-language connection keep-alive content-type"
     b" content-length transfer-encoding authorization x-request-id x-forwarded-proto"
-    b" x-forwarded-for".split()
+    b" x-forwarded-for idempotency-key".split()
 )
 """Headers that a plain request may have. One with others goes the ordinary way."""
 
@@ -68,8 +68,10 @@ class Front:
         given = headers.get(b"x-request-id", b"").decode("latin-1")
         token = headers[b"authorization"][len("bearer ") :].decode("latin-1").strip()
         request_id = request_id_of(given)
+        key = headers.get(b"idempotency-key")
+        named = None if key is None else key.decode("latin-1")
         try:
-            return await self._bids.ask(Asked(token, body, path, request_id))
+            return await self._bids.ask(Asked(token, body, path, request_id, named))
         except Exception as failure:
             # It may have been placed: so it is not asked for again, as the ordinary way would.
             problem = answer_problem(failure, instance=path, request_id=str(request_id))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -30,6 +30,7 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.models import RequestKey
+from ledger.prepared import ask_for_all
 from ledger.rest.parsing import BodyUnreadable
 from ledger.rest.problems import RETRY_AFTER_SECONDS
 
@@ -48,6 +49,27 @@ ON CONFLICT (tenant_id, route, key) DO UPDATE SET
 _FIND = """
 SELECT body_sha256, status, answer, headers::text FROM ledger_requestkey
  WHERE tenant_id = %s AND route = %s AND key = %s
+"""
+
+_KNOWN_EACH = """
+SELECT k.tenant_id, k.route, k.key FROM ledger_requestkey k
+  JOIN unnest(%s::uuid[], %s::text[], %s::text[]) AS asked (tenant_id, route, key)
+ USING (tenant_id, route, key)
+"""
+_CLAIM_EACH = """
+INSERT INTO ledger_requestkey
+    (tenant_id, route, key, body_sha256, status, answer, headers, kept_at)
+SELECT asked.*, 0, '', '{}'::jsonb, %s
+  FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[]) AS asked
+ON CONFLICT (tenant_id, route, key) DO NOTHING
+RETURNING tenant_id, route, key, set_config('synchronous_commit', 'off', true)
+"""
+_KEEP_EACH = """
+UPDATE ledger_requestkey k SET status = kept.status, answer = kept.answer, kept_at = %s
+  FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::int[], %s::text[])
+       AS kept (tenant_id, route, key, status, answer)
+ WHERE (k.tenant_id, k.route, k.key) = (kept.tenant_id, kept.route, kept.key)
+RETURNING set_config('synchronous_commit', 'off', true)
 """
 
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
@@ -150,6 +172,42 @@ def _claimed_first(request: Asked, handle: Callable[[], Response], now: datetime
             tenant_id=request.tenant_id, route=request.route, key=request.key, status=0
         ).delete()
         raise
+
+
+def known_each(requests: Sequence[Asked]) -> set[Asked]:
+    """Return those whose keys were used before."""
+    rows = ask_for_all(_KNOWN_EACH, _columns(requests)) if requests else []
+    return _found(requests, rows)
+
+
+def claim_each(requests: Sequence[Asked], *, now: datetime) -> set[Asked]:
+    """Claim the keys of requests that go out in one append; return those that nobody had before.
+
+    Nobody waits for the disk: the append that follows is on it with all that came before.
+    """
+    digests = [request.body_sha256 for request in requests]
+    rows = ask_for_all(_CLAIM_EACH, [now, *_columns(requests), digests]) if requests else []
+    return _found(requests, rows)
+
+
+def keep_each(answers: Sequence[tuple[Asked, int, str]], *, now: datetime) -> None:
+    """Keep answers (request, status, JSON) to keys that were claimed.
+
+    One that is lost is made again by the command, which knows its own events.
+    """
+    if answers:
+        requests, statuses, texts = zip(*answers, strict=True)
+        ask_for_all(_KEEP_EACH, [now, *_columns(requests), list(statuses), list(texts)])
+
+
+def _columns(requests: Sequence[Asked]) -> list[list[object]]:
+    names = [(request.tenant_id, request.route, request.key) for request in requests]
+    return [list(column) for column in zip(*names, strict=True)]
+
+
+def _found(requests: Sequence[Asked], rows: Sequence[tuple[object, ...]]) -> set[Asked]:
+    names = {row[:3] for row in rows}
+    return {each for each in requests if (each.tenant_id, each.route, each.key) in names}
 
 
 @contextmanager

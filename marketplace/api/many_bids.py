@@ -16,7 +16,10 @@ from io import BytesIO
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
+import structlog
 from django.conf import settings
+from django.db import DatabaseError
+from django.urls import resolve
 from django.utils import timezone
 from rest_framework.exceptions import APIException
 from rest_framework.renderers import JSONRenderer
@@ -25,7 +28,7 @@ from ledger.access import Actor, actors_of_tokens
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Meta, Position
-from ledger.rest import throttling
+from ledger.rest import idempotency, throttling
 from ledger.rest.endpoint import caller_of, checker_of
 from ledger.rest.parsing import StrictJson
 from ledger.rest.problems import answer_problem
@@ -36,18 +39,26 @@ from marketplace.queries.bids import Unit, unit_of
 from marketplace.queries.routing import only_market
 
 SCOPE = "bids:write"
+PLACED = 201
 UNIT_KEPT_SECONDS = 1.0
 UNITS_MAX = 10_000
 
 
+log = structlog.get_logger()
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that places a bid. token: as sent. path: what its answer names."""
+    """A request that places a bid. token: as sent. path: what its answer names.
+
+    key: its Idempotency-Key, if it has one.
+    """
 
     token: str
     body: bytes
     path: str
     request_id: UUID
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,7 @@ class _Bid:
     actor: Actor
     terms: BidTerms
     by: Meta
+    keyed: idempotency.Asked | None
 
 
 def place_together(asked: Sequence[Asked]) -> list[Answer | None]:
@@ -79,11 +91,11 @@ def place_together(asked: Sequence[Asked]) -> list[Answer | None]:
         for place, (each, actor) in enumerate(zip(asked, actors, strict=True))
         if isinstance(actor, Actor) and actor.may(SCOPE)
     ]
-    bids = [bid for bid in read if bid is not None]
+    bids = _unless_repeated([bid for bid in read if bid is not None])
     wanted = Counter(caller_of(bid.actor) for bid in bids)
     per_minute = settings.ENV.throttle_per_minute
     allowed = throttling.take_each(wanted, per_minute=per_minute, now=now) if wanted else {}
-    bids = [bid for bid in bids if caller_of(bid.actor) in allowed]
+    bids = _claimed([bid for bid in bids if caller_of(bid.actor) in allowed], now)
     answers: list[Answer | None] = [None] * len(asked)
     if not bids:
         return answers
@@ -94,7 +106,40 @@ def place_together(asked: Sequence[Asked]) -> list[Answer | None]:
         left[caller] -= 1
         headers = allowed[caller].before(left[caller]).headers()
         answers[bid.place] = _answer(bid, outcome, headers)
+    _keep(bids, answers, now)
     return answers
+
+
+def _unless_repeated(bids: Sequence[_Bid]) -> list[_Bid]:
+    """Leave out those whose key was used before: `Bids.post` answers them as it did then."""
+    known = idempotency.known_each([bid.keyed for bid in bids if bid.keyed is not None])
+    return [bid for bid in bids if bid.keyed not in known]
+
+
+def _claimed(bids: Sequence[_Bid], now: datetime) -> list[_Bid]:
+    """Claim keys; leave out a bid whose key somebody else has claimed at this moment."""
+    keyed = [bid.keyed for bid in bids if bid.keyed is not None]
+    claimed = idempotency.claim_each(keyed, now=now)
+    kept = []
+    for bid in bids:
+        if bid.keyed is None or bid.keyed in claimed:
+            kept.append(bid)
+        if bid.keyed is not None:
+            claimed.discard(bid.keyed)  # of two that came together with one key, the first
+    return kept
+
+
+def _keep(bids: Sequence[_Bid], answers: Sequence[Answer | None], now: datetime) -> None:
+    """Keep what was answered to those with a key; a refusal is asked again."""
+    kept = []
+    for bid in bids:
+        answer = answers[bid.place]
+        if bid.keyed is not None and answer is not None and answer.status == PLACED:
+            kept.append((bid.keyed, answer.status, answer.content.decode()))
+    try:
+        idempotency.keep_each(kept, now=now)
+    except DatabaseError as failure:
+        log.warning("answers.not-kept", error=str(failure))  # a repeat makes them again
 
 
 def _read(place: int, asked: Asked, actor: Actor, now: datetime) -> _Bid | None:
@@ -103,7 +148,8 @@ def _read(place: int, asked: Asked, actor: Actor, now: datetime) -> _Bid | None:
         body = checker_of(AskBid).run_validation(StrictJson().parse(BytesIO(asked.body)))
         if "market" in body or "markets" in body:
             return None
-        command_id = uuid4()
+        keyed = _keyed(asked, actor)
+        command_id = uuid4() if keyed is None else keyed.command_id
         terms = terms_of(
             body,
             bid_id=body.get("bid_id") or uuid5(command_id, "bid"),
@@ -119,7 +165,21 @@ def _read(place: int, asked: Asked, actor: Actor, now: datetime) -> _Bid | None:
     if routed is None:
         return None
     by = actor.meta(request_id=asked.request_id, command_id=command_id)
-    return _Bid(place, asked, actor, routed, by)
+    return _Bid(place, asked, actor, routed, by, keyed)
+
+
+def _keyed(asked: Asked, actor: Actor) -> idempotency.Asked | None:
+    """Return a request by its key, as `Endpoint` names it. Raises: KeyUnreadable."""
+    if asked.key is None:
+        return None
+    return idempotency.asked(
+        tenant_id=actor.tenant_id,
+        route=f"POST {resolve(asked.path).route}",
+        key=asked.key,
+        path=asked.path,
+        body=asked.body,
+        secret_fields=frozenset(),
+    )
 
 
 _units: dict[tuple[object, ...], tuple[float, Unit]] = {}
@@ -149,7 +209,7 @@ def _answer(bid: _Bid, outcome: Position | Exception, allowance: Mapping[str, st
         headers["Content-Type"] = str(problem.content_type)
     else:
         headers = {"Content-Type": "application/json"}
-        status = 201
+        status = PLACED
         data = {
             "id": bid.terms.bid_id,
             "service_class": bid.terms.service_class,
