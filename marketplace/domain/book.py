@@ -42,7 +42,7 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.holdings import RULES as LEASE_RULES
 from marketplace.domain.holdings import Holdings
-from marketplace.domain.hurry import fast_host
+from marketplace.domain.hurry import fast_host, row_placer
 from marketplace.domain.moments import whole_second
 from marketplace.domain.one_host import OneHost, is_uniform
 from marketplace.domain.owners import Owners
@@ -80,6 +80,7 @@ class Book:
         self._dying: list[tuple[int, int, BidId]] = []
         self._screened: dict[Shape, Screened] = {}
         self._shapes_max = SHAPES_MAX
+        self.hurries = False
         self._fast_host: Callable[..., OneHost] | None = None
         self.round_at: datetime | None = None
         """When the last round that decided anything was cleared."""
@@ -89,6 +90,12 @@ class Book:
         rule = RULES.get(type(event))
         trigger = None if rule is None else rule(self, event, position)
         return trigger if self.quotas is None else follow(self, event, trigger)
+
+    def hurry(self) -> None:
+        """From now on use what is compiled, if anything is: it decides the same."""
+        self.hurries = True
+        self.catalogue.columns.hurry()
+        self.queue.columns.stand = row_placer()
 
     # --- reading ---------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class Columns:
         self.asked: Seconds = np.zeros((7, LENGTH_MIN), np.int32)
         self._end = 0
         self.views = self._views()
+        self.stand: Callable[..., None] | None = None
+        """What puts a row in its place, where that is compiled."""
         self._unused: dict[int, list[int]] = defaultdict(list)
 
     def stretch(self, length: int) -> int:
@@ -48,18 +50,6 @@ class Columns:
 
     def _views(self) -> list[memoryview]:
         return [memoryview(column) for of_all in (self.order, self.asked) for column in of_all]
-
-    def insert(self, at: int, end: int, numbers: Iterable[int]) -> None:
-        """Move the rows from `at` to before `end` up by one, and write a new one: order, asked."""
-        # Through views of memory: several times cheaper than NumPy, which copies what overlaps.
-        if at == end:
-            for view, number in zip(self.views, numbers, strict=True):
-                view[at] = number
-            return
-        to, since = slice(at + 1, end + 1), slice(at, end)
-        for view, number in zip(self.views, numbers, strict=True):
-            view[to] = view[since]
-            view[at] = number
 
     def give_back(self, start: int, length: int) -> None:
         """Let a stretch be used again."""
@@ -85,14 +75,28 @@ class Stretch:
         """Return what its bids ask for."""
         return self._columns.asked[:, self.start : self.start + self.count]
 
-    def row_of(self, key: int, since: int) -> int:
+    def insert(self, order: Sequence[int], asked: Sequence[int]) -> None:
+        """Put a new row in its place; those after it move up by one."""
+        columns, end = self._columns, self.start + self.count
+        if columns.stand is not None:
+            columns.stand(columns.order, columns.asked, self.start, end, *order, *asked)
+        else:
+            row = self._row_of(order[KEY], order[SINCE])
+            to, since = slice(row + 1, end + 1), slice(row, end)
+            # Through views of memory: several times cheaper than NumPy, which copies what overlaps.
+            for view, number in zip(columns.views, (*order, *asked), strict=True):
+                view[to] = view[since]
+                view[row] = number
+        self.count += 1
+
+    def _row_of(self, key: int, since: int) -> int:
         """Return the row of a new bid: after all of its key that came no later."""
         keys, positions = self._columns.views[KEY], self._columns.views[SINCE]
         row = bisect_right(keys, key, self.start, self.start + self.count)
         # Who comes later in the log is mostly added later, so this hardly ever goes back.
         while row > self.start and keys[row - 1] == key and positions[row - 1] > since:
             row -= 1
-        return row - self.start
+        return row
 
     def reaching(self, least: int) -> tuple[int, int]:
         """Return the first row with a limit of `least` and more, and the one after the last."""
@@ -139,10 +143,7 @@ class Group:
 
     def insert(self, order: Sequence[int], asked: Sequence[int]) -> None:
         """Let a bid wait: KEY to DEADLINE, and what it asks for."""
-        late = self.late
-        at = late.start + late.row_of(order[KEY], order[SINCE])
-        self._columns.insert(at, late.start + late.count, (*order, *asked))
-        late.count += 1
+        self.late.insert(order, asked)
 
     def tidy(self, waits: Bools) -> list[int]:
         """Join both stretches, without those who wait no longer; return the slots of these."""

@@ -42,8 +42,8 @@ def on_fact(
     book: Book, trigger: Trigger, *, now: int, round_id: UUID, rules: Rules = PRESENT
 ) -> list[MarketEvent]:
     """Decide on what a fact may have made possible. now: milliseconds."""
-    if not book.catalogue.columns.hurries:
-        book.catalogue.columns.hurry()
+    if not book.hurries:
+        book.hurry()
     match trigger:
         case BidCame(bid_id):
             return _come(book, book.bids[bid_id], now, round_id, rules)

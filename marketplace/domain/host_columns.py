@@ -40,7 +40,6 @@ class HostColumns:
 
     def __init__(self) -> None:
         self.loose = 0
-        self.hurries = False
         self._count = 0
         self._unused: list[int] = []
         self._facts: Ints = np.zeros((8, SLOTS_START), np.int64)
@@ -100,7 +99,6 @@ class HostColumns:
 
     def hurry(self) -> None:
         """From now on go through rows by what is compiled, if anything is: it finds the same."""
-        self.hurries = True
         room_on = room_finder()
         if room_on is None:
             return

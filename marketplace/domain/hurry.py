@@ -27,6 +27,17 @@ def fast_host() -> Callable[..., OneHost]:
     return partial(FastHost, desk=Desk())
 
 
+def row_placer() -> Callable[..., None] | None:
+    """Return `lining_up.stand`, where kernels are compiled."""
+    from marketplace.domain.optimum.compiling import COMPILES
+
+    if not COMPILES:
+        return None
+    from marketplace.domain.lining_up import stand
+
+    return stand
+
+
 def room_finder() -> Callable[..., int] | None:
     """Return `finding.room_on`, where kernels are compiled."""
     from marketplace.domain.optimum.compiling import COMPILES

@@ -8,6 +8,7 @@ import pytest
 
 from marketplace.domain.columns import KEY, LATE_MAX, SINCE
 from marketplace.domain.demand import OpenBid, Shape
+from marketplace.domain.hurry import row_placer
 from marketplace.domain.queue import Floors, Queue
 from tests.benchmarks.instant import Traffic
 
@@ -19,10 +20,12 @@ def numbered(known: dict[Shape, int], bid: OpenBid) -> int:
     return known.setdefault(bid.shape, len(known))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_those_who_reach_a_floor_are_found_in_order(seed: int) -> None:
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("seed", range(2))
+def test_those_who_reach_a_floor_are_found_in_order(seed: int, compiled: bool) -> None:
     random, shapes = Random(seed), dict[Shape, int]()
     traffic, queue = Traffic(random), Queue(lambda bid: numbered(shapes, bid))
+    queue.columns.stand = row_placer() if compiled else None
     waiting: list[OpenBid] = []
     positions = random.sample(range(10 * BIDS), BIDS)
 
