@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from listings.models import OfferRow
 from marketplace.models import BidRow
+from tests.pages.browser import browsing, enter, overflow, served, violations
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_fair_shares_on_pages import govern
 from tests.pages.test_rounds_on_pages import text
@@ -97,3 +99,34 @@ def test_a_bid_over_quota_is_told_how_much_more_would_do(world: World) -> None:
     assert "of its own quota of H100 Ask for it" in part
     [quota] = [each for each in answer["changes"] if each["what"] == "quota"]
     assert quota["gpu_class"] == "H100" and quota["gpus"] >= 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("committed_store")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_explanation_of_an_offer_is_accessible_and_fits(
+    committed_store: None, tmp_path: Path, scheme: str
+) -> None:
+    world = World()
+    world.found()
+    world.list_gpus(0, 1, floor="2.00")
+    for gpus, limit in (("1", "1.50"), ("3", "9.00")):
+        bid = bid_form(gpus=gpus, limit=limit, token=str(uuid4()))
+        world.member(CONSUMER, "consumer").post("/bids/new", bid)
+    world.settle()
+    wrong = []
+    with (
+        served(tmp_path / "site.log") as site,
+        browsing(tmp_path / "browser", scheme=scheme) as (context, page, complaints),
+    ):
+        enter(context, site, world.member(OWNER, "owner").cookies)
+        page.goto(f"{site}/offers/{world.offer_id}")
+        page.get_by_text("The bids one by one").click()
+        wrong += violations(page)
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            if (wide := overflow(page)) > 0:
+                wrong.append(f"{wide} px too wide at {width}")
+        wrong += complaints
+
+    assert wrong == []
