@@ -207,6 +207,8 @@ class ProcessRuntime:
         return {
             "HOME": str(folder / "work"),
             **own,
+            # Where nobody listens: work that is not on a share by MPS stays apart from those.
+            "CUDA_MPS_PIPE_DIRECTORY": str(folder / "work" / "mps"),
             **spec.environment,
             **environment(spec.gpu_uuids, self._mps_pipe),
             "CUDA_VISIBLE_DEVICES": uuids,

@@ -99,7 +99,14 @@ def test_work_on_a_time_slice_sees_its_card_and_no_limits(tmp_path: Path) -> Non
     seen = seen_by(SLICES[0], tmp_path / "state", tmp_path / "no-mps")
 
     assert seen["CUDA_VISIBLE_DEVICES"] == "GPU-a"
-    assert "CUDA_MPS_PIPE_DIRECTORY" not in seen
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in seen
+
+
+def test_work_without_a_share_does_not_reach_the_hosts_mps(tmp_path: Path, pipe: Path) -> None:
+    seen = seen_by("GPU-a", tmp_path / "state", pipe)
+
+    assert seen["CUDA_MPS_PIPE_DIRECTORY"] == f"{seen['HOME']}/mps"
+    assert not Path(seen["CUDA_MPS_PIPE_DIRECTORY"]).exists()
 
 
 @pytest.mark.parametrize("pid", ["", "4194305", str(os.getpid())])
