@@ -3,12 +3,14 @@
 Compiling and a first small round are done before the watch starts. What a clearing is worth is
 given as a share of a bound that no clearing can pass; this one is found apart, by many more steps
 of price finding than a round has (about a minute), so it is nearer than the certificate's own.
+Rounds are drawn with seeds on which no constant was chosen.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import product
 from math import inf
 
 import highspy
@@ -26,7 +28,8 @@ from tests.benchmarks.bounds import bound_of
 from tests.benchmarks.families import LOOSE, TIGHT, Family, draw
 from tests.benchmarks.figures import Figure
 
-SEED = 20261128
+SEEDS = (7_001, 7_002)
+"""On which nothing was tuned."""
 ENDLESS = 10**9
 DUAL_STEPS = {
     ("loose", 1): 6, ("loose", 10): 60, ("tight", 1): 24, ("tight", 10): 60,
@@ -39,10 +42,10 @@ def run() -> Iterator[Figure]:
     for bids in (100, BIDS_MIN):  # searched as a whole, and in halves
         solve(draw(TIGHT, bids, 1), effort=Effort(dual=2, search=40), seed=1)
     goals = {(LOOSE, 1): "≥ 99.5", (LOOSE, 10): "≥ 99.8", (TIGHT, 1): "≥ 97.5", (TIGHT, 10): "≥ 99"}
-    for family in (LOOSE, TIGHT):
-        problem = draw(family, 10_000, SEED)
+    for family, seed in product((LOOSE, TIGHT), SEEDS):
+        problem = draw(family, 10_000, seed)
         bound, took = bound_of(problem)
-        name = f"{family.name}, {problem.bids:,} bids × {problem.pools:,} pools"
+        name = f"{family.name}, {problem.bids:,} bids × {problem.pools:,} pools, seed {seed}"
         yield Figure(f"{name}: bound, found apart", took, "s")
         yield Figure(f"{name}: by limit alone", 100 * by_limit(problem) / bound, "%")
         for seconds in (1, 10):
@@ -54,7 +57,7 @@ def run() -> Iterator[Figure]:
 
 def beside_the_field() -> Iterator[Figure]:
     """Yield what others clear of a contended round of 1,000 bids in ten seconds."""
-    problem = draw(TIGHT, 1_000, SEED)
+    problem = draw(TIGHT, 1_000, SEEDS[0])
     bound, _ = bound_of(problem)
     columns = Columns(problem)
     ours, spent = cleared(TIGHT, problem, 10)
