@@ -26,6 +26,27 @@ COLUMNS = (
     ("ends_at", "to"),
 )
 ONE = (*COLUMNS, ("notice_seconds", "notice, s"), ("reclaim_fee_ppm", "reclaim fee, ppm"))
+REMOVED = (
+    ("reason", "in the way"),
+    ("bids", "bids"),
+    ("gpus", "GPUs wanted"),
+    ("limit", "up to"),
+)
+CHANGES = (
+    ("what", "change"),
+    ("floor", "floor"),
+    ("duration_seconds", "length, s"),
+    ("starts_at", "from"),
+    ("bids", "bids served"),
+    ("limit", "up to"),
+)
+UNSOLD = (
+    ("waiting", "bids that wait"),
+    ("fitting", "it could serve"),
+    ("in_time", "in time, at some price"),
+    ("floor", "floor"),
+    ("floor_needed", "floor needed"),
+)
 HOSTS = (("id", "host"), ("title", "name"), ("state", "state"), ("region", "region"))
 
 
@@ -137,6 +158,23 @@ def resume(context: typer.Context, offer: UUID) -> None:
 def withdraw(context: typer.Context, offer: UUID) -> None:
     """Take an offer off the market; leases run on to their end."""
     _ask(context, offer, "withdraw")
+
+
+@app.command()
+def explain(context: typer.Context, offer: UUID) -> None:
+    """Say why nobody takes an offer: what stood in the way of which bids, what would change it."""
+    session = session_of(context)
+    answer = session.client.get(f"offers/{offer}/explain")
+    if session.printer.as_json:
+        session.printer.json(answer)
+        return
+    if not answer["listed"]:
+        session.printer.say("It is not on the market any more.")
+        return
+    removed = [{**each, "reason": each["reason"] or "nothing"} for each in answer["removed"]]
+    session.printer.table(removed, REMOVED, empty="Nobody waits for GPUs.")
+    session.printer.table(answer["changes"], CHANGES, empty="No single change would help.")
+    session.printer.facts(answer, UNSOLD)
 
 
 def _ask(context: typer.Context, offer: UUID, verb: str) -> None:

@@ -1,0 +1,65 @@
+"""`offpeak offers explain`: why nobody takes an offer, as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from marketplace.sdk import __main__ as line
+from marketplace.sdk.client import Client
+
+OFFER = UUID("0ff9ea40-0000-4000-8000-000000000001")
+ANSWER = {
+    "listed": True,
+    "waiting": 3,
+    "fitting": 2,
+    "in_time": 1,
+    "floor": "2.00",
+    "floor_needed": "1.50",
+    "removed": [
+        {"reason": "limit", "bids": 2, "gpus": 3, "limit": "1.50"},
+        {"reason": None, "bids": 1, "gpus": 1, "limit": "2.50"},
+    ],
+    "changes": [
+        {
+            "what": "floor",
+            "bids": 1,
+            "gpus": 1,
+            "limit": "1.50",
+            "floor": "1.50",
+            "duration_seconds": None,
+            "starts_at": None,
+        }
+    ],
+}
+
+
+def explained(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> str:
+    def handle(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == f"/api/v1/offers/{OFFER}/explain"
+        return httpx.Response(200, json=answer)
+
+    transport = httpx.MockTransport(handle)
+    monkeypatch.setattr(
+        line, "Client", lambda server, token: Client(server, token, transport=transport)
+    )
+    result = CliRunner().invoke(line.app, ["offers", "explain", str(OFFER)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_it_tells_what_stands_in_the_way_and_what_would_change_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = explained(monkeypatch, ANSWER)
+
+    for word in ("limit", "nothing", "floor needed", "1.50", "bids served"):
+        assert word in said
+
+
+def test_one_that_is_over_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "not on the market any more" in explained(monkeypatch, {"listed": False})
