@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ledger.domain.ids import BidId, LeaseId, OfferId, TenantId
@@ -25,6 +25,8 @@ from listings.domain.events import (
 from listings.domain.windows import windows_of
 from marketplace.domain.events import (
     BidAmended,
+    BidHandedOn,
+    BidMoveAsked,
     BidPlaced,
     Cut,
     ExtensionGranted,
@@ -110,6 +112,8 @@ class _Tally:
         self.leases: dict[LeaseId, _Lease] = {}
         self.offers: dict[OfferId, _Offer] = {}
         self.interrupted = 0
+        self._coming: dict[BidId, _Bid] = {}
+        """Bids of other markets that are asked to come to this one."""
         if start is not None:
             self._begin(start)
 
@@ -122,6 +126,8 @@ class _Tally:
             )
         for bid in start.bids:
             self.bids[bid.terms.bid_id] = _Bid(bid.terms, bid.rate, inside=False)
+        for bid in start.coming:
+            self._coming[bid.terms.bid_id] = _Bid(bid.terms, bid.rate, inside=False)
         for held in start.held:
             ends = held.granted.window.ends_at
             if from_above(ends) != held.ends:
@@ -146,8 +152,10 @@ class _Tally:
             case BidPlaced() as placed if placed.market == self._market:
                 limit = placed.limit.nanos_per_gpu_hour
                 self.bids[placed.bid_id] = _Bid(placed, limit, inside)
-            case BidAmended() as amended if amended.bid_id in self.bids:
-                self.bids[amended.bid_id].limit = amended.limit.nanos_per_gpu_hour
+            case BidAmended() as event:
+                self._amend(event)
+            case BidMoveAsked() | BidHandedOn() as event:
+                self._move(event, inside)
             case LeaseGranted() as granted if granted.market == self._market:
                 for cut in granted.cuts:
                     self._cut(cut, inside)
@@ -159,6 +167,20 @@ class _Tally:
                 lease.ends = min(lease.ends, closed.at)
             case _:
                 pass
+
+    def _move(self, event: BidMoveAsked | BidHandedOn, inside: bool) -> None:
+        if event.to != self._market:
+            return
+        if isinstance(event, BidMoveAsked):
+            limit = event.limit.nanos_per_gpu_hour
+            self._coming[event.bid_id] = _Bid(event.placed, limit, inside)
+        elif (came := self._coming.pop(event.bid_id, None)) is not None:
+            self.bids[event.bid_id] = replace(came, inside=inside)
+
+    def _amend(self, event: BidAmended) -> None:
+        for waiting in (self.bids, self._coming):
+            if event.bid_id in waiting:
+                waiting[event.bid_id].limit = event.limit.nanos_per_gpu_hour
 
     def _cut(self, cut: Cut, inside: bool) -> None:
         self.interrupted += inside and cut.because == "interrupted"

@@ -35,6 +35,7 @@ from marketplace.domain.events import (
     BidCancelled,
     BidExpired,
     BidFilled,
+    BidMoveAsked,
     BidPlaced,
     ExtensionGranted,
     ExtensionRequested,
@@ -310,6 +311,8 @@ class Run:
         match event:
             case BidPlaced():
                 self._put(stream, self._in_lane(event))
+            case BidMoveAsked():
+                self._put(stream, replace(event, placed=self._in_lane(event.placed)))
             case BidFilled() | BidExpired():
                 pass
             case BidAmended() | BidCancelled() if self._is_over(stream):

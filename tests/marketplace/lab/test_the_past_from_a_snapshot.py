@@ -28,7 +28,7 @@ VARIANTS = {
 
 @pytest.fixture
 def market(db: None) -> Market:
-    """Three days with a snapshot every few facts: offers that come, pause and go, bids of all kinds.
+    """Three days with a snapshot every few facts, offers that come, pause and go, and all bids.
 
     Some bids and leases of each day are still there on the next, and some end only then.
     """
