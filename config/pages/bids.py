@@ -147,6 +147,10 @@ def estimate(request: HttpRequest) -> HttpResponse:
             terms, _route = routed(default_store(), terms, markets=settings.MARKETS, now=now)
             quote = preview(default_store(), terms=terms, now=now)
             context |= {"quote": quote, "burst": terms.burst_allowed}
+            context["promises"] = [
+                (gpus, [(timedelta(seconds=step.notice_seconds), step.fee_ppm) for step in steps])
+                for gpus, steps in quote.promises
+            ]
             context["advice"] = advise(
                 terms.workload.kind,
                 gpus=terms.gpus_min or terms.gpus,

@@ -14,6 +14,7 @@ from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import BidId, TenantId, UserId
 from ledger.domain.money import Money, Rate
 from ledger.rest import AmountField, Body, CountField, DurationField, MomentField, TextField
+from marketplace.api.promises import PromiseShape, promises_json
 from marketplace.domain.bids import BidTerms
 from marketplace.domain.bounds import GPUS_MAX
 from marketplace.domain.eligibility import REASONS, Explanation
@@ -314,6 +315,7 @@ class QuoteShape(serializers.Serializer[Any]):
     deadline = MomentField()
     service_class = serializers.CharField()
     workload = AdviceShape()
+    reclaim = PromiseShape(many=True)
     explanation = ExplanationShape()
     expires_at = MomentField()
 
@@ -347,6 +349,8 @@ def explanation_json(
 def quote_json(quote: Quote) -> dict[str, Any]:
     """Return a quote as the API shows it."""
     window, placed = quote.window, quote.placed
+    work, fewest = placed.workload, placed.gpus_min or placed.gpus
+    advice = advise(work.kind, gpus=fewest, isolation=placed.request.isolation)
     return {
         "matched": quote.price is not None,
         "lane": quote.lane,
@@ -364,13 +368,8 @@ def quote_json(quote: Quote) -> dict[str, Any]:
         "query": write_query(placed.request),
         "deadline": _moment(placed.deadline),
         "service_class": placed.service_class,
-        "workload": _advice_json(
-            advise(
-                placed.workload.kind,
-                gpus=placed.gpus_min or placed.gpus,
-                isolation=placed.request.isolation,
-            )
-        ),
+        "workload": _advice_json(advice),
+        "reclaim": promises_json(quote.promises),
         "explanation": explanation_json(
             quote.explanation, state="preview", currency=placed.limit.currency
         ),

@@ -7,7 +7,8 @@ the very code that clears. It decides nothing: what it says may be out of date a
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
 from ledger.eventstore.port import START, EventStore
+from listings.domain.events import ReclaimStep
 from marketplace.domain.bids import BidTerms, hold_of, place
 from marketplace.domain.book import READS, Book
 from marketplace.domain.calendar import Calendar
@@ -34,6 +36,7 @@ from marketplace.domain.fills import Clearing, Fill, Lane
 from marketplace.domain.moments import from_above
 from marketplace.domain.reliability import together
 from marketplace.domain.states import restored
+from marketplace.domain.supply import Listed
 from marketplace.domain.written import model_of
 from marketplace.queries.guards import ROUND_SECONDS_MAX, SEARCH_SECONDS_MAX, guard
 from marketplace.snapshots import snapshots_for
@@ -134,7 +137,8 @@ class Quote:
     gpus: how many it would get; a bid that makes do with less may get fewer than it asks for.
     cost: at the quoted price; None where nothing would be matched. hold: what would be set aside.
     own: it would be its organisation's own GPUs, for nothing. reliability_ppm: the share of leases
-    that the hosts it would get did not break off; None: too few have ended.
+    that the hosts it would get did not break off; None: too few have ended. promises: what a
+    reclaim would give and pay, for how many of its GPUs: steps of notice and fee, the least first.
     """
 
     placed: BidPlaced
@@ -150,6 +154,7 @@ class Quote:
     expires_at: datetime
     own: bool = False
     reliability_ppm: int | None = None
+    promises: tuple[tuple[int, tuple[ReclaimStep, ...]], ...] = ()
 
 
 def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
@@ -186,7 +191,17 @@ def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
         expires_at=now + QUOTE_LIFE,
         own=fill is not None and fill.own,
         reliability_ppm=reliability,
+        promises=() if fill is None or fill.own else _promises(offers),
     )
+
+
+def _promises(offers: Sequence[Listed]) -> tuple[tuple[int, tuple[ReclaimStep, ...]], ...]:
+    """Return what the owners of some GPUs promise, and for how many each. offers: of each GPU."""
+    counted = Counter(
+        (ReclaimStep(terms.notice_seconds, terms.reclaim_fee_ppm), *terms.reclaim_steps)
+        for terms in (listed.terms for listed in offers)
+    )
+    return tuple((gpus, steps) for steps, gpus in counted.items())
 
 
 def _cleared_with(book: Book, bid: OpenBid, now: int) -> Clearing:

@@ -49,6 +49,11 @@ CHAIN = (
     ("lease_id", "lease"),
     ("chain.ended_because", "nothing follows"),
 )
+PROMISED = (
+    ("gpus", "GPUs"),
+    ("notice_seconds", "with notice, s"),
+    ("fee_ppm", "pays of the lost rest, ppm"),
+)
 CONSIDERED = (
     ("market", "market"),
     ("price", "price"),
@@ -172,7 +177,15 @@ def preview(
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
                    repeat, resume, soonest)  # fmt: skip
-    session.printer.facts(session.client.post("bids/preview", asked), QUOTE)
+    quote = session.client.post("bids/preview", asked)
+    session.printer.facts(quote, QUOTE)
+    if not session.printer.as_json:
+        promised = [
+            {"gpus": each["gpus"], **step} for each in quote["reclaim"] for step in each["steps"]
+        ]
+        if promised:
+            session.printer.say("If an owner takes it back:")
+            session.printer.table(promised, PROMISED, empty="")
 
 
 @app.command()

@@ -173,3 +173,35 @@ def test_the_rest_is_sold_kept_and_shown_by_the_api(
     assert LeaseRow.objects.get().resale_state == "kept"
     late = owner.post(f"{path}/take")
     assert (late.status_code, late.json()["code"]) == (409, "nothing-on-sale")
+
+
+def test_what_a_reclaim_would_pay_is_told_before_the_bid_is_placed(
+    world: World, consumer: Client
+) -> None:
+    world.list_gpus(0, 1)
+
+    told = consumer.post("/bids/estimate", bid_form()).content.decode()
+    answer = consumer.post(
+        "/api/v1/bids/preview",
+        {
+            "subscriber_id": str(world.unit_id),
+            "gpus": 2,
+            "duration_seconds": 7_200,
+            "limit": "2.50",
+            "service_class": "on-demand",
+            "workload": {"kind": "other"},
+        },
+        "application/json",
+    )
+
+    assert "If its owner takes it back, with at least 10 min</dt><dd>10.0% of the lost rest" in told
+    assert "with 1 h or more</dt><dd>2.0% of the lost rest" in told
+    assert answer.json()["reclaim"] == [
+        {
+            "gpus": 2,
+            "steps": [
+                {"notice_seconds": 600, "fee_ppm": 100_000},
+                {"notice_seconds": 3_600, "fee_ppm": 20_000},
+            ],
+        }
+    ]
