@@ -156,7 +156,7 @@ def test_the_shortest_lease_is_shortened_as_little_as_helps() -> None:
     assert change.duration == 4 * HOUR
     assert change.bids == 1
     again = Market(now=market.now)
-    again.offer("a", gpus=1, at=1, lease_min=change.duration)
+    again.offer("a", gpus=1, at=1, lease_min=4 * HOUR)
     again.bid("two", hours=2, at=2)
     again.bid("four", hours=4, at=2)
     again.run()
