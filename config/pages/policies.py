@@ -263,7 +263,7 @@ def _limit_fields(shown: Mapping[str, Any]) -> dict[str, Any]:
 def lift(request: HttpRequest, override_id: UUID) -> HttpResponse:
     """End an override before its time."""
     actor, market = actor_of(request), market_sent(request)
-    actor.need("operator")
+    actor.need_platform()
     why = request.POST.get("why", "").strip()
     try:
         if not why:

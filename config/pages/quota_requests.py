@@ -131,7 +131,7 @@ def _tenant_of(actor: Actor, unit: UUID) -> TenantId:
 def decide(request: HttpRequest, request_id: UUID) -> HttpResponse:
     """Approve a request, whose token is shown this once, or decline it with a reason."""
     actor, market = actor_of(request), market_sent(request)
-    actor.need("operator")
+    actor.need_platform()
     store, now = default_store(), timezone.now()
     about: dict[str, Any] = {
         "market": market,
@@ -166,8 +166,8 @@ def take(request: HttpRequest, request_id: UUID) -> HttpResponse:
     """Take approved quota up, by the token that the approval gave."""
     actor, market = actor_of(request), market_sent(request)
     actor.need("consumer", "operator")
+    quota_request(actor, market, request_id)
     try:
-        quota_request(actor, market, request_id)
         position = take_up(
             default_store(),
             market=market,

@@ -8,6 +8,10 @@ traded with themselves at a price would make that price.
 So a lease is wholly at home at price zero or wholly away at a price. A gang does not mix the two:
 part of it would pay nothing, and one lease has one price per GPU-hour.
 
+Whoever sets a deadline says how long it may take, so own GPUs that serve by then go before sooner
+ones that cost something. A bid that seeks the soonest start goes to whichever begins first, home
+where both begin together.
+
 Where a bid makes do with less, its whole size comes first, at home and then away; of smaller sizes
 the larger, and of equal ones home.
 """
@@ -26,7 +30,14 @@ from marketplace.domain.fills import lease_id_of
 from marketplace.domain.moments import Millis, whole_second
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.quota_gate import Gate
-from marketplace.domain.ranges import Found, apart, at_home, home_first, smaller_at_home
+from marketplace.domain.ranges import (
+    Found,
+    apart,
+    at_home,
+    home_first,
+    may_be_sooner_away,
+    smaller_at_home,
+)
 from marketplace.domain.supply import Entry
 from marketplace.domain.tries import Tries
 
@@ -50,10 +61,12 @@ def fit(book: Book, bid: OpenBid, calendar: Calendar, *, now: int) -> Found | No
 def fit_by_columns(book: Book, bid: OpenBid, calendar: Calendar, *, now: int) -> Found | None:
     """Find GPUs as `fit` does, where a calendar has nothing free that the book's own has not."""
     home = at_home(bid, _own(book, bid, now), calendar, now=now)
-    if home is not None:
+    if home is not None and not may_be_sooner_away(bid, home, now=now):
         return home
     away = others(book, bid, book.within_reach(bid, now=now))
     placement = place(bid, away, calendar, now=now)
+    if home is not None and (placement is None or home[1].starts <= placement.starts):
+        return home
     if placement is not None:
         return bid, placement
     return fit(book, bid, calendar, now=now) if bid.has_ranges else None

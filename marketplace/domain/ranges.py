@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid
+from marketplace.domain.moments import whole_second
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.supply import Entry
 
@@ -78,6 +79,11 @@ def smaller_at_home(
     return None if found is None else (found[0], replace(found[1], floor=0))
 
 
+def may_be_sooner_away(bid: OpenBid, home: Found, *, now: int) -> bool:
+    """Tell if a bid seeks the soonest start, and its own tenant's GPUs do not begin at once."""
+    return bid.seeks_soonest and home[1].starts > max(bid.earliest, whole_second(now))
+
+
 def home_first(
     bid: OpenBid,
     own: Sequence[Entry],
@@ -88,13 +94,15 @@ def home_first(
 ) -> Found | None:
     """Find GPUs for a bid among its own tenant's offers, or else among others'; never mixed.
 
-    All of it comes first, at home and then away; of smaller sizes the larger, and of equal ones
-    home.
+    All of it comes first, at home and then away, or where it begins first if the bid seeks that; of
+    smaller sizes the larger, and of equal ones home.
     """
     found = at_home(bid, own, calendar, now=now)
-    if found is not None:
+    if found is not None and not may_be_sooner_away(bid, found, now=now):
         return found
     placement = place(bid, others, calendar, now=now)
+    if found is not None and (placement is None or found[1].starts <= placement.starts):
+        return found
     if placement is not None:
         return bid, placement
     home = smaller_at_home(bid, own, calendar, now=now)

@@ -66,7 +66,7 @@ PLATFORM_ONLY = {
 CHOSEN_IDS = {"PUT hosts/<uuid:host_id>"}
 """Writes that make a thing under an id of the caller's choice: one in use answers 409."""
 
-WORDS = {"name", "market", "round_id"}
+WORDS = {"name", "market", "round_id", "kind"}
 """Parameters of routes that are no ids of anybody's: names, and what the market shows to all."""
 
 QUERIES: Mapping[str, str] = {
@@ -291,7 +291,12 @@ def speaker(route: Route, party: Party) -> Any:
 
 
 def path_of(route: Route, party: Party) -> str:
-    words: dict[str, UUID | str] = {"name": "focus", "market": "main", "round_id": party.round_id}
+    words: dict[str, UUID | str] = {
+        "name": "focus",
+        "market": "main",
+        "kind": "quota",
+        "round_id": party.round_id,
+    }
     known = {**words, **party.ids}
     unknown = [name for name in route.parameters if name not in known]
     assert not unknown, f"say in tests/access/world.py which thing {unknown} of {route.text} is"

@@ -202,8 +202,11 @@ def test_a_card_is_offered_in_one_form_at_a_time(
     publish(market, OTHER_OFFER, terms(division=second, windows=(span(14, 8),)))
 
 
-def test_a_card_is_not_offered_whole_beside_its_mig_instances(market: MemoryStore) -> None:
-    publish(market)
+@pytest.mark.parametrize("form", [None, QUARTERS])
+def test_a_card_is_not_offered_beside_its_mig_instances(
+    market: MemoryStore, form: Division | None
+) -> None:
+    publish(market, wanted=terms(division=form))
     parts = [
         gpu(f"MIG-{n}", mig_profiles=("3g.40gb",), mig_enabled=True, memory_mib=40_192)
         for n in (1, 2)

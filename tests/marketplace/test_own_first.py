@@ -13,6 +13,7 @@ from marketplace.domain.book import Book
 from marketplace.domain.events import BidPlaced, GpuRequest, LeaseGranted, Patience, RoundCleared
 from marketplace.domain.rules import PriceRule, Rules
 from marketplace.engine import Engine
+from marketplace.queries.books import explain_bid
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
 from tests.marketplace.trading import MARKET, OWNER, Market, named, rate
@@ -63,6 +64,34 @@ def test_only_what_its_own_cannot_serve_goes_to_the_market(patience: Patience) -
         ({OWNER}, rate(0)),
         ({OTHER}, rate(3)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("seeks", "from_hour", "owner"),
+    [
+        ("cheapest", 20, OWNER),
+        ("soonest", 20, OTHER),
+        ("soonest", 0, OWNER),
+        ("cheapest", 40, OTHER),
+        ("soonest", 40, OTHER),
+    ],
+)
+def test_own_gpus_serve_it_by_its_deadline_or_it_seeks_the_soonest(
+    seeks: str, from_hour: int, owner: TenantId
+) -> None:
+    """It has a day to start; its own GPUs are there after some hours, another's now."""
+    market = Market()
+    opens = NOON + timedelta(hours=from_hour)
+    market.offer("mine", windows=[(opens, opens + timedelta(hours=9))])
+    market.offer("theirs", owner=OTHER, at=1)
+    bid_id = market.bid("b", tenant=OWNER, at=5, seeks=seeks)
+
+    explained = explain_bid(market.store, market=MARKET, bid_id=bid_id, now=NOON)
+    market.run()
+
+    assert owners_of(market.grant("b")) == {owner}
+    assert explained is not None and explained.placement is not None
+    assert {listed.terms.tenant_id for listed, _ in explained.placement.gpus} == {owner}
 
 
 @pytest.mark.parametrize("patience", ["immediate", "patient"])

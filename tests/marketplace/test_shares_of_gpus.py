@@ -6,11 +6,13 @@ from datetime import timedelta
 
 import pytest
 
+from ledger.domain.money import Rate
 from listings.domain.events import Division
 from marketplace.domain.events import LeaseClosed, Patience, ReclaimRequested
 from marketplace.domain.query import read_query
+from marketplace.queries.quotes import models_listed, window_quotes
 from tests.conftest import NOON
-from tests.marketplace.trading import OWNER, Market, named
+from tests.marketplace.trading import OWNER, Market, named, rate
 
 QUARTERS = Division("mps", 4)
 SLICES = Division("timeslice", 2)
@@ -119,6 +121,24 @@ def test_a_card_listed_in_another_form_waits_for_the_leases_of_the_first(
     assert granted is not None
     assert before is not None
     assert granted.window.starts_at >= before.window.ends_at
+
+
+def test_a_share_has_a_price_and_depth_of_its_own() -> None:
+    market = Market()
+    market.offer("quarters", division=QUARTERS, at=0.5)
+    market.offer("whole", at=2)
+
+    def price(model: str, gpus: int) -> set[Rate | None]:
+        found = window_quotes(
+            market.store, market=market.name, gpu_model=model, currency="USD", now=market.now
+        )
+        return {each.price for each in found if each.gpus == gpus}
+
+    share = "H100-80GB-mps.25.20gb"
+    assert models_listed(market.store, market=market.name) == [share, "H100-80GB"]
+    assert price(share, 1) == {rate(0.5)}
+    assert price(share, 8) == {None}
+    assert price("H100-80GB", 1) == {rate(2)}
 
 
 def test_the_whole_card_waits_for_its_shares() -> None:

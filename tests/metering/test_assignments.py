@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -10,9 +12,12 @@ from hypothesis import strategies as st
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.refusal import Refusal
+from listings.domain.divisions import divide
+from listings.domain.events import Division, Gpu
 from marketplace.domain.bounds import CommandWithoutProgram, check_workload
 from marketplace.domain.events import Workload
 from marketplace.queries.leases import HOLD, Assignment
+from metering.agent.shares import card_of, environment
 from metering.api.agent import _spoken
 from tests.conftest import NOON
 
@@ -48,6 +53,22 @@ def test_every_workload_that_a_bid_may_have_can_be_told_to_an_agent(
     except Refusal:
         return
     assert _spoken(assignment(workload)) is not None
+
+
+def test_an_agent_is_told_of_a_share_all_that_it_must_know() -> None:
+    card = Gpu(f"GPU-{UUID(int=7)}", "L4", 23_034, "8.9", "580.82.07")
+    share = divide(card, Division("mps", 48 // 4))[10]
+
+    told = _spoken(replace(assignment(Workload(kind="other")), gpu_uuids=(share.uuid,)))
+
+    assert told is not None
+    (uuid,) = told.gpu_uuids
+    assert card_of(uuid) == card.uuid
+    assert environment([uuid], Path("/run/mps")) == {
+        "CUDA_MPS_PIPE_DIRECTORY": "/run/mps",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "8",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={23_034 // 12}M",
+    }
 
 
 def test_a_command_without_a_program_is_refused() -> None:
