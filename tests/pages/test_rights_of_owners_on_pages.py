@@ -194,8 +194,8 @@ def test_what_a_reclaim_would_pay_is_told_before_the_bid_is_placed(
         "application/json",
     )
 
-    assert "If its owner takes it back, with at least 10 min</dt><dd>10.0% of the lost rest" in told
-    assert "with 1 h or more</dt><dd>2.0% of the lost rest" in told
+    assert "Reclaim after 10 min</dt><dd>pays 10.0% of the lost rest" in told
+    assert "after 1 h</dt><dd>pays 2.0% of the lost rest" in told
     assert answer.json()["reclaim"] == [
         {
             "gpus": 2,
