@@ -42,7 +42,7 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.holdings import RULES as LEASE_RULES
 from marketplace.domain.holdings import Holdings
-from marketplace.domain.hurry import fast_host, row_placer
+from marketplace.domain.hurry import fast_host, room_finder, row_placer
 from marketplace.domain.moments import whole_second
 from marketplace.domain.one_host import OneHost, is_uniform
 from marketplace.domain.owners import Owners
@@ -94,7 +94,8 @@ class Book:
     def hurry(self) -> None:
         """From now on use what is compiled, if anything is: it decides the same."""
         self.hurries = True
-        self.catalogue.columns.hurry()
+        if (room_on := room_finder()) is not None:
+            self.catalogue.columns.hurry(room_on)
         self.queue.columns.stand = row_placer()
 
     # --- reading ---------------------------------------------------------------------------

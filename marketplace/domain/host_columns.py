@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marketplace.domain.hurry import room_finder
 from marketplace.domain.kinds import Bools
 from marketplace.domain.openings import NOWHERE, Ints, Level, Levels, asked_for
 
@@ -97,11 +96,8 @@ class HostColumns:
         floors = self._facts[FLOOR, unknown]
         return np.concatenate([found[0], unknown]), np.concatenate([found[1], floors])
 
-    def hurry(self) -> None:
-        """From now on go through rows by what is compiled, if anything is: it finds the same."""
-        room_on = room_finder()
-        if room_on is None:
-            return
+    def hurry(self, room_on: Callable[..., int]) -> None:
+        """From now on go through rows by `finding.room_on`, compiled: it finds the same."""
         found: Ints = np.zeros((0, 2), np.int64)
 
         def look(
