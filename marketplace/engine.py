@@ -43,7 +43,7 @@ from marketplace.domain.moments import EPOCH, Millis, from_above
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.states import restored, state_of
 from marketplace.domain.triggers import Trigger
-from marketplace.queries.guards import ROUND_SECONDS_MAX, SEARCH_SECONDS_MAX, guard
+from marketplace.queries.guards import REST_SECONDS_MAX, SEARCH_SECONDS_MAX, guard, stopwatch
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import Snapshot, Snapshots, Tail, usable
 
@@ -240,7 +240,7 @@ class Engine:
                 round_id=round_id,
                 rules=self._rules,
                 enough=guard(SEARCH_SECONDS_MAX),
-                late=guard(ROUND_SECONDS_MAX),
+                late=stopwatch(REST_SECONDS_MAX),
                 warn=self._dropped,
             )
         except RoundUnsound as unsound:

@@ -133,7 +133,7 @@ def on_round(
     round_id: UUID,
     rules: Rules = PRESENT,
     enough: Callable[[], bool] | None = None,
-    late: Callable[[], bool] | None = None,
+    late: Callable[[str], bool] | None = None,
     steps: Mapping[str, int] | None = None,
     warn: Callable[[Sequence[Fault]], object] | None = None,
 ) -> list[MarketEvent]:
@@ -141,7 +141,8 @@ def on_round(
 
     Args:
         now: milliseconds.
-        enough: true once time for the search is up; late: once it is for what is around it.
+        enough: true once time for the search is up; late: once it is for the stages around it,
+            of which it is told the name.
         steps: those of a round that is cleared again.
         warn: told why grants were dropped, if any were.
 

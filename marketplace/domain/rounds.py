@@ -43,7 +43,7 @@ from marketplace.domain.round_prices import RIVALS_MAX, Prices
 from marketplace.domain.round_quotas import Bounds, bounds_of, edges_of, kept_out
 from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
 from marketplace.domain.sizes import grown, once, sizes_of
-from marketplace.domain.tries import Enough, Steps, Watch
+from marketplace.domain.tries import Enough, Late, Steps, Watch
 from marketplace.domain.vouching import UNVERIFIED
 from marketplace.domain.waiting import weight_of
 
@@ -83,7 +83,7 @@ def clear_round(
     now: int,
     round_id: UUID,
     enough: Enough | None = None,
-    late: Enough | None = None,
+    late: Late | None = None,
     steps: Steps | None = None,
     interrupting: bool = True,
 ) -> Clearing:
@@ -92,15 +92,14 @@ def clear_round(
     Args:
         bids: in the order of `book.patient()`.
         enough: asked now and then; once true, the best that was found so far stands.
-        late: the same for what is around the search; asked at once for the first time.
+        late: the same for the stages around the search.
         steps: of an earlier clearing, as its proof has them, to make it again bit for bit.
         interrupting: whether interruptible leases make room for firm bids.
 
     Returns:
         Fills with prices, and the proof. The same book, bids, `now` and steps give the same.
     """
-    calendar = book.calendar.fork()
-    refused: list[OpenBid] = []
+    calendar, refused = book.calendar.fork(), list[OpenBid]()
     gate, watch = gate_of(book), Watch(late, steps)
     fills, bids = _without_search(book, bids, calendar, gate, watch, now, round_id)
     proof = Proof(seed=book.read_to & 0x7FFFFFFF, bound=sum(fill.worth for fill in fills))
@@ -118,10 +117,9 @@ def clear_round(
         made, regrets = _priced(part, solution, placed + swept, rivals, round_id)
         fills += made
         refused += left
+        more = grew + sum(fill.worth + fill.weighs for fill in made[len(placed) :])
         proof = proof.plus(
-            bound=solution.bound_nanos
-            + grew
-            + sum(fill.worth + fill.weighs for fill in made[len(placed) :]),
+            bound=solution.bound_nanos + more,
             steps=[(f"{name} {stage}", count) for stage, count in solution.iterations],
             slots=len(part.grid) - 1,
             pools=len(part.pools),

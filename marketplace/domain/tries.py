@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 
 Enough = Callable[[], bool]
 """True once time is up, and from then on."""
+Late = Callable[[str], bool]
+"""The same for the stages around the search, told which one asks: only their own time counts."""
 Steps = Mapping[str, int]
 """What each stage of a round did, by name."""
 
@@ -20,7 +22,7 @@ TRIES_MIN = 64
 class Tries:
     """The tries of one stage."""
 
-    def __init__(self, name: str, *, late: Enough | None, steps: Steps | None, least: int) -> None:
+    def __init__(self, name: str, *, late: Late | None, steps: Steps | None, least: int) -> None:
         self._name, self._late, self._least = name, late, least
         self._most = None if steps is None else steps.get(name)
         self._made, self._cut = 0, False
@@ -32,7 +34,7 @@ class Tries:
         if self._most is not None:
             self._cut = self._made >= self._most
         elif self._late is not None and self._made >= self._least:
-            self._cut = self._late()
+            self._cut = self._late(self._name)
         self._made += not self._cut
         return not self._cut
 
@@ -45,15 +47,15 @@ class Tries:
 class Watch:
     """The time of one round, or the steps of an earlier one that is made again."""
 
-    def __init__(self, late: Enough | None = None, steps: Steps | None = None) -> None:
+    def __init__(self, late: Late | None = None, steps: Steps | None = None) -> None:
         self._steps, self._stages = steps, list[Tries]()
         self._late = late if steps is None else None
-        if self._late is not None:
-            self._late()  # from now on time is counted
 
     def stage(self, name: str, *, least: int | None = None) -> Tries:
         """Begin a stage. least: so many are tried in any case; TRIES_MIN, if not given."""
         least = TRIES_MIN if least is None else least
+        if self._late is not None:
+            self._late(name)  # from now on its time is counted
         tries = Tries(name, late=self._late, steps=self._steps, least=least)
         self._stages.append(tries)
         return tries

@@ -38,7 +38,7 @@ from marketplace.domain.reliability import together
 from marketplace.domain.states import restored
 from marketplace.domain.supply import Listed
 from marketplace.domain.written import model_of
-from marketplace.queries.guards import ROUND_SECONDS_MAX, SEARCH_SECONDS_MAX, guard
+from marketplace.queries.guards import REST_SECONDS_MAX, SEARCH_SECONDS_MAX, guard, stopwatch
 from marketplace.snapshots import snapshots_for
 from marketplace.snapshots.port import Tail, usable
 
@@ -216,7 +216,7 @@ def _cleared_with(book: Book, bid: OpenBid, now: int) -> Clearing:
         now=now,
         round_id=round_id,
         enough=guard(SEARCH_SECONDS_MAX),
-        late=guard(ROUND_SECONDS_MAX),
+        late=stopwatch(REST_SECONDS_MAX),
     )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 SEARCH_SECONDS_MAX = 1.0
 """How long a round may be searched; immediate bids wait meanwhile. A round says how far it came."""
-ROUND_SECONDS_MAX = 1.5
-"""After so long the stages around the search try no more bids, but for the least they always do."""
+REST_SECONDS_MAX = 1.0
+"""After so long in all, stages around the search try no more bids but the least they always do."""
 
 
 def guard(seconds: float) -> Callable[[], bool]:
@@ -26,3 +26,22 @@ def guard(seconds: float) -> Callable[[], bool]:
         return now > until
 
     return enough
+
+
+def stopwatch(seconds: float, clock: Callable[[], float] = time.monotonic) -> Callable[[str], bool]:
+    """Return what says that stages have had their time, together; it stands still between them.
+
+    A stage's time counts from when its name is first asked about until it is last.
+    """
+    stage, since, last, before = "", 0.0, 0.0, 0.0
+
+    def late(name: str) -> bool:
+        nonlocal stage, since, last, before
+        now = clock()
+        if name != stage:
+            before += last - since
+            stage, since = name, now
+        last = now
+        return before + now - since > seconds
+
+    return late

@@ -16,7 +16,7 @@ from marketplace.domain.events import BidPlaced, LeaseGranted, RoundCleared
 from marketplace.domain.faults import Fault
 from marketplace.domain.verification import faults
 from marketplace.domain.vouching import UNVERIFIED
-from marketplace.queries import books
+from marketplace.queries import books, guards
 from marketplace.queries.books import MarketCannotTell, book_of, explain_bid
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
@@ -179,10 +179,22 @@ def test_a_preview_of_a_small_round_is_what_the_round_gives() -> None:
     previewed = books._cleared_with(book, bid, NOW)
 
     whole = rounds_book(market)
-    events = on_round(whole, now=NOW, round_id=ROUND, enough=lambda: False, late=lambda: False)
+    events = on_round(
+        whole, now=NOW, round_id=ROUND, enough=lambda: False, late=lambda stage: False
+    )
     granted = [each for each in events if isinstance(each, LeaseGranted)]
     assert {(fill.bid.bid_id, fill.window, fill.price) for fill in previewed.fills} == {
         (each.bid_id, each.window, each.price.nanos_per_gpu_hour) for each in granted
     }
     with book_of(market.store, MARKET) as lent:
         assert bid.bid_id in lent.bids
+
+
+def test_stages_have_a_time_of_their_own_together() -> None:
+    """Two seconds between stages do not count, two and a half in them do."""
+    clock = iter((0.0, 1.0, 3.0, 4.0, 4.5))
+    late = guards.stopwatch(2.0, lambda: next(clock))
+
+    asked = [late(name) for name in ("own", "own", "sweep", "sweep", "sweep")]
+
+    assert asked == [False, False, False, False, True]

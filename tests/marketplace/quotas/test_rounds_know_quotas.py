@@ -214,7 +214,7 @@ def test_a_round_that_was_late_can_be_made_again(random: Random, looks: int) -> 
             if act % 4 == 3:
                 asked = iter(range(10**6))
                 said: dict[str, Any] = {"now": crowd.now, "round_id": UUID(int=act)}
-                late = lambda: next(asked) >= looks  # noqa: B023, E731  # asked in this turn only
+                late = lambda _: next(asked) >= looks  # noqa: B023, E731  # asked in this turn only
                 events = on_round(lane.book, **said, late=late, warn=no_fault)
                 if events:
                     first = events[0]
@@ -233,7 +233,7 @@ def test_who_is_late_is_not_tried_and_the_round_says_so() -> None:
         market.ask("red", f"red {number}", 1, patience="patient")
 
     with mock.patch.object(rounds, "FIRST_MIN", 2):
-        told, _ = cleared(book_of(market), warn=no_fault, late=lambda: True)
+        told, _ = cleared(book_of(market), warn=no_fault, late=lambda stage: True)
         again, _ = cleared(book_of(market), warn=no_fault)
 
     assert told.certificate is not None and again.certificate is not None
