@@ -74,16 +74,16 @@ def clear(
             _take(calendar, only, found[1], found[0], lease)
             placed.append((found[0], lease, found[1]))
     own, refused, held_back = outcome(gate, refused)
-    fills = tuple(
-        [
-            Fill(bid, lease, at, at.floor if lease in own else instant_price(bid, at))
-            for bid, lease, at in placed
-        ]
-    )
-    for fill in fills:
-        assert fill.placement.floor <= fill.price <= fill.bid.limit
+    fills = tuple([_fill(*each, own) for each in placed])
     passed_over = max(0, waiting - (len(placed) - len(home)) - len(refused))
     return Clearing(fills, tuple(refused), calendar, None, passed_over, held_back)
+
+
+def _fill(bid: OpenBid, lease: LeaseId, at: Placement, own: Collection[LeaseId]) -> Fill:
+    """Price a grant. own: the leases that pay the transfer price."""
+    price = at.floor if lease in own else instant_price(bid, at)
+    assert at.floor <= price <= bid.limit
+    return Fill(bid, lease, at, price)
 
 
 def _could_pay(book: Book, bid: OpenBid, hosts: Collection[HostId]) -> bool:
