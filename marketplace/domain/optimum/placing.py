@@ -16,6 +16,8 @@ from marketplace.domain.optimum.problem import ONE_HOST, ONE_POOL, Floats, Ints
 from marketplace.domain.optimum.state import State, counts_ms, enter
 
 FAR = 1e300
+SNUG = 0.03
+"""A gap left beside other grants counts as so much of the limit."""
 
 
 @compiled
@@ -114,12 +116,13 @@ def find_single(q: Layout, st: State, paid: Floats, bench: Bench, i: int, alpha:
     start = -1
     chosen = -1
     size = q.gpus[i] * q.hours[i]
+    snug = SNUG * q.limit[i] * size if alpha > 0.0 else 0.0
     held = q.listed[i]
     for j in range(q.list_at[held], q.list_at[held + 1]):
         base = q.floor[j] * size
         if q.floor[j] > q.limit[i] or base >= best:
             break
-        cost, s = best_start(q, st, paid, bench, i, j, alpha, 0.0, 0.0, best)
+        cost, s = best_start(q, st, paid, bench, i, j, alpha, snug, 0.0, best)
         if s >= 0:
             best = cost
             start = s

@@ -27,7 +27,7 @@ from marketplace.domain.optimum.neighbours import (
     side_with,
     sorriest,
 )
-from marketplace.domain.optimum.placing import FAR, best_start, find_gang, seat
+from marketplace.domain.optimum.placing import FAR, SNUG, best_start, find_gang, seat
 from marketplace.domain.optimum.problem import ONE_POOL, Floats, Ints
 from marketplace.domain.optimum.state import State, enter, leave, value
 
@@ -37,8 +37,6 @@ SMALL_MAX = 256
 In larger ones a move is quick instead: there are always others to make."""
 CHUNK_MOVES = 256
 """Moves until it is worked out again who could gain more."""
-SNUG = 0.03
-"""A gap left beside other grants counts as so much of the limit."""
 SIDED, SIDED_SMALL = 0.9, 0.5
 """How many moves are made for the sake of a bid that could gain more."""
 SCATTERED, SCATTERED_SMALL = 0.6, 1 / 3

@@ -23,18 +23,17 @@ from marketplace.domain.optimum.search import CHUNK_MOVES, SMALL_MAX, search
 from marketplace.domain.optimum.solution import Effort, Piece, Placed, Solution, welfare_of
 from marketplace.domain.optimum.state import State, begin
 
-HASTY_STEPS, ALPHA = 30, 0.9
-"""After fewer steps of price finding there is little search either: then one placing counts prices
-for this much."""
+ALPHA = 0.95
+"""How much prices count where bids are placed in the order of what they gain at them."""
 CHUNKS = 32
 """Chunks of a large round between two looks, half of them in each half."""
 PATIENCE = 3
 """Chunks in a small round until it leaps."""
 LEAP, LEAP_MOVES = 0.02, 12
 """How much of the worth a move of a leap may lose, and how many moves it has."""
-HEAT, HEAT_HALF = 0.03, 20.0
-"""What a move in a larger round may lose at first, as a share of what a grant is worth on the mean;
-half of it after so many moves for each bid."""
+COLD, HEAT, HEAT_HALF = 5.0, 0.03, 20.0
+"""After so many moves for each bid, a move in a larger round may lose so much of what a grant is
+worth on the mean; and less and less, as if it halved after so many more."""
 
 
 def never() -> bool:
@@ -166,7 +165,7 @@ class Climb:
 
     def _heat(self) -> float:
         moves = self.chunks * CHUNK_MOVES / len(self.layout.row)
-        return HEAT * self.mean / (1.0 + moves / HEAT_HALF)
+        return HEAT * self.mean / (1.0 + moves / HEAT_HALF) if moves >= COLD else 0.0
 
     def _keep(self) -> None:
         """Remember the clearing, if it is the best so far."""
@@ -190,8 +189,7 @@ class Climb:
 def orders(layout: Layout, least: Floats, steps: int) -> list[tuple[Ints, float]]:
     """Return orders in which to place bids by prices, and how much prices count in the placing.
 
-    By gain, and by gain per GPU-hour. Where prices count a little less, gaps are filled better:
-    worth more at once, but a long search gets further from a clearing that keeps to prices.
+    By gain, and by gain per GPU-hour. Where prices count a little less, gaps are filled better.
     """
     if steps == 0:
         return []
@@ -199,7 +197,7 @@ def orders(layout: Layout, least: Floats, steps: int) -> list[tuple[Ints, float]
     total = rate * np.where(rate > 0.0, layout.gpus * layout.hours, 1.0)
     by_gain = np.argsort(-total, kind="stable").astype(np.int64)
     by_rate = np.argsort(-rate, kind="stable").astype(np.int64)
-    return [(by_gain, ALPHA if steps < HASTY_STEPS else 1.0), (by_rate, 1.0)]
+    return [(by_gain, ALPHA), (by_rate, 1.0)]
 
 
 def by_price(layout: Layout) -> Ints:
