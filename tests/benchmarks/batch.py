@@ -32,7 +32,7 @@ SEEDS = (7_001, 7_002)
 """On which nothing was tuned."""
 ENDLESS = 10**9
 DUAL_STEPS = {
-    ("loose", 1): 6, ("loose", 10): 60, ("tight", 1): 12, ("tight", 10): 60,
+    ("loose", 1): 6, ("loose", 10): 60, ("tight", 1): 12, ("tight", 10): 40,
 }  # fmt: skip
 """Steps of price finding in a round of so many seconds; the rest of the time is search."""
 
