@@ -79,7 +79,8 @@ class Rights:
                     stop_at=event.stop_at,
                     reclaims=tuple(paid),
                     interrupted=True,
-                    reclaimed_first=self.stop_at is not None,
+                    reclaimed_first=self.reclaimed_first
+                    or (self.stop_at is not None and not self.interrupted),
                     resale=None,
                 )
             case ResaleListed():

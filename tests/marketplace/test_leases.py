@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
+from ledger.domain.ids import LeaseId
 from ledger.domain.money import Money
 from marketplace.domain import close_reasons
 from marketplace.domain.events import (
@@ -15,6 +17,7 @@ from marketplace.domain.events import (
     WorkStarted,
     WorkStopped,
 )
+from marketplace.domain.interruption import interrupt, owner_was_first
 from marketplace.domain.leases import (
     ExtensionNotLater,
     LeaseOver,
@@ -183,3 +186,15 @@ def test_an_extension_is_refused_where_it_makes_no_sense() -> None:
         lease.ask_extension(ends_at=lease.ends_at, now=NOON + ONE_HOUR)
     with pytest.raises(LeaseTooLong):
         lease.ask_extension(ends_at=lease.ends_at + timedelta(days=31), now=NOON + ONE_HOUR)
+
+
+def test_a_second_interruption_that_is_due_sooner_is_no_reclaim_of_its_owner() -> None:
+    lease = active()
+    for hours, sold_to in ((3, 71), (2, 72)):
+        stop_at = NOON + ONE_HOUR * hours
+        favoured = LeaseId(UUID(int=sold_to))
+        cut = interrupt(lease, in_favour_of=favoured, stop_at=stop_at, now=NOON + ONE_HOUR)
+        lease = after(lease, cut)
+
+    assert lease.stop_at == NOON + 2 * ONE_HOUR
+    assert not owner_was_first(lease)
