@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil
+from operator import itemgetter
 
 import numpy as np
 
@@ -73,8 +74,7 @@ def solve(
     for order, alpha in orders(layout, pricing.wants.least, pricing.steps):
         other = begin(problem, layout)
         total = place_all(layout, other, paid, bench, order, alpha)
-        if total > worth:
-            state, worth = other, total
+        state, worth = max((state, worth), (other, total), key=itemgetter(1))
     climb = Climb(layout, state, paid, pricing.wants, seed, worth)
     lay_fees(layout, climb.bench, fees)
     searchable = problem.pools > 0 and problem.bids > 0
@@ -83,9 +83,8 @@ def solve(
     climb.end()
     placed = read(problem, layout, state)
     welfare, least = welfare_of(problem, placed), ceil(bound)
-    finished = None
-    if effort.exact and searchable:
-        finished = finish(problem, layout, placed, effort.exact, enough)
+    exact = effort.exact and searchable
+    finished = finish(problem, layout, placed, effort.exact, enough) if exact else None
     if finished is not None:
         least = min(least, finished.bound)
         if welfare_of(problem, finished.placed) > welfare:
