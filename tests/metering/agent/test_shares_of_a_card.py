@@ -109,7 +109,7 @@ def test_work_without_a_share_does_not_reach_the_hosts_mps(tmp_path: Path, pipe:
     assert not Path(seen["CUDA_MPS_PIPE_DIRECTORY"]).exists()
 
 
-@pytest.mark.parametrize("pid", ["", "4194305", str(os.getpid())])
+@pytest.mark.parametrize("pid", ["", "4194305", str(os.getpid())], ids=["none", "gone", "another"])
 def test_a_share_by_mps_is_not_started_without_the_daemon(tmp_path: Path, pid: str) -> None:
     pipe = daemon(tmp_path / "mps", pid)
     runtime = ProcessRuntime(tmp_path / "state", clock=SystemClock(), mps_pipe=pipe)
