@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from uuid import UUID, uuid4, uuid5
+from uuid import UUID, uuid4
 
 import structlog
 
 from ledger.collecting import uncollected
-from ledger.domain.ids import BidId
+from ledger.domain.ids import BidId, named
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import (
     START,
@@ -264,7 +264,7 @@ class Engine:
         return from_above(self._now)
 
     def _next_id(self, what: str) -> UUID:
-        return uuid5(self._append_id, f"{what}{len(self._decided)}")
+        return named(self._append_id)(f"{what}{len(self._decided)}")
 
     # --- writing ---------------------------------------------------------------------------
 
@@ -272,8 +272,9 @@ class Engine:
         """Append what was decided, all of it or nothing, at the version the book rests on."""
         if not self._decided:
             return 0
+        id_of = named(self._append_id)
         fresh = [
-            NewEvent(uuid5(self._append_id, str(index)), event)
+            NewEvent(id_of(str(index)), event)
             for index, event in enumerate(self._decided)
         ]
         for attempt in range(1, APPEND_ATTEMPTS_MAX + 1):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, dataclass_transform
 
+from ledger.domain.making import made_quickly
+
 EVENT_TYPES: dict[str, type[Event]] = {}
 """Every event type by its stored name. Filled when a module of events is imported."""
 
@@ -31,4 +33,4 @@ class Event:
         cls.name = name
         cls.schema_version = version
         cls.grown_from = version if grown_from is None else grown_from
-        EVENT_TYPES[name] = dataclass(frozen=True, kw_only=True)(cls)
+        EVENT_TYPES[name] = made_quickly(dataclass(frozen=True, kw_only=True)(cls))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from hashlib import sha1
 from typing import NewType
-from uuid import UUID
+from uuid import UUID, SafeUUID
 
 TenantId = NewType("TenantId", UUID)
 SubscriberId = NewType("SubscriberId", UUID)
@@ -16,3 +18,33 @@ HostId = NewType("HostId", UUID)
 OfferId = NewType("OfferId", UUID)
 BidId = NewType("BidId", UUID)
 LeaseId = NewType("LeaseId", UUID)
+
+_new = object.__new__
+_set_number, _set_safety = vars(UUID)["int"].__set__, vars(UUID)["is_safe"].__set__
+_LESS = ~(0xF << 76 | 0xC << 60)
+_VERSION_5 = 5 << 76 | 0x8 << 60
+
+
+def named(namespace: UUID) -> Callable[[str], UUID]:
+    """Return what gives the id of a name within a namespace: `uuid.uuid5`, at a third of its cost.
+
+    Whoever names many things within one namespace asks for it once.
+    """
+    begun = sha1(namespace.bytes, usedforsecurity=False)
+
+    def id_of(name: str) -> UUID:
+        whole = begun.copy()
+        whole.update(name.encode())
+        made = _new(UUID)
+        # Into the slots at once: what a digest gives needs none of the constructor's checks.
+        _set_number(made, int.from_bytes(whole.digest()[:16]) & _LESS | _VERSION_5)
+        _set_safety(made, SafeUUID.unknown)
+        return made
+
+    return id_of
+
+
+def text_of(which: UUID) -> str:
+    """Return an id as `str` does, at half its cost."""
+    text = which.int.to_bytes(16).hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

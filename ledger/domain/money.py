@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ledger.domain.making import made_quickly
 from ledger.domain.refusal import Invalid
 
 NANOS_PER_UNIT = 1_000_000_000
@@ -85,6 +86,7 @@ class Money:
         return Money(self.nanos * ppm // 1_000_000, self.currency)
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, order=True)
 class Rate:
     """A price in nano-units per GPU-hour."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from ledger.domain.making import made_quickly
 
+
+@made_quickly
 @dataclass(frozen=True, slots=True, order=True)
 class Window:
     """From `starts_at` up to but not including `ends_at`; both aware, in UTC."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from ledger.domain.ids import BidId
+from ledger.domain.making import made_quickly
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.events import OfferPublished
 from listings.domain.gpus import names_share
@@ -46,6 +47,7 @@ class Shape(NamedTuple):
     gang: bool = False
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenBid:
     """A bid that waits, in one of the sizes it makes do with: the largest, unless it is `sized`.

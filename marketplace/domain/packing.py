@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ledger.domain.ids import HostId
+from ledger.domain.making import made_quickly
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.moments import Millis, whole_second
@@ -37,6 +38,7 @@ class Start(NamedTuple):
     listed: Listed
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class Placement:
     """GPUs that can serve a bid from `starts` on. floor: the highest among their offers."""

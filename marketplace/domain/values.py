@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from ledger.domain.ids import BidId, HostId, LeaseId, OfferId, TenantId
+from ledger.domain.making import made_quickly
 from ledger.domain.money import Money, Rate
 from listings.domain.events import ReclaimStep
 
@@ -97,6 +98,7 @@ class Resold:
     price: Rate
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class Share:
     """The part of a grant that one offer gives. resold: None, if its owner gives it directly."""
@@ -121,6 +123,7 @@ class Cut:
     because: Literal["resold", "interrupted"]
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class Unmatched:
     """Why a bid got nothing in a round: the first constraint that left too few GPUs."""

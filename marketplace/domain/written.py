@@ -139,10 +139,14 @@ def _news(
 
 def shares_of(placement: Placement) -> tuple[Share, ...]:
     """Return what each offer gives, in the order of the offers' rank."""
+    only, count = placement.gpus[0][0], len(placement.gpus)
+    alone = [uuid for listed, uuid in placement.gpus if listed is only]
+    if len(alone) == count:
+        return (_share(only, alone),)
     by_offer: dict[Listed, list[str]] = {}
     for listed, uuid in placement.gpus:
         by_offer.setdefault(listed, []).append(uuid)
-    offers = list(by_offer) if len(by_offer) == 1 else sorted(by_offer, key=lambda it: it.rank)
+    offers = sorted(by_offer, key=lambda it: it.rank)
     return tuple([_share(listed, by_offer[listed]) for listed in offers])
 
 
@@ -152,7 +156,7 @@ def _share(listed: Listed, uuids: list[str]) -> Share:
         offer_id=terms.offer_id,
         host_id=terms.host_id,
         owner_id=terms.tenant_id,
-        gpu_uuids=tuple(sorted(uuids)),
+        gpu_uuids=tuple(sorted(uuids)) if len(uuids) > 1 else (uuids[0],),
         notice_seconds=terms.notice_seconds,
         reclaim_fee_ppm=terms.reclaim_fee_ppm,
         source=terms.source,
@@ -163,6 +167,10 @@ def _share(listed: Listed, uuids: list[str]) -> Share:
 def model_of(placement: Placement) -> str:
     """Return the model of the GPUs; `A100-80GB+H100-80GB` where a gang has several."""
     offers, models = {listed for listed, _ in placement.gpus}, set[str]()
+    if len(offers) == 1:
+        (only,) = offers
+        if len(only.kind.specs) == 1:
+            return only.kind.specs[0].gpu.model[:MODEL_CHARS_MAX]
     for listed in offers:
         if len(listed.kind.specs) == 1:
             models.add(listed.kind.specs[0].gpu.model)

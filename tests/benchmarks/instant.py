@@ -26,7 +26,16 @@ from typing import TypeVar
 from uuid import UUID, uuid5
 
 from ledger.domain.event import Event
-from ledger.domain.ids import AccountId, BidId, HoldId, HostId, OfferId, SubscriberId, TenantId
+from ledger.domain.ids import (
+    AccountId,
+    BidId,
+    HoldId,
+    HostId,
+    OfferId,
+    SubscriberId,
+    TenantId,
+    named,
+)
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from listings.domain.events import Gpu, OfferPublished, OfferWithdrawn
@@ -164,6 +173,7 @@ class Lane:
     decided: int = 0
     now: int = from_above(NOON)
     keep: Callable[[Event], object] | None = None
+    _named: Callable[[str], UUID] = field(default_factory=lambda: named(NAMES))
 
     def take_in(self, event: Event) -> list[MarketEvent]:
         """Fold one fact, decide, fold the decisions; return them."""
@@ -174,7 +184,7 @@ class Lane:
             self.keep(event)
         if trigger is None:
             return []
-        round_id = uuid5(NAMES, f"round{self.position}")
+        round_id = self._named(f"round{self.position}")
         events = on_fact(self.book, trigger, now=self.now, round_id=round_id)
         for each in events:
             self.book.apply(each, self.position)
