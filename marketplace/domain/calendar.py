@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ledger.domain.ids import LeaseId
@@ -97,6 +97,21 @@ class Calendar:
         self.changes += 1
         self._put(uuid, span)
 
+    def take_each(self, uuids: Collection[str], span: Taken) -> None:
+        """Give a span of some GPUs to somebody, as `take` does of one."""
+        if self._promised:
+            self._keep_promises()
+        starts, ends, _ = span
+        of_gpu = self._taken
+        for uuid in uuids:
+            spans = of_gpu.get(uuid)
+            # Mostly it comes after all that is taken of a card.
+            if spans and spans[-1][1] <= starts < ends and "/" not in uuid:
+                of_gpu[uuid] = (*spans, span)
+            else:
+                self._put(uuid, span)
+        self.changes += len(uuids)
+
     def _put(self, uuid: str, span: Taken) -> None:
         assert span.starts < span.ends
         spans = self.of(uuid)
@@ -115,6 +130,8 @@ class Calendar:
     def drop(self, uuid: str, lease_id: LeaseId | None) -> Sequence[Taken]:
         """Give back all spans that somebody holds of a GPU, and return them."""
         spans = self.of(uuid)
+        if not spans:
+            return ()
         dropped = [span for span in spans if span.lease_id == lease_id]
         if dropped:
             self._taken[uuid] = tuple(span for span in spans if span.lease_id != lease_id)

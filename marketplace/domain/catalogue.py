@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+import numpy as np
+
 from ledger.domain.ids import HostId, OfferId
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
@@ -31,7 +33,7 @@ from marketplace.domain.openings import (
     level_of,
     levels_of,
 )
-from marketplace.domain.queue import Floors
+from marketplace.domain.queue import NOTHING, Floors
 from marketplace.domain.ranking import Ranking
 from marketplace.domain.supply import Entry, Listed, Spans
 
@@ -177,10 +179,18 @@ class Catalogue:
     def floors(self, hosts: Collection[HostId]) -> Floors:
         """Return for each shape, by number, the lowest floor of what fits it on some hosts."""
         offers = [each for host_id in hosts for each in self.on(host_id) if not each.paused]
+        if len(offers) == 1:
+            return self._floors_of(offers[0])
         lowest = dict[int, int]()
         for listed in sorted(offers, key=lambda each: -each.floor):
             lowest.update(dict.fromkeys(self.kinds.fitting(listed.number), listed.floor))
         return Floors.of(lowest, self.kinds.shapes)
+
+    def _floors_of(self, listed: Listed) -> Floors:
+        """Return the same of one offer, shape by shape at its floor or not at all."""
+        lowest = dict.fromkeys(self.kinds.fitting(listed.number), listed.floor)
+        fits = self.kinds.table[listed.number, : self.kinds.shapes]
+        return Floors(lowest, np.where(fits, listed.floor, NOTHING))
 
     # --- finding ---------------------------------------------------------------------------
 

@@ -106,6 +106,7 @@ class FastHost(OneHost):
         """Yield the bids that find room, in order; `place` then tells where."""
         desk, listed, uuids, bids = self._desk, self.listed, self._uuids, served.bids
         stretches, gpus = desk.lay_out(served.spans), len(uuids)
+        named = [(listed, uuid) for uuid in uuids]
         terms = seen(desk.terms)
         terms[LEASE_MIN], terms[CLEANING] = listed.lease_min, listed.cleaning
         terms[NOW] = self._since
@@ -124,10 +125,10 @@ class FastHost(OneHost):
                 desk.found,
                 desk.answers,
             )
-            for slot, start, *chosen in desk.answers[:count].tolist():
+            for slot, start, *chosen in desk.answers[:count, : 2 + gpus].tolist():
                 bid = bids[slot]
                 assert bid is not None
-                at = tuple([(listed, uuids[gpu]) for gpu in chosen[: bid.gpus]])
+                at = tuple([named[gpu] for gpu in chosen[: bid.gpus]])
                 self._placed = bid, Placement(Millis(start), at, listed.floor)
                 yield bid
             self._placed = None

@@ -84,11 +84,10 @@ class Holdings:
             self._cut(cut)
         starts, ends = from_below(event.window.starts_at), from_above(event.window.ends_at)
         self.put(Held(event, ends, bid))
-        span, take = Taken(starts, ends, event.lease_id), self._calendar.take
+        span = Taken(starts, ends, event.lease_id)
         for share in event.shares:
             self._catalogue.touch(share.host_id)
-            for uuid in share.gpu_uuids:
-                take(uuid, span)
+            self._calendar.take_each(share.gpu_uuids, span)
 
     def _cut(self, cut: Cut) -> None:
         self.resales.pop(cut.lease_id, None)

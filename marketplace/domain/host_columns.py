@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from marketplace.domain.kinds import Bools
-from marketplace.domain.openings import NOWHERE, Ints, Level, Levels, asked_for
+from marketplace.domain.openings import NOWHERE, Ints, Level, Levels, asked_for, seen
 
 SLOTS_START = 256
 ALWAYS = 1 << 62
@@ -63,7 +63,9 @@ class HostColumns:
 
     def describe(self, slot: int, facts: tuple[int, ...]) -> None:
         """Write down KIND to LONGEST of a host."""
-        self._facts[:, slot] = facts
+        view = seen(self._facts)
+        for which, fact in enumerate(facts):  # number by number: cheaper than NumPy
+            view[which, slot] = fact
 
     def fact(self, slot: int, which: int) -> int:
         """Return one of KIND to LONGEST."""

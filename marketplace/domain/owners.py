@@ -74,9 +74,9 @@ class Owners:
         """Take note that a bid waits no longer; it need not have waited."""
         tenant_id = bid.terms.tenant_id
         bids = self._bids.get(tenant_id)
-        if bids is None or bid not in bids:
+        # Taken out in one look: what is there is None.
+        if bids is None or bids.pop(bid, bid) is not None:
             return
-        del bids[bid]
         queue = self._queues.get(tenant_id)
         if queue is not None:
             queue.remove(bid)

@@ -189,9 +189,10 @@ class Queue:
         """Return the bids whose limit reaches the floor for their shape."""
         of_shape = self._of_shape
         count, least = 0, dict[Group, int]()
-        for shape, floor in floors.lowest.items():
-            if (known := of_shape.get(shape)) is not None:
-                keys, group = known
+        known = map(of_shape.get, floors.lowest)
+        for of_bids, floor in zip(known, floors.lowest.values(), strict=True):
+            if of_bids is not None:
+                keys, group = of_bids
                 count += bisect_right(keys, -floor)
                 if least.get(group, NOTHING) > floor:
                     least[group] = floor
