@@ -122,7 +122,7 @@ class _Asked:
         others = [bid for bid in book.bids.values() if bid.terms.tenant_id != owner]
         self.waiting = len(others)
         self.bids = sorted(others, key=lambda bid: bid.price_time)[:BIDS_MAX]
-        alone = self.alone(listed)
+        alone = self.as_if()
         self.told = {bid: self._explain(alone, bid) for bid in self.bids}
         self.reasons = {bid: _reason(told, bid) for bid, told in self.told.items()}
 
@@ -152,8 +152,11 @@ class _Asked:
         """Return a price in the offer's currency."""
         return Rate(nanos, self.currency)
 
-    def alone(self, listed: Listed) -> Book:
-        """Return a book with one offer, under the policies of the market."""
+    def _alone(self, listed: Listed) -> Book:
+        """Return a book with one offer, under the policies of the market.
+
+        listed: not one of the market's book: what is listed knows the book that it is in.
+        """
         alone = Book(self.book.market)
         alone.leases.records[listed.terms.host_id] = self.listed.record
         alone.take_in(listed)
@@ -161,13 +164,13 @@ class _Asked:
         return alone
 
     def as_if(self, *, floor: int | None = None, paused: bool | None = None, **terms: Any) -> Book:
-        """Return a book with the offer as it would be with something changed."""
+        """Return a book with the offer as it is, or would be with something changed."""
         was = self.listed
         changed = Listed(
             replace(was.terms, **terms), was.published, was.floor if floor is None else floor
         )
         changed.since, changed.paused = was.since, was.paused if paused is None else paused
-        return self.alone(changed)
+        return self._alone(changed)
 
     def served(self, bids: Iterable[OpenBid], **changes: Any) -> list[OpenBid]:
         """Return the bids that it would serve with something changed, each alone, best first."""

@@ -11,7 +11,7 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Rate
 from marketplace.domain.events import GpuRequest
 from marketplace.queries.advice import advise
-from marketplace.queries.books import explain_bid
+from marketplace.queries.books import book_of, explain_bid
 from marketplace.queries.market import Level
 from marketplace.queries.unsold import OfferChange, Unsold, explain_offer
 from tests.conftest import NOON
@@ -96,6 +96,21 @@ def test_one_that_is_gone_is_not_in_the_book() -> None:
 
     offer_id = named("offer a")
     assert explain_offer(market.store, market=MARKET, offer_id=offer_id, now=market.now) is None
+
+
+def test_asking_about_an_offer_leaves_the_market_book_as_it_was() -> None:
+    market = Market()
+    for number, word in enumerate(("other", "a")):
+        market.offer(word, gpus=1, at=5, model=("T4", "H100-80GB")[number])
+    market.bid("low", at=2, request=GpuRequest(models=("H100-80GB",)))
+    market.run()
+    unsold(market)
+
+    for word in ("a", "other"):
+        market.change_offer(word, "withdraw")
+
+    with book_of(market.store, MARKET) as book:
+        assert not book.offers
 
 
 def test_bids_of_the_owner_do_not_count() -> None:
