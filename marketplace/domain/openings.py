@@ -100,9 +100,10 @@ class Level:
             self._unused.append(row)
         del rows[used:]
 
-    def _fill(self, row: int, *numbers: int) -> None:
-        for view, number in zip(self._views, numbers, strict=True):
-            view[row] = number
+    def _fill(self, row: int, first: int, last: int, length: int, slot: int, floor: int) -> None:
+        opens, closes, lengths, slots, floors = self._views
+        opens[row], closes[row], lengths[row] = first, last, length
+        slots[row], floors[row] = slot, floor
 
     def _row(self) -> int:
         if self._unused:
