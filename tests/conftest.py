@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -50,6 +52,13 @@ def clear_event_table() -> None:
         cursor.execute("SET session_replication_role = replica")
         cursor.execute("TRUNCATE es_event")
         cursor.execute("SET session_replication_role = DEFAULT")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the kernels once before several processes would each do so, and tests wait for it."""
+    if session.config.getoption("numprocesses", None):
+        subprocess.run([sys.executable, "-m", "tests.kernels"], check=True)
 
 
 @pytest.hookimpl(trylast=True)
