@@ -273,10 +273,7 @@ class Engine:
         if not self._decided:
             return 0
         id_of = named(self._append_id)
-        fresh = [
-            NewEvent(id_of(str(index)), event)
-            for index, event in enumerate(self._decided)
-        ]
+        fresh = [NewEvent(id_of(str(index)), event) for index, event in enumerate(self._decided)]
         for attempt in range(1, APPEND_ATTEMPTS_MAX + 1):
             try:
                 appended = self._store.append(
