@@ -75,8 +75,13 @@ def test_a_bid_bursts_to_a_rented_machine_that_is_paid_for_and_given_back(
     with market.client("joan") as api:
         costs = books.account(api, kind="burst")
         path, period = f"accounts/{costs['account_id']}/statement", f"{datetime.now(UTC):%Y-%m}"
-        moved = {abs(books.signed_nanos(line["amount"])) for line in api.all(path, period=period)}
-    assert nanos_of(over["cost"]) in moved
+
+        def booked() -> bool:
+            lines = api.all(path, period=period)
+            moved = {abs(books.signed_nanos(line["amount"])) for line in lines}
+            return nanos_of(over["cost"]) in moved
+
+        until(booked, why="what the machine cost is not booked")
 
 
 def _instances(market: Installation, bid_id: str) -> list[dict[str, str]]:
