@@ -15,7 +15,6 @@ from ledger.eventstore.port import (
     EventStore,
     Meta,
     Position,
-    StoreError,
     load,
     record,
 )
@@ -58,8 +57,8 @@ def place_bids(
 ) -> list[Position | Exception]:
     """Put several bids on the market, one after the other as `place_bid` would, in one append.
 
-    Returns: for each bid its position, or why it is not placed. Where the store fails for all of
-        them together, each is tried alone, so that none fails for another's sake.
+    Returns: for each bid its position, or why it is not placed. Where all of them together
+        fail, each is tried alone, so that none fails for another's sake.
     """
     seen = look_at_each(store, Bid, [terms.bid_id for terms, _ in asked])
     outcomes: list[Position | Exception] = []
@@ -82,10 +81,10 @@ def _each_settled(
 ) -> list[Position | Exception]:
     try:
         together = record_each(store, requests)
-    except StoreError as failure:
+    except Exception as failure:
         if len(requests) == 1:
             return [failure]
-        # Known by its command, none of them is written twice.
+        # The store's fault or that of one of them. Known by its command, none is written twice.
         return [_each_settled(store, [parts])[0] for parts in requests]
     return [each if isinstance(each, Refusal) else each[-1] for each in together]
 

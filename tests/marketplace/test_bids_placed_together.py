@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -12,6 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from config.front import PATH
+from ledger.commands.money import placing_hold
 from ledger.commands.tokens import revoke_token
 from ledger.domain.accounts import Account
 from ledger.domain.events import HoldPlaced
@@ -19,8 +21,10 @@ from ledger.domain.ids import TenantId, TokenId
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Meta, OutcomeUnknown, StoreUnavailable, Write, load
 from ledger.eventstore.postgres import PostgresStore
+from ledger.eventstore.together import Part
 from ledger.following import names_of
 from ledger.models import TokenBucket
+from marketplace.commands import bids as bid_commands
 from tests.access.world import Party, follow
 from tests.marketplace.front_door import OWN, asked, at_once, party, placed, together
 
@@ -137,6 +141,34 @@ def test_one_that_is_wrong_is_refused_alone(party: Party) -> None:
     account = load(PostgresStore(), Account, party.ids["account_id"])
     assert account is not None
     assert account.available.nanos == 0
+
+
+def test_a_mistake_of_ours_in_one_costs_no_other(
+    party: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follow()
+    bid_id = str(uuid4())
+
+    def placing_with_a_mistake(**said: Any) -> Part:
+        part = placing_hold(**said)
+        if str(said["hold_id"]) != bid_id:
+            return part
+
+        def broken(account: Any) -> list[Any]:
+            raise ZeroDivisionError
+
+        return replace(part, decide=broken)
+
+    monkeypatch.setattr(bid_commands, "placing_hold", placing_with_a_mistake)
+
+    answers = together(party, [asked(party), asked(party, bid_id=bid_id), asked(party)])
+
+    assert [(each.short, each.status) for each in answers] == [
+        (True, 201),
+        (True, 500),
+        (True, 201),
+    ]
+    assert len(placed()) == 2
 
 
 def test_the_same_bid_twice_at_once_is_one_bid(party: Party) -> None:
