@@ -27,7 +27,7 @@ Check = Callable[[Book, RoundCleared, Sequence[LeaseGranted]], Sequence[Fault]]
 
 
 class RoundUnsound(Exception):
-    """A round has faults that an independent check found: it must not be appended."""
+    """A round must not be appended: a check found it at fault, or it could not be made at all."""
 
 
 def vouched(
