@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 SPARK_WIDTH, SPARK_HEIGHT = 240, 34
+SPARK_SPAN_MIN = 0.01
 DEPTH_WIDTH, DEPTH_HEIGHT = 250, 190
 CROSSING_WIDTH, CROSSING_HEIGHT = 420, 210
 HOURS_WIDTH, HOURS_HEIGHT = 960, 120
@@ -25,11 +26,15 @@ class Spark:
 
 
 def sparkline(values: Sequence[float]) -> Spark | None:
-    """Scale `values`, oldest first, to the box. None where there are fewer than two."""
+    """Scale `values`, oldest first, to the box. None where there are fewer than two.
+
+    What moves by less than a hundredth of itself in all does not fill it: a line without axes
+    must not make a fall out of a trifle.
+    """
     if len(values) < 2:
         return None
     low, high = min(values), max(values)
-    span = (high - low) or 1
+    span = max(high - low, abs(high) * SPARK_SPAN_MIN) or 1
     step = SPARK_WIDTH / (len(values) - 1)
     inner = SPARK_HEIGHT - 6
     points = [

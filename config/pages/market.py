@@ -111,20 +111,32 @@ def _book_of(market: str, kind: Kind, now: datetime) -> dict[str, Any]:
     goods = kind.goods
     depths = depth(default_store(), market=market, gpu_model=kind.model, now=now)
     book = next((each for each in depths if each.currency == goods.currency), None)
-    recent = trades(market).filter(gpu_model=kind.model, at__gte=now - DAY)[:POINTS_MAX]
-    points = [
-        [int(row.at.timestamp()), float(decimal_of(row.price_nanos_per_gpu_hour))]
-        for row in reversed(recent)
-    ]
     return {
         **_index_of(market, kind, now),
+        **_line_of(market, kind, now),
         "quotes": _quotes_of(market, kind, now),
-        "points": json.dumps(points),
         "asks": [Level(each.price_nanos, each.gpus) for each in book.asks] if book else [],
         "bids": [Level(each.price_nanos, each.gpus) for each in book.bids] if book else [],
         "slots": _slots(market, kind.model, now),
         "day_millis": goods.free_day_gpu_millis,
         "week_millis": goods.free_week_gpu_millis,
+    }
+
+
+def _line_of(market: str, kind: Kind, now: datetime) -> dict[str, Any]:
+    """Return the prices of the last day's trades, and the one that held when the day began."""
+    begin = now - DAY
+    traded = trades(market).filter(gpu_model=kind.model, currency=kind.goods.currency)
+    recent = list(traded.filter(at__gte=begin)[:POINTS_MAX])
+    before = traded.filter(at__lt=begin).first() if len(recent) < POINTS_MAX else None
+    points = [
+        [int(max(row.at, begin).timestamp()), float(decimal_of(row.price_nanos_per_gpu_hour))]
+        for row in (*([before] if before else ()), *reversed(recent))
+    ]
+    return {
+        "points": json.dumps(points),
+        "day_from": int(begin.timestamp()),
+        "day_until": int(now.timestamp()),
     }
 
 

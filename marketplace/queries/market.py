@@ -193,7 +193,7 @@ def prices(
             row.gpu_model,
             row.currency,
             row.hour,
-            _mean([row]),
+            mean_price([row]),
             row.low_nanos,
             row.high_nanos,
             row.last_nanos,
@@ -214,16 +214,22 @@ def _prices_by_goods(market: str, since: datetime) -> dict[Goods, list[PriceRow]
 
 def _add_prices(each: Goods24h, rows: Sequence[PriceRow]) -> None:
     each.last_nanos = rows[-1].last_nanos
-    each.mean_nanos = _mean(rows)
+    each.mean_nanos = mean_price(rows)
     each.low_nanos = min(row.low_nanos for row in rows)
     each.high_nanos = max(row.high_nanos for row in rows)
     each.trades = sum(row.trades for row in rows)
 
 
-def _mean(rows: Iterable[PriceRow]) -> int:
-    """Return the mean price per GPU-hour, each trade weighing as much as its GPU-time."""
+def mean_price(rows: Sequence[PriceRow]) -> int:
+    """Return the mean price per GPU-hour, each trade weighing as much as its GPU-time.
+
+    A trade's value is kept in whole nano-units, rounded down, which of a short lease is too little
+    to tell its price again: so the mean stays between the lowest and the highest price.
+    """
     value = sum(row.value_nanos for row in rows)
-    return value * MILLIS_PER_HOUR // sum(row.gpu_millis for row in rows)
+    mean = value * MILLIS_PER_HOUR // sum(row.gpu_millis for row in rows)
+    low, high = min(row.low_nanos for row in rows), max(row.high_nanos for row in rows)
+    return min(max(mean, low), high)
 
 
 def trades(market: str) -> QuerySet[TradeRow]:

@@ -16,9 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.models.rounds import PriceRow
-from marketplace.queries.market import Goods
+from marketplace.queries.market import Goods, mean_price
 
 HALF_LIFE = timedelta(hours=6)
 REACH = timedelta(days=7)
@@ -67,8 +66,9 @@ def _points(
         row = rows.get(hour)
         value, time = value * KEPT, time * KEPT
         if row is not None:
-            value, time = value + row.value_nanos, time + row.gpu_millis
+            value += mean_price([row]) * row.gpu_millis
+            time += row.gpu_millis
         if time:
-            index = round(value * MILLIS_PER_HOUR / time)
+            index = round(value / time)
             yield IndexPoint(*goods, hour, index, 0 if row is None else row.gpu_millis)
         hour += HOUR

@@ -59,7 +59,7 @@ def main() -> None:
     apart = any(pair in (("-o", "json"), ("--output", "json")) for pair in pairwise(words))
     as_json = bool(spelled) or apart
     try:
-        app()
+        app(prog_name="offpeak")
     except (Problem, Unreachable, NotUnderstood, TimeoutError) as error:
         fail(Printer(as_json=as_json), error)
 

@@ -9,6 +9,7 @@ import pytest
 from ledger.domain.money import MILLIS_PER_HOUR, NANOS_PER_UNIT
 from ledger.eventstore.memory import MemoryStore
 from marketplace.models.rounds import PriceRow
+from marketplace.queries.market import prices
 from marketplace.queries.price_index import IndexPoint, price_index
 from marketplace.queries.quotes import GPUS, LENGTHS, STARTS, WindowQuote, window_quotes
 from tests.conftest import NOON
@@ -41,6 +42,21 @@ def test_the_index_weighs_by_time_and_halves_in_six_hours() -> None:
 
     assert found[NOON - HOUR].index_nanos == NANOS_PER_UNIT
     assert found[NOON].index_nanos == (1 * 2 + 4 * 2) * NANOS_PER_UNIT // 4
+
+
+@pytest.mark.django_db
+def test_trades_at_one_price_have_that_mean_and_index_however_short_they_are() -> None:
+    row = PriceRow.objects.create(
+        key="short", market=MARKET, gpu_model="A100", currency="USD", hour=NOON, trades=2, gpus=2,
+        gpu_millis=7_001, value_nanos=2 * (800_000_000 * 3_500 // MILLIS_PER_HOUR),
+        low_nanos=800_000_000, high_nanos=800_000_000, last_nanos=800_000_000,
+    )  # fmt: skip
+
+    (hour,) = prices(market=MARKET, gpu_model="A100", since=NOON, until=NOON + HOUR)
+
+    assert row.value_nanos * MILLIS_PER_HOUR // row.gpu_millis < row.low_nanos
+    assert hour.mean_nanos == 800_000_000
+    assert [point.index_nanos for point in index(1, NOON + HOUR)] == [800_000_000]
 
 
 @pytest.mark.django_db

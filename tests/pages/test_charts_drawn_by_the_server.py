@@ -25,6 +25,15 @@ def test_nothing_to_show_is_no_picture() -> None:
     assert crossing([], []) is None
 
 
+def test_a_trifle_is_drawn_as_a_level_line_and_a_doubling_as_high_as_the_box() -> None:
+    trifle, doubled = sparkline([0.8, 0.8001]), sparkline([1.0, 2.0])
+
+    assert trifle is not None
+    assert doubled is not None
+    assert trifle.line == "M0.0 31.0L240.0 30.7"
+    assert doubled.line == "M0.0 31.0L240.0 3.0"
+
+
 def test_depth_cumulates_from_the_best_price_outwards() -> None:
     picture = depth(
         [Level(190 * CENT, 4), Level(200 * CENT, 4)], [Level(220 * CENT, 6), Level(210 * CENT, 2)]

@@ -183,6 +183,23 @@ def test_a_trade_appears_on_the_open_market_page(
     assert complaints == []
 
 
+def test_the_price_line_spans_the_day_and_the_last_price_holds(
+    open_world: World, site: str, tmp_path: Path
+) -> None:
+    with browsing(tmp_path / "profile") as (context, page, _):
+        enter(context, site, open_world.member(CONSUMER, "consumer").cookies)
+        page.goto(site)
+        page.wait_for_function("document.querySelector('price-line')?.plot?.scales.x.max")
+        begin, end, points = page.evaluate(
+            "(({plot}) => [plot.scales.x.min, plot.scales.x.max, plot.data[0]])"
+            "(document.querySelector('price-line'))"
+        )
+
+    assert end - begin == 24 * 3600
+    assert len(points) == 2
+    assert begin <= points[0] < points[1] == end
+
+
 def test_a_dialog_shows_the_effect_and_can_be_left(
     open_world: World, site: str, tmp_path: Path
 ) -> None:

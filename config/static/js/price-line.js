@@ -1,4 +1,6 @@
-// <price-line data-points="[[unix seconds, price], …]" data-series="…" data-unit="…">, drawn by uPlot.
+// <price-line data-points="[[unix seconds, price], …]" data-from="…" data-until="…" data-series="…"
+// data-unit="…">, drawn by uPlot. A price holds until the next, so the line goes on to the right edge,
+// which moves with the clock.
 // <price-tick data-series data-t data-p> adds a point wherever it is put into the page.
 
 const HEIGHT = 260;
@@ -9,6 +11,8 @@ class PriceLine extends HTMLElement {
     const points = JSON.parse(this.dataset.points || "[]");
     this.xs = points.map(([t]) => t);
     this.ys = points.map(([, p]) => p);
+    this.from = Number(this.dataset.from ?? this.xs[0]);
+    this.until = Math.max(Number(this.dataset.until ?? 0), this.xs.at(-1) ?? 0);
     this.box = document.createElement("div");
     this.box.setAttribute("aria-hidden", "true");
     this.append(this.box);
@@ -42,6 +46,7 @@ class PriceLine extends HTMLElement {
       grid: { stroke: look.borderTopColor, width: 1 }, ticks: { show: false },
     };
     const digits = Number(this.dataset.digits ?? 2);
+    const finer = (marks) => marks.length > 1 && marks[1] - marks[0] < 10 ** -digits ? digits + 2 : digits;
     const clock = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hour12: false, timeZone: this.dataset.zone || "UTC" });
     const day = new Intl.DateTimeFormat([], { weekday: "short", day: "numeric", timeZone: this.dataset.zone || "UTC" });
     const label = (seconds, step) => (step >= 86400 ? day : clock).format(seconds * 1000);
@@ -50,24 +55,29 @@ class PriceLine extends HTMLElement {
       padding: [10, 8, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { size: 7 } },
-      scales: { x: { range: (_, low, high) => (high > low ? [low, high] : [low - 1800, low + 1800]) }, y: { range: (_, low, high) => { const pad = Math.max((high - low) * 0.15, high * 0.01, 0.001); return [Math.max(0, low - pad), high + pad]; } } },
+      scales: { x: { range: () => [this.from, Math.max(this.until, this.from + 60)] }, y: { range: (_, low, high) => { const pad = Math.max((high - low) * 0.15, high * 0.01, 0.001); return [Math.max(0, low - pad), high + pad]; } } },
       series: [{}, {
         stroke: look.color, width: 2, fill: look.backgroundColor,
-        points: { show: this.xs.length < 2 }, paths: uPlot.paths.stepped({ align: 1 }),
+        points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }),
       }],
       axes: [
         { ...axis, size: 30, grid: { show: false }, space: 70, values: (_, marks, __, ___, step) => marks.map((mark) => label(mark, step)) },
-        { ...axis, size: 56, values: (_, marks) => marks.map((mark) => mark.toFixed(digits)) },
+        { ...axis, size: 56, values: (_, marks) => marks.map((mark) => mark.toFixed(finer(marks))) },
       ],
       hooks: { setCursor: [(plot) => this.read(plot, label, digits)] },
-    }, [this.xs, this.ys], this.box);
+    }, this.held(), this.box);
+  }
+
+  held() {
+    return this.xs.at(-1) < this.until ? [[...this.xs, this.until], [...this.ys, this.ys.at(-1)]] : [this.xs, this.ys];
   }
 
   read(plot, label, digits) {
     const out = document.getElementById(this.dataset.readout);
     if (!out) return;
     const at = plot.cursor.idx;
-    out.textContent = at == null ? "" : `${label(this.xs[at], 0)}  ${this.ys[at].toFixed(digits)} ${this.dataset.unit ?? ""}`;
+    const [xs, ys] = plot.data;
+    out.textContent = at == null ? "" : `${label(xs[at], 0)}  ${ys[at].toFixed(digits)} ${this.dataset.unit ?? ""}`;
   }
 
   add(t, p) {
@@ -75,7 +85,9 @@ class PriceLine extends HTMLElement {
     this.xs.push(t);
     this.ys.push(p);
     if (this.xs.length > POINTS_MAX) { this.xs.shift(); this.ys.shift(); }
-    this.plot.setData([this.xs, this.ys]);
+    this.from += Math.max(0, t - this.until);
+    this.until = Math.max(this.until, t);
+    this.plot.setData(this.held());
   }
 }
 
