@@ -43,7 +43,7 @@ from marketplace.domain.moments import EPOCH, Millis, from_above
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.states import restored, state_of
 from marketplace.domain.triggers import Trigger
-from marketplace.queries.guards import REST_SECONDS_MAX, SEARCH_SECONDS_MAX, guard, stopwatch
+from marketplace.queries.guards import guards_of_a_round
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import Snapshot, Snapshots, Tail, usable
 
@@ -239,9 +239,9 @@ class Engine:
                 now=self._millis,
                 round_id=round_id,
                 rules=self._rules,
-                enough=guard(SEARCH_SECONDS_MAX),
-                late=stopwatch(REST_SECONDS_MAX),
+                guards=guards_of_a_round(),
                 warn=self._dropped,
+                tell=self._set_aside,
             )
         except RoundUnsound as unsound:
             # The bids wait for the next round; nobody is granted what cannot be vouched for.
@@ -253,6 +253,10 @@ class Engine:
     def _dropped(self, faults: Sequence[Fault]) -> None:
         for fault in faults:
             log.error("round.grant-dropped", market=self._market, fault=str(fault))
+
+    def _set_aside(self, bid_id: BidId, unsound: RoundUnsound) -> None:
+        said = {"bid": str(bid_id), "faults": str(unsound)}
+        log.error("round.bid-set-aside", market=self._market, **said, exc_info=unsound.__cause__)
 
     def _keep(self, book: Book, events: Sequence[MarketEvent]) -> None:
         for event in events:

@@ -23,6 +23,7 @@ class CertificateShape(serializers.Serializer[Any]):
     """What a round proves of itself. gap_ppm: the most that could be missing, of the bound.
 
     weight: what waiting counted for when bids were compared; it is in the bound, and never paid.
+    aside: how many bids were left out because the round breaks off with them.
     """
 
     welfare = AmountField(source="welfare_nanos")
@@ -37,6 +38,7 @@ class CertificateShape(serializers.Serializer[Any]):
     capped = serializers.IntegerField()
     paradoxical = serializers.IntegerField()
     paradoxical_worth = AmountField(source="paradoxical_nanos")
+    aside = serializers.IntegerField()
 
 
 class RoundShape(serializers.Serializer[Any]):

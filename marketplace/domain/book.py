@@ -50,6 +50,7 @@ from marketplace.domain.queue import Queue
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import KINDS, explained, follow, set_policy
 from marketplace.domain.reasons import at_a_glance, reason_of
+from marketplace.domain.setting_aside import Aside, noted
 from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.triggers import BidCame, MoveAsked, SupplyGrew, Trigger
 
@@ -75,6 +76,8 @@ class Book:
         """Bids that another market is asked to hand on to this one, as they are by now."""
         self.told: dict[BidId, str] = {}
         """The reason each waiting bid was last given."""
+        self.aside: dict[BidId, Aside] = {}
+        """Bids that are left out of rounds for a while."""
         self.read_to = 0
         """Store position of the last fact that is not the engine's own."""
         self._dying: list[tuple[int, int, BidId]] = []
@@ -338,6 +341,7 @@ class Book:
     def _cleared(self, event: RoundCleared, position: int) -> None:
         if event.lane == "round":
             self.round_at = event.at
+            self.aside = noted(self.aside, self.bids, event)
         for unmatched in event.unmatched:
             if unmatched.bid_id in self.bids:
                 self.told[unmatched.bid_id] = unmatched.reason

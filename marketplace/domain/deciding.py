@@ -8,22 +8,26 @@ they return to the book.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from ledger.domain.ids import HostId
+from ledger.domain.ids import BidId, HostId
 from marketplace.domain.book import Book
 from marketplace.domain.clearing import clear
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import BidHandedOn, LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.extensions import decide_extension
 from marketplace.domain.faults import Fault
+from marketplace.domain.faults import RoundUnsound as RoundUnsound
 from marketplace.domain.fills import Clearing
 from marketplace.domain.moments import moment
 from marketplace.domain.preemption import preempt
 from marketplace.domain.quota_reclaim import lawful, reclaim_for, reclaimed
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.selling_on import BIDS_MAX, sell_on
+from marketplace.domain.setting_aside import SET_ASIDE, left_out, without_culprits
+from marketplace.domain.tries import BrokeOff
 from marketplace.domain.triggers import (
     BidCame,
     ExtensionAsked,
@@ -33,7 +37,6 @@ from marketplace.domain.triggers import (
     Trigger,
 )
 from marketplace.domain.verification import faults
-from marketplace.domain.vouching import RoundUnsound as RoundUnsound
 from marketplace.domain.vouching import vouched
 from marketplace.domain.written import decided, told
 
@@ -126,25 +129,45 @@ def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:
             return list(book.resting())[:BIDS_MAX]
 
 
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """How long a round may take. Each is true once its time is up, and from then on.
+
+    enough: of the search. late: of the stages around it, of which it is told the name. looking:
+    of finding out at which bid a round breaks off. anew: returns guards for one more try.
+    """
+
+    enough: Callable[[], bool] | None = None
+    late: Callable[[str], bool] | None = None
+    looking: Callable[[], bool] = lambda: False
+    anew: Callable[[], Guards] | None = None
+
+    def again(self) -> Guards:
+        """Return the guards of one more try."""
+        return self if self.anew is None else self.anew()
+
+
 def on_round(
     book: Book,
     *,
     now: int,
     round_id: UUID,
     rules: Rules = PRESENT,
+    guards: Guards | None = None,
     enough: Callable[[], bool] | None = None,
     late: Callable[[str], bool] | None = None,
     steps: Mapping[str, int] | None = None,
+    aside: Collection[BidId] | None = None,
     warn: Callable[[Sequence[Fault]], object] | None = None,
+    tell: Callable[[BidId, RoundUnsound], object] = lambda bid_id, unsound: None,
 ) -> list[MarketEvent]:
     """Clear the patient bids together.
 
     Args:
         now: milliseconds.
-        enough: true once time for the search is up; late: once it is for the stages around it,
-            of which it is told the name.
-        steps: those of a round that is cleared again.
-        warn: told why grants were dropped, if any were.
+        guards: how long it may take; or of these only `enough` and `late`.
+        steps, aside: those of a round that is cleared again: how far it came, whom it left out.
+        warn: told why grants were dropped, if any were. tell: at which bids the round breaks off.
 
     Raises: RoundUnsound, also where the round could not be cleared or written down: whatever broke
         off is its cause.
@@ -152,25 +175,73 @@ def on_round(
     bids = [bid for bid in book.patient() if now <= bid.lapses]
     if not bids:
         return []
+    guards = guards or Guards(enough, late)
+    known = left_out(book.aside, bids, now=now) if aside is None else frozenset(aside)
+    tried = [bid for bid in bids if bid.bid_id not in known]
+
+    def attempt(some: Sequence[OpenBid], under: Guards) -> tuple[list[MarketEvent], list[Fault]]:
+        ids = {bid.bid_id for bid in some}
+        rest = [bid for bid in bids if bid.bid_id not in ids]
+        return _attempt(book, some, rest, now, round_id, rules, under, steps)
+
+    try:
+        events, dropped = attempt(tried, guards)
+    except RoundUnsound as unsound:
+        if aside is not None:
+            raise
+        found: list[OpenBid] = []
+        (events, dropped), found = without_culprits(
+            tried,
+            lambda some: attempt(some, guards.again()),
+            unsound,
+            suspected=book.aside,
+            too_long=guards.looking,
+        )
+        for bid in found:
+            tell(bid.bid_id, unsound)
+    if dropped and warn is not None:
+        warn(dropped)
+    return events
+
+
+def _attempt(
+    book: Book,
+    bids: Sequence[OpenBid],
+    aside: Sequence[OpenBid],
+    now: int,
+    round_id: UUID,
+    rules: Rules,
+    guards: Guards,
+    steps: Mapping[str, int] | None,
+) -> tuple[list[MarketEvent], list[Fault]]:
+    """Clear some bids, and say of the others that they are set aside.
+
+    Raises: RoundUnsound.
+    """
     clearing = patient_cleared(
         book,
         bids,
         now=now,
         round_id=round_id,
-        enough=enough,
-        late=late,
+        enough=guards.enough,
+        late=guards.late,
         steps=steps,
         interrupting=rules.preemption,
     )
+    if aside and clearing.proof is not None:
+        ids = tuple(sorted((bid.bid_id for bid in aside), key=str))
+        clearing = replace(
+            clearing,
+            refused=(*aside, *clearing.refused),
+            proof=replace(clearing.proof, aside=ids),
+            held_back={**clearing.held_back, **dict.fromkeys(ids, SET_ASIDE)},
+        )
 
     def write(clearing: Clearing) -> list[RoundCleared | LeaseGranted]:
         tell = clearing.refused
         return decided(book, clearing, now=now, lane="round", round_id=round_id, tell=tell)
 
-    events, dropped = vouched(book, rules.priced(clearing), write, faults)
-    if dropped and warn is not None:
-        warn(dropped)
-    return events
+    return vouched(book, rules.priced(clearing), write, faults)
 
 
 def patient_cleared(book: Book, bids: Iterable[OpenBid], **said: Any) -> Clearing:
@@ -183,6 +254,9 @@ def patient_cleared(book: Book, bids: Iterable[OpenBid], **said: Any) -> Clearin
 
     try:
         return clear_round(book, bids, **said)
+    except BrokeOff as at:
+        broken = at.__cause__
+        raise RoundUnsound(f"it could not be cleared: {broken!r}", at.bid_id) from broken
     except Exception as broken:
         # Nothing of the book was changed: a clearing works on forks.
         raise RoundUnsound(f"it could not be cleared: {broken!r}") from broken

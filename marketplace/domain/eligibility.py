@@ -150,6 +150,7 @@ REASONS: dict[str, str] = {
     "limit-subscriber": "the business unit's limit is used up",
     "limit-tenant": "the organisation's limit is used up",
     "not-allowed": "the market's policies do not let the business unit lease such GPUs",
+    "set-aside": "rounds break off with it, so it is left out of them for a while",
     "unverified": "its grant had a fault that a check found, or broke off at, and was dropped",
 }
 """Every reason an unmatched bid can have, in order, and how it reads."""

@@ -90,7 +90,7 @@ __all__ = [
 # --- the engine's decisions: stream market-<name>, one append a round -------------------------
 
 
-class RoundCleared(Event, name="marketplace.round-cleared", version=3, grown_from=1):
+class RoundCleared(Event, name="marketplace.round-cleared", version=4, grown_from=1):
     """The engine looked at the book and decided.
 
     lane: `instant` or `round`. through: store position up to which it had read.

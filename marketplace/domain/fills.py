@@ -86,6 +86,7 @@ class Proof:
     capped: int = 0
     paradoxical: int = 0
     paradoxical_nanos: int = 0
+    aside: tuple[BidId, ...] = ()
 
     def plus(
         self,

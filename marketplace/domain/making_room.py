@@ -58,7 +58,7 @@ def make_room(
     room = _Room(book, calendar, gate, now, round_id)
     soft = interrupting and bool(book.leases.interruptible)
     for bid in may_be_at_risk(room.standing, refused)[:BIDS_MAX] if gate and interrupting else ():
-        if not tries.more():
+        if not tries.more(bid.bid_id):
             break
         room.serve(bid, soft=soft, own=True)
     if not book.resales and not soft:
@@ -72,7 +72,7 @@ def make_room(
         ),
     )
     for bid in worthiest[:BIDS_MAX]:
-        if not tries.more():
+        if not tries.more(bid.bid_id):
             break
         room.serve(bid, soft=soft, own=False)
     return room.fills, room.calendar

@@ -112,7 +112,7 @@ def before_round(
     given, left = list[Found](), list[OpenBid]()
     for bid in bids:
         found = None
-        if bid.terms.tenant_id in book.owners and tries.more():
+        if bid.terms.tenant_id in book.owners and tries.more(bid.bid_id):
             found = _let(book, bid, calendar, gate, now, round_id, whole=True)
         if found is None:
             left.append(bid)

@@ -43,7 +43,7 @@ from marketplace.domain.round_prices import RIVALS_MAX, Prices
 from marketplace.domain.round_quotas import Bounds, bounds_of, edges_of, kept_out
 from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
 from marketplace.domain.sizes import grown, once, sizes_of
-from marketplace.domain.tries import Enough, Late, Steps, Watch
+from marketplace.domain.tries import BrokeOff, Enough, Late, Steps, Watch
 from marketplace.domain.vouching import UNVERIFIED
 from marketplace.domain.waiting import weight_of
 
@@ -98,9 +98,29 @@ def clear_round(
 
     Returns:
         Fills with prices, and the proof. The same book, bids, `now` and steps give the same.
+
+    Raises: BrokeOff, or whatever else broke off that is not about one bid.
     """
-    calendar, refused = book.calendar.fork(), list[OpenBid]()
-    gate, watch = gate_of(book), Watch(late, steps)
+    watch = Watch(late, steps)
+    try:
+        return _cleared(book, bids, watch, now, round_id, enough, steps, interrupting)
+    except Exception as broken:
+        if watch.trying is None:
+            raise
+        raise BrokeOff(watch.trying) from broken
+
+
+def _cleared(
+    book: Book,
+    bids: Iterable[OpenBid],
+    watch: Watch,
+    now: int,
+    round_id: UUID,
+    enough: Enough | None,
+    steps: Steps | None,
+    interrupting: bool,
+) -> Clearing:
+    calendar, refused, gate = book.calendar.fork(), list[OpenBid](), gate_of(book)
     fills, bids = _without_search(book, bids, calendar, gate, watch, now, round_id)
     proof = Proof(seed=book.read_to & 0x7FFFFFFF, bound=sum(fill.worth for fill in fills))
     for name, group in _classes(book, bids).items():
@@ -111,6 +131,7 @@ def clear_round(
         placed = pulled_forward(given, calendar, gate, now=now, round_id=round_id)
         tries = watch.stage(f"{name} sweep")
         swept, left = sweep(book, group, placed, calendar, gate, tries, now=now, round_id=round_id)
+        watch.over()
         placed = gathered(book, placed, calendar, gate, now=now, round_id=round_id)
         placed, grew = grown(book, placed, group, calendar, gate, now=now, round_id=round_id)
         rivals = _rivals(part, left, gate, now)
@@ -129,6 +150,7 @@ def clear_round(
     tries = watch.stage("room", least=1)
     said: dict[str, Any] = {"now": now, "round_id": round_id, "interrupting": interrupting}
     room, calendar = make_room(book, refused, calendar, gate, tries, **said)
+    watch.over()
     more = sum(each.worth + each.weighs for each in room)
     proof = replace(proof, bound=proof.bound + more, steps=(*proof.steps, *watch.cut))
     served = {fill.bid.bid_id for fill in room}
@@ -154,6 +176,7 @@ def _without_search(
         tries = watch.stage("guaranteed", least=FIRST_MIN)
         more, left = guaranteed(book, left, calendar, gate, tries, now=now, round_id=round_id)
         given += more
+    watch.over()
     return [Fill(bid, lease_id_of(round_id, bid), at, at.floor) for bid, at in given], left
 
 

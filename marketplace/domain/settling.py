@@ -175,7 +175,7 @@ def sweep(
     for bid in sorted(bids, key=lambda bid: (-bid.reach - weight_of(bid, now=now), bid.price_time)):
         if bid.bid_id in served:
             continue
-        if tried >= SWEPT_MAX or no_room.is_known(bid) or not tries.more():
+        if tried >= SWEPT_MAX or no_room.is_known(bid) or not tries.more(bid.bid_id):
             left.append(bid)
             continue
         tried += 1
@@ -242,7 +242,7 @@ def guaranteed(
     waiting = list(bids)
     given: list[Given] = []
     for bid in gate.guaranteed(waiting, now=now):
-        if not tries.more():
+        if not tries.more(bid.bid_id):
             continue
         found = _let(book, bid, calendar, gate, now, round_id)
         if found is not None:

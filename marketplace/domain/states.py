@@ -20,6 +20,7 @@ from marketplace.domain.holdings import Held
 from marketplace.domain.moments import Millis, moment
 from marketplace.domain.quota_states import QuotaState, restored_quotas, state_of_quotas
 from marketplace.domain.reliability import Record
+from marketplace.domain.setting_aside import Aside
 from marketplace.domain.supply import Listed
 
 
@@ -90,6 +91,7 @@ class BookState:
     resales: tuple[tuple[LeaseId, int, ResaleOpened], ...]
     records: tuple[RecordState, ...]
     quotas: QuotaState | None
+    aside: tuple[tuple[BidId, Aside], ...] = ()
 
 
 def state_of(book: Book) -> BookState:
@@ -123,6 +125,7 @@ def state_of(book: Book) -> BookState:
             if each.leases
         ),
         quotas=state_of_quotas(book.quotas),
+        aside=tuple(book.aside.items()),
     )
 
 
@@ -148,6 +151,7 @@ def restored(state: BookState) -> Book:
             Held(held.granted, Millis(held.ends), held.bid, held.reclaimed_by, held.reclaimed_at)
         )
     book.told.update(state.told)
+    book.aside.update(state.aside)
     book.resales.update((lease_id, (since, sale)) for lease_id, since, sale in state.resales)
     book.quotas = restored_quotas(state.quotas)
     return book

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ledger.domain.ids import BidId
+
 Enough = Callable[[], bool]
 """True once time is up, and from then on."""
 Late = Callable[[str], bool]
@@ -19,16 +21,26 @@ TRIES_MIN = 64
 """So many bids are tried by a stage however late it is, so that every round comes to something."""
 
 
+class BrokeOff(Exception):
+    """A round broke off, and this was the bid that was tried just then."""
+
+    def __init__(self, bid_id: BidId) -> None:
+        super().__init__(bid_id)
+        self.bid_id = bid_id
+
+
 class Tries:
-    """The tries of one stage."""
+    """The tries of one stage. trying: the bid that was last tried."""
 
     def __init__(self, name: str, *, late: Late | None, steps: Steps | None, least: int) -> None:
+        self.trying: BidId | None = None
         self._name, self._late, self._least = name, late, least
         self._most = None if steps is None else steps.get(name)
         self._made, self._cut = 0, False
 
-    def more(self) -> bool:
+    def more(self, bid_id: BidId | None = None) -> bool:
         """Tell if one more bid may be tried, and count it."""
+        self.trying = bid_id
         if self._cut:
             return False
         if self._most is not None:
@@ -59,6 +71,16 @@ class Watch:
         tries = Tries(name, late=self._late, steps=self._steps, least=least)
         self._stages.append(tries)
         return tries
+
+    @property
+    def trying(self) -> BidId | None:
+        """Return the bid that the last stage was trying, if it goes bid by bid."""
+        return self._stages[-1].trying if self._stages else None
+
+    def over(self) -> None:
+        """Say that no stage is trying a bid any more."""
+        for stage in self._stages[-1:]:
+            stage.trying = None
 
     @property
     def cut(self) -> list[tuple[str, int]]:

@@ -146,6 +146,7 @@ class Certificate:
     capped: grants that pay their own limit, the round's price being higher.
     paradoxical: bids refused although their limit was above the round's price; and what they
     would have gained at that price, in nano-units.
+    aside: bids that were left out, because a round with them breaks off.
     """
 
     welfare_nanos: int
@@ -159,6 +160,7 @@ class Certificate:
     paradoxical: int
     paradoxical_nanos: int
     weight_nanos: int = 0
+    aside: tuple[BidId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

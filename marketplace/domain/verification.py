@@ -70,6 +70,8 @@ def _faults_of(book: Book, cleared: RoundCleared, granted: LeaseGranted) -> Iter
         yield f"it is of another round: {said}"
     if granted.lease_id in book.held:
         yield "there is such a lease already"
+    if cleared.certificate is not None and granted.bid_id in cleared.certificate.aside:
+        yield f"bid {granted.bid_id} was set aside"
     bid = book.bids.get(granted.bid_id)
     if bid is None:
         yield f"bid {granted.bid_id} is not open"

@@ -16,6 +16,7 @@ from ledger.domain.ids import LeaseId
 from marketplace.domain.book import Book
 from marketplace.domain.events import LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.faults import Fault
+from marketplace.domain.faults import RoundUnsound as RoundUnsound
 from marketplace.domain.fills import Clearing
 
 UNVERIFIED = "unverified"
@@ -24,10 +25,6 @@ CHECKS_MAX = 16
 """How often a round is checked. Each time at least one grant goes; then the round is given up."""
 
 Check = Callable[[Book, RoundCleared, Sequence[LeaseGranted]], Sequence[Fault]]
-
-
-class RoundUnsound(Exception):
-    """A round must not be appended: a check found it at fault, or it could not be made at all."""
 
 
 def vouched(

@@ -12,6 +12,7 @@ from marketplace.domain.events import Certificate, LeaseGranted, RoundCleared, S
 from marketplace.domain.fills import ROUND_RULE, RULE, Clearing, Lane
 from marketplace.domain.moments import moment
 from marketplace.domain.packing import Placement
+from marketplace.domain.setting_aside import left_out
 from marketplace.domain.supply import Listed
 
 TOLD_MAX = 500
@@ -35,7 +36,7 @@ def decided(
     tell: refused bids whose reasons are to be given; only those that differ from the last.
     """
     unmatched = _news(book, clearing, tell, now)
-    if not clearing.fills and not unmatched:
+    if not clearing.fills and not unmatched and not _sets_aside(book, clearing, now):
         return []
     own = [fill.own for fill in clearing.fills]
     prices = [fill.price for fill, at_home in zip(clearing.fills, own, strict=True) if not at_home]
@@ -117,7 +118,15 @@ def _certificate(clearing: Clearing) -> Certificate | None:
         capped=proof.capped,
         paradoxical=proof.paradoxical,
         paradoxical_nanos=proof.paradoxical_nanos,
+        aside=proof.aside,
     )
+
+
+def _sets_aside(book: Book, clearing: Clearing, now: int) -> bool:
+    """Tell if a round leaves out a bid that was not left out before, or not for so long."""
+    aside = () if clearing.proof is None else clearing.proof.aside
+    bids = [book.bids[bid_id] for bid_id in aside if bid_id in book.bids]
+    return len(left_out(book.aside, bids, now=now)) < len(bids)
 
 
 def _news(

@@ -29,7 +29,10 @@ class RoundRow(models.Model):
     unmatched = models.JSONField()
     """How many bids were given each reason anew."""
     certificate = models.JSONField(null=True)
-    """The fields of `domain.events.Certificate`; null in the instant lane and in old rounds."""
+    """The fields of `domain.events.Certificate`; null in the instant lane and in old rounds.
+
+    Of bids that were set aside only how many, and where there are none nothing.
+    """
     at = models.DateTimeField()
 
     class Meta:
@@ -48,7 +51,7 @@ class RoundRow(models.Model):
         welfare, bound = certificate["welfare_nanos"], certificate["bound_nanos"]
         weighed = welfare + certificate.get("weight_nanos", 0)
         gap = -(-(bound - weighed) * 1_000_000 // bound) if bound else 0
-        return certificate | {"gap_ppm": gap}
+        return {"aside": 0, **certificate, "gap_ppm": gap}
 
 
 class TradeRow(models.Model):

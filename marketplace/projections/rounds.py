@@ -64,7 +64,9 @@ def project_rounds(recorded: Recorded, rows: Rows) -> None:
 def _written(certificate: Certificate | None) -> dict[str, Any] | None:
     if certificate is None:
         return None
-    return asdict(certificate) | {"iterations": dict(certificate.iterations)}
+    written = asdict(certificate) | {"iterations": dict(certificate.iterations)}
+    aside = written.pop("aside")
+    return written | {"aside": len(aside)} if aside else written
 
 
 def _add_to_price(granted: LeaseGranted, gpus: int, rows: Rows) -> None:

@@ -35,6 +35,7 @@ from marketplace.domain.events import BidPlaced
 from marketplace.domain.fills import Clearing, Fill, Lane
 from marketplace.domain.moments import from_above
 from marketplace.domain.reliability import together
+from marketplace.domain.setting_aside import explained, left_out
 from marketplace.domain.states import restored
 from marketplace.domain.supply import Listed
 from marketplace.domain.written import model_of
@@ -210,9 +211,10 @@ def _cleared_with(book: Book, bid: OpenBid, now: int) -> Clearing:
     if bid.terms.patience == "immediate":
         return clear(book, [bid], now=now, round_id=round_id)
     queue = sorted([*book.patient(), bid], key=lambda each: each.round_order)
+    aside = left_out(book.aside, queue, now=now)
     return patient_cleared(
         book,
-        [each for each in queue if now <= each.lapses],
+        [each for each in queue if now <= each.lapses and each.bid_id not in aside],
         now=now,
         round_id=round_id,
         enough=guard(SEARCH_SECONDS_MAX),
@@ -233,4 +235,8 @@ def explain_bid(
     """Walk the funnel of a bid that waits; None for one that does not wait any more."""
     with book_of(store, market) as book:
         bid = book.bids.get(BidId(bid_id))
-        return None if bid is None else book.explain(bid, now=from_above(now))
+        if bid is None:
+            return None
+        return explained(
+            book.aside, bid, book.explain(bid, now=from_above(now)), now=from_above(now)
+        )

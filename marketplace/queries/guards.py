@@ -5,10 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from marketplace.domain.deciding import Guards
+
 SEARCH_SECONDS_MAX = 1.0
 """How long a round may be searched; immediate bids wait meanwhile. A round says how far it came."""
 REST_SECONDS_MAX = 1.0
 """After so long in all, stages around the search try no more bids but the least they always do."""
+
+
+LOOKING_SECONDS_MAX = 5.0
+"""How long it is looked for the bid at which a round breaks off. Each try has a round's time."""
+
+
+def guards_of_a_round() -> Guards:
+    """Return how long one round of the engine may take."""
+    looking = guard(LOOKING_SECONDS_MAX)
+
+    def anew() -> Guards:
+        return Guards(guard(SEARCH_SECONDS_MAX), stopwatch(REST_SECONDS_MAX), looking, anew)
+
+    return anew()
 
 
 def guard(seconds: float) -> Callable[[], bool]:

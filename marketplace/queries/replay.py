@@ -222,7 +222,8 @@ def _cleared_again(found: Found, now: int) -> Sequence[MarketEvent]:
     if found.trigger is None:
         certificate = found.cleared.certificate
         steps = dict(certificate.iterations) if certificate is not None else None
-        return on_round(found.book, now=now, round_id=round_id, steps=steps)
+        aside = () if certificate is None else certificate.aside
+        return on_round(found.book, now=now, round_id=round_id, steps=steps, aside=aside)
     return on_fact(found.book, found.trigger, now=now, round_id=round_id)
 
 
