@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -11,7 +12,7 @@ from django.utils import timezone
 from config.pages.fields import MomentField, RateField, TokenField
 from ledger.domain.span import Window
 from listings.domain.divisions import SHARES_MAX
-from listings.domain.events import Division, ReclaimStep, WeeklyRule
+from listings.domain.events import Division, Gpu, ReclaimStep, WeeklyRule
 from listings.domain.terms import OfferTerms
 from listings.models import HostRow
 from listings.queries import gpus_of_row
@@ -35,6 +36,8 @@ ISOLATIONS = (
 
 
 SHARED = ("mps", "timeslice")
+PROFILE = re.compile(r"(?:([1-8])x)?([1-9]g\.[0-9]{1,3}gb(?:\+me)?)")
+"""A MIG profile, or several instances of one: 7x1g.10gb."""
 STEPS = (("longer_notice", "longer_fee"), ("longest_notice", "longest_fee"))
 """Fields of notice (in hours) and fee (in percent) of a reclaim that comes with more notice."""
 
@@ -70,6 +73,7 @@ class OfferForm(forms.Form):
     shares = forms.IntegerField(
         label="Shares of each GPU", min_value=2, max_value=SHARES_MAX, required=False
     )
+    profiles = forms.CharField(label="MIG instances of each GPU", required=False, max_length=200)
     workload_kinds = forms.CharField(label="Only for", required=False, max_length=400)
 
     def __init__(self, *args: Any, host: HostRow, currency: str, **kwargs: Any) -> None:
@@ -80,9 +84,10 @@ class OfferForm(forms.Form):
         choices = self.fields["gpu"]
         assert isinstance(choices, forms.MultipleChoiceField)
         choices.choices = [
-            (gpu.uuid, f"GPU {number} · {gpu.model}") for number, gpu in enumerate(gpus)
+            (gpu.uuid, f"GPU {number} · {gpu.model}{' · in MIG mode' if is_divisible(gpu) else ''}")
+            for number, gpu in enumerate(gpus)
         ]
-        if any(gpu.mig_profiles for gpu in gpus):
+        if any(gpu.mig_enabled for gpu in gpus):
             self.fields["isolation"].initial = "mig"
 
     def clean(self) -> dict[str, Any]:
@@ -95,11 +100,21 @@ class OfferForm(forms.Form):
             self.add_error(
                 "shares", "Shares need an isolation by MPS or time slices, and a number."
             )
+        if data.get("profiles") and data.get("isolation") != "mig":
+            self.add_error("profiles", "MIG instances are made only at the isolation MIG instance.")
         for notice, fee in STEPS:
             if (data.get(notice) is None) != (data.get(fee) is None):
                 missing = notice if data.get(notice) is None else fee
                 self.add_error(missing, "Say both how much notice and what you pay, or neither.")
         return data
+
+    def clean_profiles(self) -> tuple[str, ...]:
+        """Read `3g.40gb 2x2g.20gb`: the profile of each instance."""
+        said = self.cleaned_data["profiles"].lower().replace(",", " ").split()
+        forms_of = [PROFILE.fullmatch(word) for word in said]
+        if not all(forms_of):
+            raise forms.ValidationError("Write MIG profiles, such as 3g.40gb 2g.20gb or 7x1g.10gb.")
+        return tuple(form[2] for form in forms_of if form for _ in range(int(form[1] or 1)))
 
 
 class RepriceForm(forms.Form):
@@ -142,5 +157,16 @@ def terms_of(form: OfferForm, zone: ZoneInfo) -> OfferTerms:
         ),
         workload_kinds=tuple(kinds),
         isolation=data["isolation"],
-        division=Division(data["isolation"], data["shares"]) if data["shares"] else None,
+        division=_division(data),
     )
+
+
+def is_divisible(gpu: Gpu) -> bool:
+    """Tell if a card is in MIG mode and has no instances that its owner made."""
+    return gpu.mig_enabled and not gpu.mig_profiles
+
+
+def _division(data: dict[str, Any]) -> Division | None:
+    if data["profiles"]:
+        return Division("mig", profiles=data["profiles"])
+    return Division(data["isolation"], data["shares"]) if data["shares"] else None

@@ -26,8 +26,9 @@ from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
 from ledger.eventstore import default_store
 from listings import commands, queries
-from listings.domain.divisions import card_of, read_share
+from listings.domain.divisions import PPM, card_of, compute_ppm, read_share
 from listings.domain.earnings import Earnings, preview_earnings
+from listings.domain.events import Gpu
 from listings.domain.terms import OfferTerms, leased_gpus
 from listings.domain.windows import windows_between
 from listings.models import HostRow, OfferRow
@@ -173,7 +174,7 @@ def _show(
     windows = queries.windows_of_row(row, since=now, until=now + 4 * WEEK)
     context = {
         "row": row,
-        "gpus": queries.gpus_of_row(row),
+        "gpus": [_with_compute(gpu) for gpu in queries.gpus_of_row(row)],
         "isolation": dict(ISOLATIONS)[row.isolation],
         "windows": windows[:COMING_MAX],
         "form": form
@@ -190,6 +191,11 @@ def _show(
     }
     invalid = form is not None and bool(form.errors)
     return page(request, "pages/offer.html", context, refusal=refusal, invalid=invalid)
+
+
+def _with_compute(gpu: Gpu) -> Gpu:
+    """Return a GPU that says what part of its card's compute it has."""
+    return replace(gpu, compute_percent=compute_ppm(gpu) * 100 // PPM)
 
 
 def _own_hosts(actor: Actor) -> list[HostRow]:
@@ -282,7 +288,7 @@ def _share_rows(card: str, number: int, held: Iterable[str]) -> list[tuple[str, 
         (
             uuid,
             f"GPU {number}, {share.kind} {share.number}",
-            f"{share.compute_percent} %, {share.memory_mib} MiB",
+            share.profile or f"{share.compute_percent} %, {share.memory_mib} MiB",
         )
         for share, uuid in sorted(found, key=lambda each: (each[0].division, each[0].number))
         if share.card_uuid == card

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from rest_framework import serializers
 
-from ledger.rest import Body, CountField
+from ledger.rest import Body, CountField, TextField
 from listings.domain.divisions import SHARES_MAX
 from listings.domain.events import Division, Part, ShareKind
 
@@ -20,11 +20,15 @@ class ShareBody(Body):
 
 
 class SharesBody(Body):
-    """How each GPU of the offer is divided: into `count` equal shares, or into these `parts`."""
+    """How each GPU of the offer is divided: into `count` equal shares, or into these `parts`.
+
+    By MIG: into instances of these `profiles`, or `count` of one.
+    """
 
     kind = serializers.ChoiceField(choices=get_args(ShareKind))
     count = CountField(required=False)
     parts = serializers.ListField(child=ShareBody(), required=False, max_length=SHARES_MAX)
+    profiles = serializers.ListField(child=TextField(), required=False, max_length=SHARES_MAX)
 
 
 class PartShape(serializers.Serializer[Any]):
@@ -35,11 +39,15 @@ class PartShape(serializers.Serializer[Any]):
 
 
 class DivisionShape(serializers.Serializer[Any]):
-    """How each GPU of an offer is divided: into `count` equal shares, or into these `parts`."""
+    """How each GPU of an offer is divided: into `count` equal shares, or into these `parts`.
+
+    By MIG: into instances of these `profiles`.
+    """
 
     kind = serializers.CharField()
     count = serializers.IntegerField()
     parts = PartShape(many=True)
+    profiles = serializers.ListField(child=serializers.CharField(), default=list)
 
 
 def division_of(asked: Mapping[str, Any]) -> Division:
@@ -47,4 +55,5 @@ def division_of(asked: Mapping[str, Any]) -> Division:
     parts = tuple(
         Part(each["memory_mib"], each.get("compute_percent")) for each in asked.get("parts", ())
     )
-    return Division(asked["kind"], asked.get("count", 0), parts)
+    profiles = tuple(asked.get("profiles", ()))
+    return Division(asked["kind"], asked.get("count", 0), parts, profiles)

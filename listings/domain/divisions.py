@@ -1,4 +1,4 @@
-"""One card as several GPUs: shares of it by MPS or by time slices, each leased by itself.
+"""One card as several GPUs: shares of it by MPS, time slices or MIG, each leased by itself.
 
 To the market a share is a GPU with memory and compute of its own. Its id says all that a host's
 agent must know: `GPU-…/mps-2of4/25pct-5758mib` is the second of four shares of that card by MPS,
@@ -7,6 +7,11 @@ with 25 % of its compute and 5,758 MiB. Shares of unequal size carry a mark of t
 
 By MPS, compute and memory are limits that the driver keeps; by time slices neither is: N processes
 take turns, so each has 1/N of the time when all are busy, and the memory is a promise.
+
+By MIG each is an instance that the host's agent makes for the lease: `GPU-…/mig-3g.40gb@4-7` takes
+the card's memory slices 4 to 7 (listings/domain/mig.py). To the market it is what an instance made
+by hand is. Two of one card are in each other's way exactly if they share a slice, or both want the
+media engines, so what is left of an older layout hinders no more than it covers.
 Source: NVIDIA, "Multi-Process Service" (R580), sections on execution resource provisioning and
 on memory protection and limits: Volta and later, 48 clients of a card.
 """
@@ -25,6 +30,8 @@ from listings.domain import mig
 from listings.domain.events import Division, Gpu, Part, ShareKind
 
 SHARES_MAX = 48
+INSTANCES_MAX = 8
+"""MIG instances of a card; no card has places for more."""
 SHARE_MEMORY_MIB_MIN = 1024
 ID_CHARS_MAX, MODEL_CHARS_MAX = 96, 64
 """What leases have room for."""
@@ -35,6 +42,9 @@ _SHARE = re.compile(
     r"(?P<card>.+)/(?P<kind>mps|timeslice)-(?P<number>[1-9][0-9]?)of(?P<division>[0-9a-fx]+)"
     r"/(?P<percent>[0-9]{1,3})pct-(?P<memory>[0-9]+)mib"
 )
+_INSTANCE = re.compile(
+    r"(?P<card>.+)/mig-(?P<profile>[1-7]g\.[0-9]{1,3}gb(?:\+me)?)@(?P<first>[0-7])-(?P<last>[0-7])"
+)
 _SLICES = re.compile(r"(?:([1-7])c\.)?([1-7])g\.")
 
 
@@ -42,12 +52,31 @@ class SharesUnfit(Invalid):
     """The GPU cannot be divided so: `reason` says why.
 
     Give `count` for shares of equal size, or `parts` with the memory, and by MPS the percentage of
-    compute, of each.
+    compute, of each; by MIG give `profiles`, or one of them and `count`.
+    """
+
+
+class MigLayoutImpossible(Invalid):
+    """These MIG profiles cannot be on one card together.
+
+    `profiles` are the fewest of them that already cannot: they need more compute or memory slices
+    than the card has, or there is no place for the last of them; `slices` are those of the card.
+    """
+
+
+class MigModeOn(Invalid):
+    """The card is in MIG mode: only its MIG instances can be leased.
+
+    Divide it with `shares` of kind `mig`, or switch the mode off with nvidia-smi -mig 0.
     """
 
 
 class ShareId(NamedTuple):
-    """What a share's id says. division: the same for all shares that exist beside each other."""
+    """What a share's id says.
+
+    division: by MPS and time slices, the same for all that exist beside each other. profile, first,
+    last: by MIG, the instance and its memory slices; memory_mib is then what the profile is called.
+    """
 
     card_uuid: str
     kind: str
@@ -55,6 +84,9 @@ class ShareId(NamedTuple):
     division: str
     compute_percent: int
     memory_mib: int
+    profile: str = ""
+    first: int = 0
+    last: int = 0
 
 
 def read_share(uuid: str) -> ShareId | None:
@@ -64,9 +96,9 @@ def read_share(uuid: str) -> ShareId | None:
 
 @lru_cache(maxsize=65_536)
 def _read(uuid: str) -> ShareId | None:
-    form = _SHARE.fullmatch(uuid) if "/" in uuid else None
+    form = _SHARE.fullmatch(uuid)
     if form is None:
-        return None
+        return _instance(uuid)
     return ShareId(
         form["card"],
         form["kind"],
@@ -75,6 +107,18 @@ def _read(uuid: str) -> ShareId | None:
         int(form["percent"]),
         int(form["memory"]),
     )
+
+
+def _instance(uuid: str) -> ShareId | None:
+    form = _INSTANCE.fullmatch(uuid)
+    if form is None or form["last"] < form["first"]:
+        return None
+    profile = form["profile"]
+    compute, slices = mig.compute_of(profile)
+    memory_mib = int(profile.partition(".")[2].partition("gb")[0]) * mig.MIB_PER_GIB
+    first, last = int(form["first"]), int(form["last"])
+    percent = compute * 100 // slices
+    return ShareId(form["card"], "mig", first, "mig", percent, memory_mib, profile, first, last)
 
 
 def card_of(uuid: str) -> str:
@@ -91,20 +135,55 @@ def cards_of(uuids: Iterable[str]) -> set[str]:
 def weighed(uuid: str, millis: int) -> int:
     """Return how much of its card's time the time of a GPU is: of a share, its part of compute."""
     share = read_share(uuid)
-    return millis if share is None else millis * share.compute_percent // 100
+    if share is None:
+        return millis
+    if share.profile:
+        compute, slices = mig.compute_of(share.profile)
+        return millis * compute // slices
+    return millis * share.compute_percent // 100
 
 
 def are_rivals(one: str, other: str) -> bool:
     """Tell if two GPUs cannot be there at one time: a card and its share, or shares of two ways.
 
-    A GPU is no rival of itself.
+    MIG instances are rivals where they take the same slices. A GPU is no rival of itself.
     """
     first, second = read_share(one), read_share(other)
     if first is None or second is None:
         return (first is not None and first.card_uuid == other) or (
             second is not None and second.card_uuid == one
         )
-    return first.card_uuid == second.card_uuid and first.division != second.division
+    if first.card_uuid != second.card_uuid or one == other:
+        return False
+    if first.profile and second.profile:
+        media = first.profile.endswith("+me") and second.profile.endswith("+me")
+        return media or (first.first <= second.last and second.first <= first.last)
+    return first.division != second.division
+
+
+def pieces(division: Division) -> int:
+    """Return how many shares a division makes of each card."""
+    return len(division.parts) or max(len(division.profiles), division.count)
+
+
+def check_division(division: Division | None) -> Division | None:
+    """Return a division in its normal form: by MIG every profile by name, the largest first.
+
+    Raises: SharesUnfit.
+    """
+    if division is None or division.kind != "mig":
+        if division is not None and division.profiles:
+            raise SharesUnfit(reason="`profiles` are of kind mig only")
+        return division
+    profiles = [name.strip().lower() for name in division.profiles]
+    if division.parts or not profiles:
+        raise SharesUnfit(reason="by MIG give `profiles`, such as 3g.40gb")
+    if len(profiles) == 1 and 1 <= division.count <= INSTANCES_MAX:
+        profiles *= division.count
+    elif division.count not in (0, len(profiles)) or len(profiles) > INSTANCES_MAX:
+        reason = f"give {INSTANCES_MAX} `profiles` at most, or one and `count`"
+        raise SharesUnfit(reason=reason)
+    return Division("mig", profiles=tuple(sorted(profiles, reverse=True)))
 
 
 def divide(gpu: Gpu, division: Division) -> tuple[Gpu, ...]:
@@ -112,6 +191,8 @@ def divide(gpu: Gpu, division: Division) -> tuple[Gpu, ...]:
 
     Raises: SharesUnfit.
     """
+    if division.kind == "mig":
+        return _instances(gpu, division.profiles)
     parts = _parts(gpu, division)
     name = str(len(parts)) + (f"x{_mark(division.parts)}" if division.parts else "")
     word = "mps" if division.kind == "mps" else "slice"
@@ -130,6 +211,54 @@ def divide(gpu: Gpu, division: Division) -> tuple[Gpu, ...]:
                 compute_percent=percent,
             )
         )
+    return _with_room(gpu, shares)
+
+
+def _instances(gpu: Gpu, profiles: Sequence[str]) -> tuple[Gpu, ...]:
+    """Return the MIG instances into which a card is divided, by place.
+
+    Raises: SharesUnfit, MigLayoutImpossible.
+    """
+    card = mig.card_of(gpu.model)
+    if gpu.mig_profiles:
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason="an instance of MIG cannot be divided again")
+    if card is None:
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason=f"MIG cannot divide the model {gpu.model}")
+    if not gpu.mig_enabled:
+        switch = f"nvidia-smi -i {gpu.uuid} -mig 1 on its host, as root"
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason=f"its MIG mode is off: {switch}")
+    unknown = sorted({name for name in profiles if card.profile(name) is None})
+    if unknown:
+        known = ", ".join(each.name for each in card.profiles)
+        reason = f"its profiles are {known}; not {', '.join(unknown)}"
+        raise SharesUnfit(gpu_uuid=gpu.uuid, reason=reason)
+    placed = mig.layout(card, profiles)
+    if placed is None:
+        raise MigLayoutImpossible(
+            gpu_uuid=gpu.uuid,
+            profiles=mig.too_many(card, profiles),
+            slices={"compute": card.compute, "memory": card.memory},
+        )
+    found = []
+    for each in placed:
+        profile = card.profile(each.profile)
+        assert profile is not None
+        last = each.start + profile.memory - 1
+        found.append(
+            replace(
+                gpu,
+                uuid=f"{gpu.uuid}/mig-{profile.name}@{each.start}-{last}",
+                model=f"{gpu.model}-{profile.name}",
+                memory_mib=profile.memory_mib,
+                nvlink_group=None,
+                mig_profiles=(profile.name,),
+                card_uuid=gpu.uuid,
+            )
+        )
+    return _with_room(gpu, found)
+
+
+def _with_room(gpu: Gpu, shares: Sequence[Gpu]) -> tuple[Gpu, ...]:
     if any(len(s.uuid) > ID_CHARS_MAX or len(s.model) > MODEL_CHARS_MAX for s in shares):
         raise SharesUnfit(gpu_uuid=gpu.uuid, reason="its UUID or model's name is too long")
     return tuple(shares)
@@ -150,6 +279,8 @@ def _parts(gpu: Gpu, division: Division) -> list[tuple[int, int]]:
     """Return the percentage and the memory of each share. Raises: SharesUnfit."""
     if gpu.mig_profiles:
         raise SharesUnfit(gpu_uuid=gpu.uuid, reason="an instance of MIG cannot be divided again")
+    if gpu.mig_enabled:
+        raise MigModeOn(gpu_uuid=gpu.uuid)
     least = ".".join(map(str, MPS_CAPABILITY_MIN))
     if division.kind == "mps" and _capability(gpu) < MPS_CAPABILITY_MIN:
         raise SharesUnfit(gpu_uuid=gpu.uuid, reason=f"MPS limits need compute capability {least}")

@@ -13,7 +13,7 @@ from ledger.domain.span import Window
 
 Isolation = Literal["whole", "mig", "mps", "timeslice", "cooperative"]
 OfferSource = Literal["local", "burst"]
-ShareKind = Literal["mps", "timeslice"]
+ShareKind = Literal["mps", "timeslice", "mig"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class Gpu:
     """One GPU as its host's agent reported it.
 
     uuid: NVML's, the key everywhere. nvlink_group: GPUs with the same one are joined by NVLink.
+    mig_enabled without mig_profiles: a card in MIG mode that has no instances yet.
     card_uuid: of a part of a card (a MIG instance, a share), the card, where it is known.
     compute_percent: of a share by MPS or time slices, its part of the card's compute; else None.
     """
@@ -49,12 +50,13 @@ class Part:
 class Division:
     """How an owner divides each card of an offer (listings/domain/divisions.py).
 
-    count: so many shares of equal size; or parts: one by one.
+    count: so many shares of equal size; or parts: one by one. profiles: by MIG, the instances.
     """
 
     kind: ShareKind
     count: int = 0
     parts: tuple[Part, ...] = ()
+    profiles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class HostRetired(Event, name="listings.host-retired"):
 # --- offers: streams offer-<offer_id> -----------------------------------------------------------
 
 
-class OfferPublished(Event, name="listings.offer-published", version=4, grown_from=1):
+class OfferPublished(Event, name="listings.offer-published", version=5, grown_from=1):
     """An owner put GPUs of one host on the market for idle windows, at or above a floor.
 
     windows: one-off windows. weekly: a recurrence, or None. At least one of the two.
@@ -191,7 +193,7 @@ class OfferExpired(Event, name="listings.offer-expired"):
     at: datetime
 
 
-class GpusListed(Event, name="listings.gpus-listed", version=4, grown_from=1):
+class GpusListed(Event, name="listings.gpus-listed", version=5, grown_from=1):
     """The host gave GPUs to an offer for its windows, and no other offer had them then.
 
     On the host's stream, where two offers of one GPU cannot both pass; the offer's own stream

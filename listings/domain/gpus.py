@@ -51,8 +51,8 @@ class MigImpossible(Invalid):
 class IsolationUnfit(Invalid):
     """These GPUs cannot be leased at that isolation level.
 
-    `mig` needs MIG instances, `mps` and `timeslice` need GPUs that the offer divides into such
-    `shares`; any other level needs GPUs that are not divided.
+    `mig` needs MIG instances, there already or made of `shares`; `mps` and `timeslice` need GPUs
+    that the offer divides into such `shares`; any other level needs GPUs that are not divided.
     """
 
 

@@ -14,6 +14,7 @@ from typing import ClassVar, assert_never
 from ledger.domain.ids import HostId, OfferId, TenantId
 from ledger.domain.refusal import Refusal, Unknown
 from ledger.domain.span import Window
+from listings.domain.divisions import read_share
 from listings.domain.events import (
     Gpu,
     GpusListed,
@@ -165,7 +166,8 @@ class Host:
 
         Raises:
             HostIsRetired, GpuNotOnHost, GpuListedAlready, TooManyOffers, OfferTermsDiffer,
-            IsolationUnfit, SharesUnfit, TooManyGpus, and the refusals of `check_terms`.
+            IsolationUnfit, SharesUnfit, MigLayoutImpossible, MigModeOn, TooManyGpus, and the
+            refusals of `check_terms`.
         """
         known = self.listed.get(offer_id)
         # A repeat is judged as of its first time, when its windows were not over yet.
@@ -214,18 +216,21 @@ def _in_both(some: Sequence[Gpu], others: Sequence[Gpu]) -> set[str]:
     """Return the GPUs of some that cannot be offered beside the others.
 
     Those that are there too, and cards that are there in another form: whole and in parts, or as
-    shares twice. MIG instances of one card are beside each other.
+    shares twice. MIG instances of one card that its owner made are beside each other.
     """
     known = {gpu.uuid for gpu in others}
     cards = {gpu.card_uuid for gpu in others}
-    shared = {gpu.card_uuid for gpu in others if gpu.compute_percent is not None}
+    shared = {gpu.card_uuid for gpu in others if read_share(gpu.uuid) is not None}
     return {
         gpu.uuid
         for gpu in some
         if gpu.uuid in known
         or gpu.uuid in cards
         or gpu.card_uuid in known
-        or (gpu.card_uuid is not None and gpu.card_uuid in (shared if gpu.mig_profiles else cards))
+        or (
+            gpu.card_uuid is not None
+            and gpu.card_uuid in (shared if read_share(gpu.uuid) is None else cards)
+        )
     }
 
 

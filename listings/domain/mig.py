@@ -158,6 +158,12 @@ class Placed:
     profile: str
 
 
+def compute_of(profile: str) -> tuple[int, int]:
+    """Return how many of how many compute slices of its card a profile takes, by its name."""
+    slices = next((c.compute for c in CARDS.values() if c.profile(profile) is not None), 7)
+    return int(profile.partition("g")[0]), slices
+
+
 def placements(card: Card, profile: str) -> tuple[int, ...]:
     """Return the memory slices at which an instance may begin; empty: the card has no such one."""
     found = card.profile(profile)

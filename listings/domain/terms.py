@@ -11,7 +11,7 @@ from ledger.domain.ids import BidId, OfferId
 from ledger.domain.money import NANOS_PER_UNIT, CurrencyUnknown, Rate
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.domain.span import Window
-from listings.domain.divisions import divide
+from listings.domain.divisions import MigModeOn, card_of, check_division, divide, pieces
 from listings.domain.events import (
     Division,
     Gpu,
@@ -155,6 +155,7 @@ def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
         weekly=weekly,
         workload_kinds=check_kinds(terms.workload_kinds),
         labels=check_labels(terms.labels),
+        division=check_division(terms.division),
     )
 
 
@@ -201,17 +202,18 @@ def publication(
 
 def leased_gpus(terms: OfferTerms) -> int:
     """Return how many GPUs the terms put on the market: shares count one each."""
-    division = terms.division
-    each = 1 if division is None else len(division.parts) or division.count
-    return len(terms.gpu_uuids) * each
+    return len(terms.gpu_uuids) * (1 if terms.division is None else pieces(terms.division))
 
 
 def divided(terms: OfferTerms, gpus: Sequence[Gpu]) -> Sequence[Gpu]:
     """Return what is leased of some cards: the cards, or their shares.
 
-    Raises: SharesUnfit, IsolationUnfit, TooManyGpus.
+    Raises: SharesUnfit, MigLayoutImpossible, MigModeOn, IsolationUnfit, TooManyGpus.
     """
     if terms.division is None:
+        for gpu in gpus:
+            if gpu.mig_enabled and not gpu.mig_profiles:
+                raise MigModeOn(gpu_uuid=gpu.uuid)
         if terms.isolation in ("mps", "timeslice"):
             raise IsolationUnfit(gpu_uuid=gpus[0].uuid, isolation=terms.isolation)
         return gpus
@@ -235,8 +237,7 @@ def same_terms(one: OfferPublished, other: OfferPublished) -> bool:
 
 def cards_of(offer: OfferPublished) -> tuple[str, ...]:
     """Return the GPUs that an owner named: of shares the cards, each once, in order."""
-    named = (gpu.card_uuid if gpu.compute_percent else gpu.uuid for gpu in offer.gpus)
-    return tuple(dict.fromkeys(uuid for uuid in named if uuid is not None))
+    return tuple(dict.fromkeys(card_of(gpu.uuid) for gpu in offer.gpus))
 
 
 def _check_steps(terms: OfferTerms) -> None:

@@ -3,7 +3,8 @@
 A MIG instance or a share is a GPU of its own to the market, and its host lists only such that
 exist beside each other. Here it is worked out anew for each instant: from the profiles of all
 instances, or the sizes of all shares, of a card that anybody holds then, and from whether somebody
-holds the card whole.
+holds the card whole. An instance that the host's agent makes has its place in its UUID: no two may
+share a slice.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ _INSTANCE = re.compile(r"MIG-(GPU-[^/]+)/\d+/\d+")
 _SHARE = re.compile(r"([^/]+)/((?:mps|timeslice)-)[0-9]+(of[^/]+)/([0-9]+)pct-[0-9]+mib")
 
 
+_MADE = re.compile(r"([^/]+)/mig-([^/@]+)@([0-7])-([0-7])")
+"""An instance that is made for its lease: card, profile, first and last memory slice."""
+
+
 class _Held(NamedTuple):
     starts: int
     ends: int
@@ -38,7 +43,7 @@ class _Held(NamedTuple):
 
 def card(uuid: str) -> str:
     """Return the card that a GPU is, or is part of, as far as its UUID tells."""
-    named = _INSTANCE.fullmatch(uuid) or _SHARE.fullmatch(uuid)
+    named = _INSTANCE.fullmatch(uuid) or _SHARE.fullmatch(uuid) or _MADE.fullmatch(uuid)
     return uuid if named is None else named[1]
 
 
@@ -86,6 +91,11 @@ def _fit(name: str, uuids: set[str], gpus: dict[str, Gpu]) -> bool:
     """Tell if a card can be all of these at one instant."""
     if name in uuids:
         return len(uuids) == 1
+    made = [form for uuid in uuids if (form := _MADE.fullmatch(uuid)) is not None]
+    if made:
+        slices = [at for form in made for at in range(int(form[3]), int(form[4]) + 1)]
+        media = sum(form[2].endswith("+me") for form in made)
+        return len(made) == len(uuids) and len({*slices}) == len(slices) and media <= 1
     shares = [form for uuid in uuids if (form := _SHARE.fullmatch(uuid)) is not None]
     if shares:
         ways = {(form[2], form[3]) for form in shares}

@@ -86,7 +86,10 @@ def publish(
     cleaning: Annotated[str, typer.Option(help="free after each lease: 0m, 10m")] = "0m",
     shares: Annotated[
         str | None,
-        typer.Option(help="divide each GPU: mps:4, timeslice:2, mps:40GiB@60,20GiB@25"),
+        typer.Option(
+            help="divide each GPU: mps:4, timeslice:2, mps:40GiB@60,20GiB@25, mig:3g.40gb,2g.20gb, "
+            "mig:7x1g.10gb"
+        ),
     ] = None,
     step: Annotated[
         list[str] | None,
@@ -116,8 +119,17 @@ def publish(
 
 
 def _shares(text: str) -> dict[str, Any]:
-    """Read `mps:4`: four equal shares; `mps:40GiB@60,20GiB@25`: memory and percent of compute."""
+    """Read `mps:4`: four equal shares; `mps:40GiB@60,20GiB@25`: memory and percent of compute.
+
+    `mig:3g.40gb,2g.20gb`: MIG instances; `mig:7x1g.10gb`: seven of one profile.
+    """
     kind, _, rest = text.partition(":")
+    if kind == "mig":
+        many = [part.strip().rpartition("x") for part in rest.split(",")]
+        if not all((times.isdecimal() or not times) and name for times, _, name in many):
+            raise typer.BadParameter(f"Write mig:3g.40gb,2x2g.20gb, not {text!r}.")
+        profiles = [name for times, _, name in many for _ in range(min(int(times or 1), 99))]
+        return {"kind": kind, "profiles": profiles}
     if rest.isdecimal():
         return {"kind": kind, "count": int(rest)}
     parts = []

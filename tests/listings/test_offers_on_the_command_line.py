@@ -39,6 +39,10 @@ def publish(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, list[Any
         ("mps:4", {"kind": "mps", "count": 4}),
         ("timeslice:2", {"kind": "timeslice", "count": 2}),
         (
+            "mig:3g.40gb, 2x1g.10gb+me",
+            {"kind": "mig", "profiles": ["3g.40gb", "1g.10gb+me", "1g.10gb+me"]},
+        ),
+        (
             "mps:40GiB@60,20000MiB@25%",
             {
                 "kind": "mps",
@@ -72,7 +76,9 @@ def test_without_the_word_gpus_are_whole(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "." not in window["starts_at"]
 
 
-@pytest.mark.parametrize("said", ["mps", "mps:", "mps:40GiB@x", "mps:40 GB"])
+@pytest.mark.parametrize(
+    "said", ["mps", "mps:", "mps:40GiB@x", "mps:40 GB", "mig:", "mig:yx1g.10gb"]
+)
 def test_a_word_that_cannot_be_read_is_not_sent(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     code, asked = publish(monkeypatch, "--shares", said)
 

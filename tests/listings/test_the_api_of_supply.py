@@ -302,7 +302,7 @@ def test_a_gpu_is_listed_in_shares_over_http(owner: Caller, stranger: Caller) ->
     (public,) = send(stranger, "GET", "listings").json()["data"]
 
     assert (made.status_code, shown["isolation"]) == (201, "mps")
-    assert shown["shares"] == {"kind": "mps", "count": 0, "parts": parts}
+    assert shown["shares"] == {"kind": "mps", "count": 0, "parts": parts, "profiles": []}
     assert [(gpu["card_uuid"], gpu["compute_percent"]) for gpu in shown["gpus"]] == [
         ("GPU-a", 75),
         ("GPU-a", 25),
@@ -316,12 +316,41 @@ def test_a_gpu_is_listed_in_shares_over_http(owner: Caller, stranger: Caller) ->
     assert previewed.json()["listed_gpu_ms"] == 2 * hours * 3_600_000
 
 
+def test_a_card_is_listed_in_mig_instances_over_http(owner: Caller) -> None:
+    host_id = new_host(owner)
+    cards = [gpu("GPU-a", mig_enabled=True)]
+    commands.report_inventory(
+        PostgresStore(), host_id=host_id, gpus=cards, by=SOMEBODY.step("mig"), now=timezone.now()
+    )
+    impossible = {"kind": "mig", "profiles": ["4g.40gb", "4g.40gb"]}
+    refused = send(owner, "POST", "offers", offer_body(host_id, shares=impossible))
+    whole = send(owner, "POST", "offers", offer_body(host_id))
+    wanted = {"kind": "mig", "profiles": ["1g.10gb", "3g.40gb"]}
+    made = send(owner, "POST", "offers", offer_body(host_id, shares=wanted))
+    read()
+
+    shown = send(owner, "GET", f"offers/{made.json()['id']}").json()
+
+    problem = refused.json()
+    assert (refused.status_code, problem["code"]) == (422, "mig-layout-impossible")
+    assert problem["details"]["profiles"] == ["4g.40gb", "4g.40gb"]
+    assert problem["details"]["slices"] == {"compute": 7, "memory": 8}
+    assert whole.json()["code"] == "mig-mode-on"
+    assert shown["isolation"] == "mig"
+    assert shown["shares"]["profiles"] == ["3g.40gb", "1g.10gb"]
+    assert [each["uuid"] for each in shown["gpus"]] == [
+        "GPU-a/mig-3g.40gb@0-3",
+        "GPU-a/mig-1g.10gb@4-4",
+    ]
+
+
 @pytest.mark.parametrize(
     ("shares", "code"),
     [
         ({"kind": "mps", "count": 1}, "shares-unfit"),
         ({"kind": "mps", "parts": [{"memory_mib": 90_000, "compute_percent": 5}]}, "shares-unfit"),
-        ({"kind": "mig", "count": 2}, "body-invalid"),
+        ({"kind": "mig", "count": 2}, "shares-unfit"),
+        ({"kind": "cooperative", "count": 2}, "body-invalid"),
         ({"kind": "mps", "count": 2, "size": 1}, "body-invalid"),
     ],
 )

@@ -7,6 +7,7 @@ that a test reads like what happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4, uuid5
@@ -168,7 +169,9 @@ class Market:
         if only is not None:
             listed = tuple(listed[index] for index in only)
         if division is not None:
-            listed = tuple(share for gpu in listed for share in divide(gpu, division))
+            by_mig = division.kind == "mig"
+            cards = [replace(gpu, mig_enabled=by_mig) for gpu in listed]
+            listed = tuple(share for gpu in cards for share in divide(gpu, division))
             isolation = division.kind
         if not windows and weekly is None:
             windows = [(self.now, self.now + timedelta(days=7))]
