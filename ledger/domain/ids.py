@@ -21,6 +21,7 @@ LeaseId = NewType("LeaseId", UUID)
 
 _new = object.__new__
 _set_number, _set_safety = vars(UUID)["int"].__set__, vars(UUID)["is_safe"].__set__
+_number_of, _UNKNOWN = int.from_bytes, SafeUUID.unknown
 _LESS = ~(0xF << 76 | 0xC << 60)
 _VERSION_5 = 5 << 76 | 0x8 << 60
 
@@ -30,15 +31,15 @@ def named(namespace: UUID) -> Callable[[str], UUID]:
 
     Whoever names many things within one namespace asks for it once.
     """
-    begun = sha1(namespace.bytes, usedforsecurity=False)
+    begin = sha1(namespace.bytes, usedforsecurity=False).copy
 
     def id_of(name: str) -> UUID:
-        whole = begun.copy()
+        whole = begin()
         whole.update(name.encode())
         made = _new(UUID)
         # Into the slots at once: what a digest gives needs none of the constructor's checks.
-        _set_number(made, int.from_bytes(whole.digest()[:16]) & _LESS | _VERSION_5)
-        _set_safety(made, SafeUUID.unknown)
+        _set_number(made, _number_of(whole.digest()[:16]) & _LESS | _VERSION_5)
+        _set_safety(made, _UNKNOWN)
         return made
 
     return id_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, field, replace
 from uuid import UUID, uuid4, uuid5
 
@@ -12,7 +13,7 @@ import pytest
 
 from ledger.domain.event import EVENT_TYPES
 from ledger.domain.ids import named, text_of
-from ledger.domain.making import made_quickly
+from ledger.domain.making import made_quickly, maker
 
 
 @made_quickly
@@ -87,6 +88,40 @@ def test_every_event_is_made_quickly_and_stays_as_it_is() -> None:
         assert "_fields" in kind.__init__.__code__.co_varnames, kind
         with pytest.raises(FrozenInstanceError):
             kind.__new__(kind).at = None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", [Slotted, Open])
+def test_what_a_maker_makes_is_as_if_its_class_had_made_it(kind: Callable[..., Open]) -> None:
+    make = maker(kind)
+
+    made = make(first=3, second="x")
+
+    assert make is not kind
+    assert type(made) is kind and made == kind(first=3, second="x")
+    assert repr(made) == repr(kind(first=3, second="x"))
+    assert hash(made) == hash(copy.deepcopy(made)) == hash(pickle.loads(pickle.dumps(made)))
+    with pytest.raises(FrozenInstanceError):
+        made.first = 4  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        make(first=3, third=3)
+
+
+def test_a_maker_knows_defaults_and_checks_what_its_class_does() -> None:
+    assert maker(Slotted)(3) == Slotted(3) and maker(Open)(second="x") == Open(second="x")
+    with pytest.raises(AssertionError, match="negative"):
+        maker(Slotted)(-1)
+
+
+def test_a_maker_of_a_class_that_does_more_than_store_is_the_class() -> None:
+    @dataclass(frozen=True)
+    class Fresh:
+        seen: list[int] = field(default_factory=list)
+
+    @dataclass(frozen=True, slots=True)
+    class Longer(Slotted):
+        third: int = 3
+
+    assert maker(Fresh) is Fresh and maker(Longer) is Longer
 
 
 def test_an_id_by_name_is_the_one_of_the_standard_library() -> None:
