@@ -35,7 +35,8 @@ from marketplace.api.quota_requests import (
     QuotaRequests,
     TakeUpQuotaRequest,
 )
-from marketplace.api.quota_shares import QuotaShares, QuotaTrials
+from marketplace.api.quota_shares import QuotaShares
+from marketplace.api.quota_trials import QuotaPolicies, QuotaTrials
 from marketplace.api.quotas import (
     OneQuotaOverride,
     QuotaCohorts,
@@ -87,6 +88,7 @@ api_urls: list[URLPattern] = [
     path("quotas/overrides", QuotaOverrides.as_view()),
     path("quotas/overrides/<uuid:override_id>", OneQuotaOverride.as_view()),
     path("quotas/period", QuotaPeriod.as_view()),
+    path("quotas/policies", QuotaPolicies.as_view()),
     path("quotas/requests", QuotaRequests.as_view()),
     path("quotas/requests/<uuid:request_id>", OneQuotaRequest.as_view()),
     path("quotas/requests/<uuid:request_id>/approve", ApproveQuotaRequest.as_view()),

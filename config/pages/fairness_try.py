@@ -1,8 +1,7 @@
-"""A policy tried before it binds: on the book as it is, and on the last hours run again."""
+"""Policies tried before they bind, one or several: on the book, the last days, the last hours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,43 +12,44 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from config.pages.answers import page
-from config.pages.lab import lines_of
+from config.pages.lab_tables import lines_of, sides_of
 from config.pages.markets import choice_of, market_of
 from config.pages.policies import form_of, may_set
-from config.pages.policy_choices import choices_of
-from config.pages.policy_form import PolicyForm
+from config.pages.policy_choices import Choices, choices_of
+from config.pages.policy_form import PolicyForm, TogetherForm
 from config.pages.policy_forms import FORMS
-from config.pages.policy_words import event_text
+from config.pages.policy_plan import PERMISSIONS, Plan
+from config.pages.trial_tables import past_shown, trial_shown
 from ledger.access import Actor, PlatformOnly
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
-from marketplace.domain.eligibility import REASONS
 from marketplace.domain.governance import Setter
-from marketplace.domain.governance_rules import Policy
 from marketplace.lab.comparing import HOURS_MAX, Comparison, Question, compare
 from marketplace.lab.running import Variant
-from marketplace.queries.asked_policies import policy_of
-from marketplace.queries.quota_trials import ADMITTED, Trial, recorded_by, try_policies
+from marketplace.queries.hindsight import DAYS, DAYS_MAX, refused_at
+from marketplace.queries.quota_trials import permits_with, recorded_by, try_policies
 
-STANDS = {
-    ADMITTED: "let through",
-    "nominal": "within nominal quota",
-    "borrowed": "borrowed",
-    "refused": "over quota: it stays, nothing like it would come",
-    "free": "no quota speaks of it",
-}
+NOT_TERMS = ("market", "token", "why")
 
 
 class PastForm(forms.Form):
-    """How much of the past is run again under the policy."""
+    """How much of the past is looked at under the policies."""
 
     hours = forms.IntegerField(
         label="Run the past again",
         required=False,
         min_value=1,
         max_value=HOURS_MAX,
-        help_text="The last hours, under the policy. Empty: none.",
+        help_text="The last hours, by the engine, with all of them in force. Empty: not.",
+    )
+    days = forms.IntegerField(
+        label="Look back",
+        required=False,
+        min_value=1,
+        max_value=DAYS_MAX,
+        help_text="Over these days: what who may do what would have refused.",
+        widget=forms.NumberInput(attrs={"placeholder": str(DAYS)}),
     )
 
 
@@ -61,28 +61,37 @@ def index(request: HttpRequest) -> HttpResponse:
     if not _may_try(actor, form_class):
         actor.need("operator")
         raise PlatformOnly()
-    choices = choices_of(actor, market, settings.ENV.currency)
-    asked = any(name in request.GET for name in form_class.base_fields if name != "market")
+    choices, now = choices_of(actor, market, settings.ENV.currency), timezone.now()
+    asked = any(
+        request.GET.get(name) for name in _form_fields(form_class, choices) if name not in NOT_TERMS
+    )
     form = form_class(request.GET if asked else None, choices=choices, trying=True)
-    past = PastForm(request.GET if asked else None)
-    kind = form_class.kind
-    context: dict[str, Any] = {
-        **choice_of(market, "/fairness/try", f"kind={kind}"),
-        "kinds": [each for each in FORMS.values() if _may_try(actor, each)],
-        "form": form,
-        "past_form": past if actor.sees_all else None,
-    }
-    if not asked or not form.is_valid() or not past.is_valid():
-        return page(request, "pages/fairness_try.html", context, invalid=asked)
+    context = {"kinds": [each for each in FORMS.values() if _may_try(actor, each)], "form": form}
+    past = PastForm(request.GET)
     try:
-        context |= _tried(actor, form, past.cleaned_data["hours"] if actor.sees_all else None)
+        plan = Plan(request.GET.getlist("with"), choices, lambda each: _may_try(actor, each))
+        if asked:
+            plan.add(form)
+        sound = plan.read(actor, now=now) and past.is_valid()
     except Refusal as refusal:
-        at_field = form.refuse(refusal)
-        shown = None if at_field else refusal
+        shown = None if asked and form.is_valid() and form.refuse(refusal) else refusal
+        context |= choice_of(market, "/fairness/try", f"kind={form.kind}")
         return page(request, "pages/fairness_try.html", context, refusal=shown, invalid=True)
-    if may_set(actor, form_class):
-        context["so"] = form_class(choices=choices, initial=request.GET.dict(), auto_id="so_%s")
+    context |= _about(request, actor, plan, past, form)
+    if not sound or not plan.parts:
+        return page(request, "pages/fairness_try.html", context, invalid=not sound)
+    try:
+        context |= _tried(actor, plan, past, now)
+    except Refusal as refusal:
+        shown = None if _refused(plan, actor, refusal) and asked else refusal
+        return page(request, "pages/fairness_try.html", context, refusal=shown, invalid=True)
+    if all(may_set(actor, type(part.form)) for part in plan.parts):
+        context |= _make_it_so(request, plan, choices)
     return page(request, "pages/fairness_try.html", context)
+
+
+def _form_fields(form_class: type[PolicyForm], choices: Choices) -> list[str]:
+    return list(form_class(choices=choices).fields)
 
 
 def _may_try(actor: Actor, form: type[PolicyForm]) -> bool:
@@ -90,28 +99,87 @@ def _may_try(actor: Actor, form: type[PolicyForm]) -> bool:
     return form.can_be_tried and (actor.sees_all or may_set(actor, form))
 
 
-def _tried(actor: Actor, form: PolicyForm, hours: int | None) -> dict[str, Any]:
-    """Return what would change, and what would have come of the last hours."""
-    market, now, currency = form.choices.market, timezone.now(), form.choices.currency
-    setter = Setter(actor.tenant_id, actor.sees_all)
-    policy = policy_of(form.kind, form.asked(), actor, market=market, currency=currency, now=now)
+def _about(
+    request: HttpRequest, actor: Actor, plan: Plan, past: PastForm, form: PolicyForm
+) -> dict[str, Any]:
+    """Return what is tried, and where the links of the page lead."""
+    market = form.choices.market
+    looks = {name: request.GET.get(name) for name in ("hours", "days") if request.GET.get(name)}
+    chosen = choice_of(market, "/fairness/try", f"kind={form.kind}")
+    if chosen["market_links"]:
+        looks["market"] = market
+    plan.link_parts(**looks)
+    in_form = len(plan.parts) if plan.parts and plan.parts[-1].form is form else 0
+    kept = plan.queries[:-1] if in_form else plan.queries
+    return {
+        **chosen,
+        "plan": plan,
+        "in_form": in_form,
+        "kept": kept,
+        "add": [
+            {"kind": each.kind, "title": each.title, "href": plan.link(each.kind, **looks)}
+            for each in FORMS.values()
+            if _may_try(actor, each)
+        ],
+        "past_form": past if actor.sees_all else None,
+        "asks_days": plan.speaks_of_permissions or form.kind in PERMISSIONS,
+    }
+
+
+def _make_it_so(request: HttpRequest, plan: Plan, choices: Choices) -> dict[str, Any]:
+    (*others, last) = plan.parts
+    if others:
+        return {"so": TogetherForm(initial={"market": choices.market}, auto_id="so_%s")}
+    form = type(last.form)
+    return {"so": form(choices=choices, initial=request.GET.dict(), auto_id="so_%s")}
+
+
+def _refused(plan: Plan, actor: Actor, refusal: Refusal) -> bool:
+    """Put a refusal at the policy that it is about; tell if a field of the form has it now."""
+    market = plan.choices.market
+    at = refused_at(default_store(), market=market, policies=plan.policies, setter=_setter(actor))
+    return at is not None and plan.refuse(at, refusal) and at == len(plan.parts) - 1
+
+
+def _setter(actor: Actor) -> Setter:
+    return Setter(actor.tenant_id, actor.sees_all)
+
+
+def _tried(actor: Actor, plan: Plan, past: PastForm, now: datetime) -> dict[str, Any]:
+    """Return what would change, and what would have come of the last days and hours."""
+    choices, asked = plan.choices, past.cleaned_data
     trial = try_policies(
-        default_store(), actor, market=market, policies=[policy], setter=setter, now=now
+        default_store(),
+        actor,
+        market=choices.market,
+        policies=plan.policies,
+        setter=_setter(actor),
+        now=now,
+        days=asked["days"],
     )
-    found = {"said": event_text(policy, form.choices.titles), **_shown(trial, form.choices.titles)}
-    if hours is not None:
-        past = _past(market, hours, [policy], setter, now)
-        found |= {"past": past, "lines": lines_of(past, currency)}
+    found = trial_shown(trial, choices.titles)
+    if trial.past is not None:
+        names = {**choices.titles, **dict(choices.tenants)}
+        found |= past_shown(trial.past, names)
+    if asked["hours"] is not None and actor.sees_all:
+        ran = _run_again(plan, asked["hours"], actor, now)
+        found |= {
+            "past": ran,
+            "lines": lines_of(ran, choices.currency),
+            "sides": sides_of(ran, actor, choices.currency),
+        }
     return found
 
 
-def _past(
-    market: str, hours: int, policies: list[Policy], setter: Setter, now: datetime
-) -> Comparison:
-    env, store = settings.ENV, default_store()
-    found = recorded_by(store, policies, market=market, setter=setter)
+def _run_again(plan: Plan, hours: int, actor: Actor, now: datetime) -> Comparison:
+    env, store, market = settings.ENV, default_store(), plan.choices.market
+    setter, policies = _setter(actor), plan.policies
     present = Variant(round_seconds=env.round_seconds)
-    variant = Variant(round_seconds=env.round_seconds, policies=found)
+    variant = Variant(
+        round_seconds=env.round_seconds,
+        policies=recorded_by(store, policies, market=market, setter=setter),
+        listing=permits_with(store, policies, market=market, setter=setter),
+    )
     return compare(
         store,
         market=market,
@@ -121,52 +189,3 @@ def _past(
         fee_ppm=env.fee_ppm,
         now=now,
     )
-
-
-def _shown(trial: Trial, titles: Mapping[str, str]) -> dict[str, Any]:
-    changes = [
-        {
-            "what": f"Bid {str(each.bid_id)[:8]}",
-            "href": f"/bids/{each.bid_id}",
-            "title": titles.get(each.unit, each.unit),
-            "gpus": each.gpus,
-            "before": _stands(each.before),
-            "after": _stands(each.after),
-        }
-        for each in trial.bid_changes
-    ] + [
-        {
-            "what": f"Lease {str(each.lease_id)[:8]}",
-            "href": f"/leases/{each.lease_id}",
-            "title": titles.get(each.unit, each.unit),
-            "gpus": f"{each.gpus} {each.gpu_class}",
-            "before": _stands(each.before),
-            "after": _stands(each.after),
-        }
-        for each in trial.lease_changes
-    ]
-    queues = [
-        {
-            "title": titles.get(each.unit, each.unit),
-            "place_before": each.place_before or "\N{EN DASH}",
-            "place_after": each.place_after,
-            "share_before": _share(each.share_before),
-            "share_after": _share(each.share_after),
-            "available_before": _available(each.available_before),
-            "available_after": _available(each.available_after),
-        }
-        for each in trial.queues
-    ]
-    return {"trial": trial, "changes": changes, "queues": queues}
-
-
-def _stands(name: str) -> str:
-    return STANDS.get(name) or REASONS.get(name, name)
-
-
-def _share(share: float | None) -> str:
-    return "\N{EN DASH}" if share is None else f"{share:.4g}"
-
-
-def _available(gpus: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in gpus.items()) or "not bound"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -13,8 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from config.figures import amount_text, duration_text, gpu_hours_text
 from config.pages.answers import page
+from config.pages.lab_tables import PPM_PER_PERCENT, lines_of, sides_of
 from config.pages.markets import choice_of, market_of
 from ledger.access import PlatformOnly
 from ledger.access.visits import actor_of
@@ -27,14 +25,11 @@ from marketplace.lab.comparing import (
     FEE_PPM_MAX,
     HOURS_MAX,
     ROUND_SECONDS_MAX,
-    Comparison,
     Question,
     compare,
 )
-from marketplace.lab.figures import Figures
 from marketplace.lab.running import Variant
 
-PPM_PER_PERCENT = 10_000
 SECONDS_PER_HOUR = 3_600
 PRICES = {
     "market": "As the market does",
@@ -91,7 +86,8 @@ class LabForm(forms.Form):
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     """Show the form, and once it is sent what comes of it. It only looks, so it is a GET."""
-    if not actor_of(request).sees_all:
+    actor = actor_of(request)
+    if not actor.sees_all:
         raise PlatformOnly()
     env, market = settings.ENV, market_of(request)
     present = {
@@ -124,67 +120,9 @@ def index(request: HttpRequest) -> HttpResponse:
         )
     except Refusal as refusal:
         return page(request, "pages/lab.html", context, refusal=refusal)
-    context |= {"found": found, "lines": lines_of(found, env.currency)}
+    context |= {
+        "found": found,
+        "lines": lines_of(found, env.currency),
+        "sides": sides_of(found, actor, env.currency),
+    }
     return page(request, "pages/lab.html", context)
-
-
-Reads = Callable[[Figures], int | None]
-
-
-def lines_of(found: Comparison, currency: str) -> list[dict[str, Any]]:
-    """Return the table: for each figure its name, the three values, and the change in per cent."""
-
-    def money(value: int) -> str:
-        return amount_text(value, currency)
-
-    def seconds(value: int) -> str:
-        return duration_text(timedelta(seconds=value))
-
-    rows: tuple[tuple[str, str, Reads, Callable[[int], str]], ...] = (
-        ("Bids", "that came", lambda each: each.bids, str),
-        ("Grants", "", lambda each: each.grants, str),
-        ("GPU-hours leased", "", lambda each: each.gpu_millis, gpu_hours_text),
-        ("Utilisation", "of local GPU-time on offer", lambda each: each.utilisation_ppm, _percent),
-        ("Welfare", "limits less floors", lambda each: each.welfare_nanos, money),
-        ("Owners earn", "after the fee", lambda each: each.owners_nanos, money),
-        ("Consumers gain", "limits less prices", lambda each: each.surplus_nanos, money),
-        ("Platform fee", "", lambda each: each.fee_nanos, money),
-        ("Mean wait", "from wanted to start", lambda each: each.wait_mean_seconds, seconds),
-        ("95th percentile of waits", "", lambda each: each.wait_p95_seconds, seconds),
-        ("Jain\u2019s index", "of the share each tenant got", lambda each: each.jain_ppm, _index),
-        ("Interruptions", "leases cut for others", lambda each: each.interrupted, str),
-        ("Spent on bursting", "", lambda each: each.burst_nanos, money),
-    )
-    return [
-        {
-            "name": name,
-            "note": note,
-            "recorded": _shown(reads(found.recorded), write),
-            "again": _shown(reads(found.again), write),
-            "variant": _shown(reads(found.variant), write),
-            "change": _change(reads(found.again), reads(found.variant)),
-        }
-        for name, note, reads, write in rows
-    ]
-
-
-def _shown(value: int | None, write: Callable[[int], str]) -> str:
-    return "\N{EN DASH}" if value is None else write(value)
-
-
-def _percent(ppm: int) -> str:
-    return f"{ppm / PPM_PER_PERCENT:.1f}%"
-
-
-def _index(ppm: int) -> str:
-    return f"{ppm / 1_000_000:.3f}"
-
-
-def _change(before: int | None, after: int | None) -> str:
-    if before == after:
-        return "="
-    if not before or after is None:
-        return "\N{EN DASH}"
-    change = (after - before) * 1000 // before / 10
-    sign = "+" if change >= 0 else "\N{MINUS SIGN}"
-    return f"{sign}{abs(change):.1f}%"

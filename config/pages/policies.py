@@ -25,14 +25,11 @@ from config.pages.policy_forms import FORMS, MIB_PER_GIB, PPM, SCOPES
 from config.pages.policy_words import event_text
 from ledger.access import Actor, PlatformOnly
 from ledger.access.visits import actor_of
-from ledger.domain.ids import TenantId
 from ledger.domain.money import decimal_of
 from ledger.domain.refusal import Invalid, Refusal, Unknown
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
-from listings.commands import allow_listing
-from listings.domain.permit_events import ListingAllowed
-from marketplace.commands.quotas import lift_override, set_policy
+from marketplace.commands.quotas import lift_override, set_policies
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import LimitSet
 from marketplace.queries import quotas as queries
@@ -201,24 +198,11 @@ def _set(actor: Actor, form: PolicyForm, market: str) -> tuple[Position, str]:
     """
     store, now, asked = default_store(), timezone.now(), form.asked()
     by, setter = meta_of(actor, form.cleaned_data["token"]), setter_of(actor)
-    if form.kind == "listing":
-        whose = asked["tenant_id"]
-        permitted = ListingAllowed(
-            market=market,
-            tenant_id=None if whose is None else TenantId(whose),
-            gpu_class=asked["gpu_class"],
-            allowed=asked["allowed"],
-            at=now,
-            why=asked["why"],
-        )
-        said = event_text(permitted, dict(form.choices.tenants))
-        position = allow_listing(store, permitted=permitted, by_platform=setter.is_platform, by=by)
-        return position, f"{said}."
     policy = policy_of(
         form.kind, asked, actor, market=market, currency=form.choices.currency, now=now
     )
-    said = event_text(policy, form.choices.titles)
-    return set_policy(store, policy=policy, setter=setter, by=by), f"{said}."
+    said = event_text(policy, {**form.choices.titles, **dict(form.choices.tenants)})
+    return set_policies(store, policies=[policy], setter=setter, by=by), f"{said}."
 
 
 def _as_it_is(kind: str, choices: Choices, request: HttpRequest) -> dict[str, Any]:

@@ -50,6 +50,14 @@ def count(label: str, hint: str = "", most: int = GPUS_MAX) -> forms.IntegerFiel
     )
 
 
+class TogetherForm(forms.Form):
+    """What it takes to set several policies at once: the reason for all of them."""
+
+    token = TokenField()
+    market = forms.CharField(widget=forms.HiddenInput(), max_length=40, required=False)
+    why = forms.CharField(label="Reason", max_length=WHY_CHARS_MAX)
+
+
 class PolicyForm(forms.Form):
     """What every policy's form has: its market, the reason for it, and an id against repeats."""
 

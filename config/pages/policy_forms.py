@@ -272,7 +272,7 @@ class UseForm(PolicyForm):
 class ListingForm(PolicyForm):
     """Who may list what."""
 
-    kind, title, can_be_tried = "listing", "Who may list", False
+    kind, title = "listing", "Who may list"
     text = "What speaks of an organisation comes first. Offers that are on the market stay."
 
     tenant_id = forms.ChoiceField(label="Who", required=False)

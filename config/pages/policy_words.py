@@ -27,6 +27,11 @@ PPM = 1_000_000
 
 def policy_text(kind: str, policy: Mapping[str, Any], titles: Mapping[str, str]) -> str:
     """Write a policy in one line: its kind, and what it says, without what a table says."""
+    if "allowed" in policy:
+        who = policy.get("who") or policy.get("tenant_id")
+        name = titles.get(str(who), str(who)) if who else "Everybody else"
+        may = "may" if policy["allowed"] else "may not"
+        return f"{name} {may} {policy.get('what', 'list')} {policy['gpu_class']}"
     is_quota = kind in ("quota-set", "quota-overridden")
     said = {
         name: titles.get(str(value), value)
@@ -35,8 +40,6 @@ def policy_text(kind: str, policy: Mapping[str, Any], titles: Mapping[str, str])
     }
     if "weight_ppm" in said:
         said["weight"] = f"{int(said.pop('weight_ppm')) / PPM:g}"
-    if "allowed" in said:
-        said["allowed"] = "yes" if said["allowed"] else "no"
     words = ", ".join(
         f"{name.replace('_', ' ')} {_value(name, each)}" for name, each in said.items()
     )

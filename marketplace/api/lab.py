@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from ledger.access import PlatformOnly
 from ledger.rest import AmountField, CountField, Endpoint, MomentField
+from listings.domain.permits import ListingPermits
 from marketplace.api.market import market_named
 from marketplace.api.quota_bodies import OfMarket, policies_of
 from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX, Setter
@@ -27,7 +28,7 @@ from marketplace.lab.comparing import (
     compare,
 )
 from marketplace.lab.running import Lanes, Variant
-from marketplace.queries.quota_trials import recorded_by
+from marketplace.queries.quota_trials import permits_with, recorded_by
 from marketplace.queries.quotas import setter_of
 
 
@@ -78,6 +79,33 @@ class FiguresShape(serializers.Serializer[Any]):
         return int(figures.used_millis // 1000)
 
 
+class PartyShape(serializers.Serializer[Any]):
+    """What the stretch came to for one: `money` is gained (limits less prices) or earned."""
+
+    bids = serializers.IntegerField()
+    grants = serializers.IntegerField()
+    gpu_seconds = serializers.SerializerMethodField()
+    wait_mean_seconds = serializers.IntegerField(allow_null=True)
+    money = AmountField(source="nanos")
+
+    def get_gpu_seconds(self, party: Any) -> int:
+        """Return the GPU-time of its leases."""
+        return int(party.gpu_millis // 1000)
+
+
+class SwingShape(serializers.Serializer[Any]):
+    """One business unit that bids, or organisation that lists, under both rules.
+
+    side: `consumer` or `owner`; fares: `wins`, `loses` or `same`, by money and then by GPU-time.
+    """
+
+    side = serializers.CharField()
+    who = serializers.UUIDField()
+    fares = serializers.CharField()
+    before = PartyShape()
+    after = PartyShape()
+
+
 class ComparisonShape(serializers.Serializer[Any]):
     """What was, what comes of the present rules run again, and what of the others."""
 
@@ -87,6 +115,7 @@ class ComparisonShape(serializers.Serializer[Any]):
     recorded = FiguresShape()
     again = FiguresShape()
     variant = FiguresShape()
+    parties = SwingShape(many=True)
     cannot_change = serializers.ListField(child=serializers.CharField())
 
 
@@ -103,12 +132,14 @@ class Lab(Endpoint):
         asked = self.body(AskLab)
         present = Variant(round_seconds=settings.ENV.round_seconds)
         market = market_named(asked.get("market"))
+        policies, listing = self._policies(market, asked.get("policies", []))
         variant = Variant(
             Rules(asked["price"], preemption=asked["preemption"]),
             asked["lanes"],
             asked.get("round_seconds", present.round_seconds),
             asked.get("half_life_seconds"),
-            self._policies(market, asked.get("policies", [])),
+            policies,
+            listing,
         )
         found = compare(
             self.store(),
@@ -122,7 +153,9 @@ class Lab(Endpoint):
         shown = ComparisonShape({**_fields(found), "cannot_change": CANNOT_CHANGE}).data
         return Response({"currency": settings.ENV.currency, **shown})
 
-    def _policies(self, market: str, asked: list[dict[str, Any]]) -> tuple[GovernanceEvent, ...]:
+    def _policies(
+        self, market: str, asked: list[dict[str, Any]]
+    ) -> tuple[tuple[GovernanceEvent, ...], ListingPermits | None]:
         """Return the policies to run the past under, each checked by its kind and its rule."""
         wanted = policies_of(
             asked,
@@ -133,9 +166,12 @@ class Lab(Endpoint):
         )
         _, is_platform = setter_of(self.actor)
         setter = Setter(self.actor.tenant_id, is_platform)
-        return recorded_by(self.store(), wanted, market=market, setter=setter)
+        return (
+            recorded_by(self.store(), wanted, market=market, setter=setter),
+            permits_with(self.store(), wanted, market=market, setter=setter),
+        )
 
 
 def _fields(found: Any) -> dict[str, Any]:
-    names = ("since", "until", "facts", "recorded", "again", "variant")
+    names = ("since", "until", "facts", "recorded", "again", "variant", "parties")
     return {name: getattr(found, name) for name in names}

@@ -18,8 +18,7 @@ from marketplace.domain.governance import (
     WEIGHT_PPM_MAX,
     WHY_CHARS_MAX,
 )
-from marketplace.domain.governance_rules import Policy
-from marketplace.queries.asked_policies import policy_of
+from marketplace.queries.asked_policies import Asked, policy_of
 
 HOURS: Mapping[str, Any] = {
     "value_min": 0,
@@ -124,6 +123,14 @@ class UseBody(Reasoned):
     allowed = serializers.BooleanField()
 
 
+class ListingBody(Reasoned):
+    """Whether an organisation may list GPUs of a class; without tenant_id: each of them."""
+
+    tenant_id = serializers.UUIDField(required=False)
+    gpu_class = TextField()
+    allowed = serializers.BooleanField()
+
+
 BODIES: Mapping[str, type[Reasoned]] = {
     "cohort": CohortBody,
     "unit": UnitBody,
@@ -134,13 +141,14 @@ BODIES: Mapping[str, type[Reasoned]] = {
     "half-life": HalfLifeBody,
     "period": PeriodBody,
     "use": UseBody,
+    "listing": ListingBody,
 }
 """Every kind of policy that can be set, or tried, and its body."""
 
 
 def policies_of(
     asked: Sequence[Mapping[str, Any]], actor: Actor, *, market: str, currency: str, now: datetime
-) -> list[Policy]:
+) -> list[Asked]:
     """Return the policies that a list holds: each says its `kind`, and the fields of that kind.
 
     Raises: ValidationError, and as `policy_of`.

@@ -1,4 +1,4 @@
-"""JSON over HTTP for fair shares with their arithmetic, and for policies tried before they bind."""
+"""JSON over HTTP for fair shares with their arithmetic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 from uuid import UUID
 
-from django.conf import settings
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -16,9 +15,7 @@ from rest_framework.response import Response
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Invalid
 from ledger.rest import AmountField, Endpoint, MomentField
-from marketplace.api.market import MARKET, market_named, market_of
-from marketplace.api.quota_bodies import OfMarket, policies_of
-from marketplace.api.quotas import Setting
+from marketplace.api.market import MARKET, market_of
 from marketplace.queries.quota_shares import (
     LimitFigures,
     NodeFigures,
@@ -27,7 +24,6 @@ from marketplace.queries.quota_shares import (
     shares_at,
     shares_now,
 )
-from marketplace.queries.quota_trials import Trial, try_policies
 
 
 class RoundIdUnreadable(Invalid):
@@ -107,24 +103,6 @@ class SharesShape(serializers.Serializer[Any]):
     limits = LimitShape(many=True)
 
 
-class TryBody(OfMarket):
-    """Policies to try, one after the other: each with its `kind` and the fields of that kind."""
-
-    policies = serializers.ListField(child=serializers.DictField(), allow_empty=False)
-
-
-class TrialShape(serializers.Serializer[Any]):
-    """What the policies would change as of now."""
-
-    at = MomentField()
-    bids = serializers.IntegerField()
-    admitted_before = serializers.IntegerField()
-    admitted_after = serializers.IntegerField()
-    bid_changes = serializers.ListField(child=serializers.DictField())
-    lease_changes = serializers.ListField(child=serializers.DictField())
-    queues = serializers.ListField(child=serializers.DictField())
-
-
 class QuotaShares(Endpoint):
     """Fair shares."""
 
@@ -145,33 +123,6 @@ class QuotaShares(Endpoint):
         else:
             found = shares_at(self.store(), self.actor, market=market, round_id=_round_id(asked))
         return Response(None if found is None else shares_json(found))
-
-
-class QuotaTrials(Setting):
-    """Policies tried before they bind."""
-
-    scopes: ClassVar = {"POST": "admin"}
-
-    @extend_schema(request=TryBody, responses=TrialShape)
-    def post(self, request: Request) -> Response:
-        """Clear the market with these policies in force and write nothing."""
-        asked = self.body(TryBody)
-        market = market_named(asked.get("market"))
-        found = try_policies(
-            self.store(),
-            self.actor,
-            market=market,
-            policies=policies_of(
-                asked["policies"],
-                self.actor,
-                market=market,
-                currency=settings.ENV.currency,
-                now=timezone.now(),
-            ),
-            setter=self.setter,
-            now=timezone.now(),
-        )
-        return Response(trial_json(found))
 
 
 def _round_id(text: str) -> UUID:
@@ -245,19 +196,3 @@ def _limit(found: LimitFigures) -> dict[str, Any]:
             "money_nanos": used.money,
         },
     }
-
-
-def trial_json(found: Trial) -> dict[str, Any]:
-    """Return a trial as it is sent."""
-
-    def plain(change: Any) -> dict[str, Any]:
-        return {
-            name: str(value) if isinstance(value, UUID) else value
-            for name, value in asdict(change).items()
-        }
-
-    said = asdict(found) | {
-        name: [plain(change) for change in getattr(found, name)]
-        for name in ("bid_changes", "lease_changes", "queues")
-    }
-    return dict(TrialShape(said).data)

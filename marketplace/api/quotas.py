@@ -13,31 +13,27 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ledger.domain.ids import TenantId
 from ledger.rest import Endpoint, MomentField, TextField
-from listings.commands import allow_listing
-from listings.domain.permit_events import ListingAllowed
 from marketplace.api.market import MARKET, market_named, market_of
 from marketplace.api.quota_bodies import (
     BODIES,
     CohortBody,
     HalfLifeBody,
     LimitBody,
+    ListingBody,
     OfMarket,
     OverrideBody,
     PeriodBody,
     QuotaBody,
-    Reasoned,
     UnitBody,
     UseBody,
     WeightBody,
 )
-from marketplace.commands.quotas import lift_override, set_policy
+from marketplace.commands.quotas import lift_override, set_policies
 from marketplace.domain.governance import WHY_CHARS_MAX, Setter
 from marketplace.domain.governance_events import QuotaOverridden
-from marketplace.domain.governance_rules import Policy
 from marketplace.queries import quotas as queries
-from marketplace.queries.asked_policies import policy_of
+from marketplace.queries.asked_policies import Asked, policy_of
 from marketplace.queries.quota_log import policy_rows
 
 NEWEST_FIRST = ("-position",)
@@ -107,14 +103,6 @@ class LiftBody(OfMarket):
     why = TextField(max_length=WHY_CHARS_MAX, required=False, allow_blank=True, default="")
 
 
-class ListingBody(Reasoned):
-    """Whether an organisation may list GPUs of a class; without tenant_id: each of them."""
-
-    tenant_id = serializers.UUIDField(required=False)
-    gpu_class = TextField()
-    allowed = serializers.BooleanField()
-
-
 class Setting(Endpoint):
     """Whatever sets a policy."""
 
@@ -126,7 +114,7 @@ class Setting(Endpoint):
         _, is_platform = queries.setter_of(self.actor)
         return Setter(self.actor.tenant_id, is_platform)
 
-    def asked(self, kind: str, **more: object) -> Policy:
+    def asked(self, kind: str, **more: object) -> Asked:
         """Return the policy that the body asks for, in the market that it names."""
         asked = self.body(BODIES[kind])
         return policy_of(
@@ -138,9 +126,9 @@ class Setting(Endpoint):
             now=timezone.now(),
         )
 
-    def set(self, policy: Policy) -> Response:
-        """Record a policy."""
-        position = set_policy(self.store(), policy=policy, setter=self.setter, by=self.meta())
+    def set(self, *policies: Asked) -> Response:
+        """Record policies: all of them, or none."""
+        position = set_policies(self.store(), policies=policies, setter=self.setter, by=self.meta())
         return Response({"position": position}, status=201)
 
 
@@ -311,22 +299,7 @@ class QuotaListings(Setting):
     @extend_schema(request=ListingBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
         """Let an organisation list GPUs of a class, or no longer; offers there are stay."""
-        asked = self.body(ListingBody)
-        tenant_id = asked.get("tenant_id")
-        position = allow_listing(
-            self.store(),
-            permitted=ListingAllowed(
-                market=market_named(asked.get("market")),
-                tenant_id=None if tenant_id is None else TenantId(tenant_id),
-                gpu_class=asked["gpu_class"],
-                allowed=asked["allowed"],
-                at=timezone.now(),
-                why=asked["why"],
-            ),
-            by_platform=self.setter.is_platform,
-            by=self.meta(),
-        )
-        return Response({"position": position}, status=201)
+        return self.set(self.asked("listing"))
 
 
 class QuotaLog(Endpoint):

@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from ledger.eventstore.port import EventStore, Meta, Position, record
+from ledger.eventstore.port import START, EventStore, Meta, Position, load, record
+from listings.commands import allow_listing
+from listings.domain.permit_events import ListingAllowed
+from listings.domain.permits import ListingPermits, permit
 from marketplace.domain import governance, governance_requests
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import GovernanceEvent
@@ -20,6 +23,55 @@ def set_policy(store: EventStore, *, policy: Policy, setter: Setter, by: Meta) -
     Raises: every refusal of the rule of `governance` that it falls under.
     """
     return _decide(store, policy.market, lambda now: ruled(now, policy, setter), by)
+
+
+def set_policies(
+    store: EventStore,
+    *,
+    policies: Sequence[Policy | ListingAllowed],
+    setter: Setter,
+    by: Meta,
+) -> Position:
+    """Set policies of one market, one after the other: all of them, or none if one is refused.
+
+    Who may list is written first, on a stream of its own: should this process die between the
+    two, the same request sets the rest.
+
+    Raises: every refusal of the rules that they fall under.
+    """
+    of_market = [each for each in policies if not isinstance(each, ListingAllowed)]
+    listings = [each for each in policies if isinstance(each, ListingAllowed)]
+
+    def rule(now: Policies | None) -> Sequence[GovernanceEvent]:
+        state, found = now, list[GovernanceEvent]()
+        for policy in of_market:
+            for event in ruled(state, policy, setter):
+                state = Policies.evolve(state, event)
+                found.append(event)
+        return found
+
+    position = START
+    if listings:
+        market = listings[0].market
+        rule(load(store, Policies, market))
+        _would_be_permitted(load(store, ListingPermits, market), listings, setter)
+    for number, permitted in enumerate(listings):
+        step = by if len(listings) == 1 else by.step(f"listing-{number}")
+        position = allow_listing(
+            store, permitted=permitted, by_platform=setter.is_platform, by=step
+        )
+    if of_market:
+        position = max(position, _decide(store, of_market[0].market, rule, by))
+    return position
+
+
+def _would_be_permitted(
+    permits: ListingPermits | None, listings: Sequence[ListingAllowed], setter: Setter
+) -> None:
+    for permitted in listings:
+        governance.need_reason(permitted.why)
+        for event in permit(permits, permitted, by_platform=setter.is_platform):
+            permits = ListingPermits.evolve(permits, event)
 
 
 def lift_override(

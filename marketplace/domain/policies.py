@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import ClassVar, Literal, assert_never
+from typing import ClassVar, Literal, Protocol, assert_never
 from uuid import UUID
 
-from ledger.domain.ids import TenantId
+from ledger.domain.ids import SubscriberId, TenantId
 from listings.domain.gpus import model_matches
-from marketplace.domain.events import BidPlaced
 from marketplace.domain.governance_events import (
     CohortPlaced,
     GovernanceEvent,
@@ -39,6 +38,18 @@ WEIGHT_PPM = 1_000_000
 PERIOD_SECONDS = 7 * 86_400
 PERIOD_STARTS = datetime(1970, 1, 5, tzinfo=UTC)
 """Weeks from Monday, where no policy says otherwise."""
+
+
+class OfUnit(Protocol):
+    """What a business unit asks for: a bid, or what became of one."""
+
+    @property
+    def subscriber_id(self) -> SubscriberId:
+        """Return the business unit."""
+
+    @property
+    def tenant_id(self) -> TenantId:
+        """Return the organisation that it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +179,7 @@ class Policies:
             return self.limits.get((scope, None))
         return found
 
-    def may(self, what: UseKind, terms: BidPlaced, model: str) -> bool:
+    def may(self, what: UseKind, terms: OfUnit, model: str) -> bool:
         """Tell if a bid's unit may lease, or borrow, GPUs of a model.
 
         The unit is asked first, then its cohorts from the inside, its tenant, and everybody; of

@@ -15,7 +15,9 @@ from marketplace.domain.events import DECISIONS
 from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX
 from marketplace.lab.beginning import snapshot_before
 from marketplace.lab.figures import Figures, figures_of
+from marketplace.lab.parties import Swing, parties_of, swings
 from marketplace.lab.running import Run, Stretch, Variant
+from marketplace.lab.tally import Tally
 from marketplace.snapshots.port import Snapshot
 
 PAGE = 1_000
@@ -87,7 +89,7 @@ class Comparison:
 
     `again` differs from `recorded` by what a run cannot know, such as when exactly the engine
     looked and a round was due; `variant` is to be compared with `again`. facts: how many were
-    run again.
+    run again. parties: each of those in it under `again` and under `variant`.
     """
 
     since: datetime
@@ -96,6 +98,7 @@ class Comparison:
     recorded: Figures
     again: Figures
     variant: Figures
+    parties: tuple[Swing, ...] = ()
 
 
 def compare(
@@ -121,27 +124,27 @@ def compare(
     stretch = _stretch(store, market, since, now)
     enough = _out_of_time(SECONDS_MAX)
 
-    def measured(log: Sequence[Recorded], fee: int) -> Figures:
-        return figures_of(
-            log,
-            market=market,
-            currency=currency,
-            after=stretch.after,
-            since=since,
-            until=now,
-            fee_ppm=fee,
-            start=None if stretch.start is None else stretch.start.state,
-        )
+    begins = None if stretch.start is None else stretch.start.state
 
-    again = Run(stretch, present).again(enough=enough)
-    other = Run(stretch, question.variant).again(enough=enough)
+    def told(log: Sequence[Recorded]) -> Tally:
+        return Tally.of(log, market, stretch.after, begins)
+
+    def measured(tally: Tally, fee: int) -> Figures:
+        return figures_of(tally, currency=currency, since=since, until=now, fee_ppm=fee)
+
+    again = told(Run(stretch, present).again(enough=enough))
+    other = told(Run(stretch, question.variant).again(enough=enough))
     return Comparison(
         since=since,
         until=now,
         facts=len(stretch.recorded),
-        recorded=measured([*stretch.history, *stretch.recorded], fee_ppm),
+        recorded=measured(told([*stretch.history, *stretch.recorded]), fee_ppm),
         again=measured(again, fee_ppm),
         variant=measured(other, question.fee_ppm),
+        parties=swings(
+            parties_of(again, currency=currency, fee_ppm=fee_ppm),
+            parties_of(other, currency=currency, fee_ppm=question.fee_ppm),
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import START, Position, Recorded, record
 from listings.domain.events import OfferPublished
+from listings.domain.permits import ListingPermits
 from marketplace.domain.bids import NOW_OR_NEVER, Bid
 from marketplace.domain.book import Book
 from marketplace.domain.close_reasons import (
@@ -67,6 +68,7 @@ class Variant:
 
     half_life_seconds: in which use is forgotten by half, where there are quotas; None: as set.
     policies: in force from the start of the stretch on, in place of those of the same kind.
+    listing: who may list, of what is listed in the stretch; None: whoever did.
     """
 
     rules: Rules = PRESENT
@@ -74,6 +76,7 @@ class Variant:
     round_seconds: int = 60
     half_life_seconds: int | None = None
     policies: tuple[GovernanceEvent, ...] = ()
+    listing: ListingPermits | None = None
 
 
 @dataclass(slots=True)
@@ -175,6 +178,8 @@ class Run:
         )
         self._was = what_was(stretch.recorded, self._stream)
         self._govern()
+        self._unlisted: set[str] = set()
+        """Streams of offers that nobody was let list."""
         self._live: dict[BidId, _Lease] = {}
         self._due: list[tuple[datetime, int, Callable[[], None]]] = []
         self._number = count()
@@ -321,6 +326,10 @@ class Run:
                 f"bid-{event.reserved_for}"
             ):
                 pass
+            case OfferPublished() if self._may_not_list(event):
+                self._unlisted.add(stream)
+            case _ if stream in self._unlisted:
+                pass
             case ReclaimRequested() if event.lease_id in self._was.bids:
                 self._reclaim(event)
             case LeaseClosed() if event.lease_id in self._was.bids:
@@ -340,6 +349,12 @@ class Run:
                 return replace(placed, patience="patient")
             case _:
                 return placed
+
+    def _may_not_list(self, offer: OfferPublished) -> bool:
+        permits = self._variant.listing
+        return permits is not None and not all(
+            permits.may_list(offer.tenant_id, gpu.model) for gpu in offer.gpus
+        )
 
     def _is_over(self, stream: str) -> bool:
         """Tell if a bid waits no longer in this run."""

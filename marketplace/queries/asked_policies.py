@@ -16,6 +16,7 @@ from ledger.domain.ids import SubscriberId, TenantId
 from ledger.domain.money import Money
 from ledger.domain.parties import MemberUnknown, SubscriberUnknown
 from ledger.queries.parties import members, subscribers, unit_tenants
+from listings.domain.permit_events import ListingAllowed
 from marketplace.domain.governance_events import (
     CohortPlaced,
     GuaranteePeriodSet,
@@ -29,10 +30,13 @@ from marketplace.domain.governance_events import (
 )
 from marketplace.domain.governance_rules import Policy
 
+Asked = Policy | ListingAllowed
+"""What can be asked for: every policy of a market, and who may list on it."""
+
 
 def policy_of(
     kind: str, asked: Mapping[str, Any], actor: Actor, *, market: str, currency: str, now: datetime
-) -> Policy:
+) -> Asked:
     """Return the policy that what was checked of a kind asks for.
 
     Raises: SubscriberUnknown, MemberUnknown; what is another's is as unknown as what is not.
@@ -134,11 +138,20 @@ def _use(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str) -> P
     )
 
 
+def _listing(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str) -> ListingAllowed:
+    return ListingAllowed(
+        tenant_id=_tenant(asked.get("tenant_id")),
+        gpu_class=asked["gpu_class"],
+        allowed=asked["allowed"],
+        **about,
+    )
+
+
 def _tenant(tenant_id: UUID | None) -> TenantId | None:
     return None if tenant_id is None else TenantId(tenant_id)
 
 
-MAKERS: Mapping[str, Callable[[Mapping[str, Any], Actor, Any, str], Policy]] = {
+MAKERS: Mapping[str, Callable[[Mapping[str, Any], Actor, Any, str], Asked]] = {
     "cohort": _cohort,
     "unit": _unit,
     "quota": _quota,
@@ -148,4 +161,5 @@ MAKERS: Mapping[str, Callable[[Mapping[str, Any], Actor, Any, str], Policy]] = {
     "half-life": _half_life,
     "period": _period,
     "use": _use,
+    "listing": _listing,
 }

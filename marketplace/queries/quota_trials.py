@@ -7,7 +7,7 @@ nothing is written. All open bids are looked at in one pass, those that wait for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID, uuid5
 
@@ -15,10 +15,12 @@ from ledger.access import Actor
 from ledger.domain.ids import BidId, LeaseId
 from ledger.domain.refusal import Invalid
 from ledger.eventstore.port import EventStore, load
+from listings.domain.permit_events import ListingAllowed
+from listings.domain.permits import ListingPermits
 from marketplace.domain.book import Book
 from marketplace.domain.clearing import clear
 from marketplace.domain.governance import Setter
-from marketplace.domain.governance_events import GovernanceEvent
+from marketplace.domain.governance_events import GovernanceEvent, UseAllowed
 from marketplace.domain.governance_rules import Policy, ruled
 from marketplace.domain.moments import from_above, moment
 from marketplace.domain.policies import Policies
@@ -26,7 +28,9 @@ from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import begun
 from marketplace.domain.quota_gate import capacity_of
 from marketplace.domain.quotas import Usage
+from marketplace.queries.asked_policies import Asked
 from marketplace.queries.books import book_of
+from marketplace.queries.hindsight import DAYS, Hindsight, looking_back, permissions
 from marketplace.queries.quota_shares import sees
 
 BIDS_MAX = 500
@@ -78,7 +82,11 @@ class QueueChange:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What policies would change as of now. bids: how many were looked at."""
+    """What policies would change as of now. bids: how many were looked at.
+
+    past: what they would have meant for the last days; None: nothing of them is a permission, or
+    it is not for who asks to see.
+    """
 
     at: datetime
     bids: int
@@ -87,6 +95,7 @@ class Trial:
     bid_changes: tuple[BidChange, ...]
     lease_changes: tuple[LeaseChange, ...]
     queues: tuple[QueueChange, ...]
+    past: Hindsight | None = None
 
 
 def try_policies(
@@ -94,37 +103,66 @@ def try_policies(
     actor: Actor,
     *,
     market: str,
-    policies: Sequence[Policy],
+    policies: Sequence[Asked],
     setter: Setter,
     now: datetime,
+    days: int | None = None,
 ) -> Trial:
     """Say what would change if these policies were set now, one after the other.
 
-    Raises: TrialWithoutPolicies, and whatever setting one of them would be refused with.
+    Args:
+        days: of how many last days it is told what permissions would have refused; None: seven,
+            where one of the policies is a permission.
+
+    Raises: TrialWithoutPolicies, DaysOutOfRange, and whatever setting one of them would be
+        refused with.
     """
     if not 0 < len(policies) <= POLICIES_MAX:
         raise TrialWithoutPolicies(policies_max=POLICIES_MAX)
+    before, after = permissions(store, market=market, policies=policies, setter=setter)
     with book_of(store, market) as book:
         proposed = begun(book) if book.quotas is None else book.quotas.copy()
-        for policy in policies:
+        for policy in _of_governance(policies):
             for event in ruled(proposed.policies, policy, setter):
                 proposed.apply(event)
-        return _compared(book, proposed, actor, now)
+        trial = _compared(book, proposed, actor, now)
+    if days is None and any(isinstance(each, UseAllowed | ListingAllowed) for each in policies):
+        days = DAYS
+    if days is None or not actor.sees_all:
+        return trial
+    past = looking_back(actor, market=market, before=before, after=after, days=days, now=now)
+    return replace(trial, past=past)
 
 
 def recorded_by(
-    store: EventStore, policies: Sequence[Policy], *, market: str, setter: Setter
+    store: EventStore, policies: Sequence[Asked], *, market: str, setter: Setter
 ) -> tuple[GovernanceEvent, ...]:
-    """Return what setting these policies now, one after the other, would record.
+    """Return what setting these policies now, one after the other, would record for the market.
 
     Raises: whatever setting one of them would be refused with.
     """
     state, found = load(store, Policies, market), list[GovernanceEvent]()
-    for policy in policies:
+    for policy in _of_governance(policies):
         for event in ruled(state, policy, setter):
             state = Policies.evolve(state, event)
             found.append(event)
     return tuple(found)
+
+
+def permits_with(
+    store: EventStore, policies: Sequence[Asked], *, market: str, setter: Setter
+) -> ListingPermits | None:
+    """Return who may list with these policies; None where none of them speaks of listing.
+
+    Raises: whatever setting one of them would be refused with.
+    """
+    if not any(isinstance(each, ListingAllowed) for each in policies):
+        return None
+    return permissions(store, market=market, policies=policies, setter=setter)[1].listing
+
+
+def _of_governance(policies: Sequence[Asked]) -> Iterator[Policy]:
+    return (each for each in policies if not isinstance(each, ListingAllowed))
 
 
 def _compared(book: Book, proposed: QuotaBook, actor: Actor, now: datetime) -> Trial:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import bids, leases, market, money, offers, quotas, tokens
+from . import bids, leases, market, money, offers, quotas_together, tokens
 from .client import Client
 from .printing import Printer
 from .problems import Problem, Unreachable
@@ -26,7 +26,7 @@ app.command("market")(market.market)
 app.add_typer(offers.app, name="offers")
 app.add_typer(bids.app, name="bids")
 app.add_typer(leases.app, name="leases")
-app.add_typer(quotas.app, name="quotas")
+app.add_typer(quotas_together.app, name="quotas")
 app.command("usage")(leases.usage)
 app.command("statement")(money.statement)
 app.command("export")(money.export)

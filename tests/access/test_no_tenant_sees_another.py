@@ -55,6 +55,7 @@ PLATFORM_ONLY = {
     "POST quotas/period",
     "POST quotas/requests/<uuid:request_id>/approve",
     "POST quotas/requests/<uuid:request_id>/decline",
+    "POST quotas/policies",
     "POST quotas/trials",
     "POST quotas/uses",
     "POST quotas/weights",
@@ -158,6 +159,11 @@ BODIES: Mapping[str, Body] = {
     "POST quotas/period": lambda its, own: {
         "seconds": 86_400,
         "starts_at": "2026-01-05T00:00:00Z",
+    },
+    "POST quotas/policies": lambda its, own: {
+        "policies": [
+            {"kind": "weight", "node": str(its.ids["subscriber_id"]), "weight_ppm": 1_000_000}
+        ]
     },
     "POST quotas/requests": lambda its, own: {
         "subscriber_id": str(its.ids["subscriber_id"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from marketplace.sdk import __main__ as line
 from marketplace.sdk.client import Client
+from marketplace.sdk.quotas_together import SHOWN
 
 UNIT = "0ff9ea40-0000-4000-8000-000000000001"
 Asked = list[tuple[str, str, Any]]
@@ -101,6 +103,69 @@ def test_a_trial_tells_what_would_change(offpeak: Callable[..., tuple[str, Asked
     assert path == "quotas/trials"
     assert sent["policies"][0] | {"kind": "quota", "nominal": 0} == sent["policies"][0]
     assert "b1" in said and "admitted" in said
+
+
+def test_several_policies_of_a_file_are_tried_together_and_set_at_once(
+    offpeak: Callable[..., tuple[str, Asked]], tmp_path: Path
+) -> None:
+    policies = [
+        {"kind": "weight", "node": UNIT, "weight_ppm": 2_000_000},
+        {"kind": "use", "gpu_class": "H100", "what": "borrow", "allowed": False},
+    ]
+    file = tmp_path / "term.json"
+    file.write_text(json.dumps(policies))
+    judged = {
+        "kind": "lease",
+        "id": "l1",
+        "who": UNIT,
+        "gpu_models": ["H100"],
+        "before": "allowed",
+        "after": "needs-approval",
+    }
+    answer = {
+        "bids": 3,
+        "admitted_before": 2,
+        "admitted_after": 1,
+        "bid_changes": [],
+        "lease_changes": [],
+        "queues": [],
+        "past": {"changes": [judged]},
+    }
+
+    said, tried = offpeak("try-all", str(file), "--days", "3", "--market", "eu", answer=answer)
+    _, made = offpeak("set-all", str(file), "--why", "a new term")
+
+    asked = {"policies": policies, "market": "eu", "days": 3}
+    assert tried == [("POST", "quotas/trials", asked)]
+    assert "needs-approval" in said and "Of 3 open bids 2 fit now, 1 would." in said
+    assert made == [("POST", "quotas/policies", {"policies": policies, "why": "a new term"})]
+
+
+def test_the_last_hours_are_run_again_under_the_policies_of_a_file(
+    offpeak: Callable[..., tuple[str, Asked]], tmp_path: Path
+) -> None:
+    file = tmp_path / "term.json"
+    file.write_text("[]")
+    figures = dict.fromkeys(SHOWN, 7)
+    party = {"gpu_seconds": 60, "money": "1.00"}
+    answer = {
+        "bids": 0,
+        "admitted_before": 0,
+        "admitted_after": 0,
+        "bid_changes": [],
+        "lease_changes": [],
+        "again": figures,
+        "variant": figures | {"welfare": "12.50"},
+        "parties": [
+            {"side": "owner", "who": UNIT, "fares": "wins", "before": party, "after": party}
+        ],
+    }
+
+    said, asked = offpeak("try-all", str(file), "--hours", "24", answer=answer)
+
+    assert [path for _, path, _ in asked] == ["quotas/trials", "lab"]
+    assert asked[1][2] == {"policies": [], "hours": 24}
+    assert "12.50" in said and "wins" in said
 
 
 def test_the_log_says_what_each_policy_says(offpeak: Callable[..., tuple[str, Asked]]) -> None:

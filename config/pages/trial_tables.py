@@ -1,0 +1,115 @@
+"""What policies would change, as tables: bids, leases, queues, and what would be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from marketplace.domain.eligibility import REASONS
+from marketplace.queries.hindsight import Fate, Hindsight, Kind
+from marketplace.queries.quota_trials import ADMITTED, Trial
+
+STANDS = {
+    ADMITTED: "let through",
+    "nominal": "within nominal quota",
+    "borrowed": "borrowed",
+    "refused": "over quota: it stays, nothing like it would come",
+    "free": "no quota speaks of it",
+}
+FATES: Mapping[Fate, str] = {
+    "allowed": "allowed",
+    "fewer-models": "some of its models only",
+    "needs-approval": "after an approval only",
+    "refused": "refused",
+}
+KINDS: Mapping[Kind, tuple[str, str]] = {
+    "offer": ("Offers", "that came or stand on the market"),
+    "bid": ("Bids", "that came or wait"),
+    "lease": ("Leases", "that were granted or run"),
+}
+PATHS: Mapping[Kind, str] = {"offer": "/offers", "bid": "/bids", "lease": "/leases"}
+NONE = "\N{EN DASH}"
+JUDGED_MAX = 50
+
+
+def trial_shown(trial: Trial, titles: Mapping[str, str]) -> dict[str, Any]:
+    """Return the changes of bids and leases, and the queues before and after."""
+    changes = [
+        {
+            "what": f"Bid {str(each.bid_id)[:8]}",
+            "href": f"/bids/{each.bid_id}",
+            "title": titles.get(each.unit, each.unit),
+            "gpus": each.gpus,
+            "before": _stands(each.before),
+            "after": _stands(each.after),
+        }
+        for each in trial.bid_changes
+    ] + [
+        {
+            "what": f"Lease {str(each.lease_id)[:8]}",
+            "href": f"/leases/{each.lease_id}",
+            "title": titles.get(each.unit, each.unit),
+            "gpus": f"{each.gpus} {each.gpu_class}",
+            "before": _stands(each.before),
+            "after": _stands(each.after),
+        }
+        for each in trial.lease_changes
+    ]
+    queues = [
+        {
+            "title": titles.get(each.unit, each.unit),
+            "place_before": each.place_before or NONE,
+            "place_after": each.place_after,
+            "share_before": _share(each.share_before),
+            "share_after": _share(each.share_after),
+            "available_before": _available(each.available_before),
+            "available_after": _available(each.available_after),
+        }
+        for each in trial.queues
+    ]
+    return {"trial": trial, "changes": changes, "queues": queues}
+
+
+def past_shown(past: Hindsight, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return what permissions would have refused: counted, and one by one."""
+    fates: tuple[Fate, ...] = ("refused", "needs-approval", "fewer-models", "allowed")
+    counted = [
+        {
+            "title": title,
+            "note": note,
+            "looked": past.looked[kind],
+            "fates": [past.number(kind, fate) for fate in fates],
+        }
+        for kind, (title, note) in KINDS.items()
+    ]
+    judged = [
+        {
+            "what": f"{each.kind.capitalize()} {str(each.id)[:8]}",
+            "href": f"{PATHS[each.kind]}/{each.id}",
+            "who": names.get(each.who, each.who),
+            "gpus": f"{each.gpus} × {', '.join(each.gpu_models[:3])}"
+            + (f" and {len(each.gpu_models) - 3} more" if len(each.gpu_models) > 3 else ""),
+            "at": each.at,
+            "before": FATES[each.before],
+            "after": FATES[each.after],
+        }
+        for each in past.changes[:JUDGED_MAX]
+    ]
+    return {
+        "hindsight": past,
+        "counted": counted,
+        "judged": judged,
+        "judged_more": max(0, len(past.changes) - JUDGED_MAX),
+    }
+
+
+def _stands(name: str) -> str:
+    return STANDS.get(name) or REASONS.get(name, name)
+
+
+def _share(share: float | None) -> str:
+    return NONE if share is None else f"{share:.4g}"
+
+
+def _available(gpus: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in gpus.items()) or "not bound"

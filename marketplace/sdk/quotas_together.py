@@ -1,0 +1,110 @@
+"""`offpeak quotas try-all` and `set-all`: several policies at once, from a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import quotas
+from .quotas import CHANGES, Market, Why
+from .session import session_of
+from .spoken import NotUnderstood
+
+app = quotas.app
+
+JUDGED = (
+    ("kind", "what"),
+    ("id", "which"),
+    ("who", "who"),
+    ("gpu_models", "GPUs"),
+    ("before", "before"),
+    ("after", "after"),
+)
+FIGURES = (("figure", "figure"), ("again", "present rules"), ("variant", "with them"))
+SHOWN = (
+    "grants", "utilisation_ppm", "welfare", "owners", "consumer_surplus", "wait_mean_seconds",
+    "wait_p95_seconds", "jain_ppm", "interrupted", "burst_spend",
+)  # fmt: skip
+PARTIES = (
+    ("side", "side"),
+    ("who", "who"),
+    ("fares", "fares"),
+    ("before.gpu_seconds", "GPU-seconds"),
+    ("after.gpu_seconds", "with them"),
+    ("before.money", "gains or earns"),
+    ("after.money", "with them"),
+)
+PolicyFile = Annotated[
+    Path,
+    typer.Argument(
+        help='a JSON list of policies, each with its kind and fields, as in [{"kind": "weight", '
+        '"node": "…", "weight_ppm": 2000000}]; "-" reads standard input',
+        allow_dash=True,
+    ),
+]
+
+
+@app.command("try-all")
+def try_all(
+    context: typer.Context,
+    file: PolicyFile,
+    days: Annotated[
+        int | None, typer.Option(help="look back so far at who may do what", min=1, max=31)
+    ] = None,
+    hours: Annotated[
+        int | None, typer.Option(help="run the last hours again with them", min=1, max=168)
+    ] = None,
+    market: Market = None,
+) -> None:
+    """Say what several policies would change together, without setting them."""
+    session = session_of(context)
+    about: dict[str, Any] = {"policies": _read(file)}
+    if market is not None:
+        about["market"] = market
+    looks = about if days is None else {**about, "days": days}
+    found = session.client.post("quotas/trials", looks)
+    ran = None if hours is None else session.client.post("lab", {**about, "hours": hours})
+    if session.printer.as_json:
+        session.printer.json(found if ran is None else {"now": found, "hours": ran})
+        return
+    changes = [
+        {**each, "id": each.get("bid_id") or each.get("lease_id")}
+        for each in (*found["bid_changes"], *found["lease_changes"])
+    ]
+    session.printer.table(changes, CHANGES, empty="No bid and no lease would fare otherwise.")
+    before, after = found["admitted_before"], found["admitted_after"]
+    session.printer.say(f"Of {found['bids']} open bids {before} fit now, {after} would.")
+    if found.get("past") is not None:
+        nothing = "In the last days nothing would have fared otherwise."
+        session.printer.table(found["past"]["changes"], JUDGED, empty=nothing)
+    if ran is not None:
+        figures = [
+            {"figure": name, "again": ran["again"][name], "variant": ran["variant"][name]}
+            for name in SHOWN
+        ]
+        session.printer.table(figures, FIGURES, empty="")
+        session.printer.table(ran["parties"], PARTIES, empty="Nobody was on the market.")
+
+
+@app.command("set-all")
+def set_all(context: typer.Context, file: PolicyFile, why: Why = "", market: Market = None) -> None:
+    """Set several policies at once: all of them, or none if one is refused."""
+    session = session_of(context)
+    body: dict[str, Any] = {"policies": _read(file), "why": why}
+    if market is not None:
+        body["market"] = market
+    session.printer.json(session.client.post("quotas/policies", body))
+
+
+def _read(file: Path) -> list[Any]:
+    try:
+        text = typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text()
+        policies = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise NotUnderstood(f"{file} is no JSON list of policies: {error}") from None
+    if not isinstance(policies, list):
+        raise NotUnderstood(f"{file} is no JSON list of policies.")
+    return policies
