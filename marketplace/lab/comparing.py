@@ -1,4 +1,8 @@
-"""Run a stretch of the log again, as the rules are and under others, beside what was recorded."""
+"""Run a stretch of the log again, as the rules are and under others, beside what was recorded.
+
+What is read of the log and what is made of it are two steps: the second needs no store, so it can
+be taken in a process of its own (`apart`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from ledger.eventstore.port import START, EventStore, Position, Recorded
 from marketplace.domain.book import READS
 from marketplace.domain.events import DECISIONS
 from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX
-from marketplace.lab.beginning import snapshot_before
+from marketplace.lab.beginning import place_of, snapshot_before
 from marketplace.lab.figures import Figures, figures_of
 from marketplace.lab.parties import Swing, parties_of, swings
 from marketplace.lab.running import Run, Stretch, Variant
@@ -101,6 +105,22 @@ class Comparison:
     parties: tuple[Swing, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that an answer needs. present, fee_ppm: as the installation runs."""
+
+    stretch: Stretch
+    currency: str
+    question: Question
+    present: Variant
+    fee_ppm: int
+
+    @property
+    def steps(self) -> int:
+        """Return how many facts and decisions are gone through, in both runs."""
+        return 2 * len(self.stretch.recorded)
+
+
 def compare(
     store: EventStore,
     *,
@@ -111,39 +131,82 @@ def compare(
     fee_ppm: int,
     now: datetime,
 ) -> Comparison:
-    """Answer a question; nothing is written.
+    """Answer a question at once, in this process; nothing is written.
 
-    Args:
-        present, fee_ppm: as the installation runs.
+    Raises: as `prepared` and `answered`.
+    """
+    return answered(
+        prepared(
+            store,
+            market=market,
+            currency=currency,
+            question=question,
+            present=present,
+            fee_ppm=fee_ppm,
+            now=now,
+        )
+    )
+
+
+def prepared(
+    store: EventStore,
+    *,
+    market: str,
+    currency: str,
+    question: Question,
+    present: Variant,
+    fee_ppm: int,
+    now: datetime,
+) -> Job:
+    """Check a question and read what it needs of the log.
 
     Raises: StretchOutOfRange, StretchTooLong, StretchEmpty, FeeOutOfRange, RoundsOutOfRange,
-        HalfLifeOutOfRange, LabTooSlow.
+        HalfLifeOutOfRange.
     """
     _check(question)
     since = now - timedelta(hours=question.hours)
-    stretch = _stretch(store, market, since, now)
-    enough = _out_of_time(SECONDS_MAX)
+    return Job(_stretch(store, market, since, now), currency, question, present, fee_ppm)
 
+
+def answered(
+    job: Job,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    told: Callable[[int], None] = lambda done: None,
+) -> Comparison:
+    """Run the stretch again, twice, and measure it.
+
+    Args:
+        clock: by which the time that it may take is counted.
+        told: told now and then how many of `job.steps` are done.
+
+    Raises: LabTooSlow.
+    """
+    stretch, enough = job.stretch, _out_of_time(SECONDS_MAX, clock)
     begins = None if stretch.start is None else stretch.start.state
 
-    def told(log: Sequence[Recorded]) -> Tally:
-        return Tally.of(log, market, stretch.after, begins)
+    def tally(log: Sequence[Recorded]) -> Tally:
+        return Tally.of(log, stretch.market, stretch.after, begins)
 
-    def measured(tally: Tally, fee: int) -> Figures:
-        return figures_of(tally, currency=currency, since=since, until=now, fee_ppm=fee)
+    def measured(taken: Tally, fee: int) -> Figures:
+        return figures_of(
+            taken, currency=job.currency, since=stretch.since, until=stretch.until, fee_ppm=fee
+        )
 
-    again = told(Run(stretch, present).again(enough=enough))
-    other = told(Run(stretch, question.variant).again(enough=enough))
+    half, other_fee = job.steps // 2, job.question.fee_ppm
+    again = tally(Run(stretch, job.present).again(enough=enough, told=told))
+    variant = Run(stretch, job.question.variant)
+    other = tally(variant.again(enough=enough, told=lambda done: told(half + done)))
     return Comparison(
-        since=since,
-        until=now,
+        since=stretch.since,
+        until=stretch.until,
         facts=len(stretch.recorded),
-        recorded=measured(told([*stretch.history, *stretch.recorded]), fee_ppm),
-        again=measured(again, fee_ppm),
-        variant=measured(other, question.fee_ppm),
+        recorded=measured(tally([*stretch.history, *stretch.recorded]), job.fee_ppm),
+        again=measured(again, job.fee_ppm),
+        variant=measured(other, other_fee),
         parties=swings(
-            parties_of(again, currency=currency, fee_ppm=fee_ppm),
-            parties_of(other, currency=currency, fee_ppm=question.fee_ppm),
+            parties_of(again, currency=job.currency, fee_ppm=job.fee_ppm),
+            parties_of(other, currency=job.currency, fee_ppm=other_fee),
         ),
     )
 
@@ -161,21 +224,24 @@ def _check(question: Question) -> None:
 
 
 def _stretch(store: EventStore, market: str, since: datetime, until: datetime) -> Stretch:
-    """Read the log; the stretch begins with the first record of something not before `since`."""
-    start = snapshot_before(store, market, since)
-    read = None if start is None else _read(store, market, since, start)
+    """Read the log up to where the stretch begins, and from there on."""
+    place = place_of(store, market, since)
+    if place is None:
+        raise StretchEmpty()
+    start = snapshot_before(store, market, place)
+    read = None if start is None else _read(store, market, place, start)
     if read is None:
-        start, read = None, _read(store, market, since, None)
+        start, read = None, _read(store, market, place, None)
     assert read is not None
     history, recorded = read
-    if not recorded:
-        raise StretchEmpty()
-    behind = None if start is None else _behind(store, start.next_position)
-    return Stretch(market, history, recorded, since, until, start, behind)
+    begins = START if start is None else start.next_position
+    after = history[-1].position if history else begins
+    behind = None if start is None else _behind(store, begins)
+    return Stretch(market, history, recorded, since, until, after, start, behind)
 
 
 def _read(
-    store: EventStore, market: str, since: datetime, start: Snapshot | None
+    store: EventStore, market: str, place: Position, start: Snapshot | None
 ) -> tuple[list[Recorded], list[Recorded]] | None:
     """Return what came before the stretch, from the snapshot on, and in it.
 
@@ -194,7 +260,7 @@ def _read(
             decided = each.stream == stream and isinstance(event, DECISIONS)
             if start is not None and decided and event.through < start.state.read_to:
                 return None
-            (recorded if recorded or event.at >= since else history).append(each)
+            (recorded if each.position > place else history).append(each)
         if len(history) + len(recorded) > EVENTS_MAX or len(recorded) > FACTS_MAX:
             raise StretchTooLong(events_max=EVENTS_MAX, facts_max=FACTS_MAX)
         position = page.next_position
@@ -211,17 +277,17 @@ def _behind(store: EventStore, position: Position) -> Callable[[str], Sequence[R
     return read
 
 
-def _out_of_time(seconds: float) -> Callable[[], bool]:
+def _out_of_time(seconds: float, clock: Callable[[], float]) -> Callable[[], bool]:
     """Return what says that time is up.
 
     A step counts for STEP_SECONDS_MAX at most: the engine searches no longer than that, so what
     is beyond is the compiling of a kernel, once in a process.
     """
-    spent, last = 0.0, time.monotonic()
+    spent, last = 0.0, clock()
 
     def enough() -> bool:
         nonlocal spent, last
-        now = time.monotonic()
+        now = clock()
         spent, last = spent + min(now - last, STEP_SECONDS_MAX), now
         return spent > seconds
 

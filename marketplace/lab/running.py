@@ -9,7 +9,7 @@ holds them then. The engine's own decisions, and what follows from them, are mad
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count, groupby
@@ -87,7 +87,9 @@ class _Lease:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The log up to `after`, and the facts and decisions that came then. market: whose.
+    """The log up to a place in it, and the facts and decisions that came then. market: whose.
+
+    after: the position of the last that came before it.
 
     start: the book with which the history begins; None: at the first event. behind: what a stream
     held by then.
@@ -98,13 +100,9 @@ class Stretch:
     recorded: Sequence[Recorded]
     since: datetime
     until: datetime
+    after: Position
     start: Snapshot | None = None
     behind: Callable[[str], Sequence[Recorded]] | None = None
-
-    @property
-    def after(self) -> int:
-        """Return the position after which the stretch begins."""
-        return self.history[-1].position if self.history else self.begins
 
     @property
     def begins(self) -> Position:
@@ -188,22 +186,27 @@ class Run:
         before = 0 if start is None else start.version
         self._version = before + sum(1 for _ in self._store.read_stream(self._stream))
 
-    def again(self, *, enough: Callable[[], bool]) -> Sequence[Recorded]:
+    def again(
+        self, *, enough: Callable[[], bool], told: Callable[[int], None] = lambda done: None
+    ) -> Sequence[Recorded]:
         """Run it all.
 
         Args:
             enough: asked at each step; true once it has run too long.
+            told: told after each moment how much of what was recorded is gone through.
 
         Raises: LabTooSlow.
         """
-        facts = (each for each in self._stretch.recorded if each.stream != self._stream)
+        done, facts = 0, self._facts()
         # Together what came at one moment: a round that is due then finds all of it.
         for at, together in groupby(facts, key=self._moment):
             self._pass(at, enough)
             self._step(max(self._boundary(at), self._store.now), enough)
-            for recorded in together:
+            for number, recorded in together:
                 self._repeat(recorded)
+                done = number
             self._step(at, enough)
+            told(done)
         self._pass(self._stretch.until, enough)
         self._step(self._stretch.until, enough)
         return self._store.records
@@ -221,9 +224,17 @@ class Run:
     def _market(self) -> str:
         return self._stretch.market
 
-    def _moment(self, recorded: Recorded) -> datetime:
+    def _facts(self) -> Iterator[tuple[int, Recorded]]:
+        """Yield what was no decision of the engine, and its place in the stretch."""
+        return (
+            (number, each)
+            for number, each in enumerate(self._stretch.recorded, 1)
+            if each.stream != self._stream
+        )
+
+    def _moment(self, fact: tuple[int, Recorded]) -> datetime:
         """Return when a fact is repeated: when it happened, and never before what came earlier."""
-        at: datetime = recorded.event.at  # type: ignore[attr-defined]  # facts have it
+        at: datetime = fact[1].event.at  # type: ignore[attr-defined]  # facts have it
         self._latest = max(at, self._latest)
         return self._latest
 

@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from ledger.eventstore.port import START
 from ledger.eventstore.postgres import PostgresStore
 from marketplace.domain.rules import Rules
 from marketplace.engine import Engine
 from marketplace.lab import comparing
-from marketplace.lab.beginning import snapshot_before
+from marketplace.lab.beginning import place_of, snapshot_before
 from marketplace.lab.comparing import Comparison, Question, StretchTooLong, compare
 from marketplace.lab.running import Variant
 from marketplace.models import SnapshotRow
@@ -86,7 +87,9 @@ def ask(market: Market, *, hours: int, variant: Variant) -> Comparison:
 )
 def test_the_figures_are_the_same(market: Market, name: str, hours: int) -> None:
     since = market.now - timedelta(hours=hours)
-    start = snapshot_before(market.store, MARKET, since)
+    place = place_of(market.store, MARKET, since)
+    assert place is not None
+    start = snapshot_before(market.store, MARKET, place)
     assert start is not None and start.state.held and start.state.bids and start.state.offers
 
     from_snapshot = ask(market, hours=hours, variant=VARIANTS[name])
@@ -119,4 +122,30 @@ def test_a_damaged_snapshot_is_passed_over(market: Market) -> None:
 def test_a_snapshot_from_within_the_stretch_is_not_used(market: Market) -> None:
     since = market.now - timedelta(days=DAYS + 2)
 
-    assert snapshot_before(market.store, MARKET, since) is None
+    assert place_of(market.store, MARKET, since) == START
+    assert snapshot_before(market.store, MARKET, START) is None
+
+
+def test_a_stretch_is_a_place_in_the_log_whatever_moments_its_facts_say(market: Market) -> None:
+    """One clock is an hour fast: the engine had read its offer before. Another is hours slow."""
+    then = market.now
+    market.now = then + timedelta(hours=1)
+    market.offer("fast", gpus=3, windows=[(then, then + timedelta(hours=30))])
+    market.now = then
+    market.bid("before", gpus=1, hours=1, at=9)
+    market.run()
+    market.now = then + timedelta(hours=2)
+    market.bid("within", gpus=1, hours=2, at=9)
+    market.now = then - timedelta(hours=9)
+    market.bid("slow", gpus=1, hours=2, at=9, deadline=then + timedelta(hours=20))
+    market.now = then + timedelta(hours=2)
+    market.run()
+    market.wait(hours=3)
+
+    from_snapshot = ask(market, hours=4, variant=Variant())
+    SnapshotRow.objects.all().delete()
+
+    assert market.grant("slow") is not None
+    assert (from_snapshot.recorded.bids, from_snapshot.recorded.grants) == (2, 2)
+    assert from_snapshot.again.grants == 2, "on the offer that says it came within the stretch"
+    assert ask(market, hours=4, variant=Variant()) == from_snapshot
