@@ -57,7 +57,8 @@ def _cache_folder() -> str:
     return str(here / "__pycache__" / f"kernels-{digest.hexdigest()[:16]}")
 
 
-_FOLDER = _cache_folder() if COMPILES else ""
+FOLDER = _cache_folder() if COMPILES else ""
+"""Where compiled kernels are kept; empty where none are compiled."""
 
 
 def compiled(kernel: Kernel) -> Kernel:
@@ -78,7 +79,7 @@ def _made(kernel: Kernel, **options: bool) -> Kernel:
     if numba is None:
         return kernel
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = _FOLDER
+    numba.config.CACHE_DIR = FOLDER
     try:
         made: Kernel = numba.njit(cache=True, nogil=True, _nrt=False, **options)(kernel)
     except RuntimeError:  # no folder that may be written: compile in each process
