@@ -65,7 +65,13 @@ class Fleet:
         runtime = SimulatedRuntime(clock=clock, kept_in=folder / "works.json")
         agent = Agent(
             AgentConfig(state_dir=folder, hostname=name),
-            gpus=SimulatedGpus(models, clock=clock, holders=runtime.holders, seed=name),
+            gpus=SimulatedGpus(
+                models,
+                clock=clock,
+                holders=runtime.holders,
+                seed=name,
+                kept_in=folder / "mig.json",
+            ),
             runtime=runtime,
             uplink=HttpUplink(self._address, token),
             clock=clock,

@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         help="where the MPS control daemon listens, for shares by MPS",
     )
     parser.add_argument("--simulate", metavar="MODELS", type=parse_models,
-                        help="pretend to have GPUs, such as H100:8 or H100:4,L4:2")  # fmt: skip
+                        help="pretend to have GPUs, such as H100:8, H100@mig:4,L4:2")  # fmt: skip
     parser.add_argument("--ca-file", type=Path, help="certificates to trust for the server")
     parser.add_argument("--allow-plain-http", action="store_true", help="beyond this machine too")
     parser.add_argument("--once", action="store_true", help="one round, then end")
@@ -91,7 +91,13 @@ def _uplink(options: argparse.Namespace, token: str) -> HttpUplink:
 
 def _gpus(options: argparse.Namespace, clock: SystemClock, holders: Holders) -> Gpus:
     if options.simulate:
-        return SimulatedGpus(options.simulate, clock=clock, holders=holders, seed=options.hostname)
+        return SimulatedGpus(
+            options.simulate,
+            clock=clock,
+            holders=holders,
+            seed=options.hostname,
+            kept_in=options.state_dir.absolute() / "simulated-mig.json",
+        )
     # Imported here, so that --simulate works on a host without the package.
     from .gpus.nvml import NvmlGpus
 

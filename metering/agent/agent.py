@@ -21,7 +21,8 @@ from uuid import UUID
 from . import VERSION, checkpoints
 from .clock import Clock
 from .courier import Courier
-from .gpus.port import GpuFault, Gpus
+from .gpus.port import GpuFault, Gpus, InstanceBusy, InstanceRefused
+from .instances import Instances
 from .memory import Memory, report
 from .reconcile import (
     Action,
@@ -91,7 +92,8 @@ class Agent:
         folder = config.state_dir / "spool"
         self._memory = Memory(spool or Spool(folder, bytes_max=config.spool_bytes_max))
         self.state = self._memory.state
-        self._sampler = Sampler(gpus, runtime, clock)
+        self._instances = Instances(gpus, config.state_dir / "instances.json")
+        self._sampler = Sampler(gpus, runtime, clock, device_of=self._instances.device_of)
         self._findings: deque[tuple[int, Finding]] = deque(maxlen=FINDINGS_MAX)
         self._idle: tuple[str, ...] = ()
         self._inventory_ms: int | None = None
@@ -133,10 +135,12 @@ class Agent:
         """Measure, and start, warn and stop what is due. Needs no server."""
         with self._lock:
             now_ms = self._clock.now_ms()
+            self._instances.settle()
             self._take_inventory(now_ms)
             self._take_terms()
             works = self._works()
             self._take_up(works)
+            self._tidy()
             due = now_ms - self._cut_ms >= self.courier.sample_seconds * 1000
             self._measure(now_ms, works, all_due=due)
             for _ in range(ROUNDS_PER_TICK_MAX):
@@ -145,6 +149,7 @@ class Agent:
                     self._try(action)
                 works = self._works()
                 self._take_up(works)
+                self._tidy()
                 if not any(isinstance(action, Terminate | Kill) for action in actions):
                     break
 
@@ -239,6 +244,12 @@ class Agent:
             self._findings.clear()
             self._sampler.close(lease_id)
 
+    def _tidy(self) -> None:
+        """Remove the MIG instances of leases that are over."""
+        held = {lease_id for lease_id, lease in self.state.leases.items() if not lease.ended}
+        for device in self._instances.tidy(held):
+            self._sampler.drop(device)
+
     # --- acting ----------------------------------------------------------------------------------
 
     def _take_terms(self) -> None:
@@ -310,11 +321,20 @@ class Agent:
             reason = f"this host has no GPU {', '.join(sorted(absent))}"
             self._close_unstarted(lease_id, "failed", self._clock.now_ms(), reason)
             return
+        try:
+            devices = self._instances.make(lease_id, assignment.gpu_uuids)
+        except InstanceRefused as refused:
+            self._close_unstarted(lease_id, "failed", self._clock.now_ms(), str(refused))
+            return
+        except (InstanceBusy, GpuFault) as trouble:
+            log.warning("lease %s: waits for its MIG instance: %s", lease_id, trouble)
+            return  # asked for again at the next tick
         spec = WorkSpec(
             lease_id=lease_id,
             gpu_uuids=assignment.gpu_uuids,
             command=assignment.command,
             environment=assignment.environment,
+            device_uuids=devices,
         )
         try:
             work = self._runtime.start(spec)
@@ -335,7 +355,7 @@ class Agent:
         if self._inventory_ms is not None and now_ms - self._inventory_ms < INVENTORY_MS:
             return
         try:
-            gpus = self._gpus.inventory()
+            gpus = self._gpus.inventory(self._instances.devices)
         except GpuFault as fault:
             log.warning("the GPUs cannot be listed: %s", fault)
             return

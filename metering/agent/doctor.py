@@ -81,7 +81,30 @@ def _gpus(make_gpus: Callable[[], Gpus]) -> Iterator[Check]:
         if reading.utilisation is None:
             busy = "busy time cannot be measured here (MIG) and is reported as unknown"
         yield Check(gpu.uuid, True, f"{about}; {len(reading.residents)} processes; {busy}")
+    yield from _mig(gpus)
     gpus.close()
+
+
+def _mig(gpus: Gpus) -> Iterator[Check]:
+    """Say of each card that knows MIG whether the market can divide it."""
+    try:
+        cards = gpus.modes()
+    except GpuFault:
+        return  # told above
+    for card in cards:
+        name = f"MIG on {card.uuid}"
+        if card.mode == "off":
+            mend = f"only to let the market divide it: nvidia-smi -i {card.uuid} -mig 1, as root"
+            yield Check(name, None, "MIG mode is off: it is leased whole or in shares", mend)
+        elif card.mode == "on" and card.instances:
+            mend = "to let the market divide it, remove them: nvidia-smi mig -dci, then -dgi"
+            found = f"{card.instances} instances are there; those that you made are leased as GPUs"
+            yield Check(name, None, found, mend)
+        elif card.mode == "on" and not card.allowed:
+            found = "MIG mode is on, and the agent may not make instances"
+            yield Check(name, False, found, "run the agent as root, or make instances yourself")
+        elif card.mode == "on":
+            yield Check(name, True, "MIG mode is on: the market makes instances for leases")
 
 
 def _mps(mps_pipe: Path) -> Check:

@@ -8,7 +8,7 @@ that it stands for by the time stamps. What could not be seen is None, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -47,10 +47,21 @@ class Finding:
 
 
 class Sampler:
-    """Looks at the GPUs and keeps the meters of the leases that run."""
+    """Looks at the GPUs and keeps the meters of the leases that run.
 
-    def __init__(self, gpus: Gpus, runtime: Runtime, clock: Clock) -> None:
+    device_of: says what the driver calls a GPU: of a share its card, of a MIG instance itself.
+    """
+
+    def __init__(
+        self,
+        gpus: Gpus,
+        runtime: Runtime,
+        clock: Clock,
+        *,
+        device_of: Callable[[str], str] = card_of,
+    ) -> None:
         self._gpus = gpus
+        self._device_of = device_of
         self._runtime = runtime
         self._clock = clock
         self._meters: dict[Key, Meter] = {}
@@ -119,7 +130,7 @@ class Sampler:
             if key[0] != lease_id or end_ms is None:
                 continue
             account(meter, end_ms)
-            card = card_of(key[1])
+            card = self._device_of(key[1])
             watch = self._watches.setdefault(card, Watch())
             if watch.fault is None and meter.busy_known:
                 self._last_busy(card, watch, meter, end_ms)
@@ -154,8 +165,12 @@ class Sampler:
         """Return the meters of each card: several leases may have a share of one."""
         found: dict[str, dict[UUID, Meter]] = {}
         for (lease_id, uuid), meter in self._meters.items():
-            found.setdefault(card_of(uuid), {})[lease_id] = meter
+            found.setdefault(self._device_of(uuid), {})[lease_id] = meter
         return found
+
+    def drop(self, device: str) -> None:
+        """Forget a device that was removed."""
+        self._watches.pop(device, None)
 
     def _look_at(
         self,

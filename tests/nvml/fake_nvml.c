@@ -6,12 +6,18 @@
  *   driver version=580.82.07
  *   clock  us=1700000000000000                      absent: the wall clock
  *   gpu    i=0 uuid=GPU-a name=NVIDIA_H100 mem=85899345920 mig=0 nvlink=1
+ *          mig=1: MIG mode is on; mig=-1: the card knows no MIG
  *   mig    gpu=0 i=0 gi=7 ci=0 uuid=MIG-a slices=3 mem=42949672960
+ *          start=4 profile=2                      the owner made it there (index of a profile below)
  *   proc   gpu=0 pid=123 mem=1073741824 sm=80 start=US end=US gi=7 ci=0      end=0: still there
  *          mps=1: it uses the card through MPS, so it is listed apart
  *   sample gpu=0 pid=123 sm=80 until=US             one more sample, whatever it says
  *   event  gpu=0 data=79 seq=1                      an XID
  *   err    fn=nvmlDeviceGetName gpu=0 code=15       fn=*: every call; gpu=-1: whatever the GPU
+ *
+ * MIG instances are made and removed by the rules of an H100 with 80 GB (profiles, places, media
+ * engines) with the driver's error codes. They are kept in $FAKE_NVML_STATE.made, so that they
+ * outlive the process, as the driver's do.
  *
  * Process utilisation answers as the driver does: at most one entry for each process that was busy
  * in its latest whole second, only if newer than asked for; with no entry, NOT_FOUND.
@@ -27,10 +33,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GPUS = 16, SLOTS = 8, PROCS = 256, EXTRAS = 64, SECOND_US = 1000000 };
+enum { GPUS = 16, SLOTS = 8, PROCS = 256, EXTRAS = 64, SECOND_US = 1000000, IDS = 32, MADE = 64 };
 typedef unsigned long long u64;
 
-typedef struct { int used, gi, ci, slices; char uuid[96]; u64 mem; } instance_t;
+typedef struct { int used, gi, ci, slices, start, profile; char uuid[96]; u64 mem; } instance_t;
 typedef struct { int used, mig, nvlink; char uuid[96], name[96]; u64 mem; instance_t slot[SLOTS]; } gpu_t;
 typedef struct { int gpu, gi, ci, mps; unsigned pid, sm; u64 mem, start, end; } proc_t;
 typedef struct { int gpu; unsigned pid, sm; u64 until; } sample_t;
@@ -38,6 +44,8 @@ typedef struct { int gpu; unsigned seq; u64 data; } event_t;
 typedef struct { char fn[64]; int gpu, code; } err_t;
 typedef struct { int gpu, slot; } handle_t;          /* slot -1: the card itself */
 typedef struct { int watched[GPUS]; unsigned seen; } events_t;
+typedef struct { int used, card, id, profile, start, ci, slot; } made_t;       /* ci -1: none */
+typedef struct { int card, id; } part_t;                   /* a GPU instance, or its compute one */
 
 static gpu_t gpus[GPUS];
 static proc_t procs[PROCS];
@@ -46,6 +54,8 @@ static event_t events[EXTRAS];
 static err_t errs[EXTRAS];
 static int gpu_count, proc_count, sample_count, event_count, err_count, references;
 static handle_t cards[GPUS], instances[GPUS][SLOTS];
+static made_t made[MADE];
+static part_t parts[GPUS][IDS];
 static char driver[64];
 static u64 fixed_us;
 static struct stat read_state;
@@ -108,7 +118,8 @@ static void take_instance(const char *line)
     if (g < 0 || g >= GPUS || i < 0 || i >= SLOTS) return;
     instance_t *slot = &gpus[g].slot[i];
     *slot = (instance_t){ .used = 1, .gi = small(line, "gi", 0), .ci = small(line, "ci", 0),
-                          .slices = small(line, "slices", 1), .mem = number(line, "mem", 0) };
+                          .slices = small(line, "slices", 1), .mem = number(line, "mem", 0),
+                          .start = small(line, "start", -1), .profile = small(line, "profile", 0) };
     text(line, "uuid", slot->uuid, sizeof slot->uuid, "MIG-0");
 }
 
@@ -138,11 +149,8 @@ static void take(const char *line)
     }
 }
 
-static int load(void)
+static int script(const char *path, struct stat now)
 {
-    const char *path = getenv("FAKE_NVML_STATE");
-    struct stat now;
-    if (!path || stat(path, &now)) return -1;
     if (now.st_ino == read_state.st_ino && now.st_size == read_state.st_size &&
         now.st_mtim.tv_sec == read_state.st_mtim.tv_sec &&
         now.st_mtim.tv_nsec == read_state.st_mtim.tv_nsec) return 0;
@@ -155,6 +163,17 @@ static int load(void)
     char line[1024];
     while (fgets(line, sizeof line, file)) take(line);
     fclose(file);
+    return 0;
+}
+
+static void merge(void);
+
+static int load(void)
+{
+    const char *path = getenv("FAKE_NVML_STATE");
+    struct stat now;
+    if (!path || stat(path, &now) || script(path, now)) return -1;
+    merge();
     return 0;
 }
 
@@ -233,6 +252,10 @@ const char *nvmlErrorString(nvmlReturn_t code)
     case NVML_ERROR_TIMEOUT: return "Timeout";
     case NVML_ERROR_GPU_IS_LOST: return "GPU is lost";
     case NVML_ERROR_LIB_RM_VERSION_MISMATCH: return "RM has detected an NVML/RM version mismatch.";
+    case NVML_ERROR_INVALID_ARGUMENT: return "Invalid Argument";
+    case NVML_ERROR_NO_PERMISSION: return "Insufficient Permissions";
+    case NVML_ERROR_IN_USE: return "In use by another client";
+    case NVML_ERROR_INSUFFICIENT_RESOURCES: return "Insufficient Resources";
     default: return "Unknown Error";
     }
 }
@@ -327,6 +350,7 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, nvmlGp
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending)
 {
     ENTER_DEVICE(device);
+    if (gpu->mig < 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
     *current = *pending = gpu->mig ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
     LEAVE(NVML_SUCCESS);
 }
@@ -334,14 +358,14 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsign
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count)
 {
     ENTER_DEVICE(device);
-    *count = gpu->mig ? 7 : 0;
+    *count = gpu->mig > 0 ? 7 : 0;
     LEAVE(NVML_SUCCESS);
 }
 
 nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t *found)
 {
     ENTER_DEVICE(device);
-    if (!gpu->mig) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    if (gpu->mig <= 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
     if (index >= SLOTS || !gpu->slot[index].used) LEAVE(NVML_ERROR_NOT_FOUND);
     *found = (nvmlDevice_t)&instances[h->gpu][index];
     LEAVE(NVML_SUCCESS);
@@ -355,6 +379,286 @@ nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttribute
     attributes->gpuInstanceSliceCount = gpu->slot[h->slot].slices;
     attributes->computeInstanceSliceCount = gpu->slot[h->slot].slices;
     attributes->memorySizeMB = gpu->slot[h->slot].mem >> 20;
+    LEAVE(NVML_SUCCESS);
+}
+
+/* What `nvidia-smi mig -lgip` and -lgipp say of an H100 80GB: profile number, id, slices, places. */
+static const struct { unsigned number, id, compute, memory, media, mib; const char *name, *starts; } profiles[] = {
+    { NVML_GPU_INSTANCE_PROFILE_1_SLICE, 19, 1, 1, 0, 9984, "MIG 1g.10gb", "0123456" },
+    { NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV1, 20, 1, 1, 1, 9984, "MIG 1g.10gb+me", "0123456" },
+    { NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV2, 15, 1, 2, 0, 20096, "MIG 1g.20gb", "0246" },
+    { NVML_GPU_INSTANCE_PROFILE_2_SLICE, 14, 2, 2, 0, 20096, "MIG 2g.20gb", "024" },
+    { NVML_GPU_INSTANCE_PROFILE_3_SLICE, 9, 3, 4, 0, 40448, "MIG 3g.40gb", "04" },
+    { NVML_GPU_INSTANCE_PROFILE_4_SLICE, 5, 4, 4, 0, 40448, "MIG 4g.40gb", "0" },
+    { NVML_GPU_INSTANCE_PROFILE_7_SLICE, 0, 7, 8, 0, 80896, "MIG 7g.80gb", "0" },
+};
+enum { PROFILES = sizeof profiles / sizeof *profiles };
+
+static void made_path(char *to, size_t size) { snprintf(to, size, "%s.made", getenv("FAKE_NVML_STATE")); }
+
+/* Read what was made, and show it among the instances of the script. */
+static void merge(void)
+{
+    char from[512];
+    made_path(from, sizeof from);
+    memset(made, 0, sizeof made);
+    FILE *file = fopen(from, "rb");
+    if (file) {
+        if (fread(made, sizeof made, 1, file) != 1) memset(made, 0, sizeof made);
+        fclose(file);
+    }
+    for (int g = 0; g < GPUS; g++)
+        for (int s = 0; s < SLOTS; s++) if (gpus[g].slot[s].used == 2) gpus[g].slot[s].used = 0;
+    for (int m = 0; m < MADE; m++) {
+        if (!made[m].used || made[m].ci < 0) continue;
+        instance_t *slot = &gpus[made[m].card].slot[made[m].slot];
+        *slot = (instance_t){ .used = 2, .gi = made[m].id, .ci = made[m].ci, .start = made[m].start,
+            .slices = profiles[made[m].profile].compute,
+            .mem = (u64)profiles[made[m].profile].mib << 20, .profile = made[m].profile };
+        char card[96];
+        memcpy(card, gpus[made[m].card].uuid, sizeof card);
+        snprintf(slot->uuid, sizeof slot->uuid, "MIG-%.40s.%d.%d", card, made[m].id, made[m].ci);
+    }
+}
+
+static void keep(void)
+{
+    char to[512], new[520];
+    made_path(to, sizeof to);
+    snprintf(new, sizeof new, "%s.new", to);
+    FILE *file = fopen(new, "wb");
+    if (!file) return;
+    fwrite(made, sizeof made, 1, file);
+    fclose(file);
+    rename(new, to);
+    merge();
+}
+
+static made_t *made_of(const part_t *part)
+{
+    for (int m = 0; m < MADE; m++)
+        if (made[m].used && made[m].card == part->card && made[m].id == part->id) return &made[m];
+    return NULL;
+}
+
+/* Place and profile of the GPU instance of that id, whoever made it; 0: there is none. */
+static int found(int card, int id, int *profile, int *start)
+{
+    part_t part = { card, id };
+    made_t *mine = made_of(&part);
+    if (mine) { *profile = mine->profile; *start = mine->start; return 1; }
+    for (int s = 0; s < SLOTS; s++) {
+        instance_t *slot = &gpus[card].slot[s];
+        if (slot->used == 1 && slot->start >= 0 && slot->gi == id) {
+            *profile = slot->profile;
+            *start = slot->start;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int profile_of_id(unsigned id)
+{
+    for (int p = 0; p < PROFILES; p++) if (profiles[p].id == id) return p;
+    return -1;
+}
+
+static int profile_of_number(unsigned number)
+{
+    for (int p = 0; p < PROFILES; p++) if (profiles[p].number == number) return p;
+    return -1;
+}
+
+nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, unsigned profile,
+                                                  nvmlGpuInstanceProfileInfo_v2_t *info)
+{
+    ENTER_DEVICE(device);
+    int p = profile_of_number(profile);
+    if (gpu->mig < 0 || p < 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    if (info->version != nvmlGpuInstanceProfileInfo_v2) LEAVE(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    memset(info, 0, sizeof *info);
+    info->version = nvmlGpuInstanceProfileInfo_v2;
+    info->id = profiles[p].id;
+    info->sliceCount = profiles[p].compute;
+    info->instanceCount = strlen(profiles[p].starts);
+    info->memorySizeMB = profiles[p].mib;
+    info->ofaCount = info->jpegCount = profiles[p].media;
+    snprintf(info->name, sizeof info->name, "%s", profiles[p].name);
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned profile,
+                                                 nvmlGpuInstanceProfileInfo_t *info)
+{
+    ENTER_DEVICE(device);
+    int p = profile_of_number(profile);
+    if (gpu->mig < 0 || p < 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    memset(info, 0, sizeof *info);
+    info->id = profiles[p].id;
+    info->sliceCount = profiles[p].compute;
+    info->instanceCount = strlen(profiles[p].starts);
+    info->memorySizeMB = profiles[p].mib;
+    info->ofaCount = info->jpegCount = profiles[p].media;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned id,
+                                                           nvmlGpuInstancePlacement_t *places, unsigned *count)
+{
+    ENTER_DEVICE(device);
+    int p = profile_of_id(id);
+    if (gpu->mig <= 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    if (p < 0) LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+    *count = strlen(profiles[p].starts);
+    for (unsigned i = 0; places && i < *count; i++)
+        places[i] = (nvmlGpuInstancePlacement_t){ profiles[p].starts[i] - '0', profiles[p].memory };
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned id, nvmlGpuInstance_t *instances_, unsigned *count)
+{
+    ENTER_DEVICE(device);
+    int p = profile_of_id(id), profile, start;
+    if (gpu->mig <= 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    if (p < 0) LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+    *count = 0;
+    for (int i = 0; i < IDS; i++) {
+        parts[h->gpu][i] = (part_t){ h->gpu, i };
+        if (found(h->gpu, i, &profile, &start) && profile == p)
+            instances_[(*count)++] = (nvmlGpuInstance_t)&parts[h->gpu][i];
+    }
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(nvmlDevice_t device, unsigned id,
+                                                      const nvmlGpuInstancePlacement_t *place,
+                                                      nvmlGpuInstance_t *instance)
+{
+    ENTER_DEVICE(device);
+    int p = profile_of_id(id), profile, start, media = 0, free_id = -1;
+    unsigned compute = 0, taken = 0;
+    if (gpu->mig <= 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    if (p < 0 || place->size != profiles[p].memory || place->start > 7 ||
+        !strchr(profiles[p].starts, '0' + (int)place->start)) LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+    for (int i = IDS - 1; i > 0; i--) {
+        if (!found(h->gpu, i, &profile, &start)) { free_id = i; continue; }
+        compute += profiles[profile].compute;
+        media |= profiles[profile].media;
+        taken |= ((1u << profiles[profile].memory) - 1) << start;
+    }
+    unsigned wanted = ((1u << place->size) - 1) << place->start;
+    if (taken & wanted || compute + profiles[p].compute > 7 || (media && profiles[p].media) || free_id < 0)
+        LEAVE(NVML_ERROR_INSUFFICIENT_RESOURCES);
+    for (int m = 0; m < MADE; m++) {
+        if (made[m].used) continue;
+        made[m] = (made_t){ .used = 1, .card = h->gpu, .id = free_id, .profile = p, .start = place->start, .ci = -1 };
+        keep();
+        parts[h->gpu][free_id] = (part_t){ h->gpu, free_id };
+        *instance = (nvmlGpuInstance_t)&parts[h->gpu][free_id];
+        LEAVE(NVML_SUCCESS);
+    }
+    LEAVE(NVML_ERROR_INSUFFICIENT_RESOURCES);
+}
+
+#define ENTER_PART(part) \
+    part_t *which = (part_t *)(part); \
+    if (!which) return NVML_ERROR_INVALID_ARGUMENT; \
+    ENTER(which->card); \
+    int profile, start; \
+    if (!found(which->card, which->id, &profile, &start)) LEAVE(NVML_ERROR_INVALID_ARGUMENT)
+
+nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t instance, nvmlGpuInstanceInfo_t *info)
+{
+    ENTER_PART(instance);
+    info->device = (nvmlDevice_t)&cards[which->card];
+    info->id = which->id;
+    info->profileId = profiles[profile].id;
+    info->placement = (nvmlGpuInstancePlacement_t){ start, profiles[profile].memory };
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(nvmlGpuInstance_t instance, unsigned number,
+                                                           unsigned engines, nvmlComputeInstanceProfileInfo_v2_t *info)
+{
+    ENTER_PART(instance);
+    unsigned slices = number == NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE ? 7 : number + 1;
+    if (engines != NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED || number > NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE ||
+        slices > profiles[profile].compute) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    if (info->version != nvmlComputeInstanceProfileInfo_v2) LEAVE(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    memset(info, 0, sizeof *info);
+    info->version = nvmlComputeInstanceProfileInfo_v2;
+    info->id = number;
+    info->sliceCount = slices;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t instance, unsigned id,
+                                                  nvmlComputeInstance_t *compute)
+{
+    ENTER_PART(instance);
+    made_t *mine = made_of(which);
+    unsigned slices = id == NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE ? 7 : id + 1;
+    if (!mine || mine->ci >= 0 || slices > profiles[profile].compute) LEAVE(NVML_ERROR_INSUFFICIENT_RESOURCES);
+    for (int s = 0; s < SLOTS; s++) {
+        if (gpus[which->card].slot[s].used) continue;
+        mine->ci = 0;
+        mine->slot = s;
+        keep();
+        *compute = (nvmlComputeInstance_t)which;
+        LEAVE(NVML_SUCCESS);
+    }
+    LEAVE(NVML_ERROR_INSUFFICIENT_RESOURCES);
+}
+
+nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t instance, unsigned id,
+                                                nvmlComputeInstance_t *computes, unsigned *count)
+{
+    ENTER_PART(instance);
+    made_t *mine = made_of(which);
+    unsigned slices = id == NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE ? 7 : id + 1;
+    *count = 0;
+    if (mine && mine->ci >= 0 && slices == profiles[profile].compute)
+        computes[(*count)++] = (nvmlComputeInstance_t)which;
+    LEAVE(NVML_SUCCESS);
+}
+
+static int is_in_use(const part_t *part)
+{
+    u64 t = now_us();
+    for (int i = 0; i < proc_count; i++)
+        if (procs[i].gpu == part->card && procs[i].gi == part->id && procs[i].start <= t &&
+            (!procs[i].end || procs[i].end > t)) return 1;
+    return 0;
+}
+
+nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t compute)
+{
+    ENTER_PART(compute);
+    made_t *mine = made_of(which);
+    if (!mine || mine->ci < 0) LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+    if (is_in_use(which)) LEAVE(NVML_ERROR_IN_USE);
+    mine->ci = -1;
+    keep();
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t instance)
+{
+    ENTER_PART(instance);
+    made_t *mine = made_of(which);
+    if (!mine) LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+    if (mine->ci >= 0) LEAVE(NVML_ERROR_IN_USE);
+    mine->used = 0;
+    keep();
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id)
+{
+    ENTER_DEVICE(device);
+    if (h->slot < 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    *id = gpu->slot[h->slot].gi;
     LEAVE(NVML_SUCCESS);
 }
 
@@ -393,7 +697,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
                                              unsigned *count, u64 last_us)
 {
     ENTER_DEVICE(device);
-    if (gpu->mig || h->slot >= 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    if (gpu->mig > 0 || h->slot >= 0) LEAVE(NVML_ERROR_NOT_SUPPORTED);
     unsigned room = out ? *count : 0, found = 0;
     u64 t = now_us();
     for (int i = 0; i < proc_count + sample_count; i++) {

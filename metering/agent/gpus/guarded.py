@@ -7,12 +7,12 @@ and the first call after it came back is an ordinary one again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..wire import Gpu
-from .port import GpuFault, Gpus, Reading, Xid
+from .port import CardMode, GpuFault, Gpus, Instance, Reading, Xid
 
 ANSWER_SECONDS_MAX = 5.0
 
@@ -27,8 +27,8 @@ class GuardedGpus:
         self._stuck: SimpleQueue[Any] | None = None
         threading.Thread(target=self._serve, name="gpus", daemon=True).start()
 
-    def inventory(self) -> tuple[Gpu, ...]:
-        found: tuple[Gpu, ...] = self._ask(self._inner.inventory, None)
+    def inventory(self, made: Collection[str] = ()) -> tuple[Gpu, ...]:
+        found: tuple[Gpu, ...] = self._ask(lambda: self._inner.inventory(made), None)
         return found
 
     def read(self, uuid: str, *, since_us: int) -> Reading:
@@ -41,6 +41,23 @@ class GuardedGpus:
         except GpuFault:
             return ()
         return found
+
+    def modes(self) -> tuple[CardMode, ...]:
+        found: tuple[CardMode, ...] = self._ask(self._inner.modes, None)
+        return found
+
+    def instances(self, card_uuid: str) -> tuple[Instance, ...]:
+        found: tuple[Instance, ...] = self._ask(lambda: self._inner.instances(card_uuid), card_uuid)
+        return found
+
+    def make_instance(self, card_uuid: str, profile: str, first: int, last: int) -> Instance:
+        made: Instance = self._ask(
+            lambda: self._inner.make_instance(card_uuid, profile, first, last), card_uuid
+        )
+        return made
+
+    def remove_instance(self, instance: Instance) -> None:
+        self._ask(lambda: self._inner.remove_instance(instance), instance.card_uuid)
 
     def close(self) -> None:
         try:

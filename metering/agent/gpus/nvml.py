@@ -1,4 +1,4 @@
-"""GPUs by NVIDIA's NVML. The only module that touches it. Nothing here changes a setting.
+"""GPUs by NVIDIA's NVML, which is touched here and in nvml_mig only. No setting is changed.
 
 Facts it rests on (NVML reference and users' reports): process utilisation answers at most one
 entry per process, stamped with its own time; NOT_FOUND there means idle; it is not supported
@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..wire import Gpu
-from .port import FaultKind, GpuFault, Reading, Resident, Utilisation, Xid
+from . import nvml_mig
+from .port import (
+    CardMode,
+    FaultKind,
+    GpuFault,
+    Instance,
+    InstanceRefused,
+    Reading,
+    Resident,
+    Utilisation,
+    Xid,
+)
 
 XIDS_PER_CALL_MAX = 64
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
@@ -32,21 +43,25 @@ class NvmlGpus:
     """The GPUs that the driver of this host shows.
 
     pids_are_ours: see Reading; by default found out from this process's pid namespace.
+    may_divide: whether this process may make MIG instances; by default if it is root's.
     """
 
-    def __init__(self, *, pids_are_ours: bool | None = None) -> None:
+    def __init__(
+        self, *, pids_are_ours: bool | None = None, may_divide: bool | None = None
+    ) -> None:
         # Imported here, so that --help and --simulate work on a host without the package.
         import pynvml
 
         self._nvml: Any = pynvml
         self._pids_are_ours = pids_are_the_hosts() if pids_are_ours is None else pids_are_ours
+        self._may_divide = os.geteuid() == 0 if may_divide is None else may_divide
         self._handles: dict[str, Any] = {}
         self._unmeasured: set[str] = set()
         self._events: Any = None
         self._started = False
         self._lock = threading.RLock()
 
-    def inventory(self) -> tuple[Gpu, ...]:
+    def inventory(self, made: Collection[str] = ()) -> tuple[Gpu, ...]:
         nvml = self._nvml
         with self._lock:
             try:
@@ -60,7 +75,7 @@ class NvmlGpus:
             found: list[Gpu] = []
             for (handle, uuid), group in zip(cards, groups, strict=True):
                 try:
-                    found += self._leasable(handle, uuid, driver, group)
+                    found += self._leasable(handle, uuid, driver, group, made)
                 except nvml.NVMLError:
                     continue
             return tuple(found)
@@ -77,6 +92,9 @@ class NvmlGpus:
                 clients = self._clients(handle)
                 utilisation = self._utilisation(handle, uuid, since_us)
             except nvml.NVMLError as error:
+                if error.value == nvml.NVML_ERROR_NO_PERMISSION:
+                    # Of a card in MIG mode only root is told what runs on it.
+                    return Reading((), None, pids_are_ours=False)
                 raise self._fault(error, uuid) from error
         return Reading(
             residents=tuple(
@@ -103,6 +121,46 @@ class NvmlGpus:
                 except nvml.NVMLError:
                     break  # TIMEOUT: nothing more; anything else shows in read() as well
         return found
+
+    def modes(self) -> tuple[CardMode, ...]:
+        nvml = self._nvml
+        with self._lock:
+            try:
+                self._start()
+                count = nvml.nvmlDeviceGetCount()
+            except nvml.NVMLError as error:
+                raise self._fault(error, None) from error
+            found = []
+            for handle, uuid in filter(None, map(self._card, range(count))):
+                mode = nvml_mig.mode_of(nvml, handle)
+                there = len(nvml_mig.devices_of(nvml, handle)) if mode == "on" else 0
+                model = nvml.nvmlDeviceGetName(handle)
+                found.append(CardMode(uuid, model, mode, there, self._may_divide))
+            return tuple(found)
+
+    def instances(self, card_uuid: str) -> tuple[Instance, ...]:
+        found: tuple[Instance, ...] = self._on_card(card_uuid, nvml_mig.instances_of, card_uuid)
+        return found
+
+    def make_instance(self, card_uuid: str, profile: str, first: int, last: int) -> Instance:
+        made: Instance = self._on_card(card_uuid, nvml_mig.make, card_uuid, profile, first, last)
+        self._handles.pop(made.uuid or "", None)
+        return made
+
+    def remove_instance(self, instance: Instance) -> None:
+        self._handles.pop(instance.uuid or "", None)
+        self._on_card(instance.card_uuid, nvml_mig.remove, instance)
+
+    def _on_card(self, card_uuid: str, do: Any, *arguments: Any) -> Any:
+        nvml = self._nvml
+        with self._lock:
+            try:
+                self._start()
+                return do(nvml, nvml.nvmlDeviceGetHandleByUUID(card_uuid), *arguments)
+            except nvml.NVMLError as error:
+                if error.value == nvml.NVML_ERROR_NO_PERMISSION:
+                    raise InstanceRefused(nvml_mig.NOT_ROOT) from error
+                raise self._fault(error, card_uuid) from error
 
     def close(self) -> None:
         with self._lock:
@@ -190,7 +248,9 @@ class NvmlGpus:
         except self._nvml.NVMLError:
             return None  # one lost card must not hide the others
 
-    def _leasable(self, card: Any, uuid: str, driver: str, group: str | None) -> list[Gpu]:
+    def _leasable(
+        self, card: Any, uuid: str, driver: str, group: str | None, made: Collection[str]
+    ) -> list[Gpu]:
         nvml = self._nvml
         major, minor = nvml.nvmlDeviceGetCudaComputeCapability(card)
         model = nvml.nvmlDeviceGetName(card)
@@ -202,17 +262,18 @@ class NvmlGpus:
                 memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
                 compute_capability=f"{major}.{minor}",
                 driver=driver,
-                nvlink_group=None if profiles else group,
-                mig_enabled=bool(profiles),
+                nvlink_group=None if in_mig_mode else group,
+                mig_enabled=in_mig_mode,
                 mig_profiles=profiles,
                 card_uuid=uuid if profiles else None,
             )
 
-        try:
-            mig_enabled = nvml.nvmlDeviceGetMigMode(card)[0] == nvml.NVML_DEVICE_MIG_ENABLE
-        except nvml.NVMLError:
-            mig_enabled = False  # cards before Ampere do not know the question
-        if not mig_enabled:
+        in_mig_mode = nvml_mig.mode_of(nvml, card) == "on"
+        if not in_mig_mode:
+            return [gpu(uuid, card, ())]
+        devices = set(nvml_mig.devices_of(nvml, card).values())
+        if self._may_divide and devices <= {*made}:
+            # Nobody else divides it, so the market may.
             return [gpu(uuid, card, ())]
         # With MIG on, CUDA cannot use the card itself, only its instances.
         found = []
@@ -224,7 +285,9 @@ class NvmlGpus:
                 profile = f"{slices}g.{round(shape.memorySizeMB / 1024)}gb"
                 if compute < slices:
                     profile = f"{compute}c.{profile}"  # several share this instance's memory
-                found.append(gpu(nvml.nvmlDeviceGetUUID(instance), instance, (profile,)))
+                device = nvml.nvmlDeviceGetUUID(instance)
+                if device not in made:
+                    found.append(gpu(device, instance, (profile,)))
             except nvml.NVMLError:
                 continue  # an empty slot
         return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from ..wire import Gpu
 
 FaultKind = Literal["gpu-lost", "driver-mismatch"]
+MigMode = Literal["none", "off", "on"]
+"""Of a card: it knows no MIG, MIG mode is off, or on."""
 
 
 class GpuFault(Exception):
@@ -64,12 +66,51 @@ class Xid:
     number: int
 
 
+class InstanceRefused(Exception):
+    """A MIG instance cannot be made, and trying again is no use; the text says why."""
+
+
+class InstanceBusy(Exception):
+    """A MIG instance cannot be made or removed yet: something still uses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A MIG instance. number: of the GPU instance on its card. first, last: its memory slices.
+
+    uuid: what CUDA and NVML call it; None: it has no compute instance, so nothing can use it.
+    """
+
+    card_uuid: str
+    number: int
+    profile: str
+    first: int
+    last: int
+    uuid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CardMode:
+    """A card and whether MIG can divide it now. instances: how many are there, whoever made them.
+
+    allowed: this process may make some.
+    """
+
+    uuid: str
+    model: str
+    mode: MigMode
+    instances: int
+    allowed: bool
+
+
 class Gpus(Protocol):
     """The GPUs of a host, named by UUID and never by index."""
 
-    def inventory(self) -> tuple[Gpu, ...]:
+    def inventory(self, made: Collection[str] = ()) -> tuple[Gpu, ...]:
         """Return every leasable GPU in the driver's order.
 
+        made: UUIDs of the MIG instances that this agent made: they are no GPUs of the inventory. A
+        card in MIG mode that has no others is one, if this process may make instances on it.
         A GPU that does not answer is left out. Raises: GpuFault, when the driver does not answer.
         """
         ...
@@ -83,6 +124,25 @@ class Gpus(Protocol):
 
     def xids(self) -> Sequence[Xid]:
         """Return the errors announced since the last call. Does not wait and does not raise."""
+        ...
+
+    def modes(self) -> tuple[CardMode, ...]:
+        """Return what MIG can do with each card. Raises: GpuFault."""
+        ...
+
+    def instances(self, card_uuid: str) -> tuple[Instance, ...]:
+        """Return all MIG instances of a card, whoever made them. Raises: GpuFault."""
+        ...
+
+    def make_instance(self, card_uuid: str, profile: str, first: int, last: int) -> Instance:
+        """Make a MIG instance at its place, ready for work.
+
+        Raises: InstanceRefused, InstanceBusy: nothing was made; GpuFault: that is not known.
+        """
+        ...
+
+    def remove_instance(self, instance: Instance) -> None:
+        """Remove a MIG instance; nothing to do where it is gone. Raises: InstanceBusy, GpuFault."""
         ...
 
     def close(self) -> None:

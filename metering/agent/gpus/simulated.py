@@ -9,13 +9,24 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from uuid import UUID
 
 from ..clock import Clock
 from ..wire import Gpu
-from .port import FaultKind, GpuFault, Reading, Resident, Utilisation, Xid
+from .port import (
+    CardMode,
+    FaultKind,
+    GpuFault,
+    Instance,
+    Reading,
+    Resident,
+    Utilisation,
+    Xid,
+)
+from .simulated_mig import NAMES, SimulatedMig, profiles_of
 
 GPUS_MAX = 256
 DRIVER = "580.82.07"
@@ -46,14 +57,17 @@ MODELS = {
 
 
 def parse_models(text: str) -> tuple[str, ...]:
-    """Return one model name per GPU of a text such as "H100:8" or "H100:4,L4:2".
+    """Return one model name per GPU of a text such as "H100:8", "H100:4,L4:2" or "H100@mig:2".
 
     Raises: ValueError, with what is wrong.
     """
     found: list[str] = []
     for part in text.split(","):
         name, _, count = part.strip().partition(":")
-        if name.upper() not in MODELS:
+        model, _, mode = name.upper().partition("@")
+        if mode and (mode != "MIG" or not profiles_of(model)):
+            raise ValueError(f"{part!r}: only {', '.join(NAMES)} can be in MIG mode, as H100@mig:2")
+        if model not in MODELS:
             raise ValueError(f"unknown GPU model {name!r}; known are {', '.join(MODELS)}")
         if not (count or "1").isascii() or not (count or "1").isdigit() or int(count or 1) < 1:
             raise ValueError(f"{part!r}: write a model and a number, such as H100:8")
@@ -64,31 +78,86 @@ def parse_models(text: str) -> tuple[str, ...]:
 
 
 class SimulatedGpus:
-    """GPUs of the given models, with a load that follows from seed, GPU and second."""
+    """GPUs of the given models, with a load that follows from seed, GPU and second.
+
+    kept_in: file in which MIG instances outlive this process, as real ones do.
+    """
 
     def __init__(
-        self, models: Sequence[str], *, clock: Clock, holders: Holders, seed: str = "offpeak"
+        self,
+        models: Sequence[str],
+        *,
+        clock: Clock,
+        holders: Holders,
+        seed: str = "offpeak",
+        kept_in: Path | None = None,
     ) -> None:
         self._clock = clock
         self._holders = holders
         self._seed = seed
         self._gpus = {gpu.uuid: gpu for gpu in self._make(models)}
+        modes = {uuid: name.partition("@") for uuid, name in zip(self._gpus, models, strict=True)}
+        self._models = {uuid: model for uuid, (model, _, _) in modes.items()}
+        self._mig = SimulatedMig(
+            {uuid: model for uuid, (model, _, mode) in modes.items() if mode},
+            in_use=lambda: {uuid for uuid, pids in holders().items() if pids},
+            kept_in=kept_in,
+        )
         self._faults: dict[str | None, GpuFault] = {}
         self._xids: deque[Xid] = deque()
         self._lock = threading.Lock()
 
-    def inventory(self) -> tuple[Gpu, ...]:
+    def inventory(self, made: Collection[str] = ()) -> tuple[Gpu, ...]:
         if None in self._faults:
             raise self._faults[None]
-        return tuple(gpu for uuid, gpu in self._gpus.items() if uuid not in self._faults)
+        found: list[Gpu] = []
+        for uuid, gpu in self._gpus.items():
+            others = [each for each in self._mig.instances(uuid) if each.uuid not in made]
+            if uuid not in self._faults:
+                found += [_instance(gpu, each) for each in others] or [gpu]
+        return tuple(found)
 
-    def read(self, uuid: str, *, since_us: int) -> Reading:
+    def modes(self) -> tuple[CardMode, ...]:
+        if None in self._faults:
+            raise self._faults[None]
+        return tuple(
+            CardMode(
+                uuid,
+                gpu.model,
+                "on" if gpu.mig_enabled else "off" if profiles_of(self._models[uuid]) else "none",
+                len(self._mig.instances(uuid)),
+                allowed=True,
+            )
+            for uuid, gpu in self._gpus.items()
+        )
+
+    def instances(self, card_uuid: str) -> tuple[Instance, ...]:
+        self._check(card_uuid)
+        return self._mig.instances(card_uuid)
+
+    def make_instance(self, card_uuid: str, profile: str, first: int, last: int) -> Instance:
+        self._check(card_uuid)
+        return self._mig.make(card_uuid, profile, first, last)
+
+    def remove_instance(self, instance: Instance) -> None:
+        self._check(instance.card_uuid)
+        self._mig.remove(instance)
+
+    def _check(self, uuid: str) -> None:
         fault = self._faults.get(None) or self._faults.get(uuid)
         if fault is not None:
             raise fault
         if uuid not in self._gpus:
             raise GpuFault("gpu-lost", "Not Found", uuid)
+
+    def read(self, uuid: str, *, since_us: int) -> Reading:
+        instance = self._mig.device(uuid)
+        self._check(uuid if instance is None else instance.card_uuid)
         pids = sorted(set(self._holders().get(uuid, ())))
+        if instance is not None:
+            memory_mib = int(instance.profile.partition(".")[2].partition("gb")[0]) * 1024
+            each_mib = memory_mib * 6 // 10 // max(1, len(pids))
+            return Reading(tuple(Resident(pid, each_mib) for pid in pids), None)
         until_us = self._clock.wall_us() // 1_000_000 * 1_000_000
         fresh = pids if until_us > since_us else []
         share = self.percent(uuid, until_us // 1_000_000 - 1)
@@ -136,9 +205,10 @@ class SimulatedGpus:
     def _make(self, models: Sequence[str]) -> list[Gpu]:
         made = []
         for index, name in enumerate(models):
-            model = MODELS[name]
+            of, _, mode = name.partition("@")
+            model = MODELS[of]
             digest = hashlib.sha256(f"{self._seed}/{index}/{name}".encode()).digest()
-            together = model.nvlink and models.count(name) > 1
+            together = model.nvlink and models.count(name) > 1 and not mode
             made.append(
                 Gpu(
                     uuid=f"GPU-{UUID(bytes=digest[:16])}",
@@ -147,8 +217,20 @@ class SimulatedGpus:
                     compute_capability=model.compute_capability,
                     driver=DRIVER,
                     nvlink_group=f"nvlink-{name.lower()}" if together else None,
-                    mig_enabled=False,
+                    mig_enabled=bool(mode),
                     mig_profiles=(),
                 )
             )
         return made
+
+
+def _instance(card: Gpu, instance: Instance) -> Gpu:
+    assert instance.uuid is not None
+    memory_mib = int(instance.profile.partition(".")[2].partition("gb")[0]) * 1024
+    return replace(
+        card,
+        uuid=instance.uuid,
+        memory_mib=memory_mib,
+        mig_profiles=(instance.profile.removesuffix("+me"),),
+        card_uuid=card.uuid,
+    )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 from uuid import UUID
 
+from ..shares import cards_of
+
 WorkState = Literal["starting", "running", "ending", "ended"]
 
 
@@ -16,12 +18,21 @@ class StartFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkSpec:
-    """What to run for a lease: a command with its own environment, on the GPUs named."""
+    """What to run for a lease: a command with its own environment, on the GPUs named.
+
+    device_uuids: what the driver calls those; empty: as the ids say.
+    """
 
     lease_id: UUID
     gpu_uuids: tuple[str, ...]
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    device_uuids: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Return what the driver calls the GPUs, each once, in their order."""
+        return self.device_uuids or cards_of(self.gpu_uuids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +46,7 @@ class Work:
     exit_code: of the command, negative for a signal; None when not known.
     lost: it ended without our doing or its own (its keeper was killed, the host restarted).
     saved_ms: up to when it says that it is safe; None: it said nothing.
+    device_uuids: what the driver calls its GPUs; empty: as their ids say.
     """
 
     lease_id: UUID
@@ -46,6 +58,12 @@ class Work:
     lost: bool = False
     detail: str = ""
     saved_ms: int | None = None
+    device_uuids: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Return what the driver calls its GPUs, each once, in their order."""
+        return self.device_uuids or cards_of(self.gpu_uuids)
 
 
 class Runtime(Protocol):
@@ -90,5 +108,8 @@ class Runtime(Protocol):
         ...
 
     def holders(self) -> Mapping[str, Sequence[int]]:
-        """Return the processes of running work for each card it uses (for simulated GPUs)."""
+        """Return the processes of running work by the driver's name of what they use.
+
+        For simulated GPUs.
+        """
         ...

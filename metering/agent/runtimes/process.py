@@ -23,7 +23,7 @@ from typing import Any
 from uuid import UUID
 
 from ..clock import Clock, kernel_boot_id
-from ..shares import PIPE_DIRECTORY, cards_of, environment, is_mps, mps_runs
+from ..shares import PIPE_DIRECTORY, environment, is_mps, mps_runs
 from . import keeper, saved
 from .port import StartFailed, Work, WorkSpec
 
@@ -91,7 +91,11 @@ class ProcessRuntime:
             self._put_away(spec.lease_id)
             raise StartFailed(str(reason))
         self._works[spec.lease_id] = Work(
-            lease_id=spec.lease_id, gpu_uuids=spec.gpu_uuids, state="starting", started_ms=0
+            lease_id=spec.lease_id,
+            gpu_uuids=spec.gpu_uuids,
+            state="starting",
+            started_ms=0,
+            device_uuids=spec.device_uuids,
         )
         return self._look(spec.lease_id)
 
@@ -147,7 +151,7 @@ class ProcessRuntime:
     def holders(self) -> Mapping[str, Sequence[int]]:
         found: dict[str, list[int]] = {}
         for work in list(self._works.values()):
-            for uuid in cards_of(work.gpu_uuids) if work.state == "running" else ():
+            for uuid in work.devices if work.state == "running" else ():
                 found.setdefault(uuid, []).append(self._roots[work.lease_id]["pid"])
         return found
 
@@ -164,7 +168,8 @@ class ProcessRuntime:
             os.chown(work, self._account.pw_uid, self._account.pw_gid)
         lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        keeper.write_json(folder / "spec.json", {"gpu_uuids": list(spec.gpu_uuids)})
+        record = {"gpu_uuids": list(spec.gpu_uuids), "device_uuids": list(spec.device_uuids)}
+        keeper.write_json(folder / "spec.json", record)
         return lock
 
     def _spawn(self, folder: Path, spec: WorkSpec, lock: int) -> bytes:
@@ -203,7 +208,7 @@ class ProcessRuntime:
 
     def _environment(self, folder: Path, spec: WorkSpec) -> dict[str, str]:
         own = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        uuids = ",".join(cards_of(spec.gpu_uuids))
+        uuids = ",".join(spec.devices)
         return {
             "HOME": str(folder / "work"),
             **own,
@@ -239,7 +244,11 @@ class ProcessRuntime:
             return
         uuids = tuple(spec["gpu_uuids"])
         self._works[lease_id] = Work(
-            lease_id=lease_id, gpu_uuids=uuids, state="starting", started_ms=0
+            lease_id=lease_id,
+            gpu_uuids=uuids,
+            state="starting",
+            started_ms=0,
+            device_uuids=tuple(spec.get("device_uuids", ())),
         )
         self._look(lease_id)
 

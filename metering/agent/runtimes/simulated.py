@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 from ..clock import Clock
-from ..shares import cards_of
 from .keeper import stat_of, write_json
 from .port import StartFailed, Work, WorkSpec
 
@@ -58,6 +57,7 @@ class SimulatedRuntime:
                 gpu_uuids=spec.gpu_uuids,
                 state="running",
                 started_ms=now_ms,
+                device_uuids=spec.device_uuids,
             )
             self._pids[next(_pids)] = spec.lease_id
             match spec.command:
@@ -106,7 +106,7 @@ class SimulatedRuntime:
             found: dict[str, list[int]] = {}
             for pid, lease_id in self._pids.items():
                 work = self._look(lease_id)
-                for uuid in cards_of(work.gpu_uuids) if work.state == "running" else ():
+                for uuid in work.devices if work.state == "running" else ():
                     found.setdefault(uuid, []).append(pid)
             return found
 
@@ -132,6 +132,7 @@ class SimulatedRuntime:
             {
                 "lease_id": str(work.lease_id),
                 "gpu_uuids": list(work.gpu_uuids),
+                "device_uuids": list(work.device_uuids),
                 "started_ms": work.started_ms,
                 "until": self._until_ms.get(work.lease_id),
             }
@@ -147,6 +148,7 @@ class SimulatedRuntime:
                 gpu_uuids=tuple(each["gpu_uuids"]),
                 state="running",
                 started_ms=each["started_ms"],
+                device_uuids=tuple(each.get("device_uuids", ())),
             )
             self._pids[next(_pids)] = lease_id
             if each["until"] is not None:

@@ -2,7 +2,8 @@
 
 Arguments: server, state directory, and the doom `PLACE:N`: the N-th time that it comes by PLACE.
 Places: write-before, write-half and write-after (of the spool), start-before and start-after (of
-the work), call-before and call-after (of the server). `none:0` lets it live.
+the work), make-before, make-after, remove-before and remove-after (of a MIG instance), call-before
+and call-after (of the server). `none:0` lets it live.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from metering.agent import wire
 from metering.agent.agent import Agent, AgentConfig
 from metering.agent.clock import SystemClock
+from metering.agent.gpus.port import Instance
 from metering.agent.gpus.simulated import SimulatedGpus
 from metering.agent.runtimes.port import Work, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
@@ -62,6 +64,23 @@ class DoomedRuntime(ProcessRuntime):
         return work
 
 
+class DoomedGpus(SimulatedGpus):
+    def make_instance(self, card_uuid: str, profile: str, first: int, last: int) -> Instance:
+        if passing("make-before"):
+            die()
+        made = super().make_instance(card_uuid, profile, first, last)
+        if passing("make-after"):
+            die()
+        return made
+
+    def remove_instance(self, instance: Instance) -> None:
+        if passing("remove-before"):
+            die()
+        super().remove_instance(instance)
+        if passing("remove-after"):
+            die()
+
+
 class DoomedUplink(HttpUplink):
     def report(self, reports: Mapping[str, Any]) -> wire.ReportsAccepted:
         if passing("call-before"):
@@ -87,7 +106,12 @@ def main() -> None:
     runtime = DoomedRuntime(state_dir, clock=clock)
     agent = Agent(
         AgentConfig(state_dir=state_dir, hostname="doomed", tick_ms=50),
-        gpus=SimulatedGpus(["L4"], clock=clock, holders=runtime.holders),
+        gpus=DoomedGpus(
+            ["L4", "H100@MIG"],
+            clock=clock,
+            holders=runtime.holders,
+            kept_in=state_dir / "mig.json",
+        ),
         runtime=runtime,
         uplink=DoomedUplink(sys.argv[1], TOKEN),
         clock=clock,
