@@ -6,6 +6,10 @@ from typing import Any, cast
 
 from django.urls import URLPattern, path
 
+from config.lab_socket import LabConsumer
 from config.live import MarketConsumer
 
-socket_urls: list[URLPattern] = [path("ws/market", cast(Any, MarketConsumer.as_asgi()))]
+socket_urls: list[URLPattern] = [
+    path("ws/market", cast(Any, MarketConsumer.as_asgi())),
+    path("ws/lab", cast(Any, LabConsumer.as_asgi())),
+]

@@ -37,10 +37,8 @@ class Visitors:
         """Answer with the visitor's zone active."""
         if request.path.startswith((API, settings.STATIC_URL)):
             return self.get_response(request)
-        actors = _actors(request)
-        actor = _acting(request, actors)
-        request.actor = actor  # type: ignore[attr-defined]  # read by ledger.access.visits
-        request.actors = actors  # type: ignore[attr-defined]  # read by config.shell
+        # Read by ledger.access.visits and by config.shell.
+        request.actor, request.actors = seat(request)  # type: ignore[attr-defined]
         _wait_for_own_write(request)
         with timezone.override(zone_of(request)):
             return self.get_response(request)
@@ -53,6 +51,12 @@ class Visitors:
             return redirect(f"{settings.LOGIN_URL}?{urlencode({'next': request.get_full_path()})}")
         context = {"refusal": exception}
         return render(request, "shell/refusal.html", context, status=exception.status)
+
+
+def seat(request: HttpRequest) -> tuple[Actor | None, list[Actor]]:
+    """Return who acts, and as whom the visitor could act."""
+    actors = _actors(request)
+    return _acting(request, actors), actors
 
 
 def _actors(request: HttpRequest) -> list[Actor]:

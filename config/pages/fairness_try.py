@@ -12,10 +12,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from config.pages.answers import page
-from config.pages.lab_tables import lines_of, sides_of
+from config.pages.lab import QuestionUnclear
+from config.pages.lab_tables import result_of, running_of
 from config.pages.markets import choice_of, market_of
 from config.pages.policies import form_of, may_set
-from config.pages.policy_choices import Choices, choices_of
+from config.pages.policy_choices import choices_of
 from config.pages.policy_form import PolicyForm, TogetherForm
 from config.pages.policy_forms import FORMS
 from config.pages.policy_plan import PERMISSIONS, Plan
@@ -25,7 +26,8 @@ from ledger.access.visits import actor_of
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from marketplace.domain.governance import Setter
-from marketplace.lab.comparing import HOURS_MAX, Comparison, Question, compare
+from marketplace.lab.apart import compare_apart
+from marketplace.lab.comparing import HOURS_MAX, Job, Question, prepared
 from marketplace.lab.running import Variant
 from marketplace.queries.hindsight import DAYS, DAYS_MAX, refused_at
 from marketplace.queries.quota_trials import permits_with, recorded_by, try_policies
@@ -55,43 +57,52 @@ class PastForm(forms.Form):
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    """Show the form, and once it is sent what would change. It only looks, so it is a GET."""
-    actor, market = actor_of(request), market_of(request)
-    form_class = form_of(request.GET.get("kind", "quota"))
-    if not _may_try(actor, form_class):
-        actor.need("operator")
-        raise PlatformOnly()
-    choices, now = choices_of(actor, market, settings.ENV.currency), timezone.now()
-    asked = any(
-        request.GET.get(name) for name in _form_fields(form_class, choices) if name not in NOT_TERMS
-    )
-    form = form_class(request.GET if asked else None, choices=choices, trying=True)
-    context = {"kinds": [each for each in FORMS.values() if _may_try(actor, each)], "form": form}
+    """Show the form, and once it is sent what would change. It only looks, so it is a GET.
+
+    The last hours are run again by the page's socket; with `wait` they are waited for here.
+    """
+    actor, now = actor_of(request), timezone.now()
+    form = _form(request, actor)
+    context: dict[str, Any] = {"form": form}
     past = PastForm(request.GET)
     try:
-        plan = Plan(request.GET.getlist("with"), choices, lambda each: _may_try(actor, each))
-        if asked:
-            plan.add(form)
+        plan = _plan(request, actor, form)
         sound = plan.read(actor, now=now) and past.is_valid()
     except Refusal as refusal:
-        shown = None if asked and form.is_valid() and form.refuse(refusal) else refusal
-        context |= choice_of(market, "/fairness/try", f"kind={form.kind}")
+        shown = None if form.is_bound and form.is_valid() and form.refuse(refusal) else refusal
+        context |= choice_of(form.choices.market, "/fairness/try", f"kind={form.kind}")
         return page(request, "pages/fairness_try.html", context, refusal=shown, invalid=True)
     context |= _about(request, actor, plan, past, form)
     if not sound or not plan.parts:
         return page(request, "pages/fairness_try.html", context, invalid=not sound)
     try:
-        context |= _tried(actor, plan, past, now)
+        context |= _tried(request, actor, plan, past, now)
     except Refusal as refusal:
-        shown = None if _refused(plan, actor, refusal) and asked else refusal
+        shown = None if _refused(plan, actor, refusal) and form.is_bound else refusal
         return page(request, "pages/fairness_try.html", context, refusal=shown, invalid=True)
     if all(may_set(actor, type(part.form)) for part in plan.parts):
-        context |= _make_it_so(request, plan, choices)
+        context |= _make_it_so(request, plan)
     return page(request, "pages/fairness_try.html", context)
 
 
-def _form_fields(form_class: type[PolicyForm], choices: Choices) -> list[str]:
-    return list(form_class(choices=choices).fields)
+def _form(request: HttpRequest, actor: Actor) -> PolicyForm:
+    """Return the form of the kind that is looked at, with what the address says of it."""
+    of = form_of(request.GET.get("kind", "quota"))
+    if not _may_try(actor, of):
+        actor.need("operator")
+        raise PlatformOnly()
+    choices = choices_of(actor, market_of(request), settings.ENV.currency)
+    terms = [name for name in of(choices=choices).fields if name not in NOT_TERMS]
+    asked = any(request.GET.get(name) for name in terms)
+    return of(request.GET if asked else None, choices=choices, trying=True)
+
+
+def _plan(request: HttpRequest, actor: Actor, form: PolicyForm) -> Plan:
+    kept = request.GET.getlist("with")
+    plan = Plan(kept, form.choices, lambda each: _may_try(actor, each))
+    if form.is_bound:
+        plan.add(form)
+    return plan
 
 
 def _may_try(actor: Actor, form: type[PolicyForm]) -> bool:
@@ -126,12 +137,12 @@ def _about(
     }
 
 
-def _make_it_so(request: HttpRequest, plan: Plan, choices: Choices) -> dict[str, Any]:
+def _make_it_so(request: HttpRequest, plan: Plan) -> dict[str, Any]:
     (*others, last) = plan.parts
     if others:
-        return {"so": TogetherForm(initial={"market": choices.market}, auto_id="so_%s")}
-    form = type(last.form)
-    return {"so": form(choices=choices, initial=request.GET.dict(), auto_id="so_%s")}
+        return {"so": TogetherForm(initial={"market": plan.choices.market}, auto_id="so_%s")}
+    of, initial = type(last.form), request.GET.dict()
+    return {"so": of(choices=plan.choices, initial=initial, auto_id="so_%s")}
 
 
 def _refused(plan: Plan, actor: Actor, refusal: Refusal) -> bool:
@@ -145,7 +156,9 @@ def _setter(actor: Actor) -> Setter:
     return Setter(actor.tenant_id, actor.sees_all)
 
 
-def _tried(actor: Actor, plan: Plan, past: PastForm, now: datetime) -> dict[str, Any]:
+def _tried(
+    request: HttpRequest, actor: Actor, plan: Plan, past: PastForm, now: datetime
+) -> dict[str, Any]:
     """Return what would change, and what would have come of the last days and hours."""
     choices, asked = plan.choices, past.cleaned_data
     trial = try_policies(
@@ -161,17 +174,30 @@ def _tried(actor: Actor, plan: Plan, past: PastForm, now: datetime) -> dict[str,
     if trial.past is not None:
         names = {**choices.titles, **dict(choices.tenants)}
         found |= past_shown(trial.past, names)
-    if asked["hours"] is not None and actor.sees_all:
-        ran = _run_again(plan, asked["hours"], actor, now)
-        found |= {
-            "past": ran,
-            "lines": lines_of(ran, choices.currency),
-            "sides": sides_of(ran, actor, choices.currency),
-        }
-    return found
+    if asked["hours"] is None or not actor.sees_all:
+        return found
+    if "wait" not in request.GET:
+        return found | running_of(request)
+    ran = compare_apart(job_of(request))
+    return found | result_of(ran, actor, choices.currency, "Then")
 
 
-def _run_again(plan: Plan, hours: int, actor: Actor, now: datetime) -> Comparison:
+def job_of(request: HttpRequest) -> Job:
+    """Return what the page's address asks of the lab: the last hours, with the policies in force.
+
+    Raises: PlatformOnly, QuestionUnclear, and as `prepared`.
+    """
+    actor, now = actor_of(request), timezone.now()
+    if not actor.sees_all:
+        raise PlatformOnly()
+    plan, past = _plan(request, actor, _form(request, actor)), PastForm(request.GET)
+    if (
+        not plan.parts
+        or not plan.read(actor, now=now)
+        or not past.is_valid()
+        or past.cleaned_data["hours"] is None
+    ):
+        raise QuestionUnclear()
     env, store, market = settings.ENV, default_store(), plan.choices.market
     setter, policies = _setter(actor), plan.policies
     present = Variant(round_seconds=env.round_seconds)
@@ -180,11 +206,11 @@ def _run_again(plan: Plan, hours: int, actor: Actor, now: datetime) -> Compariso
         policies=recorded_by(store, policies, market=market, setter=setter),
         listing=permits_with(store, policies, market=market, setter=setter),
     )
-    return compare(
+    return prepared(
         store,
         market=market,
         currency=env.currency,
-        question=Question(hours, variant, env.fee_ppm),
+        question=Question(past.cleaned_data["hours"], variant, env.fee_ppm),
         present=present,
         fee_ppm=env.fee_ppm,
         now=now,

@@ -12,21 +12,23 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from config.pages.answers import page
-from config.pages.lab_tables import PPM_PER_PERCENT, lines_of, sides_of
+from config.pages.lab_tables import PPM_PER_PERCENT, result_of, running_of
 from config.pages.markets import choice_of, market_of
-from ledger.access import PlatformOnly
+from ledger.access import Actor, PlatformOnly
 from ledger.access.visits import actor_of
-from ledger.domain.refusal import Refusal
+from ledger.domain.refusal import Invalid, Refusal
 from ledger.eventstore import default_store
 from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX
 from marketplace.domain.rules import PRICE_RULES, Rules
+from marketplace.lab.apart import compare_apart
 from marketplace.lab.comparing import (
     CANNOT_CHANGE,
     FEE_PPM_MAX,
     HOURS_MAX,
     ROUND_SECONDS_MAX,
+    Job,
     Question,
-    compare,
+    prepared,
 )
 from marketplace.lab.running import Variant
 
@@ -42,6 +44,10 @@ LANES = {
     "instant": "All at once",
     "patient": "All in rounds",
 }
+
+
+class QuestionUnclear(Invalid):
+    """What is asked of the lab cannot be read from this address."""
 
 
 class LabForm(forms.Form):
@@ -85,11 +91,58 @@ class LabForm(forms.Form):
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    """Show the form, and once it is sent what comes of it. It only looks, so it is a GET."""
+    """Show the form, and once it is sent what comes of it. It only looks, so it is a GET.
+
+    The page has the run done by its socket; with `wait` it waits for it here.
+    """
+    actor, env = _governor(request), settings.ENV
+    market, form = market_of(request), _form(request)
+    context: dict[str, Any] = {
+        **choice_of(market, "/lab"),
+        "form": form,
+        "kept": CANNOT_CHANGE,
+        "prices": [(PRICES[name], text) for name, text in PRICE_RULES.items()],
+    }
+    if not form.is_bound or not form.is_valid():
+        return page(request, "pages/lab.html", context, invalid=form.is_bound)
+    if "wait" not in request.GET:
+        return page(request, "pages/lab.html", context | running_of(request))
+    try:
+        found = compare_apart(job_of(request))
+    except Refusal as refusal:
+        return page(request, "pages/lab.html", context, refusal=refusal)
+    return page(request, "pages/lab.html", context | result_of(found, actor, env.currency))
+
+
+def job_of(request: HttpRequest) -> Job:
+    """Return what the page's address asks of the lab.
+
+    Raises: PlatformOnly, QuestionUnclear, and as `prepared`.
+    """
+    _governor(request)
+    form, env = _form(request), settings.ENV
+    if not form.is_bound or not form.is_valid():
+        raise QuestionUnclear()
+    return prepared(
+        default_store(),
+        market=market_of(request),
+        currency=env.currency,
+        question=form.question(),
+        present=Variant(round_seconds=env.round_seconds),
+        fee_ppm=env.fee_ppm,
+        now=timezone.now(),
+    )
+
+
+def _governor(request: HttpRequest) -> Actor:
     actor = actor_of(request)
     if not actor.sees_all:
         raise PlatformOnly()
-    env, market = settings.ENV, market_of(request)
+    return actor
+
+
+def _form(request: HttpRequest) -> LabForm:
+    env = settings.ENV
     present = {
         "hours": 24,
         "price": "market",
@@ -99,30 +152,4 @@ def index(request: HttpRequest) -> HttpResponse:
         "fee": f"{Decimal(env.fee_ppm) / PPM_PER_PERCENT:f}",
     }
     asked = "hours" in request.GET
-    form = LabForm({**present, **request.GET.dict()} if asked else None, initial=present)
-    context: dict[str, Any] = {
-        **choice_of(market, "/lab"),
-        "form": form,
-        "kept": CANNOT_CHANGE,
-        "prices": [(PRICES[name], text) for name, text in PRICE_RULES.items()],
-    }
-    if not asked or not form.is_valid():
-        return page(request, "pages/lab.html", context, invalid=asked)
-    try:
-        found = compare(
-            default_store(),
-            market=market,
-            currency=env.currency,
-            question=form.question(),
-            present=Variant(round_seconds=env.round_seconds),
-            fee_ppm=env.fee_ppm,
-            now=timezone.now(),
-        )
-    except Refusal as refusal:
-        return page(request, "pages/lab.html", context, refusal=refusal)
-    context |= {
-        "found": found,
-        "lines": lines_of(found, env.currency),
-        "sides": sides_of(found, actor, env.currency),
-    }
-    return page(request, "pages/lab.html", context)
+    return LabForm({**present, **request.GET.dict()} if asked else None, initial=present)

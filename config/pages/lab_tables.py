@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from django.http import HttpRequest
+
 from config.figures import amount_text, duration_text, gpu_hours_text
 from config.pages.policy_choices import SHOWN_MAX
 from ledger.access import Actor
@@ -53,6 +55,27 @@ def lines_of(found: Comparison, currency: str) -> list[dict[str, Any]]:
         }
         for name, note, reads, write in rows
     ]
+
+
+def result_of(
+    found: Comparison, actor: Actor, currency: str, other: str = "Other rules"
+) -> dict[str, Any]:
+    """Return what `parts/lab_result.html` shows. other: how the column of the variant is called."""
+    return {
+        "result": {
+            "title": "What comes of it" if other == "Other rules" else "On the past",
+            "other": other,
+            "found": found,
+            "lines": lines_of(found, currency),
+            "sides": sides_of(found, actor, currency),
+        }
+    }
+
+
+def running_of(request: HttpRequest) -> dict[str, Any]:
+    """Return what `parts/lab_run.html` shows before the run: the page has it run by its socket."""
+    address = f"{request.path}?{request.GET.urlencode()}&wait=1"
+    return {"running": request.path, "wait_href": address}
 
 
 def sides_of(found: Comparison, actor: Actor, currency: str) -> list[dict[str, Any]]:

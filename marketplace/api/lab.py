@@ -19,13 +19,14 @@ from marketplace.api.quota_bodies import OfMarket, policies_of
 from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX, Setter
 from marketplace.domain.governance_events import GovernanceEvent
 from marketplace.domain.rules import PriceRule, Rules
+from marketplace.lab.apart import compare_apart
 from marketplace.lab.comparing import (
     CANNOT_CHANGE,
     FEE_PPM_MAX,
     HOURS_MAX,
     ROUND_SECONDS_MAX,
     Question,
-    compare,
+    prepared,
 )
 from marketplace.lab.running import Lanes, Variant
 from marketplace.queries.quota_trials import permits_with, recorded_by
@@ -141,7 +142,7 @@ class Lab(Endpoint):
             policies,
             listing,
         )
-        found = compare(
+        job = prepared(
             self.store(),
             market=market,
             currency=settings.ENV.currency,
@@ -150,6 +151,7 @@ class Lab(Endpoint):
             fee_ppm=settings.ENV.fee_ppm,
             now=timezone.now(),
         )
+        found = compare_apart(job)
         shown = ComparisonShape({**_fields(found), "cannot_change": CANNOT_CHANGE}).data
         return Response({"currency": settings.ENV.currency, **shown})
 

@@ -445,8 +445,9 @@ def leaks(private: list[str], content: bytes) -> list[str]:
     return [each for each in private if each in text]
 
 
-SOCKETS = {"ws/market"}
-"""Sockets whose every message is made by `render_fragment`, for everybody alike."""
+SOCKETS = {"ws/market", "ws/lab"}
+"""Sockets. What the first says is made by `render_fragment`, for everybody alike; the second is for
+who governs the platform (`tests/pages/test_the_lab_in_a_browser.py`)."""
 
 
 def test_every_socket_is_declared() -> None:

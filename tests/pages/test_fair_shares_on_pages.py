@@ -174,7 +174,7 @@ def test_who_is_bound_to_one_unit_sees_that_one(governed: World) -> None:
 def test_a_policy_is_tried_before_it_binds(governed: World) -> None:
     """With its quota at 0 and nothing to borrow, the waiting bid and the lease fare otherwise."""
     operator = governed.member(PLATFORM, "operator")
-    asked = f"/fairness/try?node={governed.unit_id}&gpu_class=H100&nominal=0&hours=1"
+    asked = f"/fairness/try?node={governed.unit_id}&gpu_class=H100&nominal=0&hours=1&wait=1"
 
     page = shown(operator, asked)
 

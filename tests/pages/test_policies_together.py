@@ -47,7 +47,7 @@ def json(client: Client, path: str, body: Any) -> Any:
 
 
 def test_several_policies_are_tried_together(world: World, olivia: Client) -> None:
-    page = text(olivia.get(tried(*of(world), hours=1)).content)
+    page = text(olivia.get(tried(*of(world), hours=1, wait=1)).content)
 
     assert "Tried together 2 policies, set one after the other" in page
     assert "nominal 0" in page and "weight 4" in page
@@ -185,7 +185,7 @@ def test_who_wins_and_who_loses_is_told(world: World, olivia: Client) -> None:
     found = json(olivia, "lab", {"hours": 2, "policies": [use]}).json()
     page = text(
         olivia.get(
-            tried(said("use", gpu_class="H100", what="lease", allowed="no"), hours=2)
+            tried(said("use", gpu_class="H100", what="lease", allowed="no"), hours=2, wait=1)
         ).content
     )
 

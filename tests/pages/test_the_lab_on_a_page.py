@@ -10,7 +10,7 @@ from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db
 
-ASKED = "/lab?hours=24&price=limit&lanes=as-bid&round_seconds=60&fee=5"
+ASKED = "/lab?hours=24&price=limit&lanes=as-bid&round_seconds=60&fee=5&wait=1"
 
 
 @pytest.fixture

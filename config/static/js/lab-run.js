@@ -1,0 +1,62 @@
+// <lab-run data-path="/lab">: has the lab run what the page's address asks for, shows how far it is,
+// and puts what came of it in its place. Leaving the page or "Give up" ends the run.
+
+class LabRun extends HTMLElement {
+  connectedCallback() {
+    this.bar = this.querySelector("progress");
+    this.said = this.querySelector("[data-said]");
+    this.button = this.querySelector("button");
+    this.button.addEventListener("click", () => (this.socket ? this.giveUp() : this.start()));
+    this.start();
+  }
+
+  disconnectedCallback() {
+    this.socket?.close();
+  }
+
+  start() {
+    const address = new URL("/ws/lab", location.href);
+    address.protocol = address.protocol.replace("http", "ws");
+    const socket = (this.socket = new WebSocket(address));
+    this.bar.removeAttribute("value");
+    this.bar.hidden = false;
+    this.button.textContent = "Give up";
+    this.tell("Reading the log…");
+    socket.addEventListener("open", () =>
+      socket.send(JSON.stringify({ path: this.dataset.path, query: location.search.slice(1) })));
+    socket.addEventListener("message", ({ data }) => this.hear(JSON.parse(data)));
+    socket.addEventListener("close", () => {
+      if (this.socket === socket) this.stop("The connection was lost.");
+    });
+  }
+
+  hear({ html, done, steps }) {
+    if (html !== undefined) {
+      this.socket = null;
+      this.innerHTML = html;
+      return;
+    }
+    this.bar.max = steps;
+    this.bar.value = done;
+    this.tell(`${done} of ${steps} facts and decisions run again, under both rules.`);
+  }
+
+  giveUp() {
+    const socket = this.socket;
+    this.stop("Given up.");
+    socket.close();
+  }
+
+  stop(why) {
+    this.socket = null;
+    this.bar.hidden = true;
+    this.button.textContent = "Run it again";
+    this.tell(why);
+  }
+
+  tell(text) {
+    if (this.said.textContent !== text) this.said.textContent = text;
+  }
+}
+
+customElements.define("lab-run", LabRun);

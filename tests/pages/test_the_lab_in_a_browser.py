@@ -1,0 +1,102 @@
+"""The lab on its page in a real browser: run over the socket, given up, and not for others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pages.browser import browsing, enter, overflow, served, violations
+from tests.pages.test_bidding_on_pages import form as bid_form
+from tests.pages.test_fair_shares_on_pages import govern
+from tests.pages.world import CONSUMER, PLATFORM, World
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("committed_store"),
+]
+
+ASKED = "/lab?hours=24&price=limit&lanes=as-bid&round_seconds=60&fee=5"
+PATIENCE_MS = 60_000
+SOCKET = """(asked) => new Promise((resolve) => {
+  const socket = new WebSocket(`ws://${location.host}/ws/lab`);
+  socket.onopen = () => socket.send(JSON.stringify(asked));
+  socket.onmessage = ({data}) => {
+    const told = JSON.parse(data);
+    if (told.html) resolve(told.html);
+  };
+  socket.onclose = () => resolve("closed");
+})"""
+
+
+def traded() -> World:
+    world = World()
+    world.found()
+    world.list_gpus(0, 1, floor="2.00")
+    govern(world)
+    world.member(CONSUMER, "consumer").post("/bids/new", bid_form(gpus="1", limit="3.00"))
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_run_is_told_of_and_its_outcome_takes_its_place(
+    committed_store: None, tmp_path: Path, scheme: str
+) -> None:
+    world = traded()
+    tried = f"/fairness/try?kind=weight&node={world.unit_id}&weight=2&hours=24"
+    wrong: list[str] = []
+    with (
+        served(tmp_path / "site.log") as site,
+        browsing(tmp_path / "browser", scheme=scheme) as (context, page, said),
+    ):
+        enter(context, site, world.member(PLATFORM, "operator").cookies)
+        for path, heading in ((ASKED, "What comes of it"), (tried, "On the past")):
+            page.goto(site + path)
+            page.locator("#h-found").wait_for(timeout=PATIENCE_MS)
+            assert page.locator("#h-found").inner_text() == heading
+            assert page.get_by_text("Who bids: who wins, who loses").is_visible()
+            wrong += [f"{path} {each}" for each in violations(page)]
+            for width in (1280, 390):
+                page.set_viewport_size({"width": width, "height": 900})
+                if (wide := overflow(page)) > 0:
+                    wrong.append(f"{path} {wide} px too wide at {width}")
+        wrong += said
+
+    assert wrong == []
+
+
+def test_a_run_is_given_up_and_begun_again(committed_store: None, tmp_path: Path) -> None:
+    world = traded()
+    with (
+        served(tmp_path / "site.log") as site,
+        browsing(tmp_path / "browser") as (context, page, said),
+    ):
+        enter(context, site, world.member(PLATFORM, "operator").cookies)
+        page.goto(site + ASKED)
+        page.get_by_role("button", name="Give up").click()
+        assert page.get_by_text("Given up.").is_visible()
+        page.get_by_role("button", name="Run it again").last.click()
+        page.locator("#h-found").wait_for(timeout=PATIENCE_MS)
+        wrong = list(said)
+
+    assert wrong == []
+
+
+def test_the_socket_is_for_who_governs_the_platform(committed_store: None, tmp_path: Path) -> None:
+    world = traded()
+    asked = {"path": "/lab", "query": ASKED.partition("?")[2]}
+    with (
+        served(tmp_path / "site.log") as site,
+        browsing(tmp_path / "browser") as (context, page, _),
+    ):
+        page.goto(f"{site}/accounts/login/")
+        nobody = page.evaluate(SOCKET, asked)
+        enter(context, site, world.member(CONSUMER, "operator").cookies)
+        page.goto(f"{site}/bids")
+        told = page.evaluate(SOCKET, asked)
+        elsewhere = page.evaluate(SOCKET, {**asked, "query": "hours=999"})
+
+    assert nobody == "closed"
+    assert "What comes of it" not in told and "Only an operator of the platform" in told
+    assert "What comes of it" not in elsewhere
