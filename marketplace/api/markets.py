@@ -65,14 +65,15 @@ class MovedShape(serializers.Serializer[Any]):
 class RouteShape(serializers.Serializer[Any]):
     """Why a bid went to its market: the cheapest with room now, the soonest, the least crowded.
 
-    market: the one it went to first; market_now: the one it is in, after its moves.
+    because: `no-choice` where it named its market or only one could have what it asks for; then
+    nothing was considered. market: the one it went to first; market_now: the one it is in.
     """
 
-    bid_id = serializers.UUIDField(source="routed.bid_id")
-    market = serializers.CharField(source="routed.market")
-    because = serializers.CharField(source="routed.because")
-    considered = ConsideredShape(source="routed.considered", many=True)
-    at = MomentField(source="routed.at")
+    bid_id = serializers.UUIDField()
+    market = serializers.CharField()
+    because = serializers.CharField()
+    considered = ConsideredShape(many=True)
+    at = MomentField()
     market_now = serializers.CharField()
     moves = MovedShape(many=True)
 
@@ -91,7 +92,7 @@ class Markets(Endpoint):
 
 
 class BidRoute(Endpoint):
-    """How a bid was routed."""
+    """How a bid came to its market."""
 
     scopes: ClassVar = {"GET": "bids:read"}
     reads: ClassVar = ("marketplace.bids",)

@@ -13,15 +13,10 @@ from typing import ClassVar
 
 from ledger.domain.ids import BidId
 from ledger.domain.money import Rate
-from ledger.domain.refusal import Unknown
 from marketplace.domain.route_events import BidRouted, Considered, RouteReason
 
 AT_ONCE = timedelta(minutes=1)
 """A start within this time of the earliest is room now."""
-
-
-class BidNotRouted(Unknown):
-    """That bid named its market, or there was only one: nothing was chosen for it."""
 
 
 @dataclass(frozen=True, slots=True)

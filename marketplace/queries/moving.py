@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 from ledger.access import Actor
@@ -12,30 +13,52 @@ from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, load
 from marketplace.domain.bids import Bid, BidTerms
-from marketplace.domain.route_events import BidRouted
+from marketplace.domain.route_events import Considered, RouteReason
 from marketplace.domain.routing import Look
 from marketplace.models.bids import RouteRow
 from marketplace.queries.bids import bid
 from marketplace.queries.books import preview
 from marketplace.queries.routing import route_of
 
+Because = RouteReason | Literal["no-choice"]
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How a bid came to its market. moves: market, to and at of each time it was handed on."""
+    """How a bid came to its market, and where it is now.
 
-    routed: BidRouted
+    because: `no-choice` where it named its market, or only one could have what it asks for; then
+    none was considered. moves: market, to and at of each time it was handed on.
+    """
+
+    bid_id: BidId
+    market: str
+    because: Because
+    considered: tuple[Considered, ...]
+    at: datetime
     market_now: str
     moves: list[dict[str, str]]
 
 
 def route(actor: Actor, store: EventStore, bid_id: UUID) -> Route:
-    """Return how a bid was routed, and moved since.
+    """Return how a bid came to its market, and moved since.
 
-    Raises: BidUnknown, BidNotRouted.
+    Raises: BidUnknown.
     """
     row = bid(actor, bid_id)
-    return Route(route_of(actor, store, bid_id), row.market, row.moves)
+    known, routed = BidId(row.bid_id), route_of(store, row.bid_id)
+    if routed is None:
+        market = row.moves[0]["market"] if row.moves else row.market
+        return Route(known, market, "no-choice", (), row.placed_at, row.market, row.moves)
+    return Route(
+        known,
+        routed.market,
+        routed.because,
+        routed.considered,
+        routed.at,
+        row.market,
+        row.moves,
+    )
 
 
 _CHOSEN = tuple(field.name for field in fields(BidTerms))

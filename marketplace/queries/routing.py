@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from ledger.access import Actor
 from ledger.eventstore.port import EventStore, load
 from listings.domain.markets import Market, named, within_reach
 from marketplace.domain.bids import Bid, BidTerms
@@ -15,8 +14,7 @@ from marketplace.domain.book import Book
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.moments import from_above
 from marketplace.domain.route_events import BidRouted
-from marketplace.domain.routing import BidNotRouted, Look, Route, choose
-from marketplace.queries.bids import bid
+from marketplace.domain.routing import Look, Route, choose
 from marketplace.queries.books import book_of, preview
 
 
@@ -78,13 +76,7 @@ def _waited_for(book: Book, asked: OpenBid, now: int, *, any_price: bool) -> tup
     return len(uuids), sum(each.gpus for each in ahead)
 
 
-def route_of(actor: Actor, store: EventStore, bid_id: UUID) -> BidRouted:
-    """Return how a bid was routed.
-
-    Raises: BidUnknown, BidNotRouted.
-    """
-    row = bid(actor, bid_id)
-    route = load(store, Route, row.bid_id)
-    if route is None:
-        raise BidNotRouted(bid_id=bid_id)
-    return route.routed
+def route_of(store: EventStore, bid_id: UUID) -> BidRouted | None:
+    """Return how a bid was routed; None where there was no choice of markets for it."""
+    route = load(store, Route, bid_id)
+    return None if route is None else route.routed

@@ -340,7 +340,8 @@ def route(context: typer.Context, bid: UUID) -> None:
     if session.printer.as_json:
         session.printer.json(answer)
         return
-    session.printer.table(answer["considered"], CONSIDERED, empty="")
+    nothing = "There was no choice: it named its market, or only one could serve it."
+    session.printer.table(answer["considered"], CONSIDERED, empty=nothing)
     session.printer.facts(answer, ROUTE)
     if answer["moves"]:
         session.printer.table(answer["moves"], MOVES, empty="")

@@ -105,14 +105,17 @@ def test_asked_again_it_stays_where_it_is(markets: tuple[Market, Market], ada: C
         ({"query": "region=eu"}, "eu"),
     ],
 )
-def test_a_bid_that_leaves_no_choice_is_not_routed(
+def test_a_bid_that_leaves_no_choice_says_so(
     markets: tuple[Market, Market], ada: Caller, more: dict[str, Any], market: str
 ) -> None:
     body = asked(with_unit(ada), **more)
 
     assert ada.post("/api/v1/bids", body).json()["market"] == market
     follow()
-    assert ada.get(f"/api/v1/bids/{body['bid_id']}/route").status_code == 404
+    why = ada.get(f"/api/v1/bids/{body['bid_id']}/route").json()
+    assert (why["because"], why["considered"], why["moves"]) == ("no-choice", [], [])
+    assert why["market"] == why["market_now"] == market
+    assert ada.get(f"/api/v1/bids/{uuid4()}/route").status_code == 404
 
 
 def test_an_unknown_market_is_refused(markets: tuple[Market, Market], ada: Caller) -> None:
