@@ -39,6 +39,7 @@ from marketplace.domain.book import READS, Book
 from marketplace.domain.deciding import RoundUnsound, on_fact, on_round
 from marketplace.domain.events import DECISIONS, MarketEvent
 from marketplace.domain.faults import Fault
+from marketplace.domain.last_calls import is_called
 from marketplace.domain.moments import EPOCH, Millis, from_above
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.states import restored, state_of
@@ -54,6 +55,8 @@ APPEND_ATTEMPTS_MAX = 5
 SNAPSHOT_FACTS = 20_000
 """Facts and decisions after which the book is kept anew, in a market of up to ten thousand bids and
 leases; in a larger one as many as there are, twice. What a fold reads at most, nearly."""
+CALLS_EVERY = timedelta(seconds=20)
+"""How often it is looked for bids that cannot wait for the next round."""
 FORGET_EVERY = timedelta(hours=1)
 FORGET_AFTER = timedelta(days=1)
 
@@ -82,7 +85,7 @@ class Engine:
         self._round_every = timedelta(seconds=round_seconds)
         self._by = Meta(actor=f"loop:engine-{market}")
         self._book: Book | None = None
-        self._now = self._round_at = self._forgot_at = EPOCH
+        self._now = self._round_at = self._forgot_at = self._called_at = EPOCH
         self._position = START
         self._tail, self._version, self._facts = Tail(), 0, 0
         self._decision_id: UUID | None = None
@@ -122,7 +125,7 @@ class Engine:
             self._has_read(page)
             if page.caught_up:
                 break
-        if now - self._round_at >= self._round_every:
+        if now - self._round_at >= self._round_every or self._is_called(book):
             self._round_at = now
             self._clear_round(book)
         made += self._append()
@@ -253,6 +256,13 @@ class Engine:
     def _dropped(self, faults: Sequence[Fault]) -> None:
         for fault in faults:
             log.error("round.grant-dropped", market=self._market, fault=str(fault))
+
+    def _is_called(self, book: Book) -> bool:
+        """Tell if a round has to come sooner than its time; looked at now and then only."""
+        if self._round_every <= CALLS_EVERY or self._now - self._called_at < CALLS_EVERY:
+            return False
+        self._called_at = self._now
+        return is_called(book, since=from_above(self._round_at), now=self._millis)
 
     def _set_aside(self, bid_id: BidId, unsound: RoundUnsound) -> None:
         said = {"bid": str(bid_id), "faults": str(unsound)}

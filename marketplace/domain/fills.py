@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 from uuid import UUID
 
@@ -22,7 +22,7 @@ Lane = Literal["instant", "round"]
 
 RULE = "price-time-4"
 """Of the instant lane."""
-ROUND_RULE = "welfare-3"
+ROUND_RULE = "welfare-4"
 """Of rounds: see `rounds.clear_round`."""
 
 
@@ -96,19 +96,21 @@ class Proof:
         slots: int,
         pools: int,
         capped: int,
-        regrets: tuple[int, int],
     ) -> Proof:
         """Add a service class that was cleared after the others."""
-        return Proof(
-            seed=self.seed,
+        return replace(
+            self,
             bound=self.bound + bound,
             steps=(*self.steps, *steps),
             slots=max(self.slots, slots),
             pools=max(self.pools, pools),
             capped=self.capped + capped,
-            paradoxical=self.paradoxical + regrets[0],
-            paradoxical_nanos=self.paradoxical_nanos + regrets[1],
         )
+
+    def regretting(self, regrets: tuple[int, int]) -> Proof:
+        """Add how many refused bids would have gained at the round's prices, and how much."""
+        count, nanos = self.paradoxical + regrets[0], self.paradoxical_nanos + regrets[1]
+        return replace(self, paradoxical=count, paradoxical_nanos=nanos)
 
 
 @dataclass(frozen=True, slots=True)

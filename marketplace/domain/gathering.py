@@ -22,6 +22,7 @@ from marketplace.domain.packing import Placement, place
 from marketplace.domain.quota_gate import Gate
 from marketplace.domain.ranges import Found
 from marketplace.domain.topology import place_of, places
+from marketplace.domain.tries import Tries
 
 
 def gathered(
@@ -29,6 +30,7 @@ def gathered(
     given: Iterable[Found],
     calendar: Calendar,
     gate: Gate | None,
+    tries: Tries,
     *,
     now: int,
     round_id: UUID,
@@ -39,7 +41,8 @@ def gathered(
     """
     found = []
     for bid, placement in given:
-        if bid.terms.placement == "any-hosts" and places(bid.terms.request.prefer):
+        prefers = bid.terms.placement == "any-hosts" and places(bid.terms.request.prefer)
+        if prefers and tries.more(bid.bid_id):
             placement = _nearer(book, bid, placement, calendar, gate, now, round_id)
         found.append((bid, placement))
     return found

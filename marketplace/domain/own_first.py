@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from uuid import UUID
 
-from ledger.domain.ids import HostId
+from ledger.domain.ids import BidId, HostId
 from marketplace.domain import ranges
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
@@ -107,19 +107,26 @@ def before_round(
     *,
     now: int,
     round_id: UUID,
-) -> tuple[list[Found], list[OpenBid]]:
-    """Serve, before a round is searched, who can be served whole at home; return the rest too."""
-    given, left = list[Found](), list[OpenBid]()
+) -> tuple[list[Found], list[OpenBid], set[BidId]]:
+    """Serve, before a round is searched, who can be served whole at home.
+
+    Returns:
+        The grants, the rest, and of the rest those for whom it was too late to be tried here.
+    """
+    given, left, untried = list[Found](), list[OpenBid](), set[BidId]()
     for bid in bids:
         found = None
-        if bid.terms.tenant_id in book.owners and tries.more(bid.bid_id):
-            found = _let(book, bid, calendar, gate, now, round_id, whole=True)
+        if bid.terms.tenant_id in book.owners:
+            if tries.more(bid.bid_id):
+                found = _let(book, bid, calendar, gate, now, round_id, whole=True)
+            else:
+                untried.add(bid.bid_id)
         if found is None:
             left.append(bid)
         else:
             given.append(found)
             _take(calendar, *found, round_id)
-    return given, left
+    return given, left, untried
 
 
 def _let(

@@ -47,7 +47,8 @@ class Gate:
         self._quotas = quotas.fork()
         self._offers = offers
         self._models: list[str] | None = None
-        self._only_own = False
+        self.only_own = False
+        """Whether only what stays within nominal quota is let through."""
         self._let: set[BidId] = set()
         self.own: set[LeaseId] = set()
         """Leases within nominal quota, which pay the transfer price."""
@@ -67,9 +68,9 @@ class Gate:
             shares = self._quotas.shares(capacity_of(self._offers), at=now)
             place = {share.node: number for number, share in enumerate(shares)}
             bound.sort(key=lambda bid: place[str(bid.terms.subscriber_id)])
-        self._only_own = True
+        self.only_own = True
         yield from bound
-        self._only_own = False
+        self.only_own = False
 
     def turns(self, bids: Iterable[OpenBid], *, now: int) -> Iterator[OpenBid]:
         """Yield first those of `guaranteed`, then all that were not let through, as they came."""
@@ -81,7 +82,11 @@ class Gate:
 
     def left(self, bids: Iterable[OpenBid]) -> list[OpenBid]:
         """Return those that were not let through, once each."""
-        return [bid for bid in dict.fromkeys(bids) if bid.bid_id not in self._let]
+        return [bid for bid in dict.fromkeys(bids) if self.may_still(bid)]
+
+    def may_still(self, bid: OpenBid) -> bool:
+        """Tell if a bid was not let through yet."""
+        return bid.bid_id not in self._let
 
     def admit(
         self, bid: OpenBid, find: Callable[[OpenBid], Found | None], lease_id: LeaseId
@@ -102,7 +107,7 @@ class Gate:
             sized, placement = found
             use = use_of(sized, placement)
             answer = self._quotas.asks(use)
-            if answer.fits and self._only_own and answer.outcome != "nominal":
+            if answer.fits and self.only_own and answer.outcome != "nominal":
                 return None
             if answer.fits:
                 self._count(bid, lease_id, use, own=answer.outcome == "nominal")
@@ -124,18 +129,22 @@ class Gate:
         """Tell if the quotas allow a placement as it is, and count it."""
         use = use_of(bid, placement)
         answer = self._quotas.asks(use)
-        if answer.fits:
-            self._count(bid, lease_id, use, own=False)
-        return answer.fits
+        own = answer.outcome == "nominal"
+        if not answer.fits or (self.only_own and not own):
+            return False
+        self._count(bid, lease_id, use, own=own)
+        return True
 
     def moves(self, bid: OpenBid, placement: Placement, lease_id: LeaseId) -> bool:
         """Tell if the quotas allow a grant in another place than it has, and count it there."""
         before = self._quotas.drop(lease_id)
         use = use_of(bid, placement)
-        allowed = self._quotas.asks(use).fits
+        answer = self._quotas.asks(use)
         if before is not None:
-            self._quotas.take(lease_id, use if allowed else before)
-        return allowed
+            self._quotas.take(lease_id, use if answer.fits else before)
+        if answer.fits:
+            (self.own.add if answer.outcome == "nominal" else self.own.discard)(lease_id)
+        return answer.fits
 
     def _permitted(self, bid: OpenBid) -> OpenBid | None:
         """Return a bid without the models that its unit may not lease; None: it may lease none."""

@@ -16,6 +16,7 @@ from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.optimum.problem import Floats, Ints
 from marketplace.domain.pools import Pool
+from marketplace.domain.tries import Tries
 
 RIVALS_MAX = 500
 """Refused bids that are heard on the prices, from the highest limit down."""
@@ -23,7 +24,7 @@ RIVALS_MAX = 500
 TICK = 1_000_000
 """Prices that come out of a search are whole thousandths: finer would be noise."""
 
-Usable = Callable[[OpenBid], Sequence[int]]
+Usable = Callable[[OpenBid], Ints]
 
 
 class Prices:
@@ -38,20 +39,34 @@ class Prices:
     ) -> None:
         self._grid = np.array(grid, np.int64)
         self._pools = pools
+        self._floors = np.array([pool.listed.floor for pool in pools], np.int64)
         self._duals = duals.astype(np.float64)
         self._usable = usable
+        most = max((len(pool.spans) for pool in pools), default=0)
+        # Of pools with fewer spans than others the rest are empty: nothing fits into them.
+        self._opens = np.full((len(pools), most), np.iinfo(np.int64).max)
+        self._closes = np.zeros((len(pools), most), np.int64)
+        for number, pool in enumerate(pools):
+            for place, (opens, closes) in enumerate(pool.spans):
+                self._opens[number, place], self._closes[number, place] = opens, closes
 
-    def lower(self, refused: Iterable[OpenBid]) -> None:
-        """Lower the prices of each pool to where the first of the refused bids would want in."""
+    def lower(self, refused: Iterable[OpenBid], tries: Tries) -> None:
+        """Lower the prices of each pool to where the first of the refused bids would want in.
+
+        Those for whom there is no time are not heard.
+        """
         keep = np.zeros(len(self._pools))
         paid = self._paid()
         rivals = sorted(refused, key=lambda bid: bid.price_time)[:RIVALS_MAX]
         for bid in rivals:
-            for number in self._usable(bid):
-                cheapest = self._cheapest(bid, number, paid)
-                if cheapest:
-                    gain = bid.limit - self._pools[number].listed.floor
-                    keep[number] = max(keep[number], min(1.0, gain / cheapest))
+            if not tries.more():
+                break
+            numbers = self._usable(bid)
+            cheapest = self._cheapest(bid, numbers, paid)
+            wants = (cheapest > 0) & np.isfinite(cheapest)
+            numbers = numbers[wants]
+            gain = (bid.limit - self._floors[numbers]) / cheapest[wants]
+            keep[numbers] = np.maximum(keep[numbers], np.minimum(1.0, gain))
         self._duals *= keep[:, None]
 
     def of(self, bid: OpenBid, counts: Mapping[int, int], starts: int) -> int:
@@ -67,21 +82,21 @@ class Prices:
             total += gpus * (self._pools[number].listed.floor + dual)
         return int(total / sum(counts.values())) // TICK * TICK
 
-    def regrets(self, refused: Iterable[OpenBid]) -> tuple[int, int]:
+    def regrets(self, refused: Iterable[OpenBid], tries: Tries) -> tuple[int, int]:
         """Return how many refused bids would have gained at these prices, and how much in all.
 
         Each GPU is counted at the cheapest pool and start that the bid could use, so the figures
-        are rather too high than too low.
+        are rather too high than too low; but who is not come to in time is not counted.
         """
         paid = self._paid()
         count, worth = 0, 0
         for bid in refused:
-            gains = [
-                bid.limit - self._pools[number].listed.floor - cheapest
-                for number in self._usable(bid)
-                if (cheapest := self._cheapest(bid, number, paid)) is not None
-            ]
-            gain = int(max(gains, default=0.0)) * bid.gpus * bid.duration // MILLIS_PER_HOUR
+            if not tries.more():
+                break
+            numbers = self._usable(bid)
+            gains = bid.limit - self._floors[numbers] - self._cheapest(bid, numbers, paid)
+            most = float(gains.max(initial=0.0))
+            gain = int(most) * bid.gpus * bid.duration // MILLIS_PER_HOUR
             if gain > 0:
                 count, worth = count + 1, worth + gain
         return count, worth
@@ -91,16 +106,22 @@ class Prices:
         steps = np.cumsum(self._duals * np.diff(self._grid), axis=1)
         return np.concatenate([np.zeros((len(self._pools), 1)), steps], axis=1)
 
-    def _cheapest(self, bid: OpenBid, number: int, paid: Floats) -> float | None:
-        """Return the mean dual at the cheapest start in a pool; None if it cannot run there."""
-        starts = self._grid[(self._grid >= bid.earliest) & (self._grid <= bid.latest_start)]
+    def _cheapest(self, bid: OpenBid, numbers: Ints, paid: Floats) -> Floats:
+        """Return the mean dual at the cheapest start in each pool; infinite where it cannot run."""
+        grid = self._grid
+        first = int(grid.searchsorted(bid.earliest))
+        end = int(grid.searchsorted(bid.latest_start, "right"))
+        if first >= end or not numbers.size:
+            return np.full(len(numbers), np.inf)
+        starts = grid[first:end]
         ends = starts + bid.duration
-        free = np.zeros(len(starts), bool)
-        for opens, closes in self._pools[number].spans:
-            free |= (opens <= starts) & (ends <= closes)
-        starts, ends = starts[free], ends[free]
-        if not starts.size:
-            return None
-        line = paid[number]
-        spent = np.interp(ends, self._grid, line) - np.interp(starts, self._grid, line)
-        return float(spent.min()) / bid.duration
+        place = np.minimum(grid.searchsorted(ends, "right") - 1, len(grid) - 2)
+        line = paid[numbers]
+        slope = (line[:, place + 1] - line[:, place]) / (grid[place + 1] - grid[place])
+        spent = slope * (np.minimum(ends, grid[-1]) - grid[place]) + line[:, place]
+        spent -= line[:, first:end]
+        free = np.zeros(spent.shape, bool)
+        for opens, closes in zip(self._opens[numbers].T, self._closes[numbers].T, strict=True):
+            free |= (opens[:, None] <= starts) & (ends <= closes[:, None])
+        least: Floats = np.where(free, spent, np.inf).min(axis=1) / bid.duration
+        return least

@@ -11,22 +11,20 @@ owners and platform share.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
 
+from ledger.domain.ids import BidId
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar
-from marketplace.domain.cleaning import Cleaning, cleaned_edges, cleaning_of
-from marketplace.domain.demand import OpenBid, Shape
+from marketplace.domain.demand import OpenBid
 from marketplace.domain.fills import Clearing, Fill, Proof, lease_id_of
 from marketplace.domain.gathering import gathered
-from marketplace.domain.grid import grid_of
 from marketplace.domain.making_room import make_room
 from marketplace.domain.moments import whole_second
 from marketplace.domain.optimum.compiling import COMPILES
@@ -36,13 +34,12 @@ from marketplace.domain.optimum.problem import ANYWHERE, ONE_HOST, ONE_POOL, Int
 from marketplace.domain.optimum.solution import Effort, Solution
 from marketplace.domain.optimum.solving import never, solve
 from marketplace.domain.own_first import before_round
-from marketplace.domain.owners import is_own
-from marketplace.domain.pools import Pool, pools_of
+from marketplace.domain.pools import Pool
 from marketplace.domain.quota_gate import Gate, gate_of
-from marketplace.domain.round_prices import RIVALS_MAX, Prices
-from marketplace.domain.round_quotas import Bounds, bounds_of, edges_of, kept_out
-from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
-from marketplace.domain.sizes import grown, once, sizes_of
+from marketplace.domain.round_parts import Part, lets, part_of
+from marketplace.domain.round_pricing import Priced, heard
+from marketplace.domain.settling import given_names, guaranteed, pulled_forward, sweep
+from marketplace.domain.sizes import grown, once
 from marketplace.domain.tries import BrokeOff, Enough, Late, Steps, Watch
 from marketplace.domain.vouching import UNVERIFIED
 from marketplace.domain.waiting import weight_of
@@ -56,24 +53,11 @@ SEARCH_BIDS = 4
 """Of so many bids each, one chunk of search."""
 FIRST_MIN = 256
 """Bids that own GPUs, or their nominal quota, may serve: so many are tried however late it is."""
+FIRST = "guaranteed "
+"""Begins the name of a class of bids that may be within nominal quota, searched first."""
 EXACT_NODES = 100
 """Nodes of branch and bound in which a small round is finished, where HiGHS is installed; only
 under a guard, which may stop it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The bids of one service class, and what the round knows of the supply they met."""
-
-    bids: Sequence[OpenBid]
-    sized: Sequence[OpenBid]
-    """The bids in the sizes in which they are searched."""
-    pools: Sequence[Pool]
-    fits: Mapping[Shape, Sequence[int]]
-    grid: Sequence[int]
-    bounds: Bounds
-    at: int
-    cleaning: Cleaning = field(default_factory=Cleaning)
 
 
 def clear_round(
@@ -121,23 +105,36 @@ def _cleared(
     interrupting: bool,
 ) -> Clearing:
     calendar, refused, gate = book.calendar.fork(), list[OpenBid](), gate_of(book)
-    fills, bids = _without_search(book, bids, calendar, gate, watch, now, round_id)
+    fills, left_over = _without_search(book, bids, calendar, gate, watch, now, round_id)
     proof = Proof(seed=book.read_to & 0x7FFFFFFF, bound=sum(fill.worth for fill in fills))
-    for name, group in _classes(book, bids).items():
-        part = _part(book, group, calendar, gate, now)
+    said: dict[str, Any] = {"now": now, "round_id": round_id}
+    priced: list[Priced] = []
+    for name, group in _classes(book, left_over).items():
+        group = [bid for bid in group if gate is None or gate.may_still(bid)]
+        if not group:
+            continue
+        only_own = gate is not None and name.startswith(FIRST)
+        if gate is not None:
+            gate.only_own = only_own
+        part = part_of(book, group, calendar, gate, now, left_over.spared)
         before = None if steps is None else _effort_before(steps, name)
         solution = _solved(part, proof.seed, enough, before)
         given = given_names(part.pools, part.sized, solution)
-        placed = pulled_forward(given, calendar, gate, now=now, round_id=round_id)
+        tries = watch.stage(f"{name} moves")
+        placed = pulled_forward(given, calendar, gate, tries, **said)
         tries = watch.stage(f"{name} sweep")
-        swept, left = sweep(book, group, placed, calendar, gate, tries, now=now, round_id=round_id)
+        swept, left = sweep(book, group, placed, calendar, gate, tries, **said)
+        tries = watch.stage(f"{name} nearer")
+        placed = gathered(book, placed, calendar, gate, tries, **said)
+        tries = watch.stage(f"{name} larger")
+        placed, grew = grown(book, placed, group, calendar, gate, tries, **said)
         watch.over()
-        placed = gathered(book, placed, calendar, gate, now=now, round_id=round_id)
-        placed, grew = grown(book, placed, group, calendar, gate, now=now, round_id=round_id)
-        rivals = _rivals(part, left, gate, now)
-        made, regrets = _priced(part, solution, placed + swept, rivals, round_id)
+        rivals = [] if only_own else heard(part, left, gate, now)
+        prices = Priced(name, part, solution.prices, rivals)
+        made = prices.fills(placed + swept, gate, watch.stage(f"{name} prices"), round_id)
+        priced.append(prices)
         fills += made
-        refused += left
+        refused += [] if only_own else left
         more = grew + sum(fill.worth + fill.weighs for fill in made[len(placed) :])
         proof = proof.plus(
             bound=solution.bound_nanos + more,
@@ -145,19 +142,36 @@ def _cleared(
             slots=len(part.grid) - 1,
             pools=len(part.pools),
             capped=sum(fill.price == fill.bid.limit for fill in made if not fill.own),
-            regrets=regrets,
         )
+    if gate is not None:
+        gate.only_own = False
     tries = watch.stage("room", least=1)
-    said: dict[str, Any] = {"now": now, "round_id": round_id, "interrupting": interrupting}
-    room, calendar = make_room(book, refused, calendar, gate, tries, **said)
+    room, calendar = make_room(
+        book, refused, calendar, gate, tries, **said, interrupting=interrupting
+    )
     watch.over()
     more = sum(each.worth + each.weighs for each in room)
-    proof = replace(proof, bound=proof.bound + more, steps=(*proof.steps, *watch.cut))
     served = {fill.bid.bid_id for fill in room}
+    for prices in priced:
+        tries = watch.stage(f"{prices.name} regrets")
+        proof = proof.regretting(prices.regrets(served, tries))
+    proof = replace(proof, bound=proof.bound + more, steps=(*proof.steps, *watch.cut))
     refused = [bid for bid in refused if bid.bid_id not in served]
     fills += room
     why = {} if gate is None else gate.reasons
     return Clearing(tuple(fills), tuple(refused), calendar, proof, held_back=why)
+
+
+class _Left(NamedTuple):
+    """Who is left to be searched for.
+
+    untried: of these, those that may be guaranteed what they ask for, and for whom it was too
+    late. spared: those that might have been served at home: the sweep asks there first.
+    """
+
+    bids: Sequence[OpenBid]
+    untried: Sequence[OpenBid]
+    spared: Collection[BidId]
 
 
 def _without_search(
@@ -168,124 +182,51 @@ def _without_search(
     watch: Watch,
     now: int,
     round_id: UUID,
-) -> tuple[list[Fill], list[OpenBid]]:
-    """Serve at their floor who comes first: on own GPUs, within nominal quota; return the rest."""
+) -> tuple[list[Fill], _Left]:
+    """Serve at their floor who comes first: on own GPUs, within nominal quota."""
+    untried = list[OpenBid]()
     tries = watch.stage("own", least=FIRST_MIN)
-    given, left = before_round(book, bids, calendar, gate, tries, now=now, round_id=round_id)
+    given, left, spared = before_round(
+        book, bids, calendar, gate, tries, now=now, round_id=round_id
+    )
     if gate is not None:
         tries = watch.stage("guaranteed", least=FIRST_MIN)
-        more, left = guaranteed(book, left, calendar, gate, tries, now=now, round_id=round_id)
+        more, left, untried = guaranteed(
+            book, left, calendar, gate, tries, now=now, round_id=round_id
+        )
         given += more
     watch.over()
-    return [Fill(bid, lease_id_of(round_id, bid), at, at.floor) for bid, at in given], left
+    fills = [Fill(bid, lease_id_of(round_id, bid), at, at.floor) for bid, at in given]
+    return fills, _Left(left, untried, spared)
 
 
-def _classes(book: Book, bids: Iterable[OpenBid]) -> dict[str, list[OpenBid]]:
+def _classes(book: Book, left: _Left) -> dict[str, list[OpenBid]]:
     """Return the bids that are cleared together, by name, in the order in which that is done.
+
+    Those that may be guaranteed what they ask for are searched before all others, for what is
+    within their nominal quota, and then once more with them.
 
     Whose grant was dropped by the check of the last round comes last: it may be so again, and
     should not keep that capacity from others.
     """
     classes: dict[tuple[bool, str], list[OpenBid]] = defaultdict(list)
-    for bid in bids:
+    before: dict[str, list[OpenBid]] = defaultdict(list)
+    for bid in left.untried:
+        if book.told.get(bid.bid_id) != UNVERIFIED:
+            before[f"{FIRST}{bid.terms.service_class} {bid.shape.currency}"].append(bid)
+    for bid in left.bids:
         again = book.told.get(bid.bid_id) == UNVERIFIED
         name = f"{bid.terms.service_class} {bid.shape.currency}"
         classes[again, f"{name} again" if again else name].append(bid)
     # Those that come again are few: their order among themselves stays that of the bids.
-    return {name: group for (_, name), group in sorted(classes.items(), key=lambda it: it[0][0])}
-
-
-def _rivals(
-    part: _Part, refused: Sequence[OpenBid], gate: Gate | None, now: int
-) -> Sequence[OpenBid]:
-    """Return the refused bids that are heard on prices: not those that quotas keep out."""
-    if gate is None:
-        return refused
-    rivals = []
-    for bid in sorted(refused, key=lambda bid: bid.price_time)[:RIVALS_MAX]:
-        pools = _usable(part, bid) if bid.bid_id not in gate.reasons else []
-        bound = bid.bid_id in part.bounds.groups
-        if pools and not (bound and kept_out(gate.quotas, bid, part.pools[pools[0]], now=now)):
-            rivals.append(bid)
-    return rivals
-
-
-def _priced(
-    part: _Part,
-    solution: Solution,
-    placed: Sequence[Given],
-    refused: Sequence[OpenBid],
-    round_id: UUID,
-) -> tuple[list[Fill], tuple[int, int]]:
-    """Return the grants with their prices, and what the refused regret at these prices."""
-    prices = Prices(part.grid, part.pools, solution.prices, partial(_usable, part))
-    prices.lower(refused)
-    at = {(id(pool.listed), uuid): n for n, pool in enumerate(part.pools) for uuid in pool.uuids}
-    fills = []
-    for bid, placement in placed:
-        if is_own(bid, placement):
-            fills.append(Fill(bid, lease_id_of(round_id, bid), placement, 0))
-            continue
-        counts = Counter(at[id(listed), uuid] for listed, uuid in placement.gpus)
-        price = min(bid.limit, max(placement.floor, prices.of(bid, counts, placement.starts)))
-        weight = weight_of(bid, now=part.at)
-        fills.append(Fill(bid, lease_id_of(round_id, bid), placement, price, weight))
-    return fills, prices.regrets(refused)
-
-
-def _usable(part: _Part, bid: OpenBid) -> list[int]:
-    """Return the pools that a bid may use at its limit and that are large enough for it."""
-    found = [number for number in part.fits[bid.shape] if _lets(part, bid, number)]
-    sizes: dict[object, int] = defaultdict(int)
-    for number in found:
-        sizes[_place(part.pools[number], bid)] += len(part.pools[number].uuids)
-    return [number for number in found if sizes[_place(part.pools[number], bid)] >= bid.gpus]
-
-
-def _place(pool: Pool, bid: OpenBid) -> object:
-    """Return what the GPUs of a bid must have in common: nothing, a host, or an NVLink group."""
-    if bid.terms.placement == "any-hosts":
-        return None
-    host_id = pool.listed.terms.host_id
-    return (host_id, pool.link) if bid.terms.request.nvlink else host_id
-
-
-def _part(
-    book: Book, bids: Sequence[OpenBid], calendar: Calendar, gate: Gate | None, now: int
-) -> _Part:
-    since, until = whole_second(now), max(bid.deadline for bid in bids)
-    shapes = dict.fromkeys(bid.shape for bid in bids)
-    pools, fits = pools_of(book, shapes, calendar, since=since, until=until)
-    edges: list[int] = list(
-        dict.fromkeys(edge for pool in pools for span in pool.spans for edge in span)
-    )
-    edges += cleaned_edges(pools)
-    if gate is not None:
-        edges += edges_of(gate.quotas, since=since, until=until)
-    longest = max((pool.listed.cleaning for pool in pools), default=0)
-    sized = sizes_of(bids)
-    grid = grid_of(now, until + longest, [*edges, *_edges(sized)])
-    bounds = Bounds() if gate is None else bounds_of(gate.quotas, bids, pools, grid)
-    part = _Part(bids, sized, pools, fits, grid, bounds, now)
-    if not longest:
-        return part
-    usable = {
-        bid.bid_id: [number for number in fits[bid.shape] if _lets(part, bid, number)]
-        for bid in bids
-        if bid.bid_id not in bounds.groups
-    }
-    return replace(part, cleaning=cleaning_of(pools, usable))
-
-
-def _edges(bids: Sequence[OpenBid]) -> Iterable[int]:
-    for bid in bids:
-        yield from (bid.earliest, bid.earliest + bid.duration, bid.latest_start, bid.deadline)
+    later = {name: group for (_, name), group in sorted(classes.items(), key=lambda it: it[0][0])}
+    return {**before, **later}
 
 
 # --- the round as numbers ----------------------------------------------------------------------
 
 
-def _solved(part: _Part, seed: int, enough: Enough | None, before: Effort | None) -> Solution:
+def _solved(part: Part, seed: int, enough: Enough | None, before: Effort | None) -> Solution:
     grid = np.array(part.grid, np.int64)
     hosts: dict[object, int] = {}
     capacities = [
@@ -314,12 +255,12 @@ def _capacity(pool: Pool, grid: Ints, beyond: int) -> tuple[int, ...]:
     return tuple(free.tolist())
 
 
-def _ask(part: _Part, bid: OpenBid, once_in: Sequence[int], shares: Sequence[int]) -> Ask:
+def _ask(part: Part, bid: OpenBid, once_in: Sequence[int], shares: Sequence[int]) -> Ask:
     """Write a bid as numbers. once_in, shares: of the quota that lets it have one of its sizes."""
     entries = tuple(
         Entry(number, part.pools[number].listed.floor)
         for number in part.fits[bid.shape]
-        if _lets(part, bid, number)
+        if lets(part, bid, number)
     )
     return Ask(
         gpus=bid.gpus,
@@ -336,21 +277,6 @@ def _ask(part: _Part, bid: OpenBid, once_in: Sequence[int], shares: Sequence[int
     )
 
 
-def _lets(part: _Part, bid: OpenBid, number: int) -> bool:
-    return _open(part.pools[number], bid) and (bid.bid_id, number) not in part.bounds.barred
-
-
-def _open(pool: Pool, bid: OpenBid) -> bool:
-    listed = pool.listed
-    return (
-        listed.floor <= bid.limit
-        and listed.lease_min <= bid.duration
-        and listed.open_to(bid.bid_id)
-        and bid.takes(listed)
-        and listed.terms.tenant_id != bid.terms.tenant_id
-    )
-
-
 def _spread(bid: OpenBid) -> int:
     """Return how far the bid's GPUs may lie apart.
 
@@ -362,7 +288,7 @@ def _spread(bid: OpenBid) -> int:
     return ONE_HOST if bid.terms.placement == "same-host" else ANYWHERE
 
 
-def _effort(part: _Part, asks: Sequence[Ask], *, guarded: bool) -> Effort:
+def _effort(part: Part, asks: Sequence[Ask], *, guarded: bool) -> Effort:
     """Return how much the round is worth searching, by its size."""
     step = max(1, sum(len(ask.entries) for ask in asks) * len(part.grid))
     return Effort(

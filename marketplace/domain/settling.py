@@ -104,12 +104,15 @@ def _could_have(bid: OpenBid, placement: Placement) -> bool:
 def pulled_forward(
     given: Iterable[Given],
     calendar: Calendar,
-    gate: Gate | None = None,
+    gate: Gate | None,
+    tries: Tries,
     *,
     now: int,
     round_id: UUID,
 ) -> list[Given]:
     """Take the grants into the calendar, each as soon as its GPUs are free: off the grid too.
+
+    When it is late they stay where they are on the grid, which takes a look at the calendar only.
 
     A GPU that stands in two offers at once was counted twice; who comes second is left out. So is
     who would start before a GPU is cleaned, of which the search knows nothing.
@@ -120,15 +123,17 @@ def pulled_forward(
         uuids = {uuid for _, uuid in placement.gpus}
         if len(uuids) < bid.gpus or not all(calendar.is_free(u, starts, ends) for u in uuids):
             continue
-        opens = [
-            opens
-            for listed, uuid in placement.gpus
-            for opens, closes in listed.free(uuid, calendar, since=now, until=ends)
-            if opens <= starts and ends <= closes
-        ]
-        if len(opens) < bid.gpus:
-            continue
-        sooner = min(starts, max(whole_second(max(bid.earliest, now)), *opens))
+        sooner = starts
+        if tries.more(bid.bid_id):
+            opens = [
+                opens
+                for listed, uuid in placement.gpus
+                for opens, closes in listed.free(uuid, calendar, since=now, until=ends)
+                if opens <= starts and ends <= closes
+            ]
+            if len(opens) < bid.gpus:
+                continue
+            sooner = min(starts, max(whole_second(max(bid.earliest, now)), *opens))
         # Where the quota is not free that soon either, the start that the search found may do.
         for at in dict.fromkeys((sooner, starts)):
             placed = replace(placement, starts=Millis(at))
@@ -234,21 +239,23 @@ def guaranteed(
     *,
     now: int,
     round_id: UUID,
-) -> tuple[list[Given], list[OpenBid]]:
-    """Serve, before all others, who stays within nominal quota; return them and the rest.
+) -> tuple[list[Given], list[OpenBid], list[OpenBid]]:
+    """Serve, before all others, who stays within nominal quota.
 
-    When it is late, whoever is left has to do with the market in this round.
+    Returns:
+        The grants, the rest, and of the rest those for whom it was too late to be tried.
     """
     waiting = list(bids)
-    given: list[Given] = []
+    given, untried = list[Given](), list[OpenBid]()
     for bid in gate.guaranteed(waiting, now=now):
         if not tries.more(bid.bid_id):
+            untried.append(bid)
             continue
         found = _let(book, bid, calendar, gate, now, round_id)
         if found is not None:
             given.append(found)
             _take(calendar, *found, round_id)
-    return given, gate.left(waiting)
+    return given, gate.left(waiting), untried
 
 
 def _let(

@@ -20,6 +20,7 @@ from marketplace.domain.optimum.posing import Quota
 from marketplace.domain.own_first import others
 from marketplace.domain.quota_gate import Gate
 from marketplace.domain.ranges import SECOND, Found, fit
+from marketplace.domain.tries import Tries
 from marketplace.domain.waiting import weight_of
 
 SIZES_MAX = 5
@@ -88,6 +89,7 @@ def grown(
     whole: Iterable[OpenBid],
     calendar: Calendar,
     gate: Gate | None,
+    tries: Tries,
     *,
     now: int,
     round_id: UUID,
@@ -104,7 +106,8 @@ def grown(
     for bid, placement in given:
         wish = wishes[bid.bid_id]
         now_has = (bid, placement)
-        if (bid.gpus, bid.duration) != (wish.gpus, wish.duration):
+        is_smaller = (bid.gpus, bid.duration) != (wish.gpus, wish.duration)
+        if is_smaller and tries.more(bid.bid_id):
             now_has = _grown(book, wish, now_has, calendar, gate, now, round_id)
             more += _worth(now_has, now) - _worth((bid, placement), now)
         found.append(now_has)

@@ -21,7 +21,7 @@ from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import GpuRequest, RoundCleared
 from marketplace.domain.quota_gate import gate_of
-from marketplace.domain.rounds import _part
+from marketplace.domain.round_parts import part_of
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
 from tests.marketplace.quotas.test_no_round_breaks_a_policy import limit, override, quota, use
@@ -147,7 +147,7 @@ def test_quotas_that_cannot_bind_are_not_posed() -> None:
     market.policy(quota("lab", 100))
     book = book_of(market)
 
-    part = _part(book, book.patient(), book.calendar, gate_of(book), NOW)
+    part = part_of(book, book.patient(), book.calendar, gate_of(book), NOW)
 
     assert part.bounds.quotas == []
 
@@ -239,4 +239,4 @@ def test_who_is_late_is_not_tried_and_the_round_says_so() -> None:
     assert told.certificate is not None and again.certificate is not None
     assert dict(told.certificate.iterations)["guaranteed"] == 2
     assert "guaranteed" not in dict(again.certificate.iterations)
-    assert told.grants == again.grants == 6  # the search serves who was left
+    assert told.grants == again.grants == 6  # they are searched for before all others
