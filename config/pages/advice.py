@@ -16,7 +16,7 @@ from listings import queries as listings
 from marketplace.domain.eligibility import REASONS
 from marketplace.queries import bids
 from marketplace.queries.advice import advise
-from marketplace.queries.unsold import explain_offer
+from marketplace.queries.unsold import Looked, explain_offer
 
 WAIVED = {
     "placement": "Let it be spread over several hosts",
@@ -52,6 +52,8 @@ IN_THE_WAY = {
     "taken": "It is leased at that time",
     "limit": "They pay less than your floor",
     "together": "Too few of its GPUs are free at the same time",
+    "elsewhere": "Other offers serve them for less",
+    "limit-together": "They pay less than the other offers ask that it would take as well",
     "quota": "Their quota is used up",
     "not-allowed": "The market's policies do not let them",
 }
@@ -76,8 +78,17 @@ def for_offer(request: HttpRequest, offer_id: UUID) -> HttpResponse:
     context: dict[str, Any] = {"found": found}
     if found is not None:
         context["removed"] = [(_in_the_way(each.reason), each) for each in found.removed]
-        context["bids"] = [(_in_the_way(each.reason), each) for each in found.bids]
+        context["bids"] = [(_told(each), each) for each in found.bids]
     return page(request, "pages/advice_offer.html", context)
+
+
+def _told(looked: Looked) -> str:
+    with_others = looked.together
+    if with_others is None:
+        return _in_the_way(looked.reason)
+    gpus = f"{with_others.gpus} GPU{'' if with_others.gpus == 1 else 's'}"
+    offers = f"{with_others.offers} other offer{'' if with_others.offers == 1 else 's'}"
+    return f"Nothing: {with_others.mine} of its GPUs would be used together with {gpus} of {offers}"
 
 
 def _in_the_way(reason: str | None) -> str:

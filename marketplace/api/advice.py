@@ -64,8 +64,19 @@ class RemovedShape(serializers.Serializer[Any]):
     limit = AmountField(source="limit.nanos_per_gpu_hour")
 
 
+class TogetherShape(serializers.Serializer[Any]):
+    """How an offer would serve a bid with others: with `mine` of its GPUs, and so many of others."""
+
+    mine = serializers.IntegerField()
+    offers = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+
+
 class LookedShape(serializers.Serializer[Any]):
-    """A bid that waits, without a name, and what stands in its way; left: GPUs before that."""
+    """A bid that waits, without a name, and what stands in its way; left: GPUs before that.
+
+    together: where the offer would serve it with others; null: alone, or not at all.
+    """
 
     limit = AmountField(source="limit.nanos_per_gpu_hour")
     gpus = serializers.IntegerField()
@@ -73,6 +84,7 @@ class LookedShape(serializers.Serializer[Any]):
     deadline = MomentField()
     reason = serializers.CharField(allow_null=True)
     left = serializers.IntegerField()
+    together = TogetherShape(allow_null=True)
 
     def get_duration_seconds(self, looked: Looked) -> int:
         """Return its least length."""
@@ -82,12 +94,15 @@ class LookedShape(serializers.Serializer[Any]):
 class OfferChangeShape(serializers.Serializer[Any]):
     """One change that alone would let bids be served: how many, each alone, up to which limit.
 
+    together: how many of them with other offers only.
+
     what: floor, resume, lease-minimum, workload-kind or window; floor, duration_seconds and
     starts_at have the new value where there is one.
     """
 
     what = serializers.CharField()
     bids = serializers.IntegerField()
+    together = serializers.IntegerField()
     gpus = serializers.IntegerField()
     limit = AmountField(source="limit.nanos_per_gpu_hour")
     floor = AmountField(source="floor.nanos_per_gpu_hour", default=None, allow_null=True)
@@ -103,7 +118,8 @@ class UnsoldShape(serializers.Serializer[Any]):
     """Which bids looked at an offer, what stood in their way, and what would change it.
 
     listed: false for an offer that is over; then nothing else is said. floor_needed: the highest
-    floor at which one would be served.
+    floor at which one would be served. together: of those in time, for how many it takes other
+    offers too.
     """
 
     listed = serializers.BooleanField()
@@ -111,6 +127,7 @@ class UnsoldShape(serializers.Serializer[Any]):
     looked = serializers.IntegerField(required=False)
     fitting = serializers.IntegerField(required=False)
     in_time = serializers.IntegerField(required=False)
+    together = serializers.IntegerField(required=False)
     limits = LevelShape(many=True, required=False)
     floor = AmountField(source="floor.nanos_per_gpu_hour", required=False)
     floor_needed = AmountField(

@@ -1,8 +1,9 @@
 """Why nobody takes an offer: which bids looked at it, what stood in the way, what would change it.
 
 Every bid is explained on a book with that one offer, by the code that explains and clears, with the
-calendar, quotas and limits of the market. Changes are tried the same way, one thing changed and all
-else equal. It names counts, prices and times, never anybody.
+calendar, quotas and limits of the market; one that the offer cannot serve alone, on a book with the
+market's other offers too. Changes are tried the same way, one thing changed and all else equal. It
+names counts, prices and times, never anybody.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from marketplace.domain.moments import Millis, from_above, moment
 from marketplace.domain.supply import Listed
 from marketplace.queries.books import book_of
 from marketplace.queries.market import Level
+from marketplace.queries.unsold_together import ELSEWHERE, PRICES, Joint, Together
 
 BIDS_MAX = 500
 """Bids that are looked at, by price and then by age."""
@@ -42,6 +44,7 @@ class Looked:
     """A bid that waits, without a name. reason: what stands in its way; None: nothing does.
 
     left: how many GPUs of the offer were left before that. gpus, length: the least that would do.
+    together: how the offer would serve it with others; None: alone, or not at all.
     """
 
     limit: Rate
@@ -50,6 +53,7 @@ class Looked:
     deadline: datetime
     reason: str | None
     left: int
+    together: Together | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +72,14 @@ class OfferChange:
 
     floor, duration, starts_at: the new value, of what `what` names. With `window` the offer would
     be free from starts_at on for the duration. bids, gpus: which could be served then, each alone;
-    limit: the best of them.
+    limit: the best of them. together: how many of the bids it would serve with other offers only.
     """
 
     what: What
     bids: int
     gpus: int
     limit: Rate
+    together: int = 0
     floor: Rate | None = None
     duration: timedelta | None = None
     starts_at: datetime | None = None
@@ -85,10 +90,11 @@ class Unsold:
     """Why nobody takes an offer, as of now.
 
     waiting: bids of others in the book; looked: how many of them were looked at, the best first.
-    fitting: those that its GPUs could serve; in_time: of these, those that it could serve alone at
-    some time before their deadline, at any price, as far as policies let them. limits: GPUs that
-    those want by limit, highest first. floor_needed: the highest floor at which one of them would
-    be served; None: none. removed: by what stood in the way. bids: the best of them, one by one.
+    fitting: those that its GPUs could serve; in_time: of these, those that it could serve at
+    some time before their deadline, at any price, as far as policies let them; together: of those,
+    the ones for which it takes other offers too. limits: GPUs that those want by limit, highest
+    first. floor_needed: the highest floor at which one of them would be served; None: none.
+    removed: by what stood in the way. bids: the best of them, one by one.
     """
 
     waiting: int
@@ -101,6 +107,7 @@ class Unsold:
     removed: tuple[Removed, ...] = ()
     changes: tuple[OfferChange, ...] = ()
     bids: tuple[Looked, ...] = ()
+    together: int = 0
 
 
 def explain_offer(
@@ -125,6 +132,9 @@ class _Asked:
         alone = self.as_if()
         self.told = {bid: self._explain(alone, bid) for bid in self.bids}
         self.reasons = {bid: _reason(told, bid) for bid, told in self.told.items()}
+        self.joint = Joint(book, listed, [bid for bid in self.bids if self._short(bid)])
+        self.together: dict[OpenBid, Together] = {}
+        self._with_others()
 
     def answer(self) -> Unsold:
         """Return all there is to say."""
@@ -146,6 +156,7 @@ class _Asked:
             removed=tuple(self._removed()),
             changes=tuple(self._changes(needed)),
             bids=tuple(self._looked(bid) for bid in self.bids[:SHOWN_MAX]),
+            together=sum(bid in self.joint.bids for bid in free_of_charge),
         )
 
     def rate(self, nanos: int) -> Rate:
@@ -163,28 +174,78 @@ class _Asked:
         alone.quotas = self.book.quotas
         return alone
 
-    def as_if(self, *, floor: int | None = None, paused: bool | None = None, **terms: Any) -> Book:
+    def as_if(self, **changes: Any) -> Book:
         """Return a book with the offer as it is, or would be with something changed."""
+        return self._alone(self._changed(**changes))
+
+    def _changed(
+        self, *, floor: int | None = None, paused: bool | None = None, **terms: Any
+    ) -> Listed:
         was = self.listed
         changed = Listed(
             replace(was.terms, **terms), was.published, was.floor if floor is None else floor
         )
         changed.since, changed.paused = was.since, was.paused if paused is None else paused
-        return self._alone(changed)
+        return changed
 
     def served(self, bids: Iterable[OpenBid], **changes: Any) -> list[OpenBid]:
-        """Return the bids that it would serve with something changed, each alone, best first."""
-        changed = self.as_if(**changes)
-        return [bid for bid in bids if self._explain(changed, bid).reason is None]
+        """Return the bids that it would serve with something changed, best first.
+
+        Each is looked at alone; those that take other offers too, with those.
+        """
+        changed, joint = self.as_if(**changes), None
+        found = []
+        for bid in bids:
+            if bid not in self.joint.bids:
+                if self._explain(changed, bid).reason is None:
+                    found.append(bid)
+                continue
+            joint = joint or self.joint.with_it(self._changed(**changes))
+            told = joint(bid, self.now)
+            if told.reason is None and self.joint.used(told.placement) is not None:
+                found.append(bid)
+        return found
+
+    def _short(self, bid: OpenBid) -> bool:
+        """Tell if the offer has some of what a bid wants, and other offers may have the rest."""
+        if self.reasons[bid] not in (SIZE, *ANY_TIME, "together") or not _fits(self.told[bid]):
+            return False
+        if bid.terms.placement != "same-host":
+            return True
+        beside = self.book.entries_on(bid.shape, {self.listed.terms.host_id})
+        return any(entry.listed is not self.listed for entry in beside)
+
+    def _with_others(self) -> None:
+        """Explain the bids for which it takes other offers too."""
+        if not self.joint.bids:
+            return
+        as_is = self.joint.with_it(self._changed())
+        for bid in self.joint.bids:
+            told = as_is(bid, self.now)
+            used = self.joint.used(told.placement) if told.reason is None else None
+            if used is not None:
+                self.reasons[bid], self.together[bid] = None, used
+            elif told.reason is None:
+                self.reasons[bid] = ELSEWHERE
+            elif told.reason == "limit":
+                self.reasons[bid] = "limit" if self.served([bid], floor=0) else PRICES
+            elif bid.terms.placement != "same-host" and told.reason in ANY_TIME:
+                self.reasons[bid] = told.reason
 
     def _explain(self, book: Book, bid: OpenBid) -> Explanation:
         return book.explain(bid, now=self.now, calendar=self.book.calendar)
 
     def _floor_needed(self, free_of_charge: Sequence[OpenBid]) -> Rate | None:
-        """Return the highest floor at which a bid would be served, by the limits of those."""
-        for limit in sorted({bid.limit for bid in free_of_charge}, reverse=True)[:LEVELS_MAX]:
-            if self.served(free_of_charge, floor=limit, paused=False):
-                return self.rate(limit)
+        """Return the highest floor at which a bid would be served, by the limits of those.
+
+        Where others serve a bid with it, what they ask counts too: it has to be among the cheapest.
+        """
+        floors = {bid.limit for bid in free_of_charge}
+        if any(bid in self.joint.bids for bid in free_of_charge):
+            floors |= {floor for floor in self.joint.floors if floor < max(floors)}
+        for floor in sorted(floors, reverse=True)[:LEVELS_MAX]:
+            if self.served(free_of_charge, floor=floor, paused=False):
+                return self.rate(floor)
         return None
 
     def _looked(self, bid: OpenBid) -> Looked:
@@ -198,6 +259,7 @@ class _Asked:
             deadline=moment(bid.deadline),
             reason=self.reasons[bid],
             left=lefts[max(0, short - 1)],
+            together=self.together.get(bid),
         )
 
     def _removed(self) -> Iterator[Removed]:
@@ -237,6 +299,7 @@ class _Asked:
                 bids=len(bids),
                 gpus=sum(bid.least.gpus for bid in bids),
                 limit=self.rate(max(bid.limit for bid in bids)),
+                together=sum(bid in self.joint.bids for bid in bids),
                 **values,
             )
 
