@@ -38,12 +38,14 @@ CHANGES = (
     ("duration_seconds", "length, s"),
     ("starts_at", "from"),
     ("bids", "bids served"),
+    ("together", "with others"),
     ("limit", "up to"),
 )
 UNSOLD = (
     ("waiting", "bids that wait"),
     ("fitting", "it could serve"),
     ("in_time", "in time, at some price"),
+    ("together", "of these, only with other offers"),
     ("floor", "floor"),
     ("floor_needed", "floor needed"),
 )
