@@ -293,9 +293,9 @@ class Run:
         self._put(f"bid-{decided.bid_id}", filled)
         lease = self._live[decided.bid_id] = _Lease(decided, decided.window.ends_at)
         self._end_at(lease, lease.ends, WINDOW_OVER)
-        used = self._was.used.get(BidId(decided.bid_id))
-        if used is not None and used < decided.window.length:
-            self._end_at(lease, decided.window.starts_at + used, CLOSED_BY_CONSUMER)
+        left = self._was.left(BidId(decided.bid_id), decided.window)
+        if left is not None:
+            self._end_at(lease, left, CLOSED_BY_CONSUMER)
 
     def _end_at(self, lease: _Lease, at: datetime, reason: int) -> None:
         def end() -> None:

@@ -90,6 +90,23 @@ def test_the_present_rules_run_again_come_to_what_was_recorded() -> None:
     )
 
 
+def test_a_lease_that_was_given_back_before_it_began_is_given_back_again() -> None:
+    market = Market()
+    market.offer("a", gpus=2, at=1)
+    start = market.now + timedelta(hours=9)
+    market.bid("later", gpus=1, hours=4, at=3, start=start)
+    market.bid("now", gpus=1, hours=1, at=3)
+    market.run()
+    market.wait(hours=2)
+    market.close("later")
+    market.run()
+
+    found = ask(market)
+
+    assert found.recorded.gpu_millis == HOUR_MILLIS
+    assert found.again == found.recorded
+
+
 def untimed(figures: Figures) -> Figures:
     """Return figures without waits: when exactly a round was due differs from run to run."""
     return replace(figures, wait_mean_seconds=None, wait_p95_seconds=None)
