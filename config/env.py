@@ -70,6 +70,9 @@ class Env:
     """How long a rented instance may be listed without a lease before it is given back."""
     burst_drain_seconds: int = 60
     """How long a rented instance stays after its lease, so that its agent can tell the last use."""
+    burst_driver: str = ""
+    """The NVIDIA driver in the image that machines start from, such as 580.65. Empty: not known,
+    and bids that ask for a driver are not served by a cloud."""
     ec2_image_id: str = "ami-00000000"
     """The machine image that EC2 instances start from; it must hold the NVIDIA driver."""
     ec2_boot_script: str = "exec offpeak-agent run --server $OFFPEAK_SERVER"
@@ -96,6 +99,7 @@ class Env:
 
 DEMO_DEFAULTS: Mapping[str, object] = {
     "burst_cloud": "fake",
+    "burst_driver": "580.82.07",
     "burst_wait_seconds": 15,
     "burst_idle_seconds": 120,
     "round_seconds": 10,
@@ -111,6 +115,7 @@ DEMO_DEFAULTS: Mapping[str, object] = {
 FORMS: Mapping[str, tuple[str, str]] = {
     "currency": ("[A-Z]{3}", "a currency's three letters, such as USD"),
     "burst_cloud": ("none|fake|ec2", "none, fake or ec2"),
+    "burst_driver": (r"[1-9][0-9]{1,3}(\.[0-9]{1,4}){0,2}", "a driver's version, such as 580.65"),
     "burst_budget": (r"[0-9]{1,9}(\.[0-9]{1,9})?", "an amount, such as 1000"),
     "eventstore_url": ("postgres|memory|esdb(\\+discover)?://.+", "postgres, memory or esdb://…"),
     "database_url": ("(postgresql|postgres)://.+", "postgresql://user:password@host:port/name"),

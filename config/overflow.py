@@ -55,6 +55,7 @@ def overflow_of(env: Env) -> Overflow:
             wait_seconds=env.burst_wait_seconds,
             idle_seconds_max=env.burst_idle_seconds,
             drain_seconds=env.burst_drain_seconds,
+            driver=env.burst_driver,
         ),
         owner_id=PLATFORM_ID,
         budget=Money(nanos_of(env.burst_budget), env.currency),

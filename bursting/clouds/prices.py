@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bursting.domain.capacity import CloudOffer, GpuNeed, InstancePrice, InstanceSpec
@@ -38,8 +38,8 @@ class InstanceType:
     def serves(self, need: GpuNeed) -> bool:
         """Test if this type would serve `need` at any place and price."""
         spec = InstanceSpec(instance_type=self.instance_type, zone="", spot=need.spot)
-        region = need.region or ""
-        return self.offer(cloud="", region=region, spec=spec, price=self.price).serves(need)
+        anywhere = replace(need, regions=(), not_regions=())
+        return self.offer(cloud="", region="", spec=spec, price=self.price).serves(anywhere)
 
     def offer(
         self, *, cloud: str, region: str, spec: InstanceSpec, price: InstancePrice

@@ -46,7 +46,7 @@ def spill_bid(
 
     Returns: the id of the instance intended, by whoever came first.
     Raises:
-        BidUnknown, BurstNotAllowed, BidNotWaiting, BurstUnderWay, AttemptsExhausted,
+        BidUnknown, BurstNotAllowed, NoCloudWillDo, BidNotWaiting, BurstUnderWay, AttemptsExhausted,
         BurstBackingOff, DeadlineOutOfReach, BurstNotDue, NoCloudOffer, CloudTooDear,
         BudgetExhausted: nothing was recorded.
         CloudUnavailable: no cloud answered.
@@ -88,7 +88,10 @@ def waiting_of(bid: Bid) -> Waiting:
             gpu_memory_mib_min=asked.request.memory_mib_min or 0,
             compute_capability_min=asked.request.compute_capability_min,
             nvlink=asked.request.nvlink,
-            region=asked.request.region,
+            nvlink_min=asked.request.nvlink_min or 0,
+            regions=asked.request.regions,
+            not_models=asked.request.not_models,
+            not_regions=asked.request.not_regions,
             spot=asked.service_class == "interruptible",
         ),
         labels=asked.request.labels,
@@ -99,6 +102,13 @@ def waiting_of(bid: Bid) -> Waiting:
         burst_allowed=asked.burst_allowed,
         is_open=bid.state == "open",
         since=asked.at,
+        not_labels=asked.request.not_labels,
+        driver_min=asked.request.driver_min or "",
+        at_home=tuple(
+            word
+            for word, asks in (("tenant", asked.request.own), ("host", asked.request.hosts))
+            if asks
+        ),
     )
 
 

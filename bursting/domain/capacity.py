@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from listings.domain.gpus import model_matches
+from listings.domain.gpus import is_of, model_matches
+from listings.domain.markets import within
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,7 +36,8 @@ class InstancePrice:
 class GpuNeed:
     """What is looked for: so many GPUs in one machine, each at least so able.
 
-    gpu_models: any of these or a kind of it; empty: any. region None: anywhere.
+    gpu_models: any of these or a kind of it; empty: any. regions: in any of these or a part of it;
+    empty: anywhere. not_models, not_regions: in none of these. nvlink_min: so many joined at least.
     compute_capability_min: NVIDIA's, such as `8.9`.
     spot: whether capacity that the cloud may take back at short notice will do.
     """
@@ -45,7 +47,10 @@ class GpuNeed:
     gpu_memory_mib_min: int = 0
     compute_capability_min: str | None = None
     nvlink: bool = False
-    region: str | None = None
+    nvlink_min: int = 0
+    regions: tuple[str, ...] = ()
+    not_models: tuple[str, ...] = ()
+    not_regions: tuple[str, ...] = ()
     spot: bool = False
 
     def __post_init__(self) -> None:
@@ -87,7 +92,7 @@ class CloudOffer:
     def serves(self, need: GpuNeed) -> bool:
         """Test if one such instance is enough for `need`."""
         return (
-            self.gpus >= need.gpus
+            self.gpus >= max(need.gpus, need.nvlink_min)
             and self.gpu_memory_mib >= need.gpu_memory_mib_min
             and (
                 not need.gpu_models
@@ -95,14 +100,16 @@ class CloudOffer:
             )
             and (
                 need.compute_capability_min is None
-                or _version(self.compute_capability) >= _version(need.compute_capability_min)
+                or version(self.compute_capability) >= version(need.compute_capability_min)
             )
             and (self.nvlink or not need.nvlink)
-            and need.region in (None, self.region)
+            and not any(is_of(named, self.gpu_model) for named in need.not_models)
+            and (not need.regions or any(within(self.region, each) for each in need.regions))
+            and not any(within(self.region, each) for each in need.not_regions)
             and (need.spot or not self.spec.spot)
         )
 
 
-def _version(text: str) -> tuple[int, ...]:
+def version(text: str) -> tuple[int, ...]:
     """Return `10.0` as (10, 0), which is above (9, 0); as text it would be below."""
     return tuple(int(part) for part in text.split("."))

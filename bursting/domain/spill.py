@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from bursting.domain.capacity import CloudOffer, GpuNeed, InstancePrice, InstanceSpec
+from bursting.domain.capacity import CloudOffer, GpuNeed, InstancePrice, InstanceSpec, version
 from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
@@ -35,6 +35,10 @@ class BurstNotAllowed(Refusal):
 
     Place it with burst allowed to let it run in a cloud when local supply runs out.
     """
+
+
+class NoCloudWillDo(Refusal):
+    """No rented machine can be what the bid asks for: `conditions` says what stands in the way."""
 
 
 class BurstNotDue(Refusal):
@@ -89,6 +93,8 @@ class SpillRules:
     """Pause after the first failed attempt; doubles with each."""
     margin_ppm: int = 0
     """What is added to the cloud's price to make the floor."""
+    driver: str = ""
+    """The NVIDIA driver of the image that machines start from; empty: nobody said."""
 
     def __post_init__(self) -> None:
         assert self.attempts_max > 0
@@ -100,7 +106,11 @@ class SpillRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A bid, as far as overflow needs to know it. since: when it was placed."""
+    """A bid, as far as overflow needs to know it. since: when it was placed.
+
+    not_labels: labels it leaves out. driver_min: the oldest driver it takes; empty: any. at_home:
+    conditions that no rented machine meets, as in the query language.
+    """
 
     bid_id: BidId
     tenant_id: TenantId
@@ -114,6 +124,9 @@ class Waiting:
     burst_allowed: bool
     is_open: bool
     since: datetime
+    not_labels: tuple[tuple[str, str], ...] = ()
+    driver_min: str = ""
+    at_home: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,11 +183,17 @@ def check_due(
 ) -> None:
     """Refuse a bid that must not spill now, whatever clouds offer; costs no call to a cloud.
 
-    Raises: BurstNotAllowed, BidNotWaiting, BurstUnderWay, AttemptsExhausted, BurstBackingOff,
-        DeadlineOutOfReach, BurstNotDue.
+    Raises: BurstNotAllowed, NoCloudWillDo, BidNotWaiting, BurstUnderWay, AttemptsExhausted,
+        BurstBackingOff, DeadlineOutOfReach, BurstNotDue.
     """
     if not bid.burst_allowed:
         raise BurstNotAllowed(bid_id=bid.bid_id)
+    # Whatever is rented for these waits in vain until it is given back.
+    unmet = bid.at_home
+    if bid.driver_min and (not rules.driver or version(rules.driver) < version(bid.driver_min)):
+        unmet = (*unmet, "driver")
+    if unmet:
+        raise NoCloudWillDo(conditions=list(unmet))
     if not bid.is_open:
         raise BidNotWaiting(bid_id=bid.bid_id)
     for attempt in attempts:
@@ -214,8 +233,7 @@ def choose(
             (floor_of(offer.price, bid.need.gpus, rules), offer)
             for offer in offers
             if offer.serves(bid.need)
-            and set(bid.labels)
-            <= set(offered_labels(offer.cloud, offer.spec.instance_type, offer.spec.zone))
+            and _bears(offer, bid)
             and offer.price.currency == bid.limit.currency
             and not _was_tried(offer, attempts)
         ),
@@ -240,6 +258,11 @@ def choose(
         + rules.spare_seconds,
         token=token_of(bid.bid_id, attempt, offer),
     )
+
+
+def _bears(offer: CloudOffer, bid: Waiting) -> bool:
+    labels = set(offered_labels(offer.cloud, offer.spec.instance_type, offer.spec.zone))
+    return labels >= set(bid.labels) and labels.isdisjoint(bid.not_labels)
 
 
 def floor_of(price: InstancePrice, gpus_needed: int, rules: SpillRules) -> Rate:

@@ -93,6 +93,16 @@ def model_matches(asked: str, model: str) -> bool:
 
 
 @lru_cache(maxsize=4_096)
+def is_of(named: str, model: str) -> bool:
+    """Test if a GPU of `model` is what `named` names or cut from it: a MIG instance, a share.
+
+    "A100" names "A100-80GB" and "A100-80GB-3g.40gb"; "A100-3g.40gb" of these the instance alone.
+    """
+    wanted, have = model_of(named).split("-"), model_of(model).split("-")
+    return wanted[0] == have[0] and all(word in have for word in wanted)
+
+
+@lru_cache(maxsize=4_096)
 def names_share(model: str) -> bool:
     """Tell if a model is that of a share of a GPU, told by its size: "L4-mps.25.6gb"."""
     return any(_SHARE.fullmatch(word) for word in model_of(model).split("-"))

@@ -33,7 +33,7 @@ class Market:
 
     def covers(self, region: str) -> bool:
         """Tell if a host of a region is this market's."""
-        return any(_within(region, each) for each in self.regions)
+        return any(within(region, each) for each in self.regions)
 
 
 def read_markets(home: str, text: str) -> tuple[Market, ...]:
@@ -51,7 +51,7 @@ def read_markets(home: str, text: str) -> tuple[Market, ...]:
             raise MarketsUnclear(f"{name!r} is named twice")
         for region in regions:
             for other in found:
-                if any(_within(region, each) or _within(each, region) for each in other.regions):
+                if any(within(region, each) or within(each, region) for each in other.regions):
                     raise MarketsUnclear(f"{region!r} is in {other.name!r} already")
         found.append(Market(name, regions))
     if len(found) > MARKETS_MAX:
@@ -75,18 +75,36 @@ def named(markets: Sequence[Market], name: str) -> Market:
     raise MarketUnknown(market=name, markets=[each.name for each in markets])
 
 
-def within_reach(markets: Sequence[Market], region: str | None) -> list[str]:
-    """Return the markets in which there can be hosts of a region, or of any."""
-    if region is None:
-        return [each.name for each in markets]
+def within_reach(
+    markets: Sequence[Market], regions: Sequence[str], unwanted: Sequence[str] = ()
+) -> list[str]:
+    """Return the markets in which there can be hosts of any of some regions; no regions: of all.
+
+    unwanted: regions that will not do. There is always one: where nothing can be, the first.
+    """
+    found = {name for each in regions for name in _reached(markets, each)}
+    return [
+        each.name
+        for each in markets
+        if (each.name in found or not regions)
+        and not (each.regions and all(_any_within(own, unwanted) for own in each.regions))
+    ] or [markets[0].name]
+
+
+def _reached(markets: Sequence[Market], region: str) -> list[str]:
     others = [
         each.name
         for each in markets[1:]
-        if any(_within(region, own) or _within(own, region) for own in each.regions)
+        if any(within(region, own) or within(own, region) for own in each.regions)
     ]
     whole = any(each.covers(region) for each in markets[1:])
     return others if whole else [markets[0].name, *others]
 
 
-def _within(region: str, area: str) -> bool:
+def _any_within(region: str, areas: Sequence[str]) -> bool:
+    return any(within(region, area) for area in areas)
+
+
+def within(region: str, area: str) -> bool:
+    """Tell if a region is another or a part of it: eu-west is within eu."""
     return region == area or region.startswith(area + "-")

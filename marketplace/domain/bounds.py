@@ -28,6 +28,7 @@ COMMAND_WORDS_MAX = 256
 COMMAND_CHARS_MAX = 8_192
 ENVIRONMENT_MAX = 64
 LABELS_MAX = 16
+REGIONS_MAX = 12
 TEXT_MAX = 64
 RESUMES_LEASE = "OFFPEAK_RESUMES_LEASE"
 """Tells the work of a bid that follows another which lease came before: where to look for its
@@ -352,10 +353,19 @@ def check_request(request: GpuRequest) -> None:
 
     Raises: RequestUnreadable.
     """
-    texts = (*request.models, request.region, request.isolation)
+    texts = (
+        *(*request.models, *request.not_models, request.isolation),
+        *(request.region, *request.other_regions, *request.not_regions),
+    )
+    labels = (*request.labels, *request.not_labels)
     memory, capability = request.memory_mib_min, request.compute_capability_min
     faults = {
         "models": len(request.models) > LABELS_MAX or any("," in name for name in request.models),
+        "not_models": len(request.not_models) > LABELS_MAX
+        or any("," in name for name in request.not_models),
+        "regions": max(len(request.regions), len(request.not_regions)) > REGIONS_MAX
+        or any("," in name for name in (*request.regions, *request.not_regions))
+        or (request.region is None and bool(request.other_regions)),
         "memory_mib_min": memory is not None and not 0 < memory <= 16 * 1024 * 1024,
         "compute_capability_min": capability is not None and not _CAPABILITY.fullmatch(capability),
         "compute_percent_min": request.compute_percent_min is not None
@@ -368,11 +378,10 @@ def check_request(request: GpuRequest) -> None:
         or not all(map(PREFERENCE.fullmatch, request.prefer)),
         "reliability_min_ppm": request.reliability_min_ppm is not None
         and not 0 < request.reliability_min_ppm <= PPM,
-        "labels": len(request.labels) > LABELS_MAX
-        or not all(_LABEL.fullmatch(name) for name, _ in request.labels),
+        "labels": len(labels) > LABELS_MAX or not all(_LABEL.fullmatch(name) for name, _ in labels),
         "text": not all(
             0 < len(text) <= TEXT_MAX and text.isprintable() and '"' not in text
-            for text in (*texts, *(part for label in request.labels for part in label))
+            for text in (*texts, *(part for label in labels for part in label))
             if text is not None
         ),
     }

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from ledger.domain.money import Rate
 from listings.domain.divisions import PPM, compute_ppm
-from listings.domain.gpus import model_matches, names_share
+from listings.domain.gpus import is_of, model_matches, names_share
+from listings.domain.markets import within
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.kinds import Kind, Spec
@@ -35,8 +36,10 @@ matches = lru_cache(maxsize=65_536)(model_matches)
 
 
 def _model(shape: Shape, spec: Spec, kind: Kind) -> bool:
-    models = shape.request.models
-    return not models or any(matches(asked, spec.gpu.model) for asked in models)
+    asked, have = shape.request, spec.gpu.model
+    return (not asked.models or any(matches(each, have) for each in asked.models)) and not any(
+        is_of(each, have) for each in asked.not_models
+    )
 
 
 def _memory(shape: Shape, spec: Spec, kind: Kind) -> bool:
@@ -70,12 +73,15 @@ def _nvlink(shape: Shape, spec: Spec, kind: Kind) -> bool:
 
 
 def _region(shape: Shape, spec: Spec, kind: Kind) -> bool:
-    asked = shape.request.region
-    return asked is None or kind.region == asked or kind.region.startswith(asked + "-")
+    asked, unwanted = shape.request.regions, shape.request.not_regions
+    return (not asked or any(within(kind.region, each) for each in asked)) and not any(
+        within(kind.region, each) for each in unwanted
+    )
 
 
 def _labels(shape: Shape, spec: Spec, kind: Kind) -> bool:
-    return set(shape.request.labels) <= set(kind.labels)
+    asked, unwanted = shape.request.labels, shape.request.not_labels
+    return set(asked) <= set(kind.labels) and set(kind.labels).isdisjoint(unwanted)
 
 
 def _share(shape: Shape, spec: Spec, kind: Kind) -> bool:

@@ -22,7 +22,7 @@ QUERY_CHARS_MAX = 1_000
 ISOLATIONS = ("whole", "mig", "mps", "timeslice", "cooperative")
 """From the strongest to the weakest."""
 
-_CONDITION = re.compile(r'([A-Za-z][A-Za-z0-9._/-]*)(?:(>=|<=|=|>|<)("[^"]*"|[^\s"]*))?')
+_CONDITION = re.compile(r'([A-Za-z][A-Za-z0-9._/-]*)(?:(>=|<=|!=|=|>|<)("[^"]*"|[^\s"]*))?')
 _MEMORY = re.compile(r"([0-9]{1,9})(MiB|GiB|TiB|MB|GB|TB)?", re.IGNORECASE)
 _MIB = {"mib": 1, "gib": 1024, "tib": 1024 * 1024, "mb": 1, "gb": 1024, "tb": 1024 * 1024}
 _PERCENT = re.compile(r"([0-9]{1,3})%?")
@@ -73,8 +73,10 @@ class Condition:
 
 
 def _models(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    names = tuple(name.strip() for name in value.split(","))
-    return replace(request, models=names) if all(names) else None
+    names = _words(value)
+    if names is None:
+        return None
+    return replace(request, not_models=names) if sign == "!=" else replace(request, models=names)
 
 
 def _memory(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
@@ -110,7 +112,12 @@ def _nvlink(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
 
 
 def _region(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    return replace(request, region=value) if value else None
+    names = _words(value)
+    if names is None:
+        return None
+    if sign == "!=":
+        return replace(request, not_regions=names)
+    return replace(request, region=names[0], other_regions=names[1:])
 
 
 def _isolation(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
@@ -146,6 +153,11 @@ def _reliability(request: GpuRequest, sign: str, value: str) -> GpuRequest | Non
     return replace(request, reliability_min_ppm=ppm) if ppm else None
 
 
+def _words(value: str) -> tuple[str, ...] | None:
+    words = tuple(word.strip() for word in value.split(","))
+    return words if all(words) else None
+
+
 def _host_ids(value: str) -> tuple[HostId, ...] | None:
     words = value.split(",")
     try:
@@ -160,7 +172,13 @@ _HOST = "00000000-0000-4000-8000-00000000000a"
 CONDITIONS = {
     each.name: each
     for each in (
-        Condition("gpu", ("=",), "gpu=H100,A100", "one of these models, or a kind of it", _models),
+        Condition(
+            "gpu",
+            ("=", "!="),
+            "gpu=H100,A100",
+            "one of these models, or a kind of it; with != none of them",
+            _models,
+        ),
         Condition(
             "memory", (">=",), "memory>=40GiB", "memory of each GPU; GiB if no unit", _memory
         ),
@@ -181,7 +199,11 @@ CONDITIONS = {
             _nvlink,
         ),
         Condition(
-            "region", ("=",), "region=eu", "the host's region, or a part of it (eu-west)", _region
+            "region",
+            ("=", "!="),
+            "region=eu,us-east",
+            "the host is in one of these regions, or in a part of one (eu-west); with != in none",
+            _region,
         ),
         Condition(
             "isolation",
@@ -208,7 +230,11 @@ CONDITIONS = {
             _prefer,
         ),
         Condition(
-            "label.NAME", ("=",), "label.team=x", "the offer carries this label", lambda r, *_: r
+            "label.NAME",
+            ("=", "!="),
+            "label.team=x",
+            "the offer carries this label; with != it does not",
+            lambda r, *_: r,
         ),
     )
 }
@@ -234,9 +260,10 @@ def read_query(text: str) -> GpuRequest:
         name, sign = form[1], form[2] or ""
         value = (form[3] or "").strip('"')
         place = {"column": at + 1, "given": form[0][:80]}
-        if name.lower() in seen:
+        said = name.lower() + ("!" if sign == "!=" else "")
+        if said in seen:
             raise ConditionRepeated(**place)
-        seen.add(name.lower())
+        seen.add(said)
         request = _add(request, name, sign, value, place)
         at = form.end()
     return request
@@ -248,10 +275,12 @@ def _add(
     if name.startswith("label."):
         label = name.removeprefix("label.")
         expected = CONDITIONS["label.NAME"].example
-        if sign != "=":
+        if sign not in CONDITIONS["label.NAME"].signs:
             raise ComparisonUnfit(expected=expected, **place)
         if not label or not value:
             raise ValueUnreadable(expected=expected, **place)
+        if sign == "!=":
+            return replace(request, not_labels=tuple(sorted((*request.not_labels, (label, value)))))
         return replace(request, labels=tuple(sorted((*request.labels, (label, value)))))
     condition = CONDITIONS.get(name.lower())
     if condition is None:
@@ -269,6 +298,8 @@ def write_query(request: GpuRequest) -> str:
     parts = []
     if request.models:
         parts.append("gpu=" + _quoted(",".join(request.models)))
+    if request.not_models:
+        parts.append("gpu!=" + _quoted(",".join(request.not_models)))
     if request.memory_mib_min is not None:
         gib, rest = divmod(request.memory_mib_min, 1024)
         parts.append(f"memory>={request.memory_mib_min}MiB" if rest else f"memory>={gib}GiB")
@@ -280,8 +311,10 @@ def write_query(request: GpuRequest) -> str:
         parts.append(f"driver>={request.driver_min}")
     if request.nvlink:
         parts.append(f"nvlink>={request.nvlink_min}" if request.nvlink_min else "nvlink")
-    if request.region is not None:
-        parts.append("region=" + _quoted(request.region))
+    if request.regions:
+        parts.append("region=" + _quoted(",".join(request.regions)))
+    if request.not_regions:
+        parts.append("region!=" + _quoted(",".join(request.not_regions)))
     if request.isolation is not None:
         parts.append(f"isolation={request.isolation}")
     if request.own:
@@ -297,6 +330,7 @@ def write_query(request: GpuRequest) -> str:
     if request.prefer:
         parts.append("prefer=" + ",".join(request.prefer))
     parts += [f"label.{name}={_quoted(value)}" for name, value in request.labels]
+    parts += [f"label.{name}!={_quoted(value)}" for name, value in request.not_labels]
     return " ".join(parts)
 
 

@@ -29,12 +29,13 @@ patient: cleared in rounds."""
 class GpuRequest:
     """What a GPU must be to serve a bid. Empty and None ask for nothing; unset is not zero.
 
-    nvlink_min: GPUs that NVLink joins on the host, at least; with nvlink. hosts: only on one of
-    these; not_hosts: on none of these. own: only GPUs of the bidder's own organisation.
-    compute_percent_min: of its card's compute, which shares and MIG instances have in part.
-    prefer: what a gang's GPUs had best have in common, the most wanted first
-    (`topology.PREFERENCE`): it leaves nothing out. reliability_min_ppm: only hosts that proved so
-    reliable.
+    other_regions: these will do as well as `region`. not_models, not_regions, not_labels: none of
+    these, nor a kind or a part of them. nvlink_min: GPUs that NVLink joins on the host, at least;
+    with nvlink. hosts: only on one of these; not_hosts: on none of these. own: only GPUs of the
+    bidder's own organisation. compute_percent_min: of its card's compute, which shares and MIG
+    instances have in part. prefer: what a gang's GPUs had best have in common, the most wanted
+    first (`topology.PREFERENCE`): it leaves nothing out. reliability_min_ppm: only hosts that
+    proved so reliable.
     """
 
     models: tuple[str, ...] = ()
@@ -52,6 +53,15 @@ class GpuRequest:
     prefer: tuple[str, ...] = ()
     reliability_min_ppm: int | None = None
     compute_percent_min: int | None = None
+    other_regions: tuple[str, ...] = ()
+    not_models: tuple[str, ...] = ()
+    not_regions: tuple[str, ...] = ()
+    not_labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Return the regions of which any will do; none: all."""
+        return () if self.region is None else (self.region, *self.other_regions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ what a round takes from leases, are checked in files of their own.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise, takewhile
 
@@ -17,7 +17,7 @@ from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.events import Gpu, OfferPublished
-from listings.domain.gpus import model_matches, names_share
+from listings.domain.gpus import is_of, model_matches, names_share
 from listings.domain.windows import windows_of
 from marketplace.domain.book import Book
 from marketplace.domain.demand import OpenBid
@@ -206,20 +206,32 @@ def _in_windows(offer: OfferPublished, starts_at: datetime, ends_at: datetime) -
 def _serves(gpu: Gpu, offer: OfferPublished, asked: GpuRequest, gpus: int) -> bool:
     capability = [int(part) for part in gpu.compute_capability.split(".")]
     wanted = [int(part) for part in (asked.compute_capability_min or "0").split(".")]
-    region = asked.region
     return (
         (not asked.models or any(model_matches(model, gpu.model) for model in asked.models))
         and gpu.memory_mib >= (asked.memory_mib_min or 0)
         and capability >= wanted
         and _numbers(gpu.driver) >= _numbers(asked.driver_min or "")
-        and (region is None or f"{offer.region}-".startswith(f"{region}-"))
+        and (not asked.regions or _lies_in(offer.region, asked.regions))
         and all(label in offer.labels for label in asked.labels)
+        and not _is_unwanted(gpu, offer, asked)
         and compute_ppm(gpu) * 100 >= (asked.compute_percent_min or 0) * PPM
         and (gpu.compute_percent is None or (gpus == 1 and _takes_share(gpu, asked)))
         and (
             asked.isolation is None
             or offer.isolation in ISOLATIONS[: ISOLATIONS.index(asked.isolation) + 1]
         )
+    )
+
+
+def _lies_in(region: str, areas: Iterable[str]) -> bool:
+    return any(f"{region}-".startswith(f"{area}-") for area in areas)
+
+
+def _is_unwanted(gpu: Gpu, offer: OfferPublished, asked: GpuRequest) -> bool:
+    return (
+        any(is_of(model, gpu.model) for model in asked.not_models)
+        or _lies_in(offer.region, asked.not_regions)
+        or any(label in offer.labels for label in asked.not_labels)
     )
 
 

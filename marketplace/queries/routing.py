@@ -12,6 +12,7 @@ from listings.domain.markets import Market, named, within_reach
 from marketplace.domain.bids import Bid, BidTerms
 from marketplace.domain.book import Book
 from marketplace.domain.demand import OpenBid
+from marketplace.domain.events import GpuRequest
 from marketplace.domain.moments import from_above
 from marketplace.domain.route_events import BidRouted
 from marketplace.domain.routing import Look, Route, choose
@@ -34,7 +35,7 @@ def routed(
     Raises: MarketUnknown, and what `bids.place` refuses.
     """
     names = [named(markets, name).name for name in accepted]
-    names = names or within_reach(markets, terms.request.region)
+    names = names or _reach(markets, terms.request)
     if len(names) == 1:
         return replace(terms, market=names[0]), None
     known = load(store, Bid, terms.bid_id)
@@ -48,9 +49,13 @@ def routed(
     return replace(terms, market=route.market), route
 
 
+def _reach(markets: Sequence[Market], asked: GpuRequest) -> list[str]:
+    return within_reach(markets, asked.regions, asked.not_regions)
+
+
 def only_market(terms: BidTerms, markets: Sequence[Market]) -> BidTerms | None:
     """Return the terms with their market where only one can have hosts for them, else None."""
-    names = within_reach(markets, terms.request.region)
+    names = _reach(markets, terms.request)
     return replace(terms, market=names[0]) if len(names) == 1 else None
 
 

@@ -170,6 +170,64 @@ def test_labels_that_the_instance_will_bear_can_be_asked_for() -> None:
         choose(replace(BID, labels=(("rack", "7"),)))
 
 
+def test_labels_that_the_bid_leaves_out_are_not_rented() -> None:
+    other_zone = cloud_offer(zone="zone-b", nanos=900_000_000)
+
+    elsewhere = replace(BID, not_labels=(("zone", "zone-a"),))
+
+    assert choose(elsewhere, [ONE, other_zone]).offer == other_zone
+
+
+@pytest.mark.parametrize(
+    ("need", "served"),
+    [
+        ({"regions": ("region",)}, True),
+        ({"regions": ("region-1",)}, True),
+        ({"regions": ("moon", "region")}, True),
+        ({"regions": ("region-1-west",)}, False),
+        ({"regions": ("reg",)}, False),
+        ({"not_regions": ("moon",)}, True),
+        ({"not_regions": ("region",)}, False),
+        ({"not_models": ("A100",)}, True),
+        ({"not_models": ("L4",)}, False),
+        ({"nvlink_min": 2}, False),
+    ],
+)
+def test_a_machine_is_rented_only_where_and_as_the_bid_says(
+    need: dict[str, object], served: bool
+) -> None:
+    if served:
+        assert choose(bid_for(**need)).offer == ONE
+        return
+    with pytest.raises(spill.NoCloudOffer):
+        choose(bid_for(**need))
+
+
+@pytest.mark.parametrize(
+    ("asked", "conditions"),
+    [
+        ({"at_home": ("tenant",)}, ["tenant"]),
+        ({"at_home": ("host",), "driver_min": "580"}, ["host", "driver"]),
+        ({"driver_min": "570"}, ["driver"]),
+    ],
+)
+def test_nothing_is_rented_that_cannot_be_what_the_bid_asks_for(
+    asked: dict[str, object], conditions: list[str]
+) -> None:
+    with pytest.raises(spill.NoCloudWillDo) as refused:
+        choose(replace(BID, **asked))  # type: ignore[arg-type]  # fields by name
+
+    assert refused.value.details["conditions"] == conditions
+
+
+def test_a_driver_can_be_asked_for_where_that_of_the_machines_is_known() -> None:
+    rules = replace(RULES, driver="580.82.07")
+
+    assert choose(replace(BID, driver_min="580.65"), rules=rules).offer == ONE
+    with pytest.raises(spill.NoCloudWillDo):
+        choose(replace(BID, driver_min="580.95"), rules=rules)
+
+
 def test_the_token_differs_by_bid_attempt_type_zone_and_spot() -> None:
     offers = [ONE, cloud_offer("x"), cloud_offer(zone="zone-b"), cloud_offer(spot=True)]
     tokens = {spill.token_of(BID.bid_id, n, offer) for n in (1, 2) for offer in offers}

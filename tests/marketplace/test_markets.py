@@ -23,6 +23,7 @@ from listings.domain.markets import (
     read_markets,
     within_reach,
 )
+from marketplace.domain.query import read_query
 from marketplace.domain.routing import Look, choose
 from tests.conftest import NOON
 from tests.marketplace.trading import Market, rate
@@ -49,18 +50,25 @@ def test_markets_that_cannot_be_told_apart_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("region", "names"),
+    ("query", "names"),
     [
-        (None, ["main", "eu", "us"]),
-        ("eu", ["eu"]),
-        ("eu-west", ["eu"]),
-        ("us", ["main", "us"]),
-        ("us-east", ["us"]),
-        ("asia", ["main"]),
+        ("", ["main", "eu", "us"]),
+        ("region=eu", ["eu"]),
+        ("region=eu-west", ["eu"]),
+        ("region=us", ["main", "us"]),
+        ("region=us-east", ["us"]),
+        ("region=asia", ["main"]),
+        ("region=us-west,eu-west", ["eu", "us"]),
+        ("region=us-west,asia", ["main", "us"]),
+        ("region!=us-west", ["main", "eu", "us"]),
+        ("region!=us", ["main", "eu"]),
+        ("region=eu region!=eu", ["main"]),
     ],
 )
-def test_a_bid_is_looked_for_where_there_can_be_hosts(region: str | None, names: list[str]) -> None:
-    assert within_reach(THREE, region) == names
+def test_a_bid_is_looked_for_where_there_can_be_hosts(query: str, names: list[str]) -> None:
+    asked = read_query(query)
+
+    assert within_reach(THREE, asked.regions, asked.not_regions) == names
 
 
 def test_a_market_that_is_not_there_is_refused() -> None:

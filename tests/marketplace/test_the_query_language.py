@@ -44,6 +44,16 @@ HOSTS = (HostId(UUID(int=1)), HostId(UUID(int=2)))
         ("prefer=nvlink", GpuRequest(prefer=("nvlink",))),
         ("share>=50% isolation=mps", GpuRequest(compute_percent_min=50, isolation="mps")),
         ("share>=100", GpuRequest(compute_percent_min=100)),
+        ("region=eu,us-east", GpuRequest(region="eu", other_regions=("us-east",))),
+        (
+            "gpu=A100 gpu!=A100-PCIE,A30",
+            GpuRequest(models=("A100",), not_models=("A100-PCIE", "A30")),
+        ),
+        ("region!=eu-west region=eu", GpuRequest(region="eu", not_regions=("eu-west",))),
+        (
+            "label.team!=x label.team=y",
+            GpuRequest(labels=(("team", "y"),), not_labels=(("team", "x"),)),
+        ),
         ("label.team=x label.a=b", GpuRequest(labels=(("a", "b"), ("team", "x")))),
     ],
 )
@@ -59,6 +69,12 @@ def test_a_query_reads_as_what_it_asks(text: str, request_: GpuRequest) -> None:
         ("gpu=H100 colour=red", query.ConditionUnknown, 10),
         ("gpu=H100 gpu=A100", query.ConditionRepeated, 10),
         ("label.a=b label.a=c", query.ConditionRepeated, 11),
+        ("gpu!=H100 gpu!=A100", query.ConditionRepeated, 11),
+        ("memory!=40GiB", query.ComparisonUnfit, 1),
+        ("tenant!=own", query.ComparisonUnfit, 1),
+        ("region!=", query.ValueUnreadable, 1),
+        ("region=eu,", query.ValueUnreadable, 1),
+        ("label.a!=", query.ValueUnreadable, 1),
         ("memory=40GiB", query.ComparisonUnfit, 1),
         ("memory<=40GiB", query.ComparisonUnfit, 1),
         ("gpu>=H100", query.ComparisonUnfit, 1),
@@ -120,7 +136,11 @@ REQUESTS = st.builds(
     memory_mib_min=st.none() | st.integers(1, 16 * 1024 * 1024),
     compute_capability_min=st.none() | st.sampled_from(["7.0", "8.6", "10.0"]),
     nvlink=st.booleans(),
-    region=st.none() | PHRASE,
+    region=st.just("eu"),
+    other_regions=st.lists(PHRASE, max_size=3).map(tuple),
+    not_models=st.lists(PHRASE, max_size=3).map(tuple),
+    not_regions=st.lists(PHRASE, max_size=3).map(tuple),
+    not_labels=st.dictionaries(WORD, PHRASE, max_size=3).map(lambda d: tuple(sorted(d.items()))),
     isolation=st.none() | st.sampled_from(ISOLATIONS),
     compute_percent_min=st.none() | st.integers(1, 100),
     driver_min=st.none() | st.sampled_from(["570", "570.86", "570.86.10"]),
@@ -133,9 +153,10 @@ REQUESTS = st.builds(
 
 @given(REQUESTS)
 def test_every_request_can_be_written_and_reads_back_equal(request_: GpuRequest) -> None:
-    names = [name.lower() for name, _ in request_.labels]
-    if len(set(names)) < len(names):
-        return  # one label in two spellings cannot be said
+    for labels in (request_.labels, request_.not_labels):
+        names = {name.lower() for name, _ in labels}
+        if len(names) < len(labels):
+            return  # one label in two spellings cannot be said
 
     assert read_query(write_query(request_)) == request_
 

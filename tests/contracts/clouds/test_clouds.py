@@ -46,7 +46,7 @@ def test_an_offer_states_the_price_of_an_instance_and_derives_that_of_a_gpu(rig:
 
 def test_no_offers_for_what_the_cloud_does_not_have(rig: Rig) -> None:
     assert list(rig.cloud.offers(GpuNeed(gpus=9))) == []
-    assert list(rig.cloud.offers(GpuNeed(gpus=1, region="the-moon-1"))) == []
+    assert list(rig.cloud.offers(GpuNeed(gpus=1, regions=("the-moon-1",)))) == []
     assert list(rig.cloud.offers(GpuNeed(gpus=1, nvlink=True, gpu_models=("L4",)))) == []
     assert list(rig.cloud.offers(GpuNeed(gpus=1, gpu_models=("Voodoo2",)))) == []
 
