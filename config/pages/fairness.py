@@ -16,13 +16,14 @@ from config.charts import Lying, quota_bar, share_bar
 from config.figures import amount_text, gpu_hours_text
 from config.pages.answers import page
 from config.pages.markets import choice_of, market_of
+from config.pages.policy_choices import SHOWN_MAX
 from config.pages.policy_words import policy_text
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
-from ledger.queries.parties import people, unit_titles
+from ledger.queries.parties import people, tenants, unit_titles
 from marketplace.domain.fairness import FairShare
 from marketplace.models.quotas import PolicyRow
 from marketplace.queries.market import round_of
@@ -37,9 +38,14 @@ from marketplace.queries.quota_shares import (
     shares_now,
 )
 
-LOG_LINES = 30
+LOG_LINES, LOG_LINES_MAX = 30, 1_000
 MIB_PER_GIB = 1024
-SCOPES = {"bid": "One bid", "user": "User", "subscriber": "Business unit", "tenant": "Organisation"}
+SCOPES = {
+    "bid": "One bid",
+    "user": "Person",
+    "subscriber": "Business unit",
+    "tenant": "Organisation",
+}
 
 
 @require_safe
@@ -74,8 +80,8 @@ def index(request: HttpRequest) -> HttpResponse:
             "places": _places(found, titles),
             "limits": [_limit(each, titles) for each in found.limits],
             "half_life": timedelta(seconds=found.half_life_seconds),
-            "log": _log(actor, market, titles),
         }
+    context |= _log(actor, market, titles, whole="log" in request.GET)
     return page(request, "pages/fairness.html", context)
 
 
@@ -189,23 +195,31 @@ def _limit(found: LimitFigures, titles: dict[str, str]) -> dict[str, Any]:
     return {"scope": SCOPES[limit.scope], "whose": whose, "lines": lines}
 
 
-def _log(actor: Actor, market: str, titles: dict[str, str]) -> list[dict[str, Any]]:
-    rows = list(policy_rows(actor, market)[:LOG_LINES])
-    names = {f"user:{key}": person.title for key, person in people(_persons(rows)).items()}
-    return [
+def _log(actor: Actor, market: str, titles: dict[str, str], *, whole: bool) -> dict[str, Any]:
+    """Return the lines of the log: the newest of them, or as many as a page has."""
+    rows = list(policy_rows(actor, market)[: LOG_LINES_MAX if whole else LOG_LINES + 1])
+    more, rows = len(rows) > LOG_LINES and not whole, rows if whole else rows[:LOG_LINES]
+    known = {str(key): person.title for key, person in people(_persons(rows)).items()}
+    owners = {str(row.tenant_id): row.title for row in tenants(actor)[:SHOWN_MAX]}
+    named = {**known, **owners, **titles}
+    lines = [
         {
             "row": row,
-            "said": policy_text(row.kind, row.policy, titles),
-            "who": names.get(row.actor, row.actor),
+            "said": policy_text(row.kind, row.policy, named),
+            "who": known.get(row.actor.removeprefix("user:"), row.actor),
         }
         for row in rows
     ]
+    return {"log": lines, "log_more": more}
 
 
 def _persons(rows: Iterable[PolicyRow]) -> set[UUID]:
+    """Return who set policies, and the people whom limits are about."""
     found = set()
     for row in rows:
         kind, _, key = row.actor.partition(":")
-        with suppress(ValueError):
-            found |= {UUID(key)} if kind == "user" else set()
+        about = row.policy.get("subject") if row.policy.get("scope") == "user" else None
+        for each in ((key if kind == "user" else ""), about or ""):
+            with suppress(ValueError):
+                found.add(UUID(str(each)))
     return found

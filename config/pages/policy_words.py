@@ -1,8 +1,8 @@
-"""Policies as people read them: one line for each, names in place of ids."""
+"""Policies as people read them: one sentence for each, names in place of ids."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,37 +13,33 @@ from config.figures import amount_text, duration_text
 from ledger.domain.event import Event
 from ledger.domain.money import Money
 
-LEFT_OUT = {"market", "at", "why", "request_id", "override_id", "tenant_id", "user_id", "token_id"}
-FIGURES = ("nominal", "borrowing", "lending", "gpu_hours")
+FIGURES = {
+    "nominal": "nominal",
+    "borrowing": "borrowing",
+    "lending": "lending",
+    "gpu_hours": "guaranteed GPU-hours",
+}
 """Of a quota. Not set and 0 are two things, so both are said."""
 NOT_SET = "not set"
-FIRST = (
-    "node", "subscriber_id", "cohort", "who", "scope", "subject", "what", "gpu_class", "allowed",
-    *FIGURES,
-)  # fmt: skip
-"""What is said first, in this order; whom or what a policy is about before its figures."""
-PPM = 1_000_000
+EACH = {
+    "bid": "each bid",
+    "user": "each person",
+    "subscriber": "each business unit",
+    "tenant": "each organisation",
+}
+PPM, MIB_PER_GIB = 1_000_000, 1_024
+
+Said = Mapping[str, Any]
+Name = Callable[[Any], str]
 
 
-def policy_text(kind: str, policy: Mapping[str, Any], titles: Mapping[str, str]) -> str:
-    """Write a policy in one line: its kind, and what it says, without what a table says."""
-    if "allowed" in policy:
-        who = policy.get("who") or policy.get("tenant_id")
-        name = titles.get(str(who), str(who)) if who else "Everybody else"
-        may = "may" if policy["allowed"] else "may not"
-        return f"{name} {may} {policy.get('what', 'list')} {policy['gpu_class']}"
-    is_quota = kind in ("quota-set", "quota-overridden")
-    said = {
-        name: titles.get(str(value), value)
-        for name, value in sorted(policy.items(), key=_order)
-        if name not in LEFT_OUT and (value not in (None, "") or (is_quota and name in FIGURES))
-    }
-    if "weight_ppm" in said:
-        said["weight"] = f"{int(said.pop('weight_ppm')) / PPM:g}"
-    words = ", ".join(
-        f"{name.replace('_', ' ')} {_value(name, each)}" for name, each in said.items()
-    )
-    return f"{kind.replace('-', ' ').capitalize()}: {words}"
+def policy_text(kind: str, policy: Said, titles: Mapping[str, str]) -> str:
+    """Write a policy in one line, without what a table says: when, why and by whom."""
+
+    def name(of: Any) -> str:
+        return titles.get(str(of), str(of))
+
+    return WORDS[kind](policy, name)
 
 
 def event_text(event: Event, titles: Mapping[str, str]) -> str:
@@ -52,21 +48,128 @@ def event_text(event: Event, titles: Mapping[str, str]) -> str:
     return policy_text(event.name.partition(".")[2], policy, titles)
 
 
-def _order(named: tuple[str, Any]) -> tuple[int, str]:
-    name = named[0]
-    return (FIRST.index(name) if name in FIRST else len(FIRST), name)
+def _cohort(said: Said, name: Name) -> str:
+    whose = f", the grant of {name(said['tenant_id'])}" if said.get("tenant_id") else ""
+    inside = f" lies in {said['parent']}" if said.get("parent") else " stands by itself"
+    return f"Cohort {said['cohort']}{inside}{whose}"
 
 
-def _value(name: str, value: Any) -> str:
-    if value is None:
-        return NOT_SET
-    if name == "seconds":
-        return duration_text(timedelta(seconds=int(value)))
-    if isinstance(value, Money):
-        return amount_text(value.nanos, value.currency)
-    if isinstance(value, dict) and {"nanos", "currency"} <= set(value):
-        return amount_text(int(value["nanos"]), str(value["currency"]))
-    if name.endswith("_at"):
-        at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-        return f"{timezone.localtime(at):%a %-d %b %H:%M %Z}"
-    return str(value)
+def _unit(said: Said, name: Name) -> str:
+    cohort = said.get("cohort")
+    return f"{name(said['subscriber_id'])} stands {f'in {cohort}' if cohort else 'alone'}"
+
+
+def _quota(said: Said, name: Name) -> str:
+    return f"Quota of {name(said['node'])} for {said['gpu_class']}: {_figures(said)}"
+
+
+def _override(said: Said, name: Name) -> str:
+    return f"{_quota(said, name)}, {_span(said)}"
+
+
+def _figures(said: Said) -> str:
+    shown = [name for name in FIGURES if name != "gpu_hours" or said.get(name) is not None]
+    return ", ".join(f"{FIGURES[each]} {_set(said.get(each))}" for each in shown)
+
+
+def _set(figure: Any) -> str:
+    return NOT_SET if figure is None else str(figure)
+
+
+def _limit(said: Said, name: Name) -> str:
+    whose = name(said["subject"]) if said.get("subject") else EACH[str(said["scope"])]
+    memory, money = said.get("memory_mib"), said.get("money")
+    at_once = [
+        f"{said['gpus']} GPUs" if said.get("gpus") is not None else "",
+        f"{int(memory) / MIB_PER_GIB:g} GiB" if memory is not None else "",
+    ]
+    in_each = [
+        f"{said['gpu_hours']} GPU-hours" if said.get("gpu_hours") is not None else "",
+        _money(money) if money is not None else "",
+    ]
+    parts = [
+        f"{' and '.join(filter(None, at_once))} at one time" if any(at_once) else "",
+        f"{' and '.join(filter(None, in_each))} in each {said['period']}" if any(in_each) else "",
+    ]
+    return f"Limit of {whose}: {', '.join(filter(None, parts)) or 'none'}"
+
+
+def _money(money: Any) -> str:
+    if isinstance(money, Money):
+        return amount_text(money.nanos, money.currency)
+    return amount_text(int(money["nanos"]), str(money["currency"]))
+
+
+def _weight(said: Said, name: Name) -> str:
+    return f"{name(said['node'])} has weight {int(said['weight_ppm']) / PPM:g}"
+
+
+def _half_life(said: Said, name: Name) -> str:
+    return f"Use is forgotten by half in {_length(said)}"
+
+
+def _period(said: Said, name: Name) -> str:
+    return (
+        f"Guaranteed hours are counted in spans of {_length(said)}, one of which starts "
+        f"{_moment(said['starts_at'])}"
+    )
+
+
+def _length(said: Said) -> str:
+    return duration_text(timedelta(seconds=int(said["seconds"])))
+
+
+def _allowed(said: Said, name: Name) -> str:
+    who = said.get("who") or said.get("tenant_id")
+    may = "may" if said["allowed"] else "may not"
+    what = said.get("what", "list")
+    return f"{name(who) if who else 'Everybody else'} {may} {what} {_class(said)}"
+
+
+def _class(said: Said) -> str:
+    return "any GPUs" if said["gpu_class"] == "any" else str(said["gpu_class"])
+
+
+def _requested(said: Said, name: Name) -> str:
+    wanted = f"nominal {said['nominal']} of {said['gpu_class']}"
+    return f"{name(said['subscriber_id'])} asks for {wanted}, {_span(said)}"
+
+
+def _approved(said: Said, name: Name) -> str:
+    return f"A request for more was approved; it is taken up until {_moment(said['expires_at'])}"
+
+
+def _declined(said: Said, name: Name) -> str:
+    return "A request for more was declined"
+
+
+def _lifted(said: Said, name: Name) -> str:
+    return "A quota for a time ended before its time"
+
+
+def _span(said: Said) -> str:
+    return f"from {_moment(said['starts_at'])} until {_moment(said['ends_at'])}"
+
+
+def _moment(value: Any) -> str:
+    at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return f"{timezone.localtime(at):%a %-d %b %H:%M %Z}"
+
+
+WORDS: Mapping[str, Callable[[Said, Name], str]] = {
+    "cohort-placed": _cohort,
+    "unit-placed": _unit,
+    "quota-set": _quota,
+    "quota-overridden": _override,
+    "override-lifted": _lifted,
+    "limit-set": _limit,
+    "share-weight-set": _weight,
+    "half-life-set": _half_life,
+    "guarantee-period-set": _period,
+    "use-allowed": _allowed,
+    "listing-allowed": _allowed,
+    "quota-requested": _requested,
+    "quota-request-approved": _approved,
+    "quota-request-declined": _declined,
+}
+"""By the kind of policy, as its event is called."""

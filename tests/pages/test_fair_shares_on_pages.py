@@ -134,7 +134,7 @@ def test_a_queue_is_shown_with_its_figures_and_the_arithmetic(governed: World) -
     assert "Language models 1 bid for 2 GPUs waiting" in page
     assert "÷ weight 3 =" in page
     assert "1 of 2 queues shown" in page
-    assert "User" in page and "GPUs at once" in page
+    assert "Person" in page and "GPUs at once" in page
 
 
 @pytest.mark.django_db
@@ -142,12 +142,12 @@ def test_the_log_says_who_when_what_and_why(governed: World) -> None:
     page = shown(governed.member(CONSUMER, "consumer"))
 
     assert (
-        "Quota set: node Language models, gpu class H100, nominal 1, borrowing 3, "
-        "lending not set, gpu hours 40" in page
+        "Quota of Language models for H100: nominal 1, borrowing 3, lending not set, "
+        "guaranteed GPU-hours 40" in page
     )
     assert "their own machines" in page
     assert "user:olivia" in page
-    assert "Half life set: seconds 1 d" in page
+    assert "Use is forgotten by half in 1 d" in page
 
 
 @pytest.mark.django_db
