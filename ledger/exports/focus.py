@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 
 from ledger.domain.money import MILLIS_PER_HOUR, NANOS_PER_UNIT
 from ledger.domain.periods import Period
+from ledger.exports.cells import harmless
 from ledger.exports.charges import Charge, Use
 from ledger.exports.focus_columns import COLUMNS
 
@@ -35,7 +36,7 @@ def lines(charges: Iterable[Charge], *, period: Period) -> Iterator[str]:
     for charge in charges:
         yield _taken(buffer)
         row = row_of(charge, period=period)
-        writer.writerow([row.get(column, "") for column in COLUMNS])
+        writer.writerow(harmless(row.get(column, "") for column in COLUMNS))
     yield _taken(buffer)
 
 

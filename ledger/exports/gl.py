@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from ledger.domain.money import NANOS_PER_UNIT
+from ledger.exports.cells import harmless
 from ledger.exports.entries import BookAccount, Books
 
 COLUMNS = (
@@ -55,20 +56,22 @@ def lines(books: Books) -> Iterator[str]:
         cents = in_minor_units([journals[key][each] for each in accounts], digits=digits)
         for account, minor in zip(accounts, cents, strict=True):
             writer.writerow(
-                [
-                    f"{books.period}-{number:04d}",
-                    last_day.isoformat(),
-                    str(books.period),
-                    str(account.account_id or "others"),
-                    account.kind,
-                    account.title,
-                    _written(-minor, digits) if minor < 0 else "",
-                    _written(minor, digits) if minor >= 0 else "",
-                    currency,
-                    cost_centre,
-                    kind,
-                    f"offpeak:{books.period}@{books.position}",
-                ]
+                harmless(
+                    [
+                        f"{books.period}-{number:04d}",
+                        last_day.isoformat(),
+                        str(books.period),
+                        str(account.account_id or "others"),
+                        account.kind,
+                        account.title,
+                        _written(-minor, digits) if minor < 0 else "",
+                        _written(minor, digits) if minor >= 0 else "",
+                        currency,
+                        cost_centre,
+                        kind,
+                        f"offpeak:{books.period}@{books.position}",
+                    ]
+                )
             )
         yield buffer.getvalue()
         buffer.seek(0)

@@ -19,6 +19,7 @@ from ledger.domain.periods import Period
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Position
 from ledger.exports import gl
+from ledger.exports.cells import harmless
 from ledger.models import AccountRow, PostingRow, UsageChargeRow
 from ledger.projections.money import MONEY
 from ledger.rebuilding import rebuild
@@ -71,6 +72,34 @@ def test_an_export_at_a_position_stays_the_same_to_the_byte(month: MemoryStore, 
 
     assert at_position(name, position) == before
     assert at_position(name, month.head()) != before
+
+
+@pytest.mark.parametrize("name", ["focus", "gl"])
+def test_no_name_is_a_formula_to_a_spreadsheet(month: MemoryStore, name: str) -> None:
+    UsageChargeRow.objects.update(cost_centre='=HYPERLINK("http://127.0.0.1/")')
+    AccountRow.objects.update(title="@SUM(1)")
+
+    text = written(name, month)
+
+    cells = {cell for row in rows_of(text) for cell in row.values() if cell}
+    assert {cell[0] for cell in cells} & set("=+@\t\r") == set()
+    assert all(nanos(cell) < 0 for cell in cells if cell.startswith("-"))
+    assert "'=HYPERLINK(\"http://127.0.0.1/\")" in cells or "'@SUM(1)" in cells
+
+
+@pytest.mark.parametrize(
+    ("cell", "safe"),
+    [
+        ("-12.500000000", "-12.500000000"),
+        ("-1+1", "'-1+1"),
+        ("=1", "'=1"),
+        ("\t=1", "'\t=1"),
+        ("a=1", "a=1"),
+        ("", ""),
+    ],
+)
+def test_numbers_below_zero_stay_numbers(cell: str, safe: str) -> None:
+    assert harmless([cell]) == [safe]
 
 
 def prepaid() -> AccountId:
