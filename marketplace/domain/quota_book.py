@@ -149,8 +149,11 @@ class QuotaBook:
 
     # --- asking ----------------------------------------------------------------------------
 
-    def asks(self, use: Use) -> Answer:
-        """Tell if one more use fits every quota and every limit at every moment of it."""
+    def asks(self, use: Use, *, borrowing: bool = True) -> Answer:
+        """Tell if one more use fits every quota and every limit at every moment of it.
+
+        borrowing: whether it may be more than is its unit's own.
+        """
         if self.policies is None:
             return FREE
         for scope in LAYERS:
@@ -163,7 +166,7 @@ class QuotaBook:
         for gpu_class in self._classes:
             gpus = use.of_class(gpu_class)
             if gpus:
-                found = self._in_class(gpu_class, use, gpus)
+                found = self._in_class(gpu_class, use, gpus, borrowing)
                 if not found.fits:
                     return found
                 if found.outcome is not None and answer.outcome != "borrowed":
@@ -182,9 +185,9 @@ class QuotaBook:
             use = replace(use, starts=starts, ends=use.ends + starts - use.starts)
         return None
 
-    def _in_class(self, gpu_class: str, use: Use, gpus: int) -> Answer:
+    def _in_class(self, gpu_class: str, use: Use, gpus: int, borrowing: bool) -> Answer:
         node = str(use.terms.subscriber_id)
-        may_borrow = self._may_borrow(use)
+        may_borrow = borrowing and self._may_borrow(use)
         told = self._sums.room(gpu_class, self.uses.values()).asks(
             node, use.starts, use.ends, gpus, may_borrow=may_borrow
         )

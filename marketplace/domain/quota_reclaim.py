@@ -220,7 +220,7 @@ class _Attempt:
             placement = place(wish, self._entries, calendar, now=self._now)
             if placement is None:
                 return None
-            answer = quotas.asks(use_of(wish, placement))
+            answer = quotas.asks(use_of(wish, placement), borrowing=False)
             if answer.outcome == "nominal":
                 return placement
             if answer.fits or answer.again >= FOREVER:

@@ -12,7 +12,7 @@ owners and platform share.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -38,7 +38,7 @@ from marketplace.domain.pools import Pool
 from marketplace.domain.quota_gate import Gate, gate_of
 from marketplace.domain.round_parts import Part, lets, part_of
 from marketplace.domain.round_pricing import Priced, heard
-from marketplace.domain.settling import given_names, guaranteed, pulled_forward, sweep
+from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
 from marketplace.domain.sizes import grown, once
 from marketplace.domain.tries import BrokeOff, Enough, Late, Steps, Watch
 from marketplace.domain.vouching import UNVERIFIED
@@ -119,16 +119,9 @@ def _cleared(
         part = part_of(book, group, calendar, gate, now, left_over.spared)
         before = None if steps is None else _effort_before(steps, name)
         solution = _solved(part, proof.seed, enough, before)
-        given = given_names(part.pools, part.sized, solution)
-        tries = watch.stage(f"{name} moves")
-        placed = pulled_forward(given, calendar, gate, tries, **said)
-        tries = watch.stage(f"{name} sweep")
-        swept, left = sweep(book, group, placed, calendar, gate, tries, **said)
-        tries = watch.stage(f"{name} nearer")
-        placed = gathered(book, placed, calendar, gate, tries, **said)
-        tries = watch.stage(f"{name} larger")
-        placed, grew = grown(book, placed, group, calendar, gate, tries, **said)
-        watch.over()
+        placed, swept, left, grew = _settled(
+            book, name, part, solution, calendar, gate, watch, said
+        )
         rivals = [] if only_own else heard(part, left, gate, now)
         prices = Priced(name, part, solution.prices, rivals)
         made = prices.fills(placed + swept, gate, watch.stage(f"{name} prices"), round_id)
@@ -160,6 +153,33 @@ def _cleared(
     fills += room
     why = {} if gate is None else gate.reasons
     return Clearing(tuple(fills), tuple(refused), calendar, proof, held_back=why)
+
+
+def _settled(
+    book: Book,
+    name: str,
+    part: Part,
+    solution: Solution,
+    calendar: Calendar,
+    gate: Gate | None,
+    watch: Watch,
+    said: Mapping[str, Any],
+) -> tuple[list[Given], list[Given], list[OpenBid], int]:
+    """Turn the answer of a search into grants: of the search, of the sweep; who is left.
+
+    Returns also what some became worth more when the search was over, in nano-units.
+    """
+    given = given_names(part.pools, part.sized, solution)
+    tries = watch.stage(f"{name} moves")
+    placed = pulled_forward(given, calendar, gate, tries, **said)
+    tries = watch.stage(f"{name} sweep")
+    swept, left = sweep(book, part.bids, placed, calendar, gate, tries, **said)
+    tries = watch.stage(f"{name} nearer")
+    placed = gathered(book, placed, calendar, gate, tries, **said)
+    tries = watch.stage(f"{name} larger")
+    placed, grew = grown(book, placed, part.bids, calendar, gate, tries, **said)
+    watch.over()
+    return placed, swept, left, grew
 
 
 class _Left(NamedTuple):

@@ -9,28 +9,23 @@ what a round takes from leases, are checked in files of their own.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
-from itertools import pairwise, takewhile
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from itertools import pairwise
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
-from listings.domain.divisions import PPM, compute_ppm
-from listings.domain.events import Gpu, OfferPublished
-from listings.domain.gpus import is_of, model_matches, names_share
-from listings.domain.windows import windows_of
 from marketplace.domain.book import Book
+from marketplace.domain.cut_ends import ends_of
 from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import GpuRequest, LeaseGranted, RoundCleared, Share
+from marketplace.domain.events import LeaseGranted, RoundCleared, Share
 from marketplace.domain.faults import Fault
 from marketplace.domain.moments import EPOCH, ONE_MILLI, from_above, moment
-from marketplace.domain.query import ISOLATIONS
-from marketplace.domain.supply import Listed
 from marketplace.domain.verification_of_cards import faults_of_cards
 from marketplace.domain.verification_of_cleaning import faults_of_cleaning
-from marketplace.domain.verification_of_cuts import ends_of, faults_of_cuts
+from marketplace.domain.verification_of_cuts import faults_of_cuts
 from marketplace.domain.verification_of_quotas import faults_of_quotas
-from marketplace.domain.workloads import allowed_by
+from marketplace.domain.verification_of_terms import own_use, terms_of
 
 WEIGHT_PPM_MAX = 200_000
 """Waiting adds no more than this to what a bid counts: published in the docs."""
@@ -95,7 +90,7 @@ def _faults_of(book: Book, cleared: RoundCleared, granted: LeaseGranted) -> Iter
         if listed is None or listed.paused:
             yield f"offer {share.offer_id} is not listed"
             continue
-        yield from _terms(listed, share, granted, bid)
+        yield from terms_of(listed, share, granted, bid)
         models |= {gpu.model for gpu in listed.terms.gpus if gpu.uuid in share.gpu_uuids}
     if models and granted.gpu_model != "+".join(sorted(models))[: len(granted.gpu_model)]:
         yield f"its GPUs are not {granted.gpu_model}"
@@ -140,111 +135,10 @@ def _money(granted: LeaseGranted, bid: OpenBid) -> Iterator[str]:
         yield f"costs {cost}, over the budget {terms.budget}"
 
 
-def own_use(granted: LeaseGranted, bid: OpenBid) -> bool:
-    """Tell if all GPUs are the bidder's own, which it has for nothing."""
-    return all(share.owner_id == bid.terms.tenant_id for share in granted.shares)
-
-
 def _use(granted: LeaseGranted) -> int:
     """Return its GPU-milliseconds."""
     gpus = sum(len(share.gpu_uuids) for share in granted.shares)
     return gpus * (granted.window.length // ONE_MILLI)
-
-
-def _terms(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) -> Iterator[str]:
-    offer, terms = listed.terms, bid.terms
-    gpus = {gpu.uuid: gpu for gpu in offer.gpus}
-    strangers = [uuid for uuid in share.gpu_uuids if uuid not in gpus]
-    if strangers or (share.host_id, share.owner_id) != (offer.host_id, offer.tenant_id):
-        yield f"offer {offer.offer_id} has no {strangers} on {share.host_id}"
-    if offer.reserved_for not in (None, bid.bid_id):
-        yield f"offer {offer.offer_id} is kept for another bid"
-    asked = terms.request
-    if asked.own and offer.tenant_id != terms.tenant_id:
-        yield f"offer {offer.offer_id} is not the bidder's own"
-    if offer.host_id in asked.not_hosts or (asked.hosts and offer.host_id not in asked.hosts):
-        yield f"host {offer.host_id} was left out by the bid"
-    least = asked.reliability_min_ppm
-    if least is not None and (listed.record.ppm is None or listed.record.ppm < least):
-        yield f"host {offer.host_id} has not proved as reliable as that"
-    if timedelta(seconds=offer.lease_min_seconds) > granted.window.length:
-        yield f"offer {offer.offer_id} is leased for longer only"
-    if not allowed_by(offer.workload_kinds, terms.workload.kind):
-        yield f"offer {offer.offer_id} does not allow {terms.workload.kind}"
-    price = granted.price.nanos_per_gpu_hour
-    if not own_use(granted, bid) and share.resold is None and listed.floor > price:
-        yield f"price below the floor {listed.floor} of offer {offer.offer_id}"
-    if offer.floor.currency != granted.price.currency:
-        yield f"offer {offer.offer_id} is in {offer.floor.currency}"
-    told = (share.notice_seconds, share.reclaim_fee_ppm, share.reclaim_steps, share.source)
-    if share.resold is None and told != (
-        offer.notice_seconds,
-        offer.reclaim_fee_ppm,
-        offer.reclaim_steps,
-        offer.source,
-    ):
-        yield f"offer {offer.offer_id} was listed on other terms of reclaim"
-    if not _in_windows(offer, granted.window.starts_at, granted.window.ends_at):
-        yield f"offer {offer.offer_id} has no window for {granted.window}"
-    for uuid in share.gpu_uuids:
-        if uuid in gpus and not _serves(gpus[uuid], offer, terms.request, terms.gpus):
-            yield f"GPU {uuid} is not what was asked for"
-
-
-def _in_windows(offer: OfferPublished, starts_at: datetime, ends_at: datetime) -> bool:
-    """Tell if windows of the offer cover the span without a hole."""
-    covered = starts_at
-    for window in sorted(
-        windows_of(offer, since=starts_at, until=ends_at), key=lambda each: each.starts_at
-    ):
-        if window.starts_at > covered:
-            return False
-        covered = max(covered, window.ends_at)
-    return covered >= ends_at
-
-
-def _serves(gpu: Gpu, offer: OfferPublished, asked: GpuRequest, gpus: int) -> bool:
-    capability = [int(part) for part in gpu.compute_capability.split(".")]
-    wanted = [int(part) for part in (asked.compute_capability_min or "0").split(".")]
-    return (
-        (not asked.models or any(model_matches(model, gpu.model) for model in asked.models))
-        and gpu.memory_mib >= (asked.memory_mib_min or 0)
-        and capability >= wanted
-        and _numbers(gpu.driver) >= _numbers(asked.driver_min or "")
-        and (not asked.regions or _lies_in(offer.region, asked.regions))
-        and all(label in offer.labels for label in asked.labels)
-        and not _is_unwanted(gpu, offer, asked)
-        and compute_ppm(gpu) * 100 >= (asked.compute_percent_min or 0) * PPM
-        and (gpu.compute_percent is None or (gpus == 1 and _takes_share(gpu, asked)))
-        and (
-            asked.isolation is None
-            or offer.isolation in ISOLATIONS[: ISOLATIONS.index(asked.isolation) + 1]
-        )
-    )
-
-
-def _lies_in(region: str, areas: Iterable[str]) -> bool:
-    return any(f"{region}-".startswith(f"{area}-") for area in areas)
-
-
-def _is_unwanted(gpu: Gpu, offer: OfferPublished, asked: GpuRequest) -> bool:
-    return (
-        any(is_of(model, gpu.model) for model in asked.not_models)
-        or _lies_in(offer.region, asked.not_regions)
-        or any(label in offer.labels for label in asked.not_labels)
-    )
-
-
-def _takes_share(gpu: Gpu, asked: GpuRequest) -> bool:
-    """Tell if a bid takes shares at all, or this one because it names it."""
-    return asked.isolation is not None or any(
-        names_share(model) and model_matches(model, gpu.model) for model in asked.models
-    )
-
-
-def _numbers(version: str) -> list[int]:
-    """Return the leading numbers of a version, up to the first part that is none."""
-    return [int(part) for part in takewhile(str.isdecimal, version.split("."))]
 
 
 def _links(book: Book, granted: LeaseGranted) -> Iterator[str]:

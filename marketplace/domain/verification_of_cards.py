@@ -18,10 +18,10 @@ from ledger.domain.ids import LeaseId
 from listings.domain.events import Gpu
 from listings.domain.mig import card_of, coexist
 from marketplace.domain.book import Book
+from marketplace.domain.cut_ends import ends_of
 from marketplace.domain.events import LeaseGranted
 from marketplace.domain.faults import Fault
 from marketplace.domain.moments import from_above, from_below
-from marketplace.domain.verification_of_cuts import ends_of
 
 _INSTANCE = re.compile(r"MIG-(GPU-[^/]+)/\d+/\d+")
 """An instance's UUID that names its card. Those of newer drivers do not: the host's list stands."""

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 from ledger.domain.ids import LeaseId
 from marketplace.domain.book import Book
+from marketplace.domain.cut_ends import ends_of
 from marketplace.domain.events import LeaseGranted
 from marketplace.domain.faults import Fault
 from marketplace.domain.moments import moment
-from marketplace.domain.verification_of_cuts import ends_of
 
 Span = tuple[datetime, datetime, int, LeaseId | None]
 """From when, until when, which grant of the round (0: an older lease), and whose."""

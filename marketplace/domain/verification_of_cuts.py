@@ -6,11 +6,10 @@ Reads the leases and their sales as the facts left them; shares nothing with wha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.book import Book
 from marketplace.domain.demand import OpenBid
@@ -19,6 +18,8 @@ from marketplace.domain.faults import Fault
 from marketplace.domain.holdings import Held
 from marketplace.domain.moments import ONE_MILLI, moment
 from marketplace.domain.reclaim_fees import compensation
+from marketplace.domain.verification_of_order import faults_of_order, in_order, lost, may_go
+from marketplace.domain.verification_of_quotas import faults_of_quotas
 from marketplace.domain.verification_of_reclaims import faults_of_reclaim
 
 RUN_AT_LEAST = timedelta(minutes=30)
@@ -78,6 +79,7 @@ def _on_some_ground(
         for said in _interrupted(granted, bid, cut, held)
     ]
     wrong += _paid_for(granted, [(held, cut.ends_at) for held, cut in stopped])
+    wrong = wrong or list(_out_of_order(book, grants, granted, bid))
     if wrong and book.quotas is not None and book.quotas.policies is not None:
         borrowed = list(faults_of_reclaim(book, grants, granted, bid, stopped))
         firm = any(not held.is_interruptible for held, _ in stopped)
@@ -137,6 +139,46 @@ def _stopped(
         yield "has not run long enough"
 
 
+def _out_of_order(
+    book: Book, grants: Sequence[LeaseGranted], granted: LeaseGranted, bid: OpenBid
+) -> Iterator[str]:
+    """Find interruptible leases that go although others with less to lose would do.
+
+    Where a quota lets the bid start later only, it is not told from when on it sought its place,
+    and what a lease loses depends on that: it is at fault if it is for the first and for the last.
+    """
+    before = list(grants[: grants.index(granted)])
+    bound = book.quotas is not None and book.quotas.policies is not None
+    first = bid.terms.earliest_start
+    found: list[str] = []
+    for since in (first, granted.window.starts_at) if bound else (first,):
+        ranked = in_order(
+            (
+                each
+                for each in may_go(book, before, granted, since)
+                if each.held.is_interruptible
+                and each.held.bid is not None
+                and each.held.bid.tenant_id != bid.terms.tenant_id
+            ),
+            lambda each: (lost(each, granted.at),),
+        )
+        said = list(faults_of_order(book, before, granted, bid, ranked, _keeps(book, before)))
+        if not said:
+            return
+        found = found or said
+    yield from found
+
+
+def _keeps(book: Book, before: Sequence[LeaseGranted]) -> Callable[[LeaseGranted], bool]:
+    """Return what tells if a grant after some others keeps quotas and limits."""
+
+    def keeps(there: LeaseGranted) -> bool:
+        found = faults_of_quotas(book, [*before, there])
+        return not any(fault.lease_id == there.lease_id for fault in found)
+
+    return keeps
+
+
 def _interrupted(granted: LeaseGranted, bid: OpenBid, cut: Cut, held: Held) -> Iterator[str]:
     """Find what forbids that a lease is interrupted at a price."""
     if held.bid is None or held.bid.service_class != "interruptible":
@@ -176,8 +218,3 @@ def _paid_for(granted: LeaseGranted, stopped: Sequence[tuple[Held, datetime]]) -
     use = taken * (granted.window.length // ONE_MILLI)
     if granted.price.nanos_per_gpu_hour * use < loses * MILLIS_PER_HOUR:
         yield f"pays less for what it takes than the interrupted lose, {loses}"
-
-
-def ends_of(grants: Sequence[LeaseGranted]) -> dict[LeaseId, datetime]:
-    """Return when the leases end that a round cuts."""
-    return {cut.lease_id: cut.ends_at for granted in grants for cut in granted.cuts}

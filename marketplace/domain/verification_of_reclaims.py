@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ledger.domain.ids import LeaseId, TenantId
@@ -20,7 +20,14 @@ from marketplace.domain.moments import ONE_MILLI, from_above, from_below, moment
 from marketplace.domain.policies import Policies
 from marketplace.domain.quota_uses import Use
 from marketplace.domain.reclaim_fees import compensation
-from marketplace.domain.verification_of_quotas import RulesAt, until, use_of
+from marketplace.domain.verification_of_order import (
+    MayGo,
+    faults_of_order,
+    in_order,
+    may_go,
+    owed,
+)
+from marketplace.domain.verification_of_quotas import RulesAt, faults_of_quotas, until, use_of
 
 Stopped = Sequence[tuple[Held, Cut]]
 
@@ -78,6 +85,98 @@ class _InClass:
             elif not self._in_the_way(held, cut, unit):
                 yield f"lease {cut.lease_id} is not in the way"
         yield from self._nominal(unit)
+        yield from self._out_of_order(unit, rules, root)
+
+    def _out_of_order(self, unit: str, rules: RulesAt, root: str) -> Iterator[str]:
+        """Find leases that go before others: interruptible ones first, and then the newest.
+
+        Where those cost more than the bid pays at most, the order may be by what they cost.
+        """
+        book, before = self.book, list(self.grants[: self.grants.index(self.granted)])
+        assert book.quotas is not None
+        uses = book.quotas.uses
+        there = [
+            each
+            for each in may_go(book, before, self.granted, self.bid.terms.earliest_start)
+            if each.lease_id in uses and self._size(each.lease_id) and self._unit(each) != unit
+        ]
+        found: list[str] = []
+        for by_cost in (False, True):
+            # What a lease costs, in the second turn; and the newest of those that cost the same.
+            ranked = in_order(
+                iter(there),
+                lambda each, by_cost=by_cost: (  # type: ignore[misc]  # of this turn
+                    not each.held.is_interruptible,
+                    owed(each, self.granted.at) if by_cost else 0,
+                    -uses[each.lease_id].starts,
+                ),
+            )
+            go = self._that_borrow(ranked, rules, root)
+            said = list(
+                faults_of_order(
+                    book,
+                    before,
+                    self.granted,
+                    self.bid,
+                    ranked,
+                    self._keeps,
+                    goes=lambda each, go=go: each.lease_id in go,  # type: ignore[misc]  # this turn's
+                )
+            )
+            if not said:
+                return
+            found = found or said
+        yield from found
+
+    def _unit(self, lease: MayGo) -> str:
+        return "" if lease.held.bid is None else str(lease.held.bid.subscriber_id)
+
+    def _that_borrow(self, ranked: Sequence[MayGo], rules: RulesAt, root: str) -> set[LeaseId]:
+        """Return those of units that still borrow once all before them have gone."""
+        used, found = self._used_now(), set[LeaseId]()
+        for lease in ranked:
+            unit = self._unit(lease)
+            if unit not in rules.parents or rules.around(unit)[-1] != root:
+                continue
+            if used[unit] > rules.has(unit):
+                used[unit] -= self._size(lease.lease_id)
+                found.add(lease.lease_id)
+        return found
+
+    def _used_now(self) -> Counter[str]:
+        """Return what each unit uses now, without what is cut already."""
+        assert self.book.quotas is not None
+        now, used = from_above(self.granted.at), Counter[str]()
+        before = self.grants[: self.grants.index(self.granted)]
+        cut = {each.lease_id for granted in before for each in granted.cuts}
+        for lease_id, use in self.book.quotas.uses.items():
+            held = self.book.held.get(lease_id)
+            is_cut = held is not None and held.ends < from_below(held.granted.window.ends_at)
+            if use.starts <= now < use.ends and not is_cut and lease_id not in cut:
+                used[str(use.terms.subscriber_id)] += use.of_class(self.gpu_class)
+        for use in self._given(now):
+            used[str(use.terms.subscriber_id)] += use.of_class(self.gpu_class)
+        return used
+
+    def _keeps(self, there: LeaseGranted) -> bool:
+        """Tell if the grant, as it could have been, is within its own quota then, and fits now."""
+        before = list(self.grants[: self.grants.index(self.granted)])
+        other = replace(self, grants=[*before, there], granted=there)
+        unit, rules = str(self.bid.terms.subscriber_id), self._rules(self.granted.at)
+        if list(other._nominal(unit)):
+            return False
+        direct = self._used_now()
+        for cut in there.cuts:
+            held = self.book.held[cut.lease_id]
+            if held.bid is not None:
+                direct[str(held.bid.subscriber_id)] -= self._size(cut.lease_id)
+        direct[unit] += self.bid.gpus
+        used = rules.all_used(direct)
+        nodes = [(node, rules.most(node)) for node in rules.around(unit)]
+        if any(most is not None and used[node] > most for node, most in nodes):
+            return False
+        found = faults_of_quotas(self.book, [*before, there])
+        return not any(fault.lease_id == there.lease_id for fault in found)
 
     def _rules(self, at: datetime) -> RulesAt:
         return RulesAt(self.policies, self.gpu_class, at)
@@ -101,7 +200,20 @@ class _InClass:
                 last = max(last, use.of_class(self.gpu_class))
             elif held is None or held.ends >= from_below(held.granted.window.ends_at):
                 runs += use.of_class(self.gpu_class)
+        # What the round gave it just now it uses, too.
+        runs += sum(
+            use.of_class(self.gpu_class)
+            for use in self._given(now)
+            if str(use.terms.subscriber_id) == unit
+        )
         return runs + last > rules.has(unit)
+
+    def _given(self, now: int) -> Iterator[Use]:
+        """Yield what grants of the round before this one use at once."""
+        for granted in self.grants[: self.grants.index(self.granted)]:
+            for use in use_of(self.book, granted):
+                if use.starts <= now < use.ends:
+                    yield use
 
     def _uses(self, spared: LeaseId | None = None) -> list[Use]:
         """Return all use once the round is done up to this grant; spared: a lease that goes on."""

@@ -290,3 +290,28 @@ def test_no_round_takes_back_what_it_may_not(random: Random) -> None:
         rounds(market, 1)
     assert not [line for line in logs if line["event"] != "bid.stuck"], "bids without accounts"
     audit(market.events())
+
+
+def test_what_a_unit_borrows_in_the_same_round_counts_as_borrowed() -> None:
+    """Blue has five of eight once the round gave it one more: two of these are borrowed."""
+    market = Lent()
+    market.offer("big", gpus=4)
+    market.offer("small", gpus=1, at=1)
+    market.govern(red=(3, None), blue=(3, None))
+    for number in range(4):
+        market.borrow(f"b{number}", 1, hours=2)
+        market.wait(minutes=5)
+    market.wait(minutes=15)
+    for unit, gpus in (("blue", 1), ("red", 2)):
+        market.asking = unit
+        market.bid(unit, gpus=gpus, at=9 if unit == "red" else 4, hours=4, patience="patient",
+                   deadline=market.now + timedelta(hours=4.5))  # fmt: skip
+    market.asking = ""
+
+    with capture_logs() as logs:
+        rounds(market, 0.1)
+
+    assert not [line for line in logs if line["event"] == "round.grant-dropped"]
+    mine, more = market.grant("red"), market.grant("blue")
+    assert mine is not None and more is not None
+    assert len(mine.cuts) == 2
