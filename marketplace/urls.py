@@ -51,7 +51,7 @@ from marketplace.api.quotas import (
     QuotaUses,
     QuotaWeights,
 )
-from marketplace.api.rounds import OneRound, ReplayRound, Rounds
+from marketplace.api.rounds import OneRound, ReplayRound, RoundOtherwise, Rounds
 
 api_urls: list[URLPattern] = [
     path("bids", Bids.as_view()),
@@ -101,6 +101,7 @@ api_urls: list[URLPattern] = [
     path("quotas/weights", QuotaWeights.as_view()),
     path("rounds", Rounds.as_view()),
     path("rounds/<uuid:round_id>", OneRound.as_view()),
+    path("rounds/<uuid:round_id>/otherwise", RoundOtherwise.as_view()),
     path("rounds/<uuid:round_id>/replay", ReplayRound.as_view()),
     path("workloads", Workloads.as_view()),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 from uuid import UUID
@@ -11,15 +12,17 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from config.charts import Level
-from config.figures import amount_text
+from config.figures import amount_text, gpu_hours_text
 from config.pages.answers import page
 from config.pages.markets import choice_of, market_of
 from ledger.access.visits import actor_of
+from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from marketplace.domain.eligibility import REASONS
 from marketplace.queries import market as queries
 from marketplace.queries.curves import Curve
 from marketplace.queries.replay import replay_round
+from marketplace.queries.replay_otherwise import Came, Otherwise, clear_otherwise, read_rules
 
 LIST_MAX = 50
 GRANTS_MAX = 200
@@ -47,6 +50,15 @@ def index(request: HttpRequest) -> HttpResponse:
     return page(request, "pages/rounds.html", context)
 
 
+PRICES = {
+    "market": "As the market does",
+    "floor": "Floor",
+    "midpoint": "Midpoint",
+    "limit": "Pay as bid",
+}
+CUTS = {"yes": "As the market does", "no": "Never"}
+
+
 @require_safe
 def one(request: HttpRequest, round_id: UUID) -> HttpResponse:
     """Show one round, and what clearing it again gives."""
@@ -67,8 +79,39 @@ def one(request: HttpRequest, round_id: UUID) -> HttpResponse:
         "replayed": replayed,
         "curves": [_drawn(curve) for curve in replayed.curves],
         "currency": currency,
+        "prices": PRICES.items(),
+        "cuts": CUTS.items(),
+        "price": request.GET.get("price", "market"),
+        "preemption": request.GET.get("preemption", "yes"),
     }
+    if "price" not in request.GET:
+        return page(request, "pages/round.html", context)
+    try:
+        rules = read_rules(context["price"], context["preemption"])
+        found = clear_otherwise(default_store(), market=row.market, round_id=round_id, rules=rules)
+    except Refusal as refusal:
+        return page(request, "pages/round.html", context, refusal=refusal)
+    context |= {"otherwise": found, "otherwise_lines": _side_by_side(found, currency)}
     return page(request, "pages/round.html", context)
+
+
+def _side_by_side(found: Otherwise, currency: str) -> list[tuple[str, str, str, str]]:
+    """Return name, note, and the figure as recorded and otherwise, for each line."""
+
+    def money(nanos: int | None) -> str:
+        return "\N{EN DASH}" if nanos is None else amount_text(nanos, currency)
+
+    rows: tuple[tuple[str, str, Callable[[Came], str]], ...] = (
+        ("Grants", "", lambda each: str(each.grants)),
+        ("GPUs leased", "", lambda each: str(each.gpus)),
+        ("GPU-hours", "", lambda each: gpu_hours_text(each.gpu_millis)),
+        ("Mean price", "per GPU-h", lambda each: money(each.price_nanos)),
+        ("Welfare", "limits less floors", lambda each: money(each.welfare_nanos)),
+        ("Bidders gain", "limits less prices", lambda each: money(each.bidders_nanos)),
+        ("Owners gain", "prices less floors", lambda each: money(each.owners_nanos)),
+        ("Interruptions", "leases cut for others", lambda each: str(each.interrupted)),
+    )
+    return [(name, note, read(found.recorded), read(found.otherwise)) for name, note, read in rows]
 
 
 def _drawn(curve: Curve) -> dict[str, Any]:

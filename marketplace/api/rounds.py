@@ -15,8 +15,10 @@ from rest_framework.response import Response
 
 from ledger.rest import AmountField, Endpoint, MomentField
 from marketplace.api.market import MARKET, LevelShape, market_of
+from marketplace.domain.rules import PRICE_RULES
 from marketplace.queries import market as queries
 from marketplace.queries.replay import replay_round
+from marketplace.queries.replay_otherwise import clear_otherwise, read_rules
 
 
 class CertificateShape(serializers.Serializer[Any]):
@@ -88,6 +90,53 @@ class ReplayShape(serializers.Serializer[Any]):
     facts = serializers.IntegerField()
     differences = serializers.ListField(child=serializers.CharField())
     curves = CurveShape(many=True)
+
+
+class CameShape(serializers.Serializer[Any]):
+    """What a round came to; price null where nothing was paid."""
+
+    grants = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    gpu_seconds = serializers.SerializerMethodField()
+    price_mean = AmountField(source="price_nanos", allow_null=True)
+    welfare = AmountField(source="welfare_nanos")
+    bidders_gain = AmountField(source="bidders_nanos")
+    owners_gain = AmountField(source="owners_nanos")
+    interrupted = serializers.IntegerField()
+
+    def get_gpu_seconds(self, came: Any) -> int:
+        """Return the GPU-time of its grants."""
+        return int(came.gpu_millis // 1000)
+
+
+class OtherwiseShape(serializers.Serializer[Any]):
+    """A round as recorded, and under other rules; new, lost: bids granted in one of them only."""
+
+    recorded = CameShape()
+    otherwise = CameShape()
+    new = serializers.IntegerField()
+    lost = serializers.IntegerField()
+
+
+class RoundOtherwise(Endpoint):
+    """A round under other rules."""
+
+    scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ("marketplace.rounds",)
+
+    @extend_schema(
+        responses=OtherwiseShape,
+        parameters=[
+            OpenApiParameter("price", enum=list(PRICE_RULES), description="price rule"),
+            OpenApiParameter("preemption", enum=["yes", "no"], description="may leases be cut"),
+        ],
+    )
+    def get(self, request: Request, round_id: UUID) -> Response:
+        """Clear a round again from its place in the log, under other rules; nothing is written."""
+        row, asked = queries.round_of(round_id), request.query_params
+        rules = read_rules(asked.get("price", "market"), asked.get("preemption", "yes"))
+        found = clear_otherwise(self.store(), market=row.market, round_id=round_id, rules=rules)
+        return Response(OtherwiseShape(found).data)
 
 
 class Rounds(Endpoint):

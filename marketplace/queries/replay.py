@@ -27,6 +27,7 @@ from marketplace.domain.deciding import RoundUnsound, considered, on_fact, on_ro
 from marketplace.domain.events import DECISIONS, LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.fills import ROUND_RULE, RULE
 from marketplace.domain.moments import from_above
+from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.states import restored
 from marketplace.domain.triggers import Trigger
 from marketplace.queries.curves import Curve, curves_of
@@ -203,7 +204,7 @@ def _replay(store: EventStore, market: str, round_id: UUID) -> Replayed:
     recorded: list[MarketEvent] = [cleared, *found.granted]
     again: Sequence[MarketEvent] = ()
     try:
-        again = _cleared_again(found, now)
+        again = cleared_again(found, now)
         differences = _differences(recorded, again)
     except RoundUnsound as unsound:
         differences = (f"it is unsound: {unsound}",)
@@ -217,14 +218,20 @@ def _replay(store: EventStore, market: str, round_id: UUID) -> Replayed:
     return Replayed(outcome, cleared.rule, found.facts, differences, tuple(curves))
 
 
-def _cleared_again(found: Found, now: int) -> Sequence[MarketEvent]:
+def cleared_again(found: Found, now: int, rules: Rules = PRESENT) -> Sequence[MarketEvent]:
+    """Clear a round again, with the steps it took; under the present rules or others.
+
+    Raises: RoundUnsound.
+    """
     round_id = found.cleared.round_id
     if found.trigger is None:
         certificate = found.cleared.certificate
         steps = dict(certificate.iterations) if certificate is not None else None
         aside = () if certificate is None else certificate.aside
-        return on_round(found.book, now=now, round_id=round_id, steps=steps, aside=aside)
-    return on_fact(found.book, found.trigger, now=now, round_id=round_id)
+        return on_round(
+            found.book, now=now, round_id=round_id, rules=rules, steps=steps, aside=aside
+        )
+    return on_fact(found.book, found.trigger, now=now, round_id=round_id, rules=rules)
 
 
 def _differences(recorded: Sequence[Event], again: Sequence[Event]) -> tuple[str, ...]:

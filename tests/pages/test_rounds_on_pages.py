@@ -45,6 +45,23 @@ def test_a_granted_round_shows_curves_grants_and_that_it_replays(traded: World) 
     assert "Cirrus" not in page
 
 
+def test_a_round_is_cleared_again_under_other_rules(traded: World) -> None:
+    row = RoundRow.objects.get(grants=1)
+    visitor = traded.member(OWNER, "owner")
+
+    page = text(visitor.get(f"/rounds/{row.round_id}?price=limit&preemption=no").content)
+    asked = f"/api/v1/rounds/{row.round_id}/otherwise"
+    answer = visitor.get(f"{asked}?price=limit").json()
+    wrong = visitor.get(f"/rounds/{row.round_id}?price=dice")
+
+    assert "Mean price per GPU-h $2.00 $3.00" in page
+    assert "The same bids would have been granted." in page
+    assert (answer["recorded"]["price_mean"], answer["otherwise"]["price_mean"]) == ("2.00", "3.00")
+    assert answer["otherwise"]["bidders_gain"] == "0.00"
+    assert wrong.status_code == 422 and "Rules are a price rule" in text(wrong.content)
+    assert visitor.get(f"{asked}?price=dice").status_code == 422
+
+
 def test_a_round_that_refused_says_why(traded: World) -> None:
     row = RoundRow.objects.get(grants=0)
 
