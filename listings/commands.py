@@ -13,8 +13,9 @@ from ledger.domain.event import Event
 from ledger.domain.ids import HostId, OfferId, TenantId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import START, EventStore, Meta, Position, load, record
+from ledger.eventstore.together import Part, record_together
 from listings.domain import hosts
-from listings.domain.events import Gpu, OfferSource
+from listings.domain.events import Chosen, Form, Gpu, OfferPublished, OfferSource
 from listings.domain.hosts import Host, HostUnknown
 from listings.domain.offers import FINAL, Offer, OfferUnknown
 from listings.domain.permit_events import ListingAllowed
@@ -233,6 +234,47 @@ def expire_offer(store: EventStore, *, offer_id: OfferId, by: Meta, now: datetim
 
     position = record(store, Offer, offer_id, decide, by=by)
     return max(position, _free_gpus(store, offer_id, by=by, now=now))
+
+
+def choose_form(
+    store: EventStore,
+    *,
+    offer: OfferPublished,
+    form: Form,
+    offer_id: OfferId,
+    chosen: Chosen,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Put an offer by demand in another form: a new one, `offer_id`, takes its place on the host.
+
+    The old one is withdrawn by the same append, so that whoever withdraws or pauses it first is
+    obeyed. Should this process die after that, policies start the new one's stream.
+
+    Raises:
+        OfferUnknown, OfferIsGone, OfferIsPaused, OfferIsWithdrawn, OfferIsExpired, HostIsRetired,
+        GpuNotOnHost, FormNotAllowed, FormTooYoung, and the refusals of a division.
+    """
+    old = load(store, Offer, offer.offer_id)
+    if old is None:
+        raise OfferUnknown(offer_id=offer.offer_id)
+    floor = old.floor
+
+    def on_host(host: Host | None) -> Sequence[Event]:
+        return _own_host(host, offer.host_id, by).reform(
+            offer, form, floor=floor, offer_id=offer_id, chosen=chosen, now=now
+        )
+
+    def on_offer(state: Offer | None) -> Sequence[Event]:
+        return _own_offer(state, offer.offer_id, by).give_way(now=now)
+
+    record_together(
+        store,
+        [Part(Host, offer.host_id, on_host, by), Part(Offer, offer.offer_id, on_offer, by)],
+    )
+    return finish_listing(
+        store, host_id=offer.host_id, offer_id=offer_id, by=by.step("publish"), now=now
+    )
 
 
 def unlist_offer(

@@ -71,6 +71,12 @@ class OfferRow(models.Model):
     isolation = models.CharField(max_length=12)
     division = models.JSONField(null=True)
     """How each card is divided into shares; as `listings.domain.events.Division`."""
+    by_demand = models.JSONField(null=True)
+    """The forms that its owner allows; as `listings.domain.events.ByDemand`."""
+    chosen = models.JSONField(null=True)
+    """Why it is in its form, if it was in another; as `listings.domain.events.Chosen`."""
+    succeeded_by = models.UUIDField(null=True)
+    """The offer that took its place in another form."""
     labels = models.JSONField()
     windows = models.JSONField()
     weekly = models.JSONField(null=True)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
 from ledger.following import Policy, names_of
 from listings import commands
-from listings.domain.events import GpusListed, HostRetired, OfferExpired, OfferWithdrawn
+from listings.domain.events import (
+    FormChosen,
+    GpusListed,
+    HostRetired,
+    OfferExpired,
+    OfferWithdrawn,
+)
 from listings.domain.offers import Offer
 from listings.domain.terms import OfferTermsDiffer
 
@@ -25,6 +31,17 @@ def publish_offer_when_gpus_listed(recorded: Recorded, store: EventStore) -> Non
     except OfferTermsDiffer:
         # The id was another host's offer all along; finish_listing has given the GPUs back.
         return
+
+
+def follow_when_form_chosen(recorded: Recorded, store: EventStore) -> None:
+    """An offer took another form: the old one is withdrawn, the new one's stream starts."""
+    chosen = recorded.event
+    assert isinstance(chosen, FormChosen)
+    by = Meta.because(recorded, policy="follow-when-form-chosen")
+    commands.withdraw_offer(store, offer_id=chosen.offer_id, by=by.step("withdraw"), now=chosen.at)
+    commands.finish_listing(
+        store, host_id=chosen.host_id, offer_id=chosen.offer.offer_id, by=by, now=chosen.at
+    )
 
 
 def unlist_gpus_when_offer_over(recorded: Recorded, store: EventStore) -> None:
@@ -59,6 +76,11 @@ POLICIES: tuple[Policy, ...] = (
         name="listings.publish-offer-when-gpus-listed",
         react=publish_offer_when_gpus_listed,
         on=names_of(GpusListed),
+    ),
+    Policy(
+        name="listings.follow-when-form-chosen",
+        react=follow_when_form_chosen,
+        on=names_of(FormChosen),
     ),
     Policy(
         name="listings.unlist-gpus-when-offer-over",

@@ -11,6 +11,7 @@ from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
 from listings.domain.events import (
+    FormChosen,
     HostRegistered,
     HostRetired,
     InventoryReported,
@@ -78,6 +79,8 @@ def project_offers(recorded: Recorded, rows: Rows) -> None:
             rows.change(OfferRow, offer_id, state="withdrawn", ended_at=at, version=version)
         case OfferExpired(offer_id=offer_id, at=at):
             rows.change(OfferRow, offer_id, state="expired", ended_at=at, version=version)
+        case FormChosen(offer_id=offer_id, offer=offer):
+            rows.change(OfferRow, offer_id, succeeded_by=offer.offer_id)
 
 
 def _row_of(offer: OfferPublished) -> OfferRow:
@@ -105,6 +108,8 @@ def _row_of(offer: OfferPublished) -> OfferRow:
         workload_kinds=list(offer.workload_kinds),
         isolation=offer.isolation,
         division=msgspec.to_builtins(offer.division),
+        by_demand=msgspec.to_builtins(offer.by_demand),
+        chosen=msgspec.to_builtins(offer.chosen),
         labels=dict(offer.labels),
         windows=msgspec.to_builtins(offer.windows),
         weekly=msgspec.to_builtins(offer.weekly),
@@ -147,6 +152,7 @@ PROJECTIONS: tuple[Projection, ...] = (
             OfferResumed,
             OfferWithdrawn,
             OfferExpired,
+            FormChosen,
         ),
     ),
     Projection(

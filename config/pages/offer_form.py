@@ -10,9 +10,11 @@ from django import forms
 from django.utils import timezone
 
 from config.pages.fields import MomentField, RateField, TokenField
+from ledger.domain.money import Rate, nanos_of
+from ledger.domain.refusal import Invalid
 from ledger.domain.span import Window
 from listings.domain.divisions import SHARES_MAX
-from listings.domain.events import Division, Gpu, ReclaimStep, WeeklyRule
+from listings.domain.events import ByDemand, Division, Form, Gpu, ReclaimStep, WeeklyRule
 from listings.domain.terms import OfferTerms
 from listings.models import HostRow
 from listings.queries import gpus_of_row
@@ -38,6 +40,8 @@ ISOLATIONS = (
 SHARED = ("mps", "timeslice")
 PROFILE = re.compile(r"(?:([1-8])x)?([1-9]g\.[0-9]{1,3}gb(?:\+me)?)")
 """A MIG profile, or several instances of one: 7x1g.10gb."""
+WAY = re.compile(r"(whole|mps|timeslice|mig)(?::([^=]+?))?\s*(?:=\s*([0-9.]{1,20}))?")
+"""One form of an offer by demand, and its floor."""
 STEPS = (("longer_notice", "longer_fee"), ("longest_notice", "longest_fee"))
 """Fields of notice (in hours) and fee (in percent) of a reclaim that comes with more notice."""
 
@@ -74,10 +78,13 @@ class OfferForm(forms.Form):
         label="Shares of each GPU", min_value=2, max_value=SHARES_MAX, required=False
     )
     profiles = forms.CharField(label="MIG instances of each GPU", required=False, max_length=200)
+    ways = forms.CharField(label="Forms", required=False, max_length=400)
+    form_min = forms.IntegerField(label="Stay in one for", min_value=5, required=False)
     workload_kinds = forms.CharField(label="Only for", required=False, max_length=400)
 
     def __init__(self, *args: Any, host: HostRow, currency: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.currency = currency
         self.fields["floor"] = RateField(label="Least you take", currency=currency)
         self.fields["floor"].widget.attrs["data-next"] = ""
         gpus = gpus_of_row(host)
@@ -102,6 +109,9 @@ class OfferForm(forms.Form):
             )
         if data.get("profiles") and data.get("isolation") != "mig":
             self.add_error("profiles", "MIG instances are made only at the isolation MIG instance.")
+        divided = data.get("profiles") or data.get("shares")
+        if data.get("ways") and (divided or data.get("isolation") in SHARED):
+            self.add_error("ways", "Name all forms here, and leave shares and instances out.")
         for notice, fee in STEPS:
             if (data.get(notice) is None) != (data.get(fee) is None):
                 missing = notice if data.get(notice) is None else fee
@@ -110,11 +120,12 @@ class OfferForm(forms.Form):
 
     def clean_profiles(self) -> tuple[str, ...]:
         """Read `3g.40gb 2x2g.20gb`: the profile of each instance."""
-        said = self.cleaned_data["profiles"].lower().replace(",", " ").split()
-        forms_of = [PROFILE.fullmatch(word) for word in said]
-        if not all(forms_of):
-            raise forms.ValidationError("Write MIG profiles, such as 3g.40gb 2g.20gb or 7x1g.10gb.")
-        return tuple(form[2] for form in forms_of if form for _ in range(int(form[1] or 1)))
+        return _profiles(self.cleaned_data["profiles"])
+
+    def clean_ways(self) -> tuple[Form, ...]:
+        """Read `whole=2.00; mps:4=0.60; mig:7x1g.10gb=0.30`: each form and its floor."""
+        said = [word.strip() for word in self.cleaned_data["ways"].split(";")]
+        return tuple(_way(word, self.currency) for word in said if word)
 
 
 class RepriceForm(forms.Form):
@@ -156,14 +167,50 @@ def terms_of(form: OfferForm, zone: ZoneInfo) -> OfferTerms:
             if data[notice] is not None
         ),
         workload_kinds=tuple(kinds),
-        isolation=data["isolation"],
+        isolation=None if data["ways"] else data["isolation"],
         division=_division(data),
+        by_demand=_by_demand(data),
     )
 
 
 def is_divisible(gpu: Gpu) -> bool:
     """Tell if a card is in MIG mode and has no instances that its owner made."""
     return gpu.mig_enabled and not gpu.mig_profiles
+
+
+def _by_demand(data: dict[str, Any]) -> ByDemand | None:
+    if not data["ways"]:
+        return None
+    minutes = data["form_min"]
+    return ByDemand(data["ways"]) if minutes is None else ByDemand(data["ways"], minutes * MINUTE)
+
+
+def _way(said: str, currency: str) -> Form:
+    """Read one form of an offer: how a card is leased, and its floor, if it has its own."""
+    form = WAY.fullmatch(said)
+    if form is None:
+        raise forms.ValidationError(
+            "Write forms as whole=2.00; mps:4=0.60; mig:7x1g.10gb=0.30, with a semicolon between."
+        )
+    kind, how, amount = form[1], form[2], form[3]
+    try:
+        floor = None if amount is None else Rate(nanos_of(amount), currency)
+    except Invalid as refusal:
+        raise forms.ValidationError(refusal.message()) from refusal
+    if kind == "whole":
+        return Form(None, floor)
+    if kind == "mig":
+        return Form(Division("mig", profiles=_profiles(how or "")), floor)
+    if not (how or "").isdecimal():
+        raise forms.ValidationError(f"Say into how many {kind} shares: {kind}:4.")
+    return Form(Division("mps" if kind == "mps" else "timeslice", int(how or 0)), floor)
+
+
+def _profiles(said: str) -> tuple[str, ...]:
+    words = [PROFILE.fullmatch(word) for word in said.lower().replace(",", " ").split()]
+    if not all(words):
+        raise forms.ValidationError("Write MIG profiles, such as 3g.40gb 2g.20gb or 7x1g.10gb.")
+    return tuple(form[2] for form in words if form for _ in range(int(form[1] or 1)))
 
 
 def _division(data: dict[str, Any]) -> Division | None:

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from config.figures import amount_text
 from config.pages.answers import done, meta_of, page
 from config.pages.offer_form import ISOLATIONS, OfferForm, RepriceForm, terms_of
+from config.pages.offer_ways import ways_of
 from config.pages.window_grid import Grid, Held, build_grid
 from config.visitors import zone_of
 from ledger.access import Actor
@@ -188,6 +189,9 @@ def _show(
         ],
         "lease_min": timedelta(seconds=row.lease_min_seconds),
         "cleaning": timedelta(seconds=row.cleaning_seconds),
+        "ways": ways_of(row),
+        "chosen": row.chosen,
+        "form_min": timedelta(seconds=(row.by_demand or {}).get("form_min_seconds", 0)),
     }
     invalid = form is not None and bool(form.errors)
     return page(request, "pages/offer.html", context, refusal=refusal, invalid=invalid)

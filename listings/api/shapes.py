@@ -15,7 +15,15 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
 from ledger.rest.fields import refuse
-from listings.api.shares import DivisionShape, SharesBody, division_of
+from listings.api.shares import (
+    ByDemandBody,
+    ByDemandShape,
+    ChosenShape,
+    DivisionShape,
+    SharesBody,
+    by_demand_of,
+    division_of,
+)
 from listings.domain.events import Isolation, ReclaimStep, WeeklyRule
 from listings.domain.markets import Market, market_of_region, named
 from listings.domain.terms import OfferTerms
@@ -120,6 +128,7 @@ class PreviewOffer(Body):
     workload_kinds = serializers.ListField(child=TextField(), required=False, max_length=100)
     isolation = serializers.ChoiceField(choices=get_args(Isolation), required=False)
     shares = SharesBody(required=False, allow_null=True)
+    by_demand = ByDemandBody(required=False, allow_null=True)
     labels = LabelsField(required=False)
     reserved_for = serializers.UUIDField(required=False, allow_null=True)
 
@@ -237,6 +246,9 @@ class OfferShape(serializers.Serializer[Any]):
     workload_kinds = serializers.ListField(child=serializers.CharField())
     isolation = serializers.CharField()
     shares = DivisionShape(source="division", allow_null=True)
+    by_demand = ByDemandShape(allow_null=True)
+    chosen = ChosenShape(allow_null=True)
+    succeeded_by = serializers.UUIDField(allow_null=True)
     labels = serializers.DictField(child=serializers.CharField())
     reserved_for = serializers.UUIDField(allow_null=True)
     starts_at = MomentField()
@@ -343,7 +355,8 @@ def terms_of(asked: Mapping[str, Any]) -> OfferTerms:
     Raises: WindowEmpty, WindowTooFine.
     """
     weekly, reserved_for = asked.get("weekly"), asked.get("reserved_for")
-    shares = asked.get("shares")
+    shares, by_demand = asked.get("shares"), asked.get("by_demand")
+    currency = asked.get("currency", settings.ENV.currency)
     said = (
         "lease_min_seconds",
         "cleaning_seconds",
@@ -358,7 +371,8 @@ def terms_of(asked: Mapping[str, Any]) -> OfferTerms:
         ),
         weekly=None if weekly is None else _weekly_of(weekly),
         division=None if shares is None else division_of(shares),
-        floor=Rate(asked["floor"], asked.get("currency", settings.ENV.currency)),
+        by_demand=None if by_demand is None else by_demand_of(by_demand, currency),
+        floor=Rate(asked["floor"], currency),
         workload_kinds=tuple(asked.get("workload_kinds", ())),
         labels=tuple(asked.get("labels", {}).items()),
         reclaim_steps=tuple(ReclaimStep(**step) for step in asked.get("reclaim_steps", ())),

@@ -7,9 +7,11 @@ from typing import Any, get_args
 
 from rest_framework import serializers
 
-from ledger.rest import Body, CountField, TextField
+from ledger.domain.money import Rate
+from ledger.rest import AmountField, Body, CountField, TextField
 from listings.domain.divisions import SHARES_MAX
-from listings.domain.events import Division, Part, ShareKind
+from listings.domain.events import ByDemand, Division, Form, Part, ShareKind
+from listings.domain.forms import FORMS_MAX
 
 
 class ShareBody(Body):
@@ -31,6 +33,20 @@ class SharesBody(Body):
     profiles = serializers.ListField(child=TextField(), required=False, max_length=SHARES_MAX)
 
 
+class FormBody(Body):
+    """One form of an offer by demand: whole, or `shares`. floor: that of the offer, if left out."""
+
+    shares = SharesBody(required=False, allow_null=True)
+    floor = AmountField(required=False)
+
+
+class ByDemandBody(Body):
+    """The forms among which the market chooses; the offer begins with the first."""
+
+    forms = serializers.ListField(child=FormBody(), max_length=FORMS_MAX)
+    form_min_seconds = CountField(required=False)
+
+
 class PartShape(serializers.Serializer[Any]):
     """One share of a card."""
 
@@ -48,6 +64,44 @@ class DivisionShape(serializers.Serializer[Any]):
     count = serializers.IntegerField()
     parts = PartShape(many=True)
     profiles = serializers.ListField(child=serializers.CharField(), default=list)
+
+
+class FormShape(serializers.Serializer[Any]):
+    """One form of an offer by demand."""
+
+    shares = DivisionShape(source="division", allow_null=True)
+    floor = AmountField(source="floor.nanos_per_gpu_hour")
+
+
+class ByDemandShape(serializers.Serializer[Any]):
+    """The forms among which the market chooses."""
+
+    forms = FormShape(many=True)
+    form_min_seconds = serializers.IntegerField()
+
+
+class ChosenShape(serializers.Serializer[Any]):
+    """Why an offer is in its form: what waiting bids would have paid in it, and in the old one."""
+
+    instead_of = serializers.UUIDField()
+    worth = AmountField(source="worth.nanos")
+    worth_before = AmountField(source="worth_before.nanos")
+    currency = serializers.CharField(source="worth.currency")
+    bids = serializers.IntegerField()
+    bids_before = serializers.IntegerField()
+
+
+def by_demand_of(asked: Mapping[str, Any], currency: str) -> ByDemand:
+    """Turn a checked ByDemandBody into that of the domain."""
+    forms = tuple(
+        Form(
+            None if each.get("shares") is None else division_of(each["shares"]),
+            None if each.get("floor") is None else Rate(each["floor"], currency),
+        )
+        for each in asked["forms"]
+    )
+    known = {"form_min_seconds": asked["form_min_seconds"]} if "form_min_seconds" in asked else {}
+    return ByDemand(forms, **known)
 
 
 def division_of(asked: Mapping[str, Any]) -> Division:

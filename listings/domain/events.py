@@ -8,7 +8,7 @@ from typing import Literal
 
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId, HostId, OfferId, TenantId
-from ledger.domain.money import Rate
+from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 
 Isolation = Literal["whole", "mig", "mps", "timeslice", "cooperative"]
@@ -57,6 +57,36 @@ class Division:
     count: int = 0
     parts: tuple[Part, ...] = ()
     profiles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to list a card: whole, or divided. floor: per hour of what is leased then."""
+
+    division: Division | None = None
+    floor: Rate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ByDemand:
+    """The forms among which the market chooses, and how long an offer stays in one at least."""
+
+    forms: tuple[Form, ...]
+    form_min_seconds: int = 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Why an offer is in its form: what bids that waited would have paid in it, and in the old one.
+
+    instead_of: the offer whose place it takes. bids, bids_before: how many would have been served.
+    """
+
+    instead_of: OfferId
+    worth: Money
+    worth_before: Money
+    bids: int
+    bids_before: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +149,7 @@ class HostRetired(Event, name="listings.host-retired"):
 # --- offers: streams offer-<offer_id> -----------------------------------------------------------
 
 
-class OfferPublished(Event, name="listings.offer-published", version=5, grown_from=1):
+class OfferPublished(Event, name="listings.offer-published", version=6, grown_from=1):
     """An owner put GPUs of one host on the market for idle windows, at or above a floor.
 
     windows: one-off windows. weekly: a recurrence, or None. At least one of the two.
@@ -129,6 +159,7 @@ class OfferPublished(Event, name="listings.offer-published", version=5, grown_fr
     workload_kinds: what may run; empty: anything. reserved_for: only that bid may have it.
     cleaning_seconds: between the end of one lease and the start of the next on each GPU.
     division: how each card is divided into shares; then `gpus` are the shares.
+    by_demand: the forms that its owner allows; chosen: why it is in this one, if it was in another.
     """
 
     offer_id: OfferId
@@ -152,6 +183,8 @@ class OfferPublished(Event, name="listings.offer-published", version=5, grown_fr
     reclaim_steps: tuple[ReclaimStep, ...] = ()
     cleaning_seconds: int = 0
     division: Division | None = None
+    by_demand: ByDemand | None = None
+    chosen: Chosen | None = None
 
 
 class OfferRepriced(Event, name="listings.offer-repriced"):
@@ -193,7 +226,7 @@ class OfferExpired(Event, name="listings.offer-expired"):
     at: datetime
 
 
-class GpusListed(Event, name="listings.gpus-listed", version=5, grown_from=1):
+class GpusListed(Event, name="listings.gpus-listed", version=6, grown_from=1):
     """The host gave GPUs to an offer for its windows, and no other offer had them then.
 
     On the host's stream, where two offers of one GPU cannot both pass; the offer's own stream
@@ -213,7 +246,21 @@ class GpusUnlisted(Event, name="listings.gpus-unlisted"):
     at: datetime
 
 
-HostEvent = HostRegistered | InventoryReported | GpusListed | GpusUnlisted | HostRetired
+class FormChosen(Event, name="listings.form-chosen"):
+    """An idle offer took another form by demand: a new offer is in its place on its GPUs.
+
+    On the host's stream; the old offer is withdrawn and the new one's stream starts because of it.
+    """
+
+    host_id: HostId
+    offer_id: OfferId
+    offer: OfferPublished
+    at: datetime
+
+
+HostEvent = (
+    HostRegistered | InventoryReported | GpusListed | GpusUnlisted | FormChosen | HostRetired
+)
 OfferEvent = (
     OfferPublished | OfferRepriced | OfferPaused | OfferResumed | OfferWithdrawn | OfferExpired
 )

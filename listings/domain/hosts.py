@@ -12,10 +12,14 @@ from datetime import datetime
 from typing import ClassVar, assert_never
 
 from ledger.domain.ids import HostId, OfferId, TenantId
+from ledger.domain.money import Rate
 from ledger.domain.refusal import Refusal, Unknown
 from ledger.domain.span import Window
 from listings.domain.divisions import read_share
 from listings.domain.events import (
+    Chosen,
+    Form,
+    FormChosen,
     Gpu,
     GpusListed,
     GpusUnlisted,
@@ -26,15 +30,18 @@ from listings.domain.events import (
     OfferPublished,
     OfferSource,
 )
+from listings.domain.forms import reformed
 from listings.domain.gpus import check_inventory
 from listings.domain.terms import (
     OfferTerms,
     OfferTermsDiffer,
+    cards_of,
     check_labels,
     check_name,
     check_terms,
     check_title,
     divided,
+    in_pieces,
     publication,
     same_terms,
 )
@@ -68,6 +75,10 @@ class GpuListedAlready(Refusal):
     Whole or in parts: a card is offered in one form at a time. Withdraw the other offer, or choose
     windows that do not overlap with it.
     """
+
+
+class OfferIsGone(Refusal):
+    """The offer has its GPUs no longer: it is withdrawn, over, or was put in another form."""
 
 
 class TooManyOffers(Refusal):
@@ -128,6 +139,9 @@ class Host:
             case GpusUnlisted():
                 rest = {k: v for k, v in state.listed.items() if k != event.offer_id}
                 return replace(state, listed=rest)
+            case FormChosen():
+                rest = {k: v for k, v in state.listed.items() if k != event.offer_id}
+                return replace(state, listed={**rest, event.offer.offer_id: event.offer})
             case HostRetired():
                 return replace(state, is_retired=True)
             case _:
@@ -175,7 +189,10 @@ class Host:
         missing = [uuid for uuid in checked.gpu_uuids if uuid not in self.gpus]
         if missing:
             raise GpuNotOnHost(gpu_uuids=missing)
-        gpus = divided(checked, [self.gpus[uuid] for uuid in checked.gpu_uuids])
+        cards = [self.gpus[uuid] for uuid in checked.gpu_uuids]
+        for form in () if checked.by_demand is None else checked.by_demand.forms:
+            divided(replace(checked, division=form.division), cards)
+        gpus = divided(checked, cards)
         offer = publication(offer_id, checked, host=self.registered, gpus=gpus, now=now)
         if known is not None:
             if not same_terms(known, offer):
@@ -187,6 +204,36 @@ class Host:
             raise TooManyOffers(offers_max=OFFERS_PER_HOST_MAX)
         self._refuse_overlap(offer, now=now)
         return [GpusListed(host_id=self.host_id, offer=offer, at=now)]
+
+    def reform(
+        self,
+        offer: OfferPublished,
+        form: Form,
+        *,
+        floor: Rate,
+        offer_id: OfferId,
+        chosen: Chosen,
+        now: datetime,
+    ) -> list[FormChosen]:
+        """Decide to put an offer in another form, which its cards can take; nothing to do twice.
+
+        Raises:
+            HostIsRetired, OfferIsGone, GpuNotOnHost, FormNotAllowed, FormTooYoung, and the
+            refusals of `divided`.
+        """
+        if offer_id in self.listed:
+            return []
+        if self.is_retired:
+            raise HostIsRetired(host_id=str(self.host_id))
+        if offer.offer_id not in self.listed:
+            raise OfferIsGone(offer_id=str(offer.offer_id))
+        cards = cards_of(offer)
+        missing = [uuid for uuid in cards if uuid not in self.gpus]
+        if missing:
+            raise GpuNotOnHost(gpu_uuids=missing)
+        gpus = in_pieces(form.division, [self.gpus[uuid] for uuid in cards])
+        formed = reformed(offer, form, gpus, floor=floor, offer_id=offer_id, chosen=chosen, now=now)
+        return [FormChosen(host_id=self.host_id, offer_id=offer.offer_id, offer=formed, at=now)]
 
     def unlist(self, offer_id: OfferId, *, now: datetime) -> list[GpusUnlisted]:
         """Give the GPUs of an offer back, once."""

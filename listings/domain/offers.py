@@ -48,6 +48,10 @@ class OfferIsExpired(Refusal):
     """The last window of the offer is over; it cannot change any more."""
 
 
+class OfferIsPaused(Refusal):
+    """The offer is paused: it stays as it is until its owner resumes it."""
+
+
 class OfferNotOver(Refusal):
     """The offer still has a window to come."""
 
@@ -134,6 +138,16 @@ class Offer:
         if self.state == "listed":
             return []
         return [OfferResumed(offer_id=self.published.offer_id, at=now)]
+
+    def give_way(self, *, now: datetime) -> list[OfferWithdrawn]:
+        """Decide to make room for the offer that takes its place in another form.
+
+        Raises: OfferIsPaused, OfferIsWithdrawn, OfferIsExpired.
+        """
+        self._need_open(now=now)
+        if self.state == "paused":
+            raise OfferIsPaused(offer_id=str(self.published.offer_id))
+        return [OfferWithdrawn(offer_id=self.published.offer_id, at=now)]
 
     def withdraw(self, *, now: datetime) -> list[OfferWithdrawn]:
         """Decide to take the offer off the market: always possible, nothing to do twice.

@@ -13,6 +13,7 @@ from ledger.domain.refusal import Invalid, Refusal
 from ledger.domain.span import Window
 from listings.domain.divisions import MigModeOn, card_of, check_division, divide, pieces
 from listings.domain.events import (
+    ByDemand,
     Division,
     Gpu,
     HostRegistered,
@@ -21,6 +22,7 @@ from listings.domain.events import (
     ReclaimStep,
     WeeklyRule,
 )
+from listings.domain.forms import FormsUnfit, check_by_demand, floor_of
 from listings.domain.gpus import (
     GPUS_PER_HOST_MAX,
     GpuNamedTwice,
@@ -103,7 +105,8 @@ class OfferTerms:
 
     labels: on top of the host's; the same name replaces the host's. cleaning_seconds: that each GPU
     stays free after a lease, before the next. division: into which shares each GPU is divided;
-    isolation None: that of the shares, or the whole GPU.
+    isolation None: that of the shares, or the whole GPU. by_demand: the forms among which the
+    market chooses; it begins with the first of them.
     """
 
     gpu_uuids: tuple[str, ...]
@@ -120,6 +123,7 @@ class OfferTerms:
     reserved_for: BidId | None = None
     cleaning_seconds: int = 0
     division: Division | None = None
+    by_demand: ByDemand | None = None
 
 
 def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
@@ -135,6 +139,7 @@ def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
         raise GpuNamedTwice(gpu_uuids=list(terms.gpu_uuids))
     weekly = None if terms.weekly is None else check_rule(terms.weekly, now=now)
     windows = check_windows(terms.windows, weekly, now=now)
+    terms = _begun(terms)
     check_floor(terms.floor)
     if not 1 <= terms.lease_min_seconds <= LEASE_MIN_SECONDS_MAX:
         raise LeaseMinOutOfBounds(seconds_min=1, seconds_max=LEASE_MIN_SECONDS_MAX)
@@ -157,6 +162,21 @@ def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
         labels=check_labels(terms.labels),
         division=check_division(terms.division),
     )
+
+
+def _begun(terms: OfferTerms) -> OfferTerms:
+    """Return terms by demand with those of their first form."""
+    if terms.by_demand is None:
+        return terms
+    by_demand = check_by_demand(terms.by_demand, terms.floor)
+    for form in by_demand.forms:
+        check_floor(floor_of(form))
+    first = by_demand.forms[0]
+    begun = replace(terms, by_demand=by_demand, division=first.division, floor=floor_of(first))
+    # Said again, with what follows from the first form, they are the same terms.
+    if terms.isolation is not None or terms.division not in (None, begun.division):
+        raise FormsUnfit(reason="its forms say how it is divided")
+    return begun
 
 
 def publication(
@@ -196,6 +216,7 @@ def publication(
         reserved_for=terms.reserved_for,
         cleaning_seconds=terms.cleaning_seconds,
         division=division,
+        by_demand=terms.by_demand,
         at=now,
     )
 
@@ -210,14 +231,22 @@ def divided(terms: OfferTerms, gpus: Sequence[Gpu]) -> Sequence[Gpu]:
 
     Raises: SharesUnfit, MigLayoutImpossible, MigModeOn, IsolationUnfit, TooManyGpus.
     """
-    if terms.division is None:
+    if terms.division is None and terms.isolation in ("mps", "timeslice"):
+        raise IsolationUnfit(gpu_uuid=gpus[0].uuid, isolation=terms.isolation)
+    return in_pieces(terms.division, gpus)
+
+
+def in_pieces(division: Division | None, gpus: Sequence[Gpu]) -> Sequence[Gpu]:
+    """Return some cards as they are, or divided.
+
+    Raises: SharesUnfit, MigLayoutImpossible, MigModeOn, TooManyGpus.
+    """
+    if division is None:
         for gpu in gpus:
             if gpu.mig_enabled and not gpu.mig_profiles:
                 raise MigModeOn(gpu_uuid=gpu.uuid)
-        if terms.isolation in ("mps", "timeslice"):
-            raise IsolationUnfit(gpu_uuid=gpus[0].uuid, isolation=terms.isolation)
         return gpus
-    shares = [share for gpu in gpus for share in divide(gpu, terms.division)]
+    shares = [share for gpu in gpus for share in divide(gpu, division)]
     if len(shares) > GPUS_PER_HOST_MAX:
         raise TooManyGpus(gpus=len(shares), gpus_max=GPUS_PER_HOST_MAX)
     return shares

@@ -93,6 +93,14 @@ def publish(
             "mig:7x1g.10gb"
         ),
     ] = None,
+    by_demand: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a form that the market may choose, and its floor: whole=2.00, mps:4=0.60; "
+            "twice at least, it begins with the first"
+        ),
+    ] = None,
+    form_min: Annotated[str, typer.Option(help="stay in a form so long at least: 1h")] = "1h",
     step: Annotated[
         list[str] | None,
         typer.Option(help="cheaper with more notice: 24h=0 or 1h=50000 (ppm); may be repeated"),
@@ -116,6 +124,9 @@ def publish(
     }
     if shares is not None:
         asked["shares"] = _shares(shares)
+    if by_demand:
+        forms = list(map(_form, by_demand))
+        asked["by_demand"] = {"forms": forms, "form_min_seconds": length_of(form_min)}
     done = session.client.post("offers", asked)
     session.printer.facts(session.client.get(f"offers/{done['id']}", after=done["position"]), ONE)
 
@@ -146,6 +157,13 @@ def _shares(text: str) -> dict[str, Any]:
             {"memory_mib": memory_mib} | ({"compute_percent": int(form[3])} if form[3] else {})
         )
     return {"kind": kind, "parts": parts}
+
+
+def _form(text: str) -> dict[str, Any]:
+    """Read `whole=2.00` or `mps:4=0.60`: a way to divide, and its floor, if it has its own."""
+    way, _, floor = text.partition("=")
+    form: dict[str, Any] = {"shares": None if way == "whole" else _shares(way)}
+    return form | ({"floor": floor} if floor else {})
 
 
 def _step(text: str) -> dict[str, int]:

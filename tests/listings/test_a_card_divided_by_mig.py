@@ -107,7 +107,7 @@ def test_profiles_that_cannot_be_together_are_named(
     with pytest.raises(MigLayoutImpossible) as refused:
         publish(divisible, wanted=terms(division=Division("mig", profiles=profiles)))
 
-    assert sorted(refused.value.details["profiles"]) == sorted(least)
+    assert sorted(named(refused.value)) == sorted(least)
     assert refused.value.details["gpu_uuid"] == "GPU-a"
     assert divisible.head() == head
 
@@ -127,7 +127,7 @@ def test_a_card_that_cannot_be_divided_so_says_why(
 ) -> None:
     with pytest.raises(SharesUnfit) as refused:
         divide(replace(CARD, **of), division)
-    assert reason.replace(".me", "+me") in refused.value.details["reason"]
+    assert reason.replace(".me", "+me") in str(refused.value.details["reason"])
 
 
 @pytest.mark.parametrize(
@@ -209,6 +209,12 @@ def check(division: Division) -> Division:
     return checked
 
 
+def named(refused: MigLayoutImpossible) -> list[str]:
+    profiles = refused.details["profiles"]
+    assert isinstance(profiles, tuple)
+    return list(profiles)
+
+
 CARDS = {name: gpu("GPU-a", model=name, mig_enabled=True) for name in mig.CARDS}
 
 
@@ -227,7 +233,7 @@ def test_what_is_published_is_what_the_card_can_be(wanted: tuple[Gpu, tuple[str,
     try:
         made = divide(card, check(Division("mig", profiles=profiles)))
     except MigLayoutImpossible as refused:
-        least = list(refused.details["profiles"])
+        least = named(refused)
         assert not mig.coexist(model, least)
         for name in set(least):
             fewer = least.copy()

@@ -67,6 +67,24 @@ def test_shares_are_typed_in_one_word(
     assert [each["shares"] for each in asked] == [shares]
 
 
+def test_forms_by_demand_are_typed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = ["whole=2.00", "mps:4=0.60", "mig:3g.40gb,1g.10gb"]
+    code, asked = publish(
+        monkeypatch, *(word for way in ways for word in ("--by-demand", way)), "--form-min", "2h"
+    )
+
+    assert code == 0
+    assert asked[0]["by_demand"] == {
+        "forms": [
+            {"shares": None, "floor": "2.00"},
+            {"shares": {"kind": "mps", "count": 4}, "floor": "0.60"},
+            {"shares": {"kind": "mig", "profiles": ["3g.40gb", "1g.10gb"]}},
+        ],
+        "form_min_seconds": 7_200,
+    }
+    assert "shares" not in asked[0]
+
+
 def test_without_the_word_gpus_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     _, asked = publish(monkeypatch)
 

@@ -13,13 +13,16 @@ from django.utils import timezone
 
 from ledger.domain import tokens
 from ledger.domain.events import TenantRegistered, TokenIssued
-from ledger.domain.ids import TenantId
+from ledger.domain.ids import OfferId, TenantId
+from ledger.domain.money import Money
 from ledger.domain.parties import Tenant
 from ledger.domain.tokens import Token
-from ledger.eventstore.port import NewEvent, stream_name
+from ledger.eventstore.port import NewEvent, load, stream_name
 from ledger.eventstore.postgres import PostgresStore
 from ledger.following import follow_projections
 from listings import commands
+from listings.domain.events import Chosen
+from listings.domain.offers import Offer
 from listings.projections import PROJECTIONS
 from tests.access.conftest import Caller, admit
 from tests.conftest import SOMEBODY
@@ -342,6 +345,45 @@ def test_a_card_is_listed_in_mig_instances_over_http(owner: Caller) -> None:
         "GPU-a/mig-3g.40gb@0-3",
         "GPU-a/mig-1g.10gb@4-4",
     ]
+
+
+def test_a_card_is_listed_by_demand_over_http_and_says_what_it_became(owner: Caller) -> None:
+    host_id = new_host(owner)
+    forms = [{"floor": "2.00"}, {"shares": {"kind": "mps", "count": 4}, "floor": "0.60"}]
+    ways = {"forms": forms, "form_min_seconds": 300}
+    alone = send(owner, "POST", "offers", offer_body(host_id, by_demand={"forms": forms[:1]}))
+    made = send(owner, "POST", "offers", offer_body(host_id, by_demand=ways))
+    read()
+    first = send(owner, "GET", f"offers/{made.json()['id']}").json()
+    store, old = PostgresStore(), load(PostgresStore(), Offer, made.json()["id"])
+    assert old is not None and old.published.by_demand is not None
+    commands.choose_form(
+        store,
+        offer=old.published,
+        form=old.published.by_demand.forms[1],
+        offer_id=OfferId(uuid4()),
+        chosen=Chosen(old.published.offer_id, Money(3, "USD"), Money(1, "USD"), 3, 1),
+        by=SOMEBODY.step("form"),
+        now=old.published.at + timedelta(seconds=300),
+    )
+    read()
+
+    before = send(owner, "GET", f"offers/{made.json()['id']}").json()
+    after = send(owner, "GET", f"offers/{before['succeeded_by']}").json()
+
+    assert alone.json()["code"] == "forms-unfit"
+    assert (first["floor"], first["shares"], first["chosen"]) == ("2.00", None, None)
+    assert [form["floor"] for form in first["by_demand"]["forms"]] == ["2.00", "0.60"]
+    assert before["state"] == "withdrawn"
+    assert (after["state"], after["isolation"], after["floor"]) == ("listed", "mps", "0.60")
+    assert after["chosen"] == {
+        "instead_of": first["id"],
+        "worth": "0.000000003",
+        "worth_before": "0.000000001",
+        "currency": "USD",
+        "bids": 3,
+        "bids_before": 1,
+    }
 
 
 @pytest.mark.parametrize(
