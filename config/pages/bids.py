@@ -34,6 +34,7 @@ from marketplace.domain.workloads import advise
 from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
 from marketplace.queries.books import explain_bid, preview
+from marketplace.queries.ended import explain_ended
 from marketplace.queries.leases import leases
 from marketplace.queries.market import market_now
 from marketplace.queries.routing import routed
@@ -297,6 +298,10 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
         )
         if told is not None:
             context |= _explained(told, row.gpus)
+    elif row.state in ("expired", "cancelled"):
+        ended = explain_ended(default_store(), market=row.market, bid_id=row.bid_id)
+        if ended is not None:
+            context |= {**_explained(ended.explanation, row.gpus), "as_of": ended.at}
     return context
 
 

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from ledger.domain.ids import BidId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import stream_name
-from ledger.rest import Body, Endpoint, etag_of
+from ledger.rest import Body, Endpoint, MomentField, etag_of
 from marketplace.api.shapes import (
     AmendBid,
     AskBid,
@@ -32,6 +32,7 @@ from marketplace.domain.bids import Bid, BidTerms
 from marketplace.domain.route_events import BidRouted
 from marketplace.queries import bids as queries
 from marketplace.queries import books
+from marketplace.queries.ended import explain_ended
 from marketplace.queries.routing import routed
 
 CHAIN_ORDER = ("chain_number", "bid_id")
@@ -178,17 +179,31 @@ class BidChain(Endpoint):
         return Response({"id": bid_id, "position": position})
 
 
+class ExplainedShape(ExplanationShape):
+    """The funnel as the market is now; of a bid that ended unmatched, as it was then.
+
+    as_of: the last moment at which it could have begun; null: now.
+    """
+
+    as_of = MomentField(allow_null=True)
+
+
 class ExplainBid(Endpoint):
     """Why a bid is where it is."""
 
     scopes: ClassVar = {"GET": "bids:read"}
     reads: ClassVar = ("marketplace.bids",)
 
-    @extend_schema(responses=ExplanationShape)
+    @extend_schema(responses=ExplainedShape)
     def get(self, request: Request, bid_id: UUID) -> Response:
-        """Walk the funnel as the market is now."""
-        row = queries.bid(self.actor, bid_id)
+        """Walk the funnel as the market is now, or was when the bid ended unmatched."""
+        row, ended = queries.bid(self.actor, bid_id), None
         explanation = books.explain_bid(
             self.store(), market=row.market, bid_id=bid_id, now=timezone.now()
         )
-        return Response(explanation_json(explanation, state=row.state, currency=row.currency))
+        if explanation is None:
+            ended = explain_ended(self.store(), market=row.market, bid_id=bid_id)
+            explanation = None if ended is None else ended.explanation
+        said = explanation_json(explanation, state=row.state, currency=row.currency)
+        as_of = None if ended is None else MomentField().to_representation(ended.at)
+        return Response({**said, "as_of": as_of})

@@ -300,6 +300,7 @@ def explain(context: typer.Context, bid: UUID) -> None:
             ("can_be_placed", "can be placed now"),
             ("price_needed", "price needed"),
             ("reason.text", "what stands in the way"),
+            ("as_of", "as of"),
         ),
     )
 

@@ -1,4 +1,4 @@
-"""A past round is cleared again under other rules, from its place in the log, and only looked at."""
+"""A past round is cleared again under other rules, from its place in the log."""
 
 from __future__ import annotations
 

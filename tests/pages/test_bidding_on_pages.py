@@ -156,6 +156,11 @@ def test_a_bid_can_be_changed_and_withdrawn(world: World, consumer: Client) -> N
     assert (changed.status_code, withdrawn.status_code) == (302, 302)
     row = BidRow.objects.get()
     assert (row.state, row.limit_nanos_per_gpu_hour) == ("cancelled", 1_100_000_000)
+    page = consumer.get(place).content.decode()
+    assert "Why it was not matched" in page and "it would have won" in page
+    told = consumer.get(f"/api/v1/bids/{row.bid_id}/explain").json()
+    assert (told["reason"]["constraint"], told["price_needed"]) == ("limit", "2.00")
+    assert told["as_of"] is not None
     again = consumer.post(place, {"token": str(uuid4()), "limit": "1.20", "deadline": deadline})
     assert again.status_code == 422
     assert b"That bid is no longer open" in again.content
