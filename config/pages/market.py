@@ -24,7 +24,16 @@ from ledger.domain.span import Window
 from ledger.eventstore import default_store
 from listings import queries as listings
 from marketplace.queries.leases import leased_gpus
-from marketplace.queries.market import Goods24h, PriceOfHour, depth, market_now, prices, trades
+from marketplace.queries.market import (
+    WITHIN_MILLIS,
+    Goods24h,
+    PriceOfHour,
+    Within,
+    depth,
+    market_now,
+    prices,
+    trades,
+)
 from marketplace.queries.price_index import HALF_LIFE, price_index
 from marketplace.queries.quotes import WindowQuote, window_quotes
 
@@ -35,6 +44,7 @@ KINDS_MAX = 8
 POINTS_MAX = 600
 TAPE_LINES = 30
 NIGHT_FROM, NIGHT_UNTIL = 20, 6
+WITHINS: dict[Within, str] = {"now": "Now", "day": "Within a day", "week": "Within a week"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,9 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "lines": [_line(row) for row in tape.latest(TAPE_LINES)],
         "zone": str(zone_of(request)),
     }
-    return context if chosen is None else context | _book_of(market, chosen, now)
+    asked = request.GET.get("within")
+    within: Within = next((each for each in WITHIN_MILLIS if each == asked), "now")
+    return context if chosen is None else context | _book_of(market, chosen, now, within)
 
 
 def _kinds(market: str, now: datetime) -> list[Kind]:
@@ -107,13 +119,16 @@ def _kinds(market: str, now: datetime) -> list[Kind]:
     return sorted(found, key=lambda kind: (-kind.goods.listed, kind.model))
 
 
-def _book_of(market: str, kind: Kind, now: datetime) -> dict[str, Any]:
-    goods = kind.goods
-    depths = depth(default_store(), market=market, gpu_model=kind.model, now=now)
+def _book_of(market: str, kind: Kind, now: datetime, within: Within) -> dict[str, Any]:
+    goods, store = kind.goods, default_store()
+    depths = depth(store, market=market, gpu_model=kind.model, now=now, within=within)
     book = next((each for each in depths if each.currency == goods.currency), None)
     return {
         **_index_of(market, kind, now),
         **_line_of(market, kind, now),
+        "within": within,
+        "withins": WITHINS.items(),
+        "floor_within": book.asks[0].price_nanos if book and book.asks else None,
         "quotes": _quotes_of(market, kind, now),
         "asks": [Level(each.price_nanos, each.gpus) for each in book.asks] if book else [],
         "bids": [Level(each.price_nanos, each.gpus) for each in book.bids] if book else [],

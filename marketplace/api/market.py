@@ -22,6 +22,7 @@ from marketplace.domain.eligibility import REASONS
 from marketplace.domain.query import CONDITIONS
 from marketplace.domain.workloads import ENVELOPES
 from marketplace.queries import market as queries
+from marketplace.queries.market import WITHIN_MILLIS, Within
 from marketplace.queries.price_index import IndexPoint, price_index
 from marketplace.queries.quotes import WindowQuote, models_listed, window_quotes
 
@@ -192,19 +193,35 @@ class MarketNow(Endpoint):
         return Response({"data": GoodsShape(goods, many=True).data, "next": None})
 
 
+class WithinUnreadable(Invalid):
+    """`within` is now, day or week."""
+
+
+def _within(request: Request) -> Within:
+    asked = request.query_params.get("within", "now")
+    for known in WITHIN_MILLIS:
+        if known == asked:
+            return known
+    raise WithinUnreadable(given=asked[:40], known=list(WITHIN_MILLIS))
+
+
 class MarketDepth(Endpoint):
     """Supply and demand by price."""
 
     scopes: ClassVar = {"GET": "market:read"}
 
-    @extend_schema(responses=DepthShape(many=True), parameters=[MARKET, MODEL])
+    @extend_schema(
+        responses=DepthShape(many=True),
+        parameters=[MARKET, MODEL, OpenApiParameter("within", enum=list(WITHIN_MILLIS))],
+    )
     def get(self, request: Request) -> Response:
-        """Show GPUs free now by floor and GPUs wanted by limit."""
+        """Show GPUs free now, or within a day or a week, by floor, and GPUs wanted by limit."""
         found = queries.depth(
             self.store(),
             market=market_of(request),
             gpu_model=request.query_params.get("gpu_model"),
             now=timezone.now(),
+            within=_within(request),
         )
         return Response({"data": DepthShape(found, many=True).data, "next": None})
 

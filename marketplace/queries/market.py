@@ -7,9 +7,10 @@ the tape from rows.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Literal
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -28,6 +29,8 @@ from marketplace.queries.books import book_of
 
 DAY_MILLIS = 24 * MILLIS_PER_HOUR
 WEEK_MILLIS = 7 * DAY_MILLIS
+Within = Literal["now", "day", "week"]
+WITHIN_MILLIS: Mapping[Within, int] = {"now": 0, "day": DAY_MILLIS, "week": WEEK_MILLIS}
 PRICE_HOURS_MAX = 24 * 31
 LEVELS_MAX = 50
 
@@ -135,22 +138,35 @@ def _overlap(spans: Iterable[tuple[int, int]], since: int, until: int) -> int:
     return sum(max(0, min(closes, until) - max(opens, since)) for opens, closes in spans)
 
 
-def depth(store: EventStore, *, market: str, gpu_model: str | None, now: datetime) -> list[Depth]:
-    """Return the depth of each model (or of one), in order of name."""
+def depth(
+    store: EventStore,
+    *,
+    market: str,
+    gpu_model: str | None,
+    now: datetime,
+    within: Within = "now",
+) -> list[Depth]:
+    """Return the depth of each model (or of one), in order of name.
+
+    within: GPUs that are free now, or at some time within a day or a week from now; and bids that
+    may begin by then.
+    """
     with book_of(store, market) as book:
-        found = _depths(book, from_above(now))
+        found = _depths(book, from_above(now), WITHIN_MILLIS[within])
     return [each for each in found if gpu_model is None or each.gpu_model == gpu_model]
 
 
-def _depths(book: Book, now: int) -> list[Depth]:
+def _depths(book: Book, now: int, within: int = 0) -> list[Depth]:
     asks: dict[Goods, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for listed, uuid, model in _for_everybody(book):
-        spans = listed.free(uuid, book.calendar, since=now, until=now + DAY_MILLIS)
-        if any(opens <= now < closes for opens, closes in spans):
+        spans = listed.free(uuid, book.calendar, since=now, until=now + max(within, DAY_MILLIS))
+        if any(opens <= now + within and now < closes for opens, closes in spans):
             asks[model, listed.terms.floor.currency][listed.floor] += 1
     bids: dict[Goods, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     models: dict[Shape, frozenset[str]] = {}
     for bid in book.bids.values():
+        if bid.earliest > now + within and within:
+            continue
         if bid.shape not in models:
             entries = book.entries(bid.shape)
             models[bid.shape] = frozenset().union(*(entry.models for entry in entries))

@@ -9,7 +9,7 @@ import pytest
 from ledger.domain.money import MILLIS_PER_HOUR, NANOS_PER_UNIT
 from ledger.eventstore.memory import MemoryStore
 from marketplace.models.rounds import PriceRow
-from marketplace.queries.market import prices
+from marketplace.queries.market import Within, depth, prices
 from marketplace.queries.price_index import IndexPoint, price_index
 from marketplace.queries.quotes import GPUS, LENGTHS, STARTS, WindowQuote, window_quotes
 from tests.conftest import NOON
@@ -42,6 +42,26 @@ def test_the_index_weighs_by_time_and_halves_in_six_hours() -> None:
 
     assert found[NOON - HOUR].index_nanos == NANOS_PER_UNIT
     assert found[NOON].index_nanos == (1 * 2 + 4 * 2) * NANOS_PER_UNIT // 4
+
+
+def test_depth_is_told_for_now_a_day_and_a_week() -> None:
+    market = Market()
+    market.offer("now", gpus=1, at=3, windows=[(market.now, market.now + 2 * HOUR)])
+    market.offer("day", gpus=2, at=2, windows=[(market.now + 9 * HOUR, market.now + 12 * HOUR)])
+    market.offer("week", gpus=4, at=1, windows=[(market.now + 60 * HOUR, market.now + 90 * HOUR)])
+    market.bid("later", gpus=8, at=1, start=market.now + 30 * HOUR)
+    market.run()
+
+    def told(within: Within) -> tuple[list[tuple[int, int]], int]:
+        (found,) = depth(
+            market.store, market=MARKET, gpu_model="H100-80GB", now=market.now, within=within
+        )
+        asks = [(each.price_nanos // NANOS_PER_UNIT, each.gpus) for each in found.asks]
+        return asks, sum(each.gpus for each in found.bids)
+
+    assert told("now") == ([(3, 1)], 8)
+    assert told("day") == ([(2, 2), (3, 1)], 0)
+    assert told("week") == ([(1, 4), (2, 2), (3, 1)], 8)
 
 
 @pytest.mark.django_db
