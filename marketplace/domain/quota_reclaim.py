@@ -152,6 +152,7 @@ class _Attempt:
         self._standing, self._bid, self._entries = standing, bid, entries
         self._book, self._quotas, self._now = standing.book, standing.quotas, standing.at
         self._gpu_class, self._node = gpu_class, str(bid.terms.subscriber_id)
+        self._units = self._quotas.policies.units if self._quotas.policies is not None else {}
         self._victims: dict[LeaseId, Victim] = {}
 
     def plan(self) -> Reclaim | None:
@@ -188,8 +189,10 @@ class _Attempt:
     def _may_go(self) -> Iterator[tuple[LeaseId, Victim]]:
         for lease_id, use in self._quotas.uses.items():
             held = self._book.held.get(lease_id)
-            mine = str(use.terms.subscriber_id) == self._node
-            spared = mine or lease_id in self._standing.spared
+            unit = str(use.terms.subscriber_id)
+            # Whom no policy puts anywhere borrows from nobody.
+            stranger = unit not in self._units
+            spared = unit == self._node or stranger or lease_id in self._standing.spared
             if held is not None and not spared and use.of_class(self._gpu_class):
                 victim = _victim(self._book, held, self._bid, self._now)
                 if victim is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import combinations
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -290,3 +291,28 @@ def _within_quotas(book: Book) -> None:
         for node in usage.tree.parents:
             assert usage.used(node) >= 0
         assert usage.available("lab")[0] >= 0, "more is used than there is quota"
+
+
+@pytest.mark.parametrize("patience", ["immediate", "patient"])
+def test_whom_no_policy_puts_anywhere_borrows_from_nobody(patience: Any) -> None:
+    """Green is in no cohort. Its lease is the newest, and neither goes nor stands in the way."""
+    market = Lent()
+    market.offer("rack", gpus=8)
+    market.offer("more", gpus=1, at=3)
+    market.govern(red=(4, None), blue=(4, None))
+    for word in ("one", "two"):
+        market.borrow(word, 4)
+        market.wait(minutes=40)
+    market.ask("green", "stranger", 1, at=4, hours=9)
+    market.run()
+    market.wait(minutes=40)
+
+    market.asking = "red"
+    deadline = market.now + timedelta(hours=4.25)
+    market.bid("mine", gpus=4, at=4, hours=4, deadline=deadline, patience=patience)
+    market.asking = ""
+    market.wait(seconds=61)
+    market.run()
+
+    assert market.grant("stranger") is not None
+    assert market.cut("mine") == [str(market.lease_id("two"))]
