@@ -131,12 +131,13 @@ def _class(said: Said) -> str:
 
 
 def _requested(said: Said, name: Name) -> str:
-    wanted = f"nominal {said['nominal']} of {said['gpu_class']}"
-    return f"{name(said['subscriber_id'])} asks for {wanted}, {_span(said)}"
+    gpus = "GPUs" if said["gpu_class"] == "any" else said["gpu_class"]
+    wanted = f"{said['nominal']} {gpus} of its own"
+    return f"{name(said['subscriber_id'])} asked for {wanted}, {_span(said)}"
 
 
 def _approved(said: Said, name: Name) -> str:
-    return f"A request for more was approved; it is taken up until {_moment(said['expires_at'])}"
+    return f"A request for more was approved, to be taken up until {_moment(said['expires_at'])}"
 
 
 def _declined(said: Said, name: Name) -> str:

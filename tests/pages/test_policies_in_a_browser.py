@@ -59,7 +59,7 @@ def test_the_forms_are_accessible_and_fit(
                 enter(context, site, client.cookies)
                 for path in seen:
                     page.goto(site + path)
-                    for summary in page.locator("td summary").all():
+                    for summary in page.locator("td summary, .requests summary").all():
                         summary.click()
                     wrong += [f"{path} {each}" for each in violations(page)]
                     for width in (1280, 390):

@@ -344,7 +344,7 @@ def test_a_request_is_declined_with_a_reason(world: World, olivia: Client) -> No
     olivia.post(decide, {"do": "decline", "why": "no room this week"})
     world.settle()
 
-    assert "Declined no room this week" in shown(consumer, POLICIES)
+    assert "Answer: no room this week" in shown(consumer, POLICIES)
 
 
 def test_nobody_asks_for_anothers_unit(world: World, olivia: Client) -> None:
