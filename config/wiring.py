@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cache
 
@@ -13,6 +13,7 @@ import ledger.projections
 import listings.loops
 import listings.policies
 import listings.projections
+import listings.queries
 import marketplace.forming
 import marketplace.loops
 import marketplace.policies
@@ -112,7 +113,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
         ),
         Loop("extensions", 5.0, lambda store, now: marketplace.loops.extend_leases(store, now=now)),
         *_moves(env),
-        Loop("forms", 15.0, _forms(env)),
+        Loop("forms", 15.0, _choose_forms),
         Loop("live", 1.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),
         Loop("offer-expiry", 5.0, lambda store, now: listings.loops.expire_offers(store, now=now)),
         Loop(
@@ -140,11 +141,11 @@ def loops(env: Env) -> tuple[Loop, ...]:
     return always if env.burst_cloud == "none" else (*always, *_overflow_loops(env))
 
 
-def _forms(env: Env) -> Callable[[EventStore, datetime], int]:
-    """Return the pass that puts idle offers by demand into the form that is worth most."""
-    markets = read_markets(env.market, env.markets)
-    return lambda store, now: sum(
-        marketplace.forming.choose_forms(store, market=market.name, now=now) for market in markets
+def _choose_forms(store: EventStore, now: datetime) -> int:
+    """Put idle offers by demand into the form that is worth most, where there are any."""
+    markets = listings.queries.markets_by_demand()
+    return sum(
+        marketplace.forming.choose_forms(store, market=market, now=now) for market in markets
     )
 
 

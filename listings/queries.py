@@ -240,6 +240,12 @@ def offers_over(*, now: datetime, limit: int) -> list[OfferId]:
     return [OfferId(key) for key in rows.values_list("pk", flat=True)[:limit]]
 
 
+def markets_by_demand() -> list[str]:
+    """Return the markets that have offers by demand, in order."""
+    rows = OfferRow.objects.filter(state="listed", by_demand__isnull=False)
+    return list(rows.order_by("market").values_list("market", flat=True).distinct())
+
+
 def _on_market(
     since: datetime, until: datetime, *, market: str | None = None, region: str | None = None
 ) -> QuerySet[OfferRow]:

@@ -21,7 +21,7 @@ from ledger.following import follow_policies, follow_projections
 from ledger.rows import Rows
 from listings import commands, queries
 from listings.domain.earnings import ASSUMED, DayOfMarket, Fill, fill_of, preview_earnings
-from listings.domain.events import WeeklyRule
+from listings.domain.events import ByDemand, Division, Form, WeeklyRule
 from listings.domain.hosts import Host, HostUnknown
 from listings.domain.offers import Offer, OfferUnknown
 from listings.loops import expire_offers
@@ -275,3 +275,18 @@ def test_a_changed_inventory_replaces_the_hosts_gpus(market: MemoryStore) -> Non
     row = queries.host(OWNING, HOST)
     assert [each.uuid for each in queries.gpus_of_row(row)] == ["GPU-c"]
     assert (row.state, row.gpu_count) == ("known", 1)
+
+
+def test_markets_by_demand_are_those_with_a_listed_offer_of_that_kind(
+    market: MemoryStore,
+) -> None:
+    ways = ByDemand((Form(None), Form(Division("mps", 2))))
+    publish(market, wanted=terms())
+    publish(market, OTHER_OFFER, terms("GPU-b", by_demand=ways))
+    read(market)
+    assert queries.markets_by_demand() == ["eu"]
+
+    commands.pause_offer(market, offer_id=OTHER_OFFER, by=ADA, now=NOON)
+    read(market)
+
+    assert queries.markets_by_demand() == []
