@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,9 @@ from ledger.domain.span import Window
 from ledger.eventstore.port import load
 from ledger.eventstore.postgres import PostgresStore
 from ledger.following import follow_policies, follow_projections
+from listings.domain.divisions import divide
+from listings.domain.events import Division
+from listings.domain.hosts import Host
 from listings.projections import PROJECTIONS as LISTINGS
 from marketplace.domain import close_reasons
 from marketplace.domain.events import LeaseClosed, LeaseScheduled, ReclaimRequested, Workload
@@ -90,19 +93,25 @@ class TestClientUplink:
 class Site:
     """A server and one host with two GPUs, moved second by second."""
 
-    def __init__(self, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        models: Sequence[str] = MODELS,
+    ) -> None:
         self.clock = ManualClock(millis_down(timezone.now()) // 60_000 * 60_000)
         monkeypatch.setattr(timezone, "now", lambda: instant_of(self.clock.now_ms()))
         self.store = PostgresStore()
         self.host = HostAgent(admit("ada-labs", "owner"))
         self.world = World(self.store)
         self.runtime = SimulatedRuntime(clock=self.clock)
-        gpus = SimulatedGpus(MODELS, clock=self.clock, holders=self.runtime.holders)
-        self.uuids = tuple(gpu.uuid for gpu in gpus.inventory())
+        self.gpus = SimulatedGpus(models, clock=self.clock, holders=self.runtime.holders)
+        self.uuids = tuple(gpu.uuid for gpu in self.gpus.inventory())
         self.uplink = TestClientUplink(self.host.token)
         self.agent = Agent(
             AgentConfig(state_dir=state_dir, hostname="n1"),
-            gpus=gpus,
+            gpus=self.gpus,
             runtime=self.runtime,
             uplink=self.uplink,
             clock=self.clock,
@@ -269,3 +278,34 @@ def test_an_owner_who_reclaims_has_the_gpus_back_and_the_rest_is_not_charged(sit
     assert site.ended_ms <= millis_down(asked[0].stop_at)
     assert site.reason() == close_reasons.RECLAIMED
     site.charged_in_full()
+
+
+def test_a_mig_instance_that_the_agent_made_is_metered_like_a_gpu(
+    db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the offer's division to the environment of the work, and to the ledger."""
+    site = Site(tmp_path / "state", monkeypatch, models=["H100@MIG"])
+    site.run(2)
+    (card,) = load_host(site).gpus.values()
+    halves = Division("mig", profiles=("3g.40gb", "3g.40gb"))
+    first, second = (gpu.uuid for gpu in divide(card, halves))
+    site.uuids = (first, second)
+
+    site.lease("sleep", "75.5", seconds=300)
+    site.run(20)
+    (work,) = site.runtime.works()
+    made = {each.uuid for each in site.gpus.instances(card.uuid)}
+    assert set(work.devices) == made and len(made) == 2
+    assert {gpu.uuid for gpu in load_host(site).gpus.values()} == {card.uuid}
+    site.run(80)
+
+    site.charged_in_full()
+    assert site.gpus.instances(card.uuid) == ()
+    used = site.world.events(UsageWindowClosed, site.host.lease_id)
+    assert {gpu.gpu_uuid for window in used for gpu in window.gpus} == {first, second}
+
+
+def load_host(site: Site) -> Host:
+    host = load(site.store, Host, site.host.host_id)
+    assert host is not None
+    return host
