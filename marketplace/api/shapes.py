@@ -292,10 +292,9 @@ class AdviceShape(serializers.Serializer[Any]):
 class QuoteShape(serializers.Serializer[Any]):
     """What a bid would get now. Not binding: nothing is kept for it.
 
-    gpus: how many of those it asks for; 0 where it would wait. own: they are its organisation's own
-    and cost nothing. reliability_ppm: the share of leases that their hosts did not break off, in
-    millionths; null: too few have ended. workload: what its kind needs, and the smallest GPUs and
-    slices that hold it.
+    gpus: how many of those it asks for; 0 where it would wait. own: its organisation's own, which
+    cost nothing. cuts: leases that would end sooner for it. reliability_ppm: of leases, how many
+    their hosts did not break off; null: unknown. workload: what its kind needs, in which GPUs.
     """
 
     matched = serializers.BooleanField()
@@ -308,6 +307,7 @@ class QuoteShape(serializers.Serializer[Any]):
     hosts = serializers.IntegerField()
     gpus = serializers.IntegerField()
     own = serializers.BooleanField()
+    cuts = serializers.IntegerField()
     reliability_ppm = serializers.IntegerField(allow_null=True)
     cost = AmountField(allow_null=True)
     hold = AmountField()
@@ -362,6 +362,7 @@ def quote_json(quote: Quote) -> dict[str, Any]:
         "hosts": quote.hosts,
         "gpus": quote.gpus,
         "own": quote.own,
+        "cuts": quote.cuts,
         "reliability_ppm": quote.reliability_ppm,
         "cost": None if quote.cost is None else _amount(quote.cost.nanos),
         "hold": _amount(quote.hold.nanos),

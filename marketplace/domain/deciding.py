@@ -68,6 +68,16 @@ def on_fact(
             return _sold_on(book, considered(book, trigger), now, round_id, rules)
 
 
+def would_get(book: Book, bid: OpenBid, *, now: int, round_id: UUID) -> LeaseGranted | None:
+    """Return what an immediate bid would be granted if it came now; the book stays as it is."""
+    book.bids[bid.bid_id] = bid
+    try:
+        events = _come(book, bid, now, round_id, PRESENT)
+    finally:
+        del book.bids[bid.bid_id]
+    return next((each for each in events if isinstance(each, LeaseGranted)), None)
+
+
 def _come(book: Book, bid: OpenBid, now: int, round_id: UUID, rules: Rules) -> list[MarketEvent]:
     """Decide on a bid that is new: what is free first, then what is for sale, or interrupted."""
     reason = book.glance(bid, now=now)

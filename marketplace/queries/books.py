@@ -28,7 +28,7 @@ from marketplace.domain.bids import BidTerms, hold_of, place
 from marketplace.domain.book import READS, Book
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.clearing import clear
-from marketplace.domain.deciding import RoundUnsound, patient_cleared
+from marketplace.domain.deciding import RoundUnsound, patient_cleared, would_get
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.eligibility import Explanation
 from marketplace.domain.events import BidPlaced
@@ -156,6 +156,8 @@ class Quote:
     own: bool = False
     reliability_ppm: int | None = None
     promises: tuple[tuple[int, tuple[ReclaimStep, ...]], ...] = ()
+    cuts: int = 0
+    """Leases that would end sooner for it: interrupted, taken back, or their rest bought."""
 
 
 def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
@@ -172,28 +174,59 @@ def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
         fill = next((fill for fill in clearing.fills if fill.bid.bid_id == bid.bid_id), None)
         calendar = clearing.calendar if fill is None else _without(clearing, fill)
         explanation = book.explain(bid, now=millis, calendar=calendar)
-        offers = () if fill is None else [listed for listed, _ in fill.placement.gpus]
+        got = _got(book, bid, fill, millis)
+        offers = () if got is None else got.offers
         records = {listed.terms.host_id: listed.record for listed in offers}
         reliability = together(records.values())
-    price = None if fill is None else Rate(fill.price, bid.shape.currency)
     return Quote(
         placed=placed,
         lane=lane,
-        price=price,
-        window=None if fill is None else fill.window,
-        gpu_model="" if fill is None else model_of(fill.placement),
+        price=None if got is None else got.price,
+        window=None if got is None else got.window,
+        gpu_model="" if got is None else got.gpu_model,
         hosts=len(records),
-        gpus=0 if fill is None else fill.bid.gpus,
-        cost=None
-        if price is None or fill is None
-        else price.charge(fill.window.millis * fill.bid.gpus),
+        gpus=len(offers),
+        cost=None if got is None else got.price.charge(got.window.millis * len(offers)),
         hold=hold_of(placed, placed.limit),
         explanation=explanation,
         expires_at=now + QUOTE_LIFE,
-        own=fill is not None and fill.own,
+        own=got is not None and got.own,
         reliability_ppm=reliability,
-        promises=() if fill is None or fill.own else _promises(offers),
+        promises=() if got is None or got.own else _promises(offers),
+        cuts=0 if got is None else got.cuts,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Got:
+    """What a bid would get. offers: of each of its GPUs."""
+
+    price: Rate
+    window: Window
+    gpu_model: str
+    offers: tuple[Listed, ...]
+    own: bool
+    cuts: int
+
+
+def _got(book: Book, bid: OpenBid, fill: Fill | None, now: int) -> _Got | None:
+    """Return what clearing gave a bid, or else what is for sale, taken back or interrupted for it.
+
+    In a round the clearing has looked for that as well.
+    """
+    if fill is not None:
+        offers = [listed for listed, _ in fill.placement.gpus]
+        price = Rate(fill.price, bid.shape.currency)
+        model = model_of(fill.placement)
+        return _Got(price, fill.window, model, tuple(offers), fill.own, len(fill.cuts))
+    if bid.terms.patience != "immediate":
+        return None
+    granted = would_get(book, bid, now=now, round_id=uuid5(QUOTES, str(bid.bid_id)))
+    if granted is None:
+        return None
+    listed = [book.offers[share.offer_id] for share in granted.shares for _ in share.gpu_uuids]
+    cuts = len(granted.cuts)
+    return _Got(granted.price, granted.window, granted.gpu_model, tuple(listed), granted.own, cuts)
 
 
 def _promises(offers: Sequence[Listed]) -> tuple[tuple[int, tuple[ReclaimStep, ...]], ...]:

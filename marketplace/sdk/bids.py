@@ -70,6 +70,7 @@ QUOTE = (
     ("ends_at", "ends"),
     ("gpus", "count"),
     ("own", "your own"),
+    ("cuts", "leases that end sooner"),
     ("reliability_ppm", "leases not broken off, ppm"),
     ("cost", "costs"),
     ("hold", "set aside"),
