@@ -269,8 +269,7 @@ class Engine:
         log.error("round.bid-set-aside", market=self._market, **said, exc_info=unsound.__cause__)
 
     def _keep(self, book: Book, events: Sequence[MarketEvent]) -> None:
-        for event in events:
-            book.apply(event, book.read_to)
+        book.decided(events, book.read_to)
         self._decided += events
 
     @property

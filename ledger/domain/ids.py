@@ -47,5 +47,5 @@ def named(namespace: UUID) -> Callable[[str], UUID]:
 
 def text_of(which: UUID) -> str:
     """Return an id as `str` does, at half its cost."""
-    text = which.int.to_bytes(16).hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    text = which.int.to_bytes(16).hex("-", 2)  # four digits each, so three hyphens are too many
+    return f"{text[:4]}{text[5:29]}{text[30:34]}{text[35:]}"

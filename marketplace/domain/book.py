@@ -42,7 +42,7 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.holdings import RULES as LEASE_RULES
 from marketplace.domain.holdings import Holdings
-from marketplace.domain.hurry import fast_host, room_finder, row_placer
+from marketplace.domain.hurry import fast_host, leveller, room_finder, row_joiner, row_placer
 from marketplace.domain.moments import whole_second
 from marketplace.domain.one_host import OneHost, is_uniform
 from marketplace.domain.owners import Owners
@@ -94,12 +94,23 @@ class Book:
         trigger = None if rule is None else rule(self, event, position)
         return trigger if self.quotas is None else follow(self, event, trigger)
 
+    def decided(self, events: Sequence[Event], position: int) -> None:
+        """Take in what was decided on one fact: as `apply` of one after the other."""
+        grants = [each for each in events if isinstance(each, LeaseGranted)]
+        others = len(events) - len(grants)
+        together = len(grants) > 1 and self.quotas is None and grants[0] is events[others]
+        for event in events[:others] if together else events:
+            self.apply(event, position)
+        if together:
+            self._granted_each(grants)
+
     def hurry(self) -> None:
         """From now on use what is compiled, if anything is: it decides the same."""
         self.hurries = True
         if (room_on := room_finder()) is not None:
             self.catalogue.columns.hurry(room_on)
-        self.queue.columns.stand = row_placer()
+        self.catalogue.levelling = leveller()
+        self.queue.columns.stand, self.queue.columns.join = row_placer(), row_joiner()
 
     # --- reading ---------------------------------------------------------------------------
 
@@ -223,9 +234,7 @@ class Book:
         if event.market != self.market:
             return None
         listed = Listed(event, position, event.floor.nanos_per_gpu_hour)
-        for gpu in event.gpus:
-            for uuid in (gpu.uuid, *self.calendar.rivals(gpu.uuid)):
-                self.calendar.drop(uuid, None)
+        self.calendar.drop_kept([gpu.uuid for gpu in event.gpus])
         self._screened.clear()
         self.take_in(listed)
         return SupplyGrew(frozenset({event.host_id}))
@@ -314,16 +323,17 @@ class Book:
 
     def wait(self, bid: OpenBid) -> Trigger | None:
         """Let a bid wait, from its place in the queue on."""
-        self.bids[bid.bid_id] = bid
-        if bid.waits:
+        bid_id, waits = bid.terms.bid_id, bid.waits
+        self.bids[bid_id] = bid
+        if waits:
             self.owners.wait(bid)
-        heappush(self._dying, (bid.last_chance, bid.bid_id.int, bid.bid_id))
+        heappush(self._dying, (bid.last_chance, bid_id.int, bid_id))
         if bid.terms.patience == "patient":
             return None
         self._drop_shapes_without_bids()
-        if bid.waits:
+        if waits:
             self.queue.add(bid)
-        return BidCame(bid.bid_id)
+        return BidCame(bid_id)
 
     def _unqueue(self, bid: OpenBid) -> None:
         self.queue.remove(bid)
@@ -347,11 +357,17 @@ class Book:
                 self.told[unmatched.bid_id] = unmatched.reason
 
     def _granted(self, event: LeaseGranted, position: int) -> None:
-        bid = self.bids.pop(event.bid_id, None)
-        if bid is not None:
-            self._unqueue(bid)
-            self.told.pop(event.bid_id, None)
-        self.leases.granted(event, None if bid is None else bid.terms)
+        self._granted_each([event])
+
+    def _granted_each(self, grants: Sequence[LeaseGranted]) -> None:
+        bids = [self.bids.pop(event.bid_id, None) for event in grants]
+        known = [bid for bid in bids if bid is not None]
+        self.queue.remove_each(known)
+        for bid in known:
+            self.owners.leave(bid)
+            self.told.pop(bid.terms.bid_id, None)
+        terms = [None if bid is None else bid.terms for bid in bids]
+        self.leases.granted(zip(grants, terms, strict=True))
 
     def _of_lease(self, event: Event, position: int) -> Trigger | None:
         return self.leases.apply(event, position)

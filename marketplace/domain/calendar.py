@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ledger.domain.ids import LeaseId
@@ -29,7 +29,7 @@ class Calendar:
     def __init__(self, parent: Calendar | None = None) -> None:
         self._parent = parent
         self._taken: dict[str, tuple[Taken, ...]] = {}
-        self._promised: list[tuple[Iterable[str], Taken]] = []
+        self._promised: list[Callable[[], Iterable[tuple[Iterable[str], Taken]]]] = []
         """What was given away since anybody last looked."""
         self.parted: dict[str, set[str]] = {} if parent is None else parent.parted
         """The shares of each card of which something was ever taken; a fork adds to the same."""
@@ -49,16 +49,26 @@ class Calendar:
             spans = () if self._parent is None else self._parent.of(uuid)
         return spans
 
-    def promise(self, uuids: Iterable[str], span: Taken) -> None:
-        """Give a span of some GPUs to somebody, which is worked out when somebody looks."""
-        self._promised.append((uuids, span))
+    def has_taken(self, uuids: Iterable[str]) -> bool:
+        """Tell if anything may be taken of any of some cards."""
+        if self.parted or self._promised:
+            return True
+        taken = self._taken
+        if self._parent is not None and (taken or self._parent.has_taken(uuids)):
+            return True
+        return not taken.keys().isdisjoint(uuids)
+
+    def promise(self, given: Callable[[], Iterable[tuple[Iterable[str], Taken]]]) -> None:
+        """Give spans of some GPUs to somebody; which, `given` is asked when somebody looks."""
+        self._promised.append(given)
         self.changes += 1
 
     def _keep_promises(self) -> None:
         promised, self._promised = self._promised, []
-        for uuids, span in promised:
-            for uuid in uuids:
-                self._put(uuid, span)
+        for given in promised:
+            for uuids, span in given():
+                for uuid in uuids:
+                    self._put(uuid, span)
 
     def gpus(self) -> Iterator[str]:
         """Yield every GPU of which something is taken, in order."""
@@ -102,12 +112,14 @@ class Calendar:
         if self._promised:
             self._keep_promises()
         starts, ends, _ = span
-        of_gpu = self._taken
+        of_gpu, is_first = self._taken, self._parent is None and starts < ends
         for uuid in uuids:
             spans = of_gpu.get(uuid)
-            # Mostly it comes after all that is taken of a card.
+            # Mostly it is the first that is taken of a card, or comes after all others.
             if spans and spans[-1][1] <= starts < ends and "/" not in uuid:
                 of_gpu[uuid] = (*spans, span)
+            elif not spans and is_first and "/" not in uuid:
+                of_gpu[uuid] = (span,)
             else:
                 self._put(uuid, span)
         self.changes += len(uuids)
@@ -137,6 +149,15 @@ class Calendar:
             self._taken[uuid] = tuple(span for span in spans if span.lease_id != lease_id)
             self.changes += 1
         return dropped
+
+    def drop_kept(self, uuids: Iterable[str]) -> None:
+        """Give back what owners keep of some GPUs, and of their cards in other forms."""
+        for uuid in uuids:
+            if self.parted or "/" in uuid:
+                for other in self.rivals(uuid):
+                    self.drop(other, None)
+            if uuid in self._taken:
+                self.drop(uuid, None)
 
     def forget_before(self, millis: int) -> None:
         """Drop what is over, to bound memory."""

@@ -7,16 +7,15 @@ are hosts that may have room; whether they do is for `packing` to say, which see
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-
-import numpy as np
 
 from ledger.domain.ids import HostId, OfferId
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.eligibility import CONSTRAINTS, passed
+from marketplace.domain.floors import Floors
 from marketplace.domain.host_columns import (
     ALWAYS,
     FLOOR,
@@ -33,7 +32,6 @@ from marketplace.domain.openings import (
     level_of,
     levels_of,
 )
-from marketplace.domain.queue import NOTHING, Floors
 from marketplace.domain.ranking import Ranking
 from marketplace.domain.supply import Entry, Listed, Spans
 
@@ -66,6 +64,8 @@ class Catalogue:
         self._of_kind: dict[int, dict[OfferId, Listed]] = defaultdict(dict)
         self._ranking = Ranking(self.offers, self._entry)
         self._asked = NOTHING_ASKED
+        self.levelling: Callable[..., Levels] | None = None
+        """What tells when an offer has room, where that is compiled."""
         self._roomy: tuple[Ints, Ints] = NOWHERE
         """What has one GPU free for what was asked last, at any price."""
         self._witnesses: dict[tuple[int, int], Listed] = {}
@@ -90,6 +90,7 @@ class Catalogue:
     def remove(self, listed: Listed) -> None:
         """Forget an offer."""
         del self.offers[listed.offer_id]
+        listed.gone = True
         del self._hosts[listed.terms.host_id].offers[listed.offer_id]
         alike = self._of_kind[listed.number]
         del alike[listed.offer_id]
@@ -138,12 +139,20 @@ class Catalogue:
             listed = [each for each in host.offers.values() if not each.paused]
             facts = self._describe(host, listed)
             self.columns.describe(host.slot, facts)
-            levels = levels_of(_free(listed, self._calendar)) if listed else []
+            levels = self._levels(listed) if listed else []
             self.columns.write(host.slot, facts[FLOOR], host.rows, levels)
             if not host.offers:
                 del self._hosts[host_id]
                 self.columns.give_back(host.slot)
         self._stale.clear()
+
+    def _levels(self, listed: Sequence[Listed]) -> Levels:
+        alone, calendar = listed[0], self._calendar
+        by_columns = self.levelling is not None and len(listed) == 1 and not calendar.parted
+        if not by_columns or alone.terms.weekly or alone.cleaning or alone.parted:
+            return levels_of(_free(listed, calendar))
+        assert self.levelling is not None
+        return self.levelling(alone.windows(0, 0), [calendar.of(uuid) for uuid in alone.groups])
 
     def _describe(self, host: _Host, listed: Sequence[Listed]) -> tuple[int, ...]:
         weekly = [each for each in listed if each.terms.weekly is not None]
@@ -180,17 +189,16 @@ class Catalogue:
         """Return for each shape, by number, the lowest floor of what fits it on some hosts."""
         offers = [each for host_id in hosts for each in self.on(host_id) if not each.paused]
         if len(offers) == 1:
-            return self._floors_of(offers[0])
+            return self._floor_of(offers[0])
         lowest = dict[int, int]()
         for listed in sorted(offers, key=lambda each: -each.floor):
             lowest.update(dict.fromkeys(self.kinds.fitting(listed.number), listed.floor))
-        return Floors.of(lowest, self.kinds.shapes)
+        return Floors(lowest, self.kinds.shapes)
 
-    def _floors_of(self, listed: Listed) -> Floors:
-        """Return the same of one offer, shape by shape at its floor or not at all."""
-        lowest = dict.fromkeys(self.kinds.fitting(listed.number), listed.floor)
-        fits = self.kinds.table[listed.number, : self.kinds.shapes]
-        return Floors(lowest, np.where(fits, listed.floor, NOTHING))
+    def _floor_of(self, listed: Listed) -> Floors:
+        kind = listed.number
+        fitting, fits = self.kinds.fitting(kind), self.kinds.table[kind]
+        return Floors.alike(kind, fitting, fits, listed.floor)
 
     # --- finding ---------------------------------------------------------------------------
 
@@ -275,7 +283,9 @@ class Catalogue:
         key = (shape, level_of(bid.gpus))
         witness = self.witness(bid)
         if witness is not None:
-            yield witness
+            entry = self._entry(witness[0], shape)
+            assert entry is not None, "it fitted once"
+            yield entry
         asked = Asked(shape, earliest, bid.deadline, bid.duration)
         for slot in self.columns.with_windows(self.kinds.table, asked):
             for listed in self._by_slot[slot].offers.values():
@@ -284,13 +294,11 @@ class Catalogue:
                     self._witnesses[key] = listed
                     yield entry
 
-    def witness(self, bid: OpenBid) -> Entry | None:
-        """Return what had a window long enough for another such bid."""
+    def witness(self, bid: OpenBid) -> tuple[Listed, Sequence[str]] | None:
+        """Return what had a window long enough for another such bid, and which GPUs of it fit."""
         shape = self.kinds.shape(bid.shape)
         listed = self._witnesses.get((shape, level_of(bid.gpus)))
-        if listed is None or self.offers.get(listed.offer_id) is not listed:
-            return None
-        return self._entry(listed, shape)
+        return None if listed is None or listed.gone else (listed, listed.fits[shape][0])
 
     def passing(self, shape: Shape, constraints: int) -> Iterator[Entry]:
         """Yield the offers with GPUs that pass so many of `CONSTRAINTS`, in no order."""

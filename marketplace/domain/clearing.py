@@ -5,10 +5,11 @@ Pure and deterministic: the same book, moment and bids give the same grants, als
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from ledger.domain.ids import BidId, HostId, LeaseId
+from ledger.domain.making import maker
 from marketplace.domain import own_first
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
@@ -21,6 +22,9 @@ from marketplace.domain.pricing import instant_price
 from marketplace.domain.quota_gate import gate_of, outcome
 from marketplace.domain.ranges import smaller
 from marketplace.domain.supply import Entry
+
+Placed = tuple[OpenBid, LeaseId, Placement]
+_fill_of = maker(Fill)
 
 
 def clear(
@@ -43,7 +47,7 @@ def clear(
         the floors of its offers and the limit of its bid.
     """
     calendar, lease_id = book.calendar.fork(), lease_ids_of(round_id)
-    placed: list[tuple[OpenBid, LeaseId, Placement]] = []
+    placed: list[Placed] = []
     refused, waiting = list[OpenBid](), 0
     gate, home = gate_of(book), set[BidId]()
     only: OneHost | None = None
@@ -55,9 +59,14 @@ def clear(
         only = book.only_host(hosts or (), calendar, now=now) if gate is None else None
         count, bids = book.served_by(hosts or (), calendar, now=now, only=only)
         waiting += count
+    promised = len(placed)
     for bid in bids if gate is None else gate.turns(bids, now=now):
+        if only is not None and only.placed is not None:
+            placed.append((bid, lease_id(bid), only.placed))
+            continue
         if home and bid.bid_id in home:
             continue
+        promised = _promise(calendar, placed, promised)
         if only is not None and only.serves(bid):
             at_once = only.place(bid)
             found = None if at_once is None else (bid, at_once)
@@ -70,9 +79,10 @@ def clear(
         if found is None:
             refused.append(bid)
         else:
-            lease = lease_id(bid)
-            _take(calendar, only, found[1], found[0], lease)
-            placed.append((found[0], lease, found[1]))
+            placed.append((found[0], lease_id(bid), found[1]))
+            promised = _promise(calendar, placed, promised)
+            _take(only, placed[-1])
+    _promise(calendar, placed, promised)
     own, refused, held_back = outcome(gate, refused)
     fills = tuple([_fill(*each, own) for each in placed])
     passed_over = max(0, waiting - (len(placed) - len(home)) - len(refused))
@@ -83,7 +93,7 @@ def _fill(bid: OpenBid, lease: LeaseId, at: Placement, own: Collection[LeaseId])
     """Price a grant. own: the leases that pay the transfer price."""
     price = at.floor if lease in own else instant_price(bid, at)
     assert at.floor <= price <= bid.limit
-    return Fill(bid, lease, at, price)
+    return _fill_of(bid, lease, at, price)
 
 
 def _could_pay(book: Book, bid: OpenBid, hosts: Collection[HostId]) -> bool:
@@ -121,12 +131,21 @@ def _within_reach(
     return own_first.others(book, bid, book.entries_on(bid.shape, hosts))
 
 
-def _take(
-    calendar: Calendar, only: OneHost | None, placement: Placement, bid: OpenBid, lease_id: LeaseId
-) -> None:
-    """Take a grant's GPUs in a fork of the calendar, and of the only host that is looked at."""
-    starts, ends = placement.starts, Millis(placement.starts + bid.duration)
-    uuids = [uuid for _, uuid in placement.gpus]
-    calendar.promise(uuids, Taken(starts, ends, lease_id))
+def _promise(calendar: Calendar, placed: Sequence[Placed], since: int) -> int:
+    """Take the GPUs of what was placed since in a fork of the calendar; return how many were."""
+    upto = len(placed)
+    if since < upto:
+        calendar.promise(lambda: [_span_of(*each) for each in placed[since:upto]])
+    return upto
+
+
+def _take(only: OneHost | None, placed: Placed) -> None:
     if only is not None:
-        only.take(uuids, starts, ends)
+        uuids, span = _span_of(*placed)
+        only.take(uuids, span.starts, span.ends)
+
+
+def _span_of(bid: OpenBid, lease_id: LeaseId, at: Placement) -> tuple[list[str], Taken]:
+    return [uuid for _, uuid in at.gpus], Taken(
+        at.starts, Millis(at.starts + bid.duration), lease_id
+    )

@@ -13,16 +13,26 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from marketplace.domain.openings import Ints, Seconds
-from marketplace.domain.room import SLOT, Bools
+from marketplace.domain.openings import FAR, Ints, Seconds, seconds_above, seconds_below, seen
+from marketplace.domain.room import DURATION, SLOT, SOONEST, Bools
 
 LENGTH_MIN = 64
+GONE_MIN = 64
+"""Rows of bids that wait no longer, up to which a group keeps them all; and a fourth of all."""
 LATE_MAX = 256
 """Rows of a short stretch at most; it has an eighth of those of the long one."""
+
+GROUPS_START = 64
 
 KEY, SINCE, EARLIEST, DEADLINE = range(4)
 """Rows of `order`: what bids are sorted by, the limit, negative so that it rises, and the store
 position; then when they may start and have to be over, in milliseconds."""
+
+
+def soonest_and_latest(earliest: int, deadline: int, duration: int) -> tuple[int, int]:
+    """Return the seconds of a bid's row: when it ends at the soonest and starts at the latest."""
+    first, last = seconds_below(earliest), seconds_above(deadline)
+    return min(first + duration, FAR), max(last - duration, -FAR)
 
 
 class Columns:
@@ -33,8 +43,17 @@ class Columns:
         self.asked: Seconds = np.zeros((7, LENGTH_MIN), np.int32)
         self._end = 0
         self.views = self._views()
+        self.bounds: Ints = np.zeros((GROUPS_START, 4), np.int64)
+        """For each group, the first row of its long stretch and the one after the last; then of
+        its short one."""
+        self._bounds = seen(self.bounds)
+        self._groups = 0
+        self._groups_unused: list[int] = []
         self.stand: Callable[..., None] | None = None
         """What puts a row in its place, where that is compiled."""
+        self.join: Callable[..., tuple[int, int]] | None = None
+        """What joins two stretches, where that is compiled."""
+        self._desk: tuple[Ints, Seconds, Ints] = (self.order, self.asked, np.zeros(0, np.int64))
         self._unused: dict[int, list[int]] = defaultdict(list)
 
     def stretch(self, length: int) -> int:
@@ -50,6 +69,32 @@ class Columns:
 
     def _views(self) -> list[memoryview]:
         return [memoryview(column) for of_all in (self.order, self.asked) for column in of_all]
+
+    def desk(self, rows: int) -> tuple[Ints, Seconds, Ints]:
+        """Return columns and places for so many rows, to work with."""
+        if rows >= len(self._desk[2]):
+            length = 2 * rows + 1
+            order, asked = np.zeros((4, length), np.int64), np.zeros((7, length), np.int32)
+            self._desk = order, asked, np.zeros(length, np.int64)
+        return self._desk
+
+    def group(self) -> int:
+        """Return an unused row of `bounds`."""
+        if self._groups_unused:
+            return self._groups_unused.pop()
+        if self._groups == len(self.bounds):
+            self.bounds = np.concatenate([self.bounds, np.zeros_like(self.bounds)])
+            self._bounds = seen(self.bounds)
+        self._groups += 1
+        return self._groups - 1
+
+    def note(self, group: int, part: int, start: int, count: int) -> None:
+        """Write down where a stretch of a group is: 0, the long one, or 1."""
+        self._bounds[group, 2 * part], self._bounds[group, 2 * part + 1] = start, start + count
+
+    def end_group(self, group: int) -> None:
+        """Let a row of `bounds` be used again."""
+        self._groups_unused.append(group)
 
     def give_back(self, start: int, length: int) -> None:
         """Let a stretch be used again."""
@@ -76,7 +121,10 @@ class Stretch:
         return self._columns.asked[:, self.start : self.start + self.count]
 
     def insert(self, order: Sequence[int], asked: Sequence[int]) -> None:
-        """Put a new row in its place; those after it move up by one."""
+        """Put a new row in its place; those after it move up by one.
+
+        asked: what `room` says of it, without when it ends at the soonest and starts at the latest.
+        """
         columns, end = self._columns, self.start + self.count
         if columns.stand is not None:
             columns.stand(columns.order, columns.asked, self.start, end, *order, *asked)
@@ -84,7 +132,9 @@ class Stretch:
             row = self._row_of(order[KEY], order[SINCE])
             to, since = slice(row + 1, end + 1), slice(row, end)
             # Through views of memory: several times cheaper than NumPy, which copies what overlaps.
-            for view, number in zip(columns.views, (*order, *asked), strict=True):
+            ends = soonest_and_latest(order[EARLIEST], order[DEADLINE], asked[DURATION])
+            row_of_it = (*order, *asked[:SOONEST], *ends, *asked[SOONEST:])
+            for view, number in zip(columns.views, row_of_it, strict=True):
                 view[to] = view[since]
                 view[row] = number
         self.count += 1
@@ -126,10 +176,16 @@ class Group:
     """
 
     def __init__(self, columns: Columns) -> None:
-        self.gone = 0
+        self.gone, self.gone_max = 0, GONE_MIN
+        self.number = columns.group()
         self.early = Stretch(columns, LENGTH_MIN)
         self.late = Stretch(columns, LENGTH_MIN)
         self._columns = columns
+        self._note()
+
+    def _note(self) -> None:
+        for part, stretch in enumerate((self.early, self.late)):
+            self._columns.note(self.number, part, stretch.start, stretch.count)
 
     @property
     def count(self) -> int:
@@ -142,11 +198,26 @@ class Group:
         return self.late.count == self.late.length
 
     def insert(self, order: Sequence[int], asked: Sequence[int]) -> None:
-        """Let a bid wait: KEY to DEADLINE, and what it asks for."""
-        self.late.insert(order, asked)
+        """Let a bid wait: KEY to DEADLINE, and what it asks for, as `Stretch.insert` is told."""
+        late = self.late
+        late.insert(order, asked)
+        self._columns.note(self.number, 1, late.start, late.count)
 
     def tidy(self, waits: Bools) -> list[int]:
         """Join both stretches, without those who wait no longer; return the slots of these."""
+        join = self._joined if self._columns.join is None else self._joined_at_once
+        order, asked, gone = join(waits)
+        self.early.hold(order, asked)
+        self.late.count = self.gone = 0
+        self.gone_max = GONE_MIN + self.early.count // 4
+        if self.late.length < min(LATE_MAX, self.early.length // 8):
+            self.late.end()
+            self.late = Stretch(self._columns, 2 * self.late.length)
+        self._note()
+        return gone
+
+    def _joined(self, waits: Bools) -> tuple[Ints, Seconds, list[int]]:
+        """Return the rows of those who wait, and the slots of those who do no longer."""
         parts = (self.early, self.late)
         order = np.concatenate([part.order for part in parts], axis=1)
         asked = np.concatenate([part.asked for part in parts], axis=1)
@@ -156,14 +227,29 @@ class Group:
         kept = waits[asked[SLOT, places]]
         gone: list[int] = asked[SLOT, places[~kept]].tolist()
         places = places[kept]
-        self.early.hold(order[:, places], asked[:, places])
-        self.late.count = self.gone = 0
-        if self.late.length < min(LATE_MAX, self.early.length // 8):
-            self.late.end()
-            self.late = Stretch(self._columns, 2 * self.late.length)
-        return gone
+        return order[:, places], asked[:, places], gone
+
+    def _joined_at_once(self, waits: Bools) -> tuple[Ints, Seconds, list[int]]:
+        """Return the same, compiled."""
+        columns, early, late = self._columns, self.early, self.late
+        order, asked, places = columns.desk(self.count)
+        assert columns.join is not None
+        kept, gone = columns.join(
+            columns.order,
+            columns.asked,
+            early.start,
+            early.start + early.count,
+            late.start,
+            late.start + late.count,
+            waits,
+            order,
+            asked,
+            places,
+        )
+        return order[:, :kept], asked[:, :kept], places[len(places) - gone :].tolist()
 
     def end(self) -> None:
         """Give back its rows: nobody waits here any more."""
         self.early.end()
         self.late.end()
+        self._columns.end_group(self.number)

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
+from ledger.domain.making import maker
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.catalogue import Catalogue
 from marketplace.domain.demand import OpenBid
-from marketplace.domain.moments import Millis
 from marketplace.domain.one_host import OneHost
 from marketplace.domain.openings import Ints, seen
 from marketplace.domain.packing import Placement
@@ -25,10 +25,12 @@ from marketplace.domain.serving import (
     NOW,
     TERMS,
     cut,
+    lay_out,
     serve,
 )
 from marketplace.domain.supply import Listed, Spans
 
+_placement = maker(Placement)
 GPUS_START, SPANS_START, PARTS_START = 16, 32, 64
 AT_ONCE = 64
 """Bids that are placed before the first of them is handed on."""
@@ -40,13 +42,11 @@ class Desk:
     Written through views of memory: number by number that is cheaper than NumPy.
     """
 
-    def __init__(
-        self, gpus: int = GPUS_START, spans: int = SPANS_START, parts: int = PARTS_START
-    ) -> None:
-        self.gpus, self.most, self.parts = gpus, spans, parts
+    def __init__(self, gpus: int = GPUS_START, spans: int = SPANS_START) -> None:
+        self.gpus, self.most = gpus, spans
         self.spans: Ints = np.zeros((gpus, spans, 2), np.int64)
         self.counts: Ints = np.zeros(gpus, np.int64)
-        self.stretches: Ints = np.zeros((parts, 2), np.int64)
+        self.stretches: Ints = np.zeros((PARTS_START, 2), np.int64)
         self.terms: Ints = np.zeros(TERMS, np.int64)
         self.reach: Ints = np.zeros(2 + LEVELS_MAX + gpus, np.int64)
         self.found: Ints = np.zeros((gpus * spans, 5), np.int64)
@@ -54,9 +54,12 @@ class Desk:
 
     def for_host(self, free: Sequence[Spans]) -> Desk:
         """Return a desk on which there is room for a host, with when its GPUs are free."""
-        most = max([len(spans) for spans in free])
+        most, first = max([len(spans) for spans in free]), free[0]
         if len(free) > self.gpus or most + 2 > self.most:
             return Desk(max(len(free), self.gpus), max(2 * most, self.most)).for_host(free)
+        if first and all(spans is first for spans in free):  # of a new host nothing is taken
+            self.spans[: len(free), :most], self.counts[: len(free)] = first, most
+            return self
         opens_and_closes, counts = seen(self.spans), seen(self.counts)
         for gpu, spans in enumerate(free):
             counts[gpu] = len(spans)
@@ -70,15 +73,14 @@ class Desk:
         self.most *= 2
         self.found = np.zeros((self.gpus * self.most, 5), np.int64)
 
-    def lay_out(self, parts: Sequence[tuple[int, int]]) -> Ints:
-        """Return the first and last rows of the parts of a selection."""
-        if len(parts) > self.parts:
-            self.parts = 2 * len(parts)
-            self.stretches = np.zeros((self.parts, 2), np.int64)
-        view = seen(self.stretches)
-        for number, (start, end) in enumerate(parts):
-            view[number, 0], view[number, 1] = start, end
-        return self.stretches[: len(parts)]
+    def lay_out(self, served: Selection, floor: int) -> Ints:
+        """Return the first and last rows of each part of a selection."""
+        most = 2 * len(served.numbers)
+        if most > len(self.stretches):
+            self.stretches = np.zeros((2 * most, 2), np.int64)
+        columns = served.columns
+        count = lay_out(columns.order, columns.bounds, served.numbers, floor, self.stretches)
+        return self.stretches[:count]
 
 
 class FastHost(OneHost):
@@ -97,16 +99,17 @@ class FastHost(OneHost):
         super().__init__(listed, catalogue, calendar, now=now)
 
     def _look(self, calendar: Calendar) -> None:
-        self._placed: tuple[OpenBid, Placement] | None = None
         found = self._free(calendar)
         self._uuids = [uuid for uuid, _ in found]
         self._desk = self._desk.for_host([spans for _, spans in found])
 
     def bids(self, served: Selection) -> Iterator[OpenBid]:
-        """Yield the bids that find room, in order; `place` then tells where."""
+        """Yield the bids that find room, in order, and `placed`; and those to be looked at."""
         desk, listed, uuids, bids = self._desk, self.listed, self._uuids, served.bids
-        stretches, gpus = desk.lay_out(served.spans), len(uuids)
-        named = [(listed, uuid) for uuid in uuids]
+        one, gpus = served.floors.one, len(uuids)
+        assert one is not None, "a host with one offer"
+        stretches = desk.lay_out(served, one.floor)
+        named, floor = [(listed, uuid) for uuid in uuids], listed.floor
         terms = seen(desk.terms)
         terms[LEASE_MIN], terms[CLEANING] = listed.lease_min, listed.cleaning
         terms[NOW] = self._since
@@ -116,7 +119,7 @@ class FastHost(OneHost):
                 served.columns.order,
                 served.columns.asked,
                 stretches,
-                served.floors,
+                one.fits,
                 served.waits,
                 desk.terms,
                 desk.spans,
@@ -129,9 +132,9 @@ class FastHost(OneHost):
                 bid = bids[slot]
                 assert bid is not None
                 at = tuple([named[gpu] for gpu in chosen[: bid.gpus]])
-                self._placed = bid, Placement(Millis(start), at, listed.floor)
+                self.placed = _placement(start, at, floor)
                 yield bid
-            self._placed = None
+            self.placed = None
             if code == LOOK:
                 odd = bids[int(desk.answers[count, 0])]
                 assert odd is not None
@@ -140,18 +143,11 @@ class FastHost(OneHost):
                 desk.with_more_spans()
 
     def serves(self, bid: OpenBid) -> bool:
-        """Tell if the bid is the one that was placed."""
-        return self._placed is not None and self._placed[0] is bid
-
-    def place(self, bid: OpenBid) -> Placement | None:
-        """Return where the bid was placed."""
-        return None if self._placed is None else self._placed[1]
+        """Tell if `place` is to be asked for a bid: what it can serve it has placed."""
+        return False
 
     def take(self, uuids: Collection[str], starts: int, ends: int) -> None:
-        """Take note that a bid that was not placed here got some GPUs."""
-        if self._placed is not None:
-            self._placed = None
-            return
+        """Give a span of some GPUs to a bid that was not placed here."""
         desk = self._desk
         for gpu, uuid in enumerate(self._uuids):
             if uuid in uuids:

@@ -8,7 +8,7 @@ from typing import Literal
 from uuid import UUID
 
 from ledger.domain.ids import BidId, LeaseId, named, text_of
-from ledger.domain.making import made_quickly
+from ledger.domain.making import made_quickly, maker
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.span import Window
 from marketplace.domain.calendar import Calendar
@@ -24,6 +24,7 @@ RULE = "price-time-4"
 """Of the instant lane."""
 ROUND_RULE = "welfare-4"
 """Of rounds: see `rounds.clear_round`."""
+_window = maker(Window)
 
 
 @made_quickly
@@ -52,7 +53,8 @@ class Fill:
     @property
     def window(self) -> Window:
         """Return the span of the lease."""
-        return Window(moment(self.placement.starts), moment(self.ends))
+        starts = self.placement.starts
+        return _window(moment(starts), moment(starts + self.bid.duration))
 
     @property
     def own(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ledger.domain.event import Event
 from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.making import maker
 from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.catalogue import Catalogue
 from marketplace.domain.events import (
@@ -52,6 +53,9 @@ class Held:
         return self.bid is not None and self.bid.service_class == "interruptible"
 
 
+_held, _span = maker(Held), tuple.__new__
+
+
 class Holdings:
     """All leases there are. Changed by facts alone; takes and frees their GPUs in the calendar."""
 
@@ -78,16 +82,23 @@ class Holdings:
                 on_host = self.interruptible.setdefault(share.host_id, {})
                 on_host[held.granted.lease_id] = held
 
-    def granted(self, event: LeaseGranted, bid: BidPlaced | None) -> None:
-        """Take in a new lease, and what it cuts of others."""
-        for cut in event.cuts:
-            self._cut(cut)
-        starts, ends = from_below(event.window.starts_at), from_above(event.window.ends_at)
-        self.put(Held(event, ends, bid))
-        span = Taken(starts, ends, event.lease_id)
-        for share in event.shares:
-            self._catalogue.touch(share.host_id)
-            self._calendar.take_each(share.gpu_uuids, span)
+    def granted(self, grants: Iterable[tuple[LeaseGranted, BidPlaced | None]]) -> None:
+        """Take in new leases, each with the bid it is of, and what they cut of others."""
+        touched: HostId | None = None
+        for event, bid in grants:
+            for cut in event.cuts:
+                self._cut(cut)
+            window, lease_id = event.window, event.lease_id
+            starts, ends = from_below(window.starts_at), from_above(window.ends_at)
+            self.held[lease_id] = held = _held(event, ends, bid)
+            if bid is not None and bid.service_class == "interruptible":
+                self.put(held)
+            span = _span(Taken, (starts, ends, lease_id))
+            for share in event.shares:
+                if share.host_id is not touched:  # those of one offer come one after the other
+                    touched = share.host_id
+                    self._catalogue.touch(touched)
+                self._calendar.take_each(share.gpu_uuids, span)
 
     def _cut(self, cut: Cut) -> None:
         self.resales.pop(cut.lease_id, None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from marketplace.domain.one_host import OneHost
+    from marketplace.domain.openings import Levels
 
 
 def fast_host() -> Callable[..., OneHost]:
@@ -25,6 +26,28 @@ def fast_host() -> Callable[..., OneHost]:
     from marketplace.domain.fast_host import Desk, FastHost
 
     return partial(FastHost, desk=Desk())
+
+
+def leveller() -> Callable[..., Levels] | None:
+    """Return a `levelling.Levelling`, where kernels are compiled."""
+    from marketplace.domain.optimum.compiling import COMPILES
+
+    if not COMPILES:
+        return None
+    from marketplace.domain.levelling import Levelling
+
+    return Levelling()
+
+
+def row_joiner() -> Callable[..., tuple[int, int]] | None:
+    """Return `lining_up.join`, where kernels are compiled."""
+    from marketplace.domain.optimum.compiling import COMPILES
+
+    if not COMPILES:
+        return None
+    from marketplace.domain.lining_up import join
+
+    return join
 
 
 def row_placer() -> Callable[..., None] | None:

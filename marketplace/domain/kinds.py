@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
+from functools import lru_cache
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,22 +44,29 @@ class Kind(NamedTuple):
 
 NAMES = ("uuid", "nvlink_group", "card_uuid")
 """What of a GPU says which it is, not what it is."""
-_alike = attrgetter(*(f.name for f in fields(Gpu) if f.name not in NAMES))
+NO_NAMES: dict[str, Any] = {"uuid": "", "nvlink_group": None, "card_uuid": None}
+_SAYS_WHAT = tuple(f.name for f in fields(Gpu) if f.name not in NAMES)
+_alike = attrgetter(*_SAYS_WHAT)
+
+
+@lru_cache(maxsize=4_096)
+def _nameless(alike: tuple[Any, ...]) -> Gpu:
+    """Return what GPUs are that are alike: the same object, so that it is compared at once."""
+    return Gpu(**dict(zip(_SAYS_WHAT, alike, strict=True)), **NO_NAMES)
 
 
 def kind_of(offer: OfferPublished) -> tuple[Kind, tuple[int, ...]]:
     """Return an offer's kind, and for each of its GPUs the place of its spec there."""
-    joined = Counter([gpu.nvlink_group for gpu in offer.gpus if gpu.nvlink_group is not None])
+    groups = [gpu.nvlink_group for gpu in offer.gpus if gpu.nvlink_group]
+    joined = Counter(groups) if groups else {}
     keys = [
         (_alike(gpu), joined[gpu.nvlink_group] if gpu.nvlink_group else 0) for gpu in offer.gpus
     ]
     # In an order of their own, so that two offers with the same GPUs are of one kind.
     is_one = keys.count(keys[0]) == len(keys)
     distinct = keys[:1] if is_one else sorted(set(keys), key=repr)
-    firsts = [offer.gpus[keys.index(key)] for key in distinct]
-    nameless = [replace(gpu, uuid="", nvlink_group=None, card_uuid=None) for gpu in firsts]
     kind = Kind(
-        tuple([Spec(gpu, key[1]) for gpu, key in zip(nameless, distinct, strict=True)]),
+        tuple([Spec(_nameless(alike), linked) for alike, linked in distinct]),
         offer.region,
         offer.labels,
         offer.isolation,

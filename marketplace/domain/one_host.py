@@ -34,6 +34,9 @@ def is_uniform(listed: Listed) -> bool:
 class OneHost:
     """When the GPUs of the only offer of a host are free, while room is only taken."""
 
+    placed: Placement | None = None
+    """Where the bid that was yielded last goes, if that is known and taken already."""
+
     def __init__(
         self, listed: Listed, catalogue: Catalogue, calendar: Calendar, *, now: int
     ) -> None:
@@ -42,11 +45,11 @@ class OneHost:
         self._catalogue = catalogue
         self._since = whole_second(now)
         self._now = now
-        self._gpus: dict[tuple[int, int], list[str]] = defaultdict(list)
-        """The GPUs that are free during a span, by id."""
         self._look(calendar)
 
     def _look(self, calendar: Calendar) -> None:
+        self._gpus: dict[tuple[int, int], list[str]] = defaultdict(list)
+        """The GPUs that are free during a span, by id."""
         for uuid, spans in self._free(calendar):
             for span in spans:
                 self._gpus[span].append(uuid)

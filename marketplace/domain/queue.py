@@ -11,60 +11,40 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, repeat
 
 import numpy as np
 
 from marketplace.domain.columns import KEY, SINCE, Columns, Group
 from marketplace.domain.demand import NEVER, OpenBid
-from marketplace.domain.openings import (
-    FAR,
-    Ints,
-    Levels,
-    Seconds,
-    level_of,
-    seconds_above,
-    seconds_below,
-    seen,
-)
+from marketplace.domain.floors import NOTHING, Floors, OneFloor
+from marketplace.domain.openings import Ints, Levels, Seconds, level_of, seen
 from marketplace.domain.room import SHAPE, SLOT, Bools, Room
 
 HEAD = 128
 """Bids of each group that are put in order at once."""
 MISSES_MAX = 6
 """Bids in a row that find no room, until which it is not worked out anew who may."""
-GONE_MIN = 64
-"""Rows of bids that wait no longer, up to which a group keeps them all."""
 
 Part = tuple[Ints, Seconds]
 """Some rows in order: `order` and `asked` of `Columns`."""
 
 
-NOTHING = 1 << 62
-"""A floor that says that nothing fits."""
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """Which bids an offer of some kind fits, at any price; as long as it fits the same shapes.
 
+    shapes: how many there were. keys: of the bids of each shape, in order; groups: where those
+    stand, numbers: theirs.
+    """
 
-class Floors(NamedTuple):
-    """The lowest floors for shapes of bids, by number: in `by_shape` `NOTHING` where none fits."""
-
-    lowest: dict[int, int]
-    by_shape: Ints
-
-    @classmethod
-    def of(cls, lowest: dict[int, int], shapes: int) -> Floors:
-        """Return the floors of those shapes that anything fits. shapes: how many there are."""
-        by_shape = np.full(shapes, NOTHING, np.int64)
-        view = seen(by_shape)
-        for shape, floor in lowest.items():
-            view[shape] = floor
-        return cls(lowest, by_shape)
-
-    @property
-    def of_nothing(self) -> Floors:
-        """Return floors of nothing in place of all: what owners ask of themselves."""
-        return Floors.of(dict.fromkeys(self.lowest, 0), len(self.by_shape))
+    fitting: Sequence[int]
+    shapes: int
+    keys: tuple[array[int], ...]
+    groups: tuple[Group, ...]
+    numbers: Ints
 
 
 def is_plain(bid: OpenBid) -> bool:
@@ -92,8 +72,11 @@ class Queue:
         self._of_shape: dict[int, tuple[array[int], Group]] = {}
         """For each shape, the keys of its bids in order, to count them by, and its group: what a
         group's bids have in common is part of it."""
+        self._of_kind: dict[int, _Alike] = {}
+        """For each kind of an offer, the bids that it fits."""
         self._waits: Bools = np.zeros(64, np.bool_)
         """By slot: whether its bid still waits."""
+        self._waiting = seen(self._waits)
         self._unused: list[int] = []
 
     def __len__(self) -> int:
@@ -110,16 +93,9 @@ class Queue:
             self._unused += group.tidy(self._waits)
         slot = self._slot(bid, shape)
         alone = bid.terms.placement == "same-host"
-        duration = bid.duration_min // 1_000
-        asked = (
-            shape,
-            level_of(bid.gpus_min) if alone else 0,
-            duration,
-            min(seconds_below(bid.earliest) + duration, FAR),
-            max(seconds_above(bid.deadline) - duration, -FAR),
-            slot,
-            bid.gpus if bid.lapses == NEVER and is_plain(bid) else 0,
-        )
+        level = level_of(bid.gpus_min) if alone else 0
+        gpus = bid.gpus if bid.lapses == NEVER and is_plain(bid) else 0
+        asked = (shape, level, bid.duration_min // 1_000, slot, gpus)
         group.insert((-reach, bid.since, bid.earliest, bid.deadline), asked)
         insort(keys, -reach)
 
@@ -133,8 +109,9 @@ class Queue:
             self._shapes.append(shape)
             if slot == len(self._waits):
                 self._waits = np.concatenate([self._waits, np.zeros_like(self._waits)])
+                self._waiting = seen(self._waits)
         self._slots[bid] = slot
-        self._waits[slot] = True
+        self._waiting[slot] = True
         return slot
 
     def _group(self, bid: OpenBid) -> Group:
@@ -147,16 +124,22 @@ class Queue:
 
     def remove(self, bid: OpenBid) -> None:
         """Let a bid wait no longer; it need not have waited."""
-        slot = self._slots.pop(bid, None)
-        if slot is None:
-            return
-        self._bids[slot] = None
-        self._waits[slot] = False
-        keys, group = self._of_shape[self._shapes[slot]]
-        del keys[bisect_left(keys, -bid.reach)]
-        group.gone += 1
-        if group.gone > GONE_MIN + group.count // 4:
-            self._unused += group.tidy(self._waits)
+        self.remove_each((bid,))
+
+    def remove_each(self, bids: Iterable[OpenBid]) -> None:
+        """Let some bids wait no longer; they need not have waited."""
+        slots, of_slot, shapes, of_shape = self._slots, self._bids, self._shapes, self._of_shape
+        for bid in bids:
+            slot = slots.pop(bid, None)
+            if slot is None:
+                continue
+            of_slot[slot] = None
+            self._waiting[slot] = False
+            keys, group = of_shape[shapes[slot]]
+            del keys[bisect_left(keys, -bid.reach)]
+            group.gone += 1
+            if group.gone > group.gone_max:
+                self._unused += group.tidy(self._waits)
 
     def renumber(self) -> None:
         """Ask for the numbers of all shapes again; forget groups without bids."""
@@ -164,6 +147,7 @@ class Queue:
             self._unused += group.tidy(self._waits)
             if not group.count:
                 group.end()
+        self._of_kind.clear()
         self._groups = {key: group for key, group in self._groups.items() if group.count}
         keys = defaultdict[int, list[int]](list)
         of_shape = dict[int, Group]()
@@ -187,6 +171,8 @@ class Queue:
 
     def served(self, floors: Floors) -> Selection:
         """Return the bids whose limit reaches the floor for their shape."""
+        if floors.one is not None:
+            return self._served_by_one(floors, floors.one)
         of_shape = self._of_shape
         count, least = 0, dict[Group, int]()
         known = map(of_shape.get, floors.lowest)
@@ -196,32 +182,47 @@ class Queue:
                 count += bisect_right(keys, -floor)
                 if least.get(group, NOTHING) > floor:
                     least[group] = floor
-        parts = [
-            part.reaching(floor)
-            for group, floor in least.items()
-            for part in (group.early, group.late)
-        ]
-        spans = [(start, end) for start, end in parts if start < end]
-        return Selection(self.columns, spans, self._bids, self._waits, floors.by_shape, count)
+        numbers = np.array([group.number for group in least], np.int64)
+        return Selection(self.columns, floors, least, numbers, self._bids, self._waits, count)
+
+    def _served_by_one(self, floors: Floors, one: OneFloor) -> Selection:
+        alike = self._of_kind.get(one.kind)
+        if alike is None or alike.fitting is not one.fitting or alike.shapes != len(self._of_shape):
+            alike = self._of_kind[one.kind] = self._fitting(one.fitting)
+        count = sum(map(bisect_right, alike.keys, repeat(-one.floor)))
+        least = dict.fromkeys(alike.groups, one.floor)
+        return Selection(self.columns, floors, least, alike.numbers, self._bids, self._waits, count)
+
+    def _fitting(self, shapes: Sequence[int]) -> _Alike:
+        known = [self._of_shape[shape] for shape in shapes if shape in self._of_shape]
+        groups = tuple(dict.fromkeys(group for _, group in known))
+        numbers = np.array([group.number for group in groups], np.int64)
+        keys = tuple(keys for keys, _ in known)
+        return _Alike(shapes, len(self._of_shape), keys, groups, numbers)
 
 
 class Selection:
-    """Some of the bids that wait: of the rows within `spans`, those that reach their floors."""
+    """Some of the bids that wait: in some groups, those that reach the floors of their shapes.
+
+    least: the lowest floor for any bid of a group; numbers: those of the groups.
+    """
 
     def __init__(
         self,
         columns: Columns,
-        spans: list[tuple[int, int]],
+        floors: Floors,
+        least: Mapping[Group, int],
+        numbers: Ints,
         bids: Sequence[OpenBid | None],
         waits: Bools,
-        floors: Ints,
         count: int,
     ) -> None:
         self.columns = columns
-        self.spans = spans
+        self.floors = floors
+        self.numbers = numbers
         self.bids = bids
         self.waits = waits
-        self.floors = floors
+        self._least = least
         self._count = count
 
     def __len__(self) -> int:
@@ -229,22 +230,25 @@ class Selection:
 
     def in_order(self) -> list[OpenBid]:
         """Return them, best price first, then first come."""
+        by_shape = self.floors.by_shape
         found = [
             bid
-            for order, asked in self._parts
-            for slot in asked[SLOT, self._pays(order, asked)].tolist()
+            for order, asked in self.parts
+            for slot in asked[SLOT, _pays(order, asked, by_shape)].tolist()
             if (bid := self.bids[slot]) is not None
         ]
         return sorted(found, key=lambda bid: bid.price_time)
 
     @property
-    def _parts(self) -> list[Part]:
+    def parts(self) -> list[Part]:
+        """Return the rows of each group that reach its lowest floor."""
+        parts = [
+            part.reaching(floor)
+            for group, floor in self._least.items()
+            for part in (group.early, group.late)
+        ]
         columns = self.columns
-        return [(columns.order[:, a:b], columns.asked[:, a:b]) for a, b in self.spans]
-
-    def _pays(self, order: Ints, asked: Seconds) -> Bools:
-        pays: Bools = order[KEY] <= -self.floors[asked[SHAPE]]
-        return pays
+        return [(columns.order[:, a:b], columns.asked[:, a:b]) for a, b in parts if a < b]
 
     def with_room(
         self, levels: Callable[[], Sequence[Levels]], changes: Callable[[], int], now: int
@@ -257,10 +261,10 @@ class Selection:
             now: milliseconds; nothing starts before.
         """
         room, seen = Room(levels(), now), changes()
-        parts = self._parts
+        parts, by_shape = self.parts, self.floors.by_shape
         while parts and not room.is_empty:
             some, parts = _dearest(parts)
-            order, asked = self._that_fit(*some, room)
+            order, asked = _that_fit(*some, room, by_shape)
             bids, asked = self._in_order(order, asked)
             at = misses = 0
             while at < len(bids):
@@ -279,12 +283,6 @@ class Selection:
             if seen != changes():
                 room, seen = Room(levels(), now), changes()
             parts = self._left(parts, room)
-
-    def _that_fit(self, order: Ints, asked: Seconds, room: Room) -> Part:
-        fits = self._pays(order, asked)
-        fits &= room.takes(asked)
-        places = fits.nonzero()[0]
-        return order[:, places], asked[:, places]
 
     def _in_order(self, order: Ints, asked: Seconds) -> tuple[list[OpenBid | None], Seconds]:
         """Return the bids of some rows in order of price and time, and what they ask for."""
@@ -315,6 +313,18 @@ class Selection:
             if len(places):
                 left.append((order[:, places], asked[:, places]))
         return left
+
+
+def _pays(order: Ints, asked: Seconds, by_shape: Ints) -> Bools:
+    pays: Bools = order[KEY] <= -by_shape[asked[SHAPE]]
+    return pays
+
+
+def _that_fit(order: Ints, asked: Seconds, room: Room, by_shape: Ints) -> Part:
+    fits = _pays(order, asked, by_shape)
+    fits &= room.takes(asked)
+    places = fits.nonzero()[0]
+    return order[:, places], asked[:, places]
 
 
 def _dearest(parts: list[Part]) -> tuple[Part, list[Part]]:

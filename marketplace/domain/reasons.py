@@ -15,7 +15,7 @@ from marketplace.domain.demand import OpenBid
 from marketplace.domain.eligibility import CONSTRAINTS, TOGETHER
 from marketplace.domain.moments import whole_second
 from marketplace.domain.packing import NO_LIMIT
-from marketplace.domain.supply import Entry
+from marketplace.domain.supply import Entry, Listed
 
 
 def at_a_glance(bid: OpenBid, catalogue: Catalogue, *, now: int) -> str | None:
@@ -27,9 +27,10 @@ def at_a_glance(bid: OpenBid, catalogue: Catalogue, *, now: int) -> str | None:
     if bid.has_ranges or catalogue.has_room(bid, earliest=earliest):
         return None
     witness = catalogue.witness(bid)
-    if witness is None or len(witness.uuids) < bid.gpus:
+    if witness is None or len(witness[1]) < bid.gpus:
         return None
-    return "taken" if _usable(witness, bid) and _fits_in(witness, bid, earliest) else None
+    listed = witness[0]
+    return "taken" if _usable(listed, bid) and _fits_in(listed, bid, earliest) else None
 
 
 def reason_of(bid: OpenBid, catalogue: Catalogue, calendar: Calendar, *, now: int) -> str:
@@ -41,12 +42,14 @@ def reason_of(bid: OpenBid, catalogue: Catalogue, calendar: Calendar, *, now: in
     if _free(bid, catalogue, calendar, earliest, NO_LIMIT):
         return "limit"
     with_windows = catalogue.with_windows(bid, earliest=earliest)
-    if _enough(bid, with_windows, lambda it: _usable(it, bid) and _fits_in(it, bid, earliest)):
+    if _enough(
+        bid, with_windows, lambda it: _usable(it.listed, bid) and _fits_in(it.listed, bid, earliest)
+    ):
         return "taken"
     left_by: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
-        ("windows", lambda each: _usable(each, bid)),
-        ("lease-minimum", lambda each: _offered(each, bid) and each.listed.open_to(bid.bid_id)),
-        ("reserved", lambda each: _offered(each, bid)),
+        ("windows", lambda each: _usable(each.listed, bid)),
+        ("lease-minimum", lambda each: _open(each.listed, bid)),
+        ("reserved", lambda each: _offered(each.listed, bid)),
         ("paused", lambda each: bid.takes(each.listed)),
         ("reliability", lambda each: bid.chooses(each.listed.terms)),
         ("host", lambda each: True),
@@ -68,7 +71,7 @@ def _free(
     for entry in catalogue.candidates(bid, earliest=earliest, limit=limit, gpus=1):
         if entry.floor > limit:
             break
-        if not _usable(entry, bid):
+        if not _usable(entry.listed, bid):
             continue
         for uuid in entry.uuids:
             spans = entry.listed.free(uuid, calendar, since=earliest, until=bid.deadline)
@@ -89,17 +92,20 @@ def _enough(bid: OpenBid, entries: Iterable[Entry], keep: Callable[[Entry], bool
     return False
 
 
-def _usable(entry: Entry, bid: OpenBid) -> bool:
-    listed = entry.listed
-    return listed.open_to(bid.bid_id) and listed.lease_min <= bid.duration and _offered(entry, bid)
+def _usable(listed: Listed, bid: OpenBid) -> bool:
+    return listed.lease_min <= bid.duration and _open(listed, bid)
 
 
-def _offered(entry: Entry, bid: OpenBid) -> bool:
-    return not entry.listed.paused and bid.takes(entry.listed)
+def _open(listed: Listed, bid: OpenBid) -> bool:
+    return _offered(listed, bid) and listed.open_to(bid.terms.bid_id)
 
 
-def _fits_in(entry: Entry, bid: OpenBid, earliest: int) -> bool:
-    return _long_enough(entry.listed.windows(earliest, bid.deadline), bid, earliest)
+def _offered(listed: Listed, bid: OpenBid) -> bool:
+    return not listed.paused and (not bid.is_choosy or bid.takes(listed))
+
+
+def _fits_in(listed: Listed, bid: OpenBid, earliest: int) -> bool:
+    return _long_enough(listed.windows(earliest, bid.deadline), bid, earliest)
 
 
 def _long_enough(spans: Iterable[tuple[int, int]], bid: OpenBid, earliest: int) -> bool:

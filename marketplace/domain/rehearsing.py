@@ -34,9 +34,10 @@ def rehearse() -> list[MarketEvent]:
         trigger = book.apply(fact, position)
         assert trigger is not None
         now, round_id = from_above(NOON), UUID(int=position)
-        for event in on_fact(book, trigger, now=now, round_id=round_id):
-            book.apply(event, position)
-            decided.append(event)
+        events = on_fact(book, trigger, now=now, round_id=round_id)
+        book.decided(events, position)
+        decided += events
+    book.queue.renumber()  # which joins the stretches of every group
     return decided
 
 

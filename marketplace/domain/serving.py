@@ -156,9 +156,8 @@ def any_may(
 
 @compiled
 def next_row(
-    order: Ints,
     asked: Seconds,
-    floors: Ints,
+    fits: Bools,
     waits: Bools,
     reach: Ints,
     levels: int,
@@ -190,7 +189,7 @@ def next_row(
             and asked[DURATION, row] * 1_000 <= reach[2 + level]
             and asked[SOONEST, row] <= closes
             and asked[LATEST, row] >= opens
-            and order[KEY, row] <= -floors[asked[SHAPE, row]]
+            and fits[asked[SHAPE, row]]
             and waits[asked[SLOT, row]]
         ):
             return row
@@ -203,7 +202,7 @@ def next_part(
     order: Ints,
     asked: Seconds,
     stretches: Ints,
-    floors: Ints,
+    fits: Bools,
     waits: Bools,
     reach: Ints,
     levels: int,
@@ -214,7 +213,7 @@ def next_part(
     best, of = -1, -1
     for part in range(stretches.shape[0]):
         row, stop = stretches[part, 0], stretches[part, 1]
-        row = next_row(order, asked, floors, waits, reach, levels, opens, closes, row, stop)
+        row = next_row(asked, fits, waits, reach, levels, opens, closes, row, stop)
         stretches[part, 0] = row
         if row < stop and (
             best < 0
@@ -226,11 +225,37 @@ def next_part(
 
 
 @compiled
+def lay_out(order: Ints, bounds: Ints, groups: Ints, floor: int, stretches: Ints) -> int:
+    """Write down the rows of groups that reach a floor, stretch by stretch; return how many.
+
+    bounds: where the stretches of each group are; groups: which of them.
+    """
+    count = 0
+    for group in groups:
+        for part in range(2):
+            start, row, high = (
+                bounds[group, 2 * part],
+                bounds[group, 2 * part],
+                bounds[group, 2 * part + 1],
+            )
+            while row < high:
+                middle = (row + high) // 2
+                if order[KEY, middle] <= -floor:
+                    row = middle + 1
+                else:
+                    high = middle
+            if start < row:
+                stretches[count, 0], stretches[count, 1] = start, row
+                count += 1
+    return count
+
+
+@compiled
 def serve(
     order: Ints,
     asked: Seconds,
     stretches: Ints,
-    floors: Ints,
+    fits: Bools,
     waits: Bools,
     terms: Ints,
     spans: Ints,
@@ -243,7 +268,7 @@ def serve(
 
     Args:
         stretches: for each part, the next row and the one after its last; moved on.
-        floors: by shape; waits: by slot.
+        fits: by shape; waits: by slot.
         spans, counts: when each GPU is free; changed.
         reach, found: to work with.
         answers: a row for each bid that was placed: its slot, its start and its GPUs; after them
@@ -264,7 +289,7 @@ def serve(
         closes = -((ZERO * 1_000 - reach[1]) // 1_000)
         start = -1
         while start < 0:
-            of = next_part(order, asked, stretches, floors, waits, reach, levels, opens, closes)
+            of = next_part(order, asked, stretches, fits, waits, reach, levels, opens, closes)
             if of < 0:
                 return NOBODY, done
             best = stretches[of, 0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from ledger.domain.ids import BidId, OfferId
+from ledger.domain.ids import BidId, OfferId, text_of
 from listings.domain.events import OfferPublished
 from listings.domain.windows import windows_of
 from marketplace.domain.calendar import Calendar, Taken, gaps
@@ -25,7 +25,7 @@ KNOWN_AHEAD = timedelta(days=7)
 """Weekly windows are worked out this much further than asked, so that it is seldom done."""
 
 LONG_AGO, FAR_AHEAD = (
-    from_above(datetime(2000, 1, 1, tzinfo=UTC)),
+    from_above(datetime(1970, 1, 1, tzinfo=UTC)),
     from_below(datetime(2200, 1, 1, tzinfo=UTC)),
 )
 NEVER = 1 << 62
@@ -44,6 +44,8 @@ class Listed:
     since: int
     floor: int
     paused: bool = False
+    gone: bool = False
+    """Whether it is in the book no more."""
     published: int = field(init=False)
     """Store position of the publication."""
     lease_min: int = field(init=False)
@@ -76,7 +78,7 @@ class Listed:
         self.lease_min = self.terms.lease_min_seconds * 1000
         self.cleaning = self.terms.cleaning_seconds * 1000
         self.kind, self.specs = kind_of(self.terms)
-        self.text = str(self.terms.offer_id)
+        self.text = text_of(self.terms.offer_id)
         self.record = Record()
         self.parted = self.terms.division is not None
         self.groups = {gpu.uuid: gpu.nvlink_group for gpu in self.terms.gpus}
@@ -112,7 +114,10 @@ class Listed:
         start = since if self._known_from is None else min(since, self._known_from)
         end = max(until, self._known_until)
         joined: list[tuple[Millis, Millis]] = []
-        found = windows_of(self.terms, since=moment(start), until=moment(end) + KNOWN_AHEAD)
+        if self.terms.weekly is None:
+            found = sorted(self.terms.windows)
+        else:
+            found = windows_of(self.terms, since=moment(start), until=moment(end) + KNOWN_AHEAD)
         for window in found:
             starts, ends = from_above(window.starts_at), from_below(window.ends_at)
             if joined and starts <= joined[-1][1]:
@@ -134,6 +139,9 @@ class Listed:
     def all_free(self, calendar: Calendar, *, since: int, until: int) -> list[tuple[str, Spans]]:
         """Return the same of every GPU, with its UUID."""
         windows, free_of = self.windows(since, until), self._free_of
+        if not self.parted and not calendar.has_taken(self.groups):
+            free = free_of("", windows, calendar)
+            return [(uuid, free) for uuid in self.groups]
         return [(uuid, free_of(uuid, windows, calendar)) for uuid in self.groups]
 
     def _free_of(self, uuid: str, windows: Spans, calendar: Calendar) -> Spans:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
+from ledger.domain.making import maker
 from ledger.domain.money import Rate
 from marketplace.domain.book import Book
 from marketplace.domain.demand import OpenBid
@@ -14,6 +15,9 @@ from marketplace.domain.moments import moment
 from marketplace.domain.packing import Placement
 from marketplace.domain.setting_aside import left_out
 from marketplace.domain.supply import Listed
+
+_cleared, _granted = maker(RoundCleared), maker(LeaseGranted)
+_share, _rate, _unmatched = maker(Share), maker(Rate), maker(Unmatched)
 
 TOLD_MAX = 500
 """Reasons worked out in one round; the bids beyond are told in the rounds that follow."""
@@ -38,10 +42,10 @@ def decided(
     unmatched = _news(book, clearing, tell, now)
     if not clearing.fills and not unmatched and not _sets_aside(book, clearing, now):
         return []
-    own = [fill.own for fill in clearing.fills]
+    own = [fill.price == 0 and fill.own for fill in clearing.fills]
     prices = [fill.price for fill, at_home in zip(clearing.fills, own, strict=True) if not at_home]
     at = moment(now)
-    cleared = RoundCleared(
+    cleared = _cleared(
         market=book.market,
         round_id=round_id,
         lane=lane,
@@ -49,7 +53,7 @@ def decided(
         bids=clearing.considered,
         offers=len(book.offers),
         grants=len(clearing.fills),
-        gpus=sum(fill.bid.gpus for fill in clearing.fills),
+        gpus=sum([fill.bid.gpus for fill in clearing.fills]),
         unmatched=unmatched,
         price_low=min(prices, default=0),
         price_high=max(prices, default=0),
@@ -58,7 +62,7 @@ def decided(
         certificate=_certificate(clearing),
     )
     granted = [
-        LeaseGranted(
+        _granted(
             lease_id=fill.lease_id,
             bid_id=fill.bid.bid_id,
             market=book.market,
@@ -66,7 +70,7 @@ def decided(
             shares=fill.shares or shares_of(fill.placement),
             gpu_model=model_of(fill.placement),
             window=fill.window,
-            price=Rate(fill.price, fill.bid.shape.currency),
+            price=_rate(fill.price, fill.bid.shape.currency),
             at=at,
             cuts=fill.cuts,
             own=at_home,
@@ -81,7 +85,7 @@ def told(book: Book, bid: OpenBid, reason: str, *, now: int, round_id: UUID) -> 
     if book.told.get(bid.bid_id) == reason:
         return []
     return [
-        RoundCleared(
+        _cleared(
             market=book.market,
             round_id=round_id,
             lane="instant",
@@ -90,7 +94,7 @@ def told(book: Book, bid: OpenBid, reason: str, *, now: int, round_id: UUID) -> 
             offers=len(book.offers),
             grants=0,
             gpus=0,
-            unmatched=(Unmatched(bid.bid_id, reason),),
+            unmatched=(_unmatched(bid.bid_id, reason),),
             price_low=0,
             price_high=0,
             rule=RULE,
@@ -148,39 +152,48 @@ def _news(
 
 def shares_of(placement: Placement) -> tuple[Share, ...]:
     """Return what each offer gives, in the order of the offers' rank."""
-    only, count = placement.gpus[0][0], len(placement.gpus)
-    alone = [uuid for listed, uuid in placement.gpus if listed is only]
-    if len(alone) == count:
-        return (_share(only, alone),)
+    only = _only_offer(placement)
+    if only is not None:
+        return (_given(only, [uuid for _, uuid in placement.gpus]),)
     by_offer: dict[Listed, list[str]] = {}
     for listed, uuid in placement.gpus:
         by_offer.setdefault(listed, []).append(uuid)
     offers = sorted(by_offer, key=lambda it: it.rank)
-    return tuple([_share(listed, by_offer[listed]) for listed in offers])
+    return tuple([_given(listed, by_offer[listed]) for listed in offers])
 
 
-def _share(listed: Listed, uuids: list[str]) -> Share:
+def _only_offer(placement: Placement) -> Listed | None:
+    """Return the offer that all GPUs are of, if they are of one."""
+    gpus = placement.gpus
+    only = gpus[0][0]
+    if len(gpus) > 1:
+        for listed, _ in gpus:
+            if listed is not only:
+                return None
+    return only
+
+
+def _given(listed: Listed, uuids: list[str]) -> Share:
     terms = listed.terms
-    return Share(
-        offer_id=terms.offer_id,
-        host_id=terms.host_id,
-        owner_id=terms.tenant_id,
-        gpu_uuids=tuple(sorted(uuids)) if len(uuids) > 1 else (uuids[0],),
-        notice_seconds=terms.notice_seconds,
-        reclaim_fee_ppm=terms.reclaim_fee_ppm,
-        source=terms.source,
-        reclaim_steps=terms.reclaim_steps,
+    uuids.sort()
+    return _share(
+        terms.offer_id,
+        terms.host_id,
+        terms.tenant_id,
+        tuple(uuids),
+        terms.notice_seconds,
+        terms.reclaim_fee_ppm,
+        terms.source,
+        terms.reclaim_steps,
     )
 
 
 def model_of(placement: Placement) -> str:
     """Return the model of the GPUs; `A100-80GB+H100-80GB` where a gang has several."""
-    offers, models = {listed for listed, _ in placement.gpus}, set[str]()
-    if len(offers) == 1:
-        (only,) = offers
-        if len(only.kind.specs) == 1:
-            return only.kind.specs[0].gpu.model[:MODEL_CHARS_MAX]
-    for listed in offers:
+    only, models = _only_offer(placement), set[str]()
+    if only is not None and len(only.kind.specs) == 1:
+        return only.kind.specs[0].gpu.model[:MODEL_CHARS_MAX]
+    for listed in {listed for listed, _ in placement.gpus}:
         if len(listed.kind.specs) == 1:
             models.add(listed.kind.specs[0].gpu.model)
         else:

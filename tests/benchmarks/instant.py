@@ -186,8 +186,7 @@ class Lane:
             return []
         round_id = self._named(f"round{self.position}")
         events = on_fact(self.book, trigger, now=self.now, round_id=round_id)
-        for each in events:
-            self.book.apply(each, self.position)
+        self.book.decided(events, self.position)
         if self.keep is not None:
             for each in events:
                 self.keep(each)

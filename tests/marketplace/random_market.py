@@ -44,8 +44,7 @@ class Lane:
             return []
         round_id = uuid5(ROUNDS, str(position))
         events = on_fact(self.book, trigger, now=now, round_id=round_id)
-        for each in events:
-            self.book.apply(each, position)
+        self.book.decided(events, position)
         self.decided += events
         return events
 

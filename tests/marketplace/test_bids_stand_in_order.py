@@ -8,8 +8,9 @@ import pytest
 
 from marketplace.domain.columns import KEY, LATE_MAX, SINCE
 from marketplace.domain.demand import OpenBid, Shape
-from marketplace.domain.hurry import row_placer
-from marketplace.domain.queue import Floors, Queue
+from marketplace.domain.floors import Floors
+from marketplace.domain.hurry import row_joiner, row_placer
+from marketplace.domain.queue import Queue
 from tests.benchmarks.instant import Traffic
 
 BIDS = 16 * LATE_MAX
@@ -26,6 +27,7 @@ def test_those_who_reach_a_floor_are_found_in_order(seed: int, compiled: bool) -
     random, shapes = Random(seed), dict[Shape, int]()
     traffic, queue = Traffic(random), Queue(lambda bid: numbered(shapes, bid))
     queue.columns.stand = row_placer() if compiled else None
+    queue.columns.join = row_joiner() if compiled else None
     waiting: list[OpenBid] = []
     positions = random.sample(range(10 * BIDS), BIDS)
 
@@ -36,12 +38,11 @@ def test_those_who_reach_a_floor_are_found_in_order(seed: int, compiled: bool) -
         if random.random() < 0.3:
             queue.remove(waiting.pop(random.randrange(len(waiting))))
     lowest = {shape: random.randrange(10**9) for shape in range(0, len(shapes), 2)}
-    served = queue.served(Floors.of(lowest, len(shapes)))
+    served = queue.served(Floors(lowest, len(shapes)))
 
     reaching = [bid for bid in waiting if bid.reach >= lowest.get(shapes[bid.shape], 1 << 62)]
     assert served.in_order() == sorted(reaching, key=lambda bid: bid.price_time)
     assert len(served) == len(reaching)
-    for start, end in served.spans:
-        order = queue.columns.order[:, start:end]
+    for order, _ in served.parts:
         rows = list(zip(order[KEY].tolist(), order[SINCE].tolist(), strict=True))
         assert rows == sorted(rows)

@@ -40,7 +40,7 @@ def test_a_fork_takes_after_what_its_parent_has_and_what_it_promised() -> None:
     book = Calendar()
     book.take_each(("GPU-1",), span(0, 10))
     fork = book.fork()
-    fork.promise(("GPU-1",), span(10, 20, 1))
+    fork.promise(lambda: [(("GPU-1",), span(10, 20, 1))])
     fork.take_each(("GPU-1", "GPU-2"), span(20, 30, 2))
 
     assert fork.of("GPU-1") == (span(0, 10), span(10, 20, 1), span(20, 30, 2))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.domain.event import Event
 from ledger.domain.ids import HostId
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar
@@ -66,6 +67,10 @@ class PlainBook(Book):
         self, hosts: Collection[HostId], calendar: Calendar, *, now: int
     ) -> OneHost | None:
         return None
+
+    def decided(self, events: Sequence[Event], position: int) -> None:
+        for event in events:
+            self.apply(event, position)
 
     def glance(self, bid: OpenBid, *, now: int) -> str | None:
         return None

@@ -23,10 +23,11 @@ def test_every_bid_of_a_rehearsal_is_served() -> None:
 @pytest.mark.skipif(not COMPILES, reason="numba is not installed, or kernels are not compiled here")
 def test_after_a_rehearsal_nothing_is_left_to_compile() -> None:
     from marketplace.domain.finding import room_on
-    from marketplace.domain.lining_up import stand
-    from marketplace.domain.serving import cut, serve
+    from marketplace.domain.levelling import room_of
+    from marketplace.domain.lining_up import join, stand
+    from marketplace.domain.serving import cut, lay_out, serve
 
-    kernels: tuple[Any, ...] = (room_on, serve, cut, stand)
+    kernels: tuple[Any, ...] = (room_on, room_of, lay_out, serve, cut, stand, join)
     rehearse()
     known = [list(kernel.signatures) for kernel in kernels]
     lane = Lane()

@@ -21,6 +21,7 @@ INSTANT_LANE = (
     "columns.py",
     "finding.py",
     "host_columns.py",
+    "levelling.py",
     "lining_up.py",
     "openings.py",
     "room.py",
