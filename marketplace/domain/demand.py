@@ -126,13 +126,15 @@ class OpenBid:
 
     @property
     def is_choosy(self) -> bool:
-        """Tell if it names hosts or owners or how reliable they are: `takes` has to be asked."""
+        """Tell if it asks for hosts, owners or what these promise: `takes` has to be asked."""
         asked = self.shape.request
         return (
             asked.own
             or bool(asked.hosts)
             or bool(asked.not_hosts)
             or asked.reliability_min_ppm is not None
+            or asked.notice_seconds_min is not None
+            or asked.reclaim_fee_ppm_min is not None
         )
 
     @property
@@ -149,10 +151,11 @@ class OpenBid:
         return meets(self.shape.request.reliability_min_ppm, record)
 
     def chooses(self, offer: OfferPublished) -> bool:
-        """Tell if the bid leaves out neither the host nor the owner of an offer."""
+        """Tell if the bid leaves out neither the host, the owner nor the terms of an offer."""
         asked = self.shape.request
         return (
-            (not asked.own or offer.tenant_id == self.terms.tenant_id)
+            (offer.tenant_id == self.terms.tenant_id or asked.accepts(offer))
+            and (not asked.own or offer.tenant_id == self.terms.tenant_id)
             and (not asked.hosts or offer.host_id in asked.hosts)
             and offer.host_id not in asked.not_hosts
         )

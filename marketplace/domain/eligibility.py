@@ -140,7 +140,7 @@ REASONS: dict[str, str] = {
     "isolation": "too few GPUs at that isolation level",
     "workload-kind": "their owners do not allow this kind of workload",
     "currency": "they are offered in another currency",
-    "host": "they are on hosts, or of owners, that the bid leaves out",
+    "host": "they are on hosts, of owners, or on terms of reclaim that the bid leaves out",
     "reliability": "too few GPUs on hosts that have proved that reliable",
     "paused": "their owners have paused the offers",
     "reserved": "they are kept for another bid",

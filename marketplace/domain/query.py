@@ -8,7 +8,7 @@ made from. A value with spaces goes into double quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from uuid import UUID
@@ -26,6 +26,10 @@ _CONDITION = re.compile(r'([A-Za-z][A-Za-z0-9._/-]*)(?:(>=|<=|!=|=|>|<)("[^"]*"|
 _MEMORY = re.compile(r"([0-9]{1,9})(MiB|GiB|TiB|MB|GB|TB)?", re.IGNORECASE)
 _MIB = {"mib": 1, "gib": 1024, "tib": 1024 * 1024, "mb": 1, "gb": 1024, "tb": 1024 * 1024}
 _PERCENT = re.compile(r"([0-9]{1,3})%?")
+_LENGTH = re.compile(r"([0-9]{1,6})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+NOTICE_MAX = 7 * 86_400
+"""Nobody promises more notice than this, in seconds."""
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
 DRIVER = re.compile(r"[1-9][0-9]{1,3}(\.[0-9]{1,4}){0,2}")
 LINKED_MAX = 576
@@ -153,6 +157,20 @@ def _reliability(request: GpuRequest, sign: str, value: str) -> GpuRequest | Non
     return replace(request, reliability_min_ppm=ppm) if ppm else None
 
 
+def _notice(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    form = _LENGTH.fullmatch(value)
+    seconds = int(form[1]) * _SECONDS[form[2]] if form else 0
+    return replace(request, notice_seconds_min=seconds) if 0 < seconds <= NOTICE_MAX else None
+
+
+def _reclaim(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    form = _PERCENT.fullmatch(value)
+    percent = int(form[1]) if form else 0
+    if not 1 <= percent <= 100:
+        return None
+    return replace(request, reclaim_fee_ppm_min=percent * PPM // 100)
+
+
 def _words(value: str) -> tuple[str, ...] | None:
     words = tuple(word.strip() for word in value.split(","))
     return words if all(words) else None
@@ -221,6 +239,20 @@ CONDITIONS = {
             "reliability>=0.99",
             "the share of leases that the host did not break off, once that is known",
             _reliability,
+        ),
+        Condition(
+            "notice",
+            (">=",),
+            "notice>=30m",
+            "the notice that owners promise for a reclaim: m, h or d; not asked of your own GPUs",
+            _notice,
+        ),
+        Condition(
+            "reclaim",
+            (">=",),
+            "reclaim>=20%",
+            "what owners pay of the lost rest for a reclaim at that notice; not of your own GPUs",
+            _reclaim,
         ),
         Condition(
             "prefer",
@@ -324,14 +356,27 @@ def write_query(request: GpuRequest) -> str:
         for word, hosts in (("host", request.hosts), ("not-host", request.not_hosts))
         if hosts
     ]
-    if request.reliability_min_ppm is not None:
-        share = f"{Decimal(request.reliability_min_ppm) / PPM:f}"
-        parts.append(f"reliability>={share}")
+    parts += _promises(request)
     if request.prefer:
         parts.append("prefer=" + ",".join(request.prefer))
     parts += [f"label.{name}={_quoted(value)}" for name, value in request.labels]
     parts += [f"label.{name}!={_quoted(value)}" for name, value in request.not_labels]
     return " ".join(parts)
+
+
+def _promises(request: GpuRequest) -> Iterator[str]:
+    """Write what hosts must have proved, and their owners promise."""
+    if request.reliability_min_ppm is not None:
+        yield f"reliability>={Decimal(request.reliability_min_ppm) / PPM:f}"
+    if request.notice_seconds_min is not None:
+        yield "notice>=" + _length(request.notice_seconds_min)
+    if request.reclaim_fee_ppm_min is not None:
+        yield f"reclaim>={request.reclaim_fee_ppm_min * 100 // PPM}%"
+
+
+def _length(seconds: int) -> str:
+    unit = next(unit for unit, size in reversed(_SECONDS.items()) if seconds % size == 0)
+    return f"{seconds // _SECONDS[unit]}{unit}"
 
 
 def _quoted(value: str) -> str:

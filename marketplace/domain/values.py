@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Protocol
 
 from ledger.domain.ids import BidId, HostId, LeaseId, OfferId, TenantId
 from ledger.domain.making import made_quickly
@@ -25,6 +25,18 @@ Patience = Literal["immediate", "patient"]
 patient: cleared in rounds."""
 
 
+class Reclaimed(Protocol):
+    """What says on which terms capacity is taken back."""
+
+    @property
+    def notice_seconds(self) -> int:
+        """Return the least notice."""
+
+    @property
+    def reclaim_fee_ppm(self) -> int:
+        """Return what is paid of the lost rest at that notice."""
+
+
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
     """What a GPU must be to serve a bid. Empty and None ask for nothing; unset is not zero.
@@ -35,7 +47,8 @@ class GpuRequest:
     bidder's own organisation. compute_percent_min: of its card's compute, which shares and MIG
     instances have in part. prefer: what a gang's GPUs had best have in common, the most wanted
     first (`topology.PREFERENCE`): it leaves nothing out. reliability_min_ppm: only hosts that
-    proved so reliable.
+    proved so reliable. notice_seconds_min, reclaim_fee_ppm_min: only owners who promise so much
+    for a reclaim: notice at least, and at that notice what part of the lost rest they pay.
     """
 
     models: tuple[str, ...] = ()
@@ -57,6 +70,14 @@ class GpuRequest:
     not_models: tuple[str, ...] = ()
     not_regions: tuple[str, ...] = ()
     not_labels: tuple[tuple[str, str], ...] = ()
+    notice_seconds_min: int | None = None
+    reclaim_fee_ppm_min: int | None = None
+
+    def accepts(self, offer: Reclaimed) -> bool:
+        """Tell if an owner promises enough for a reclaim."""
+        return offer.notice_seconds >= (self.notice_seconds_min or 0) and (
+            offer.reclaim_fee_ppm >= (self.reclaim_fee_ppm_min or 0)
+        )
 
     @property
     def regions(self) -> tuple[str, ...]:

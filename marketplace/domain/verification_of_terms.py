@@ -31,14 +31,7 @@ def terms_of(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) 
         yield f"offer {offer.offer_id} has no {strangers} on {share.host_id}"
     if offer.reserved_for not in (None, bid.bid_id):
         yield f"offer {offer.offer_id} is kept for another bid"
-    asked = terms.request
-    if asked.own and offer.tenant_id != terms.tenant_id:
-        yield f"offer {offer.offer_id} is not the bidder's own"
-    if offer.host_id in asked.not_hosts or (asked.hosts and offer.host_id not in asked.hosts):
-        yield f"host {offer.host_id} was left out by the bid"
-    least = asked.reliability_min_ppm
-    if least is not None and (listed.record.ppm is None or listed.record.ppm < least):
-        yield f"host {offer.host_id} has not proved as reliable as that"
+    yield from _choices(listed, bid)
     if timedelta(seconds=offer.lease_min_seconds) > granted.window.length:
         yield f"offer {offer.offer_id} is leased for longer only"
     if not allowed_by(offer.workload_kinds, terms.workload.kind):
@@ -61,6 +54,23 @@ def terms_of(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) 
     for uuid in share.gpu_uuids:
         if uuid in gpus and not _serves(gpus[uuid], offer, terms.request, terms.gpus):
             yield f"GPU {uuid} is not what was asked for"
+
+
+def _choices(listed: Listed, bid: OpenBid) -> Iterator[str]:
+    """Find what the bid has against the host, its owner, and what they promise."""
+    offer, terms = listed.terms, bid.terms
+    asked = terms.request
+    if asked.own and offer.tenant_id != terms.tenant_id:
+        yield f"offer {offer.offer_id} is not the bidder's own"
+    if offer.host_id in asked.not_hosts or (asked.hosts and offer.host_id not in asked.hosts):
+        yield f"host {offer.host_id} was left out by the bid"
+    least_notice, least_fee = asked.notice_seconds_min or 0, asked.reclaim_fee_ppm_min or 0
+    promised = offer.notice_seconds >= least_notice and offer.reclaim_fee_ppm >= least_fee
+    if not promised and offer.tenant_id != terms.tenant_id:
+        yield f"offer {offer.offer_id} promises less for a reclaim than was asked for"
+    least = asked.reliability_min_ppm
+    if least is not None and (listed.record.ppm is None or listed.record.ppm < least):
+        yield f"host {offer.host_id} has not proved as reliable as that"
 
 
 def _in_windows(offer: OfferPublished, starts_at: datetime, ends_at: datetime) -> bool:

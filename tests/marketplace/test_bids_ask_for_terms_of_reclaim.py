@@ -1,0 +1,106 @@
+"""A bid says which notice and which fee it accepts; the engine leases it nothing on less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ledger.domain.ids import TenantId
+from marketplace.domain.deciding import on_round
+from marketplace.domain.events import LeaseGranted, Patience, RoundCleared
+from marketplace.domain.moments import from_above
+from marketplace.domain.query import ValueUnreadable, read_query, write_query
+from marketplace.domain.verification import faults
+from marketplace.queries.books import explain_bid
+from tests.marketplace.auditing import audit
+from tests.marketplace.test_rounds import ROUND, book_of
+from tests.marketplace.trading import MARKET, OWNER, Market, named
+
+MINUTE = timedelta(minutes=1)
+
+
+def two_owners() -> Market:
+    """Return a market where the cheap host gives five minutes' notice, the dear one an hour.
+
+    Both pay a tenth of what is lost.
+    """
+    market = Market()
+    market.offer("short", gpus=2, at=1, notice=5 * MINUTE)
+    market.offer("long", gpus=2, at=2, notice=60 * MINUTE)
+    return market
+
+
+@pytest.mark.parametrize("patience", ["immediate", "patient"])
+@pytest.mark.parametrize(
+    ("query", "host"),
+    [
+        ("", "short"),
+        ("notice>=5m", "short"),
+        ("notice>=6m", "long"),
+        ("notice>=1h reclaim>=10%", "long"),
+        ("notice>=61m", None),
+        ("reclaim>=11%", None),
+    ],
+)
+def test_it_goes_where_enough_is_promised(query: str, host: str | None, patience: Patience) -> None:
+    market = two_owners()
+    market.bid("x", at=5, request=read_query(query), patience=patience)
+    market.run()
+
+    granted = market.grant("x")
+    if host is None:
+        assert granted is None
+        found = explain_bid(market.store, market=MARKET, bid_id=named("bid x"), now=market.now)
+        assert found is not None and found.reason == "host"
+        return
+    assert granted is not None
+    assert {share.host_id for share in granted.shares} == {named(f"host {host}")}
+    audit(market.events())
+
+
+def test_new_supply_on_better_terms_serves_a_bid_that_waits() -> None:
+    market = two_owners()
+    market.bid("x", at=5, request=read_query("notice>=2h"))
+    market.run()
+    market.offer("longer", gpus=1, at=3, notice=120 * MINUTE)
+    market.run()
+    granted = market.grant("x")
+    assert granted is not None and granted.shares[0].notice_seconds == 7_200
+
+
+def test_of_ones_own_gpus_nothing_is_asked() -> None:
+    market = two_owners()
+    market.bid("x", at=5, request=read_query("notice>=7d"), tenant=TenantId(OWNER))
+    market.run()
+    granted = market.grant("x")
+    assert granted is not None and granted.own
+
+
+def test_the_check_of_a_round_finds_less_than_was_asked_for() -> None:
+    market = two_owners()
+    market.bid("x", at=5, request=read_query("notice>=5m"), patience="patient")
+    book = book_of(market)
+    told, granted = on_round(book, now=from_above(market.now), round_id=ROUND)
+    assert isinstance(told, RoundCleared) and isinstance(granted, LeaseGranted)
+    assert faults(book, told, [granted]) == []
+
+    bid = book.bids[granted.bid_id]
+    for asked in ("notice>=6m", "reclaim>=11%"):
+        terms = replace(bid.terms, request=read_query(asked))
+        book.bids[granted.bid_id] = replace(bid, terms=terms)
+        assert any("promises less" in each.said for each in faults(book, told, [granted]))
+
+
+@pytest.mark.parametrize("text", ["notice>=30m", "notice>=90s", "notice>=2h reclaim>=20%"])
+def test_what_is_read_is_written(text: str) -> None:
+    assert write_query(read_query(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["notice>=0m", "notice>=8d", "notice>=5", "reclaim>=0%", "reclaim>=101%"]
+)
+def test_what_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(ValueUnreadable):
+        read_query(text)
