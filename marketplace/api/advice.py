@@ -65,7 +65,7 @@ class RemovedShape(serializers.Serializer[Any]):
 
 
 class TogetherShape(serializers.Serializer[Any]):
-    """How an offer would serve a bid with others: with `mine` of its GPUs, and so many of others."""
+    """How an offer would serve a bid with others: with `mine` of its GPUs and so many of theirs."""
 
     mine = serializers.IntegerField()
     offers = serializers.IntegerField()
