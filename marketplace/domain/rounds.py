@@ -28,7 +28,7 @@ from marketplace.domain.gathering import gathered
 from marketplace.domain.making_room import make_room
 from marketplace.domain.moments import whole_second
 from marketplace.domain.optimum.compiling import COMPILES
-from marketplace.domain.optimum.posing import Ask, Entry, pose
+from marketplace.domain.optimum.posing import Ask, Entry, WrongAsk, pose
 from marketplace.domain.optimum.posing import Pool as Capacity
 from marketplace.domain.optimum.problem import ANYWHERE, ONE_HOST, ONE_POOL, Ints
 from marketplace.domain.optimum.solution import Effort, Solution
@@ -257,8 +257,16 @@ def _solved(part: Part, seed: int, enough: Enough | None, before: Effort | None)
         for number, pool in enumerate(part.pools)
     ]
     quotas, counts = once(part.sized, len(part.bounds.quotas))
-    asks = [_ask(part, bid, *counted) for bid, counted in zip(part.sized, counts, strict=True)]
-    problem = pose(part.grid, capacities, asks, [*part.bounds.quotas, *quotas])
+    asks = []
+    for bid, counted in zip(part.sized, counts, strict=True):
+        try:
+            asks.append(_ask(part, bid, *counted))
+        except Exception as broken:
+            raise BrokeOff(bid.bid_id) from broken
+    try:
+        problem = pose(part.grid, capacities, asks, [*part.bounds.quotas, *quotas])
+    except WrongAsk as wrong:
+        raise BrokeOff(part.sized[wrong.number].bid_id) from wrong.__cause__
     effort = before or _effort(part, asks, guarded=enough is not None)
     if before is not None or enough is None:
         enough = never
@@ -319,5 +327,5 @@ def _effort(part: Part, asks: Sequence[Ask], *, guarded: bool) -> Effort:
 
 
 def _effort_before(steps: Steps, service_class: str) -> Effort:
-    stages = ("dual", "search", "exact", "highs")
+    stages = ("dual", "search", "exact", "highs", "asked")
     return Effort(**{stage: steps.get(f"{service_class} {stage}", 0) for stage in stages})

@@ -9,6 +9,8 @@ from marketplace.domain.deciding import Guards
 
 SEARCH_SECONDS_MAX = 1.0
 """How long a round may be searched; immediate bids wait meanwhile. A round says how far it came."""
+PRICES_SHARE_MAX = 0.5
+"""Finding prices may take so much of that time: a bound and the placing by prices follow."""
 REST_SECONDS_MAX = 1.0
 """After so long in all, stages around the search try no more bids but the least they always do."""
 
@@ -27,21 +29,33 @@ def guards_of_a_round() -> Guards:
     return anew()
 
 
-def guard(seconds: float) -> Callable[[], bool]:
-    """Return what says that time is up, counted from when it is first asked.
+class Guard:
+    """Says that time is up, counted from when it is first asked.
 
     So the time in which a kernel is compiled, once in a process, does not count in a search.
     """
-    until: float | None = None
 
-    def enough() -> bool:
-        nonlocal until
-        now = time.monotonic()
-        if until is None:
-            until = now + seconds
-        return now > until
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._since: float | None = None
 
-    return enough
+    def __call__(self) -> bool:
+        return self._past(self._seconds)
+
+    def soon(self) -> bool:
+        """Say that it is time to come to an end: what follows takes its time too."""
+        return self._past(PRICES_SHARE_MAX * self._seconds)
+
+    def _past(self, seconds: float) -> bool:
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+        return now > self._since + seconds
+
+
+def guard(seconds: float) -> Guard:
+    """Return what says that so much time is up."""
+    return Guard(seconds)
 
 
 def stopwatch(seconds: float, clock: Callable[[], float] = time.monotonic) -> Callable[[str], bool]:

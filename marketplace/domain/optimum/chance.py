@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from marketplace.domain.optimum.compiling import compiled
+from marketplace.domain.optimum.compiling import compiled, woven_in
 from marketplace.domain.optimum.problem import Ints
 
 
@@ -15,7 +15,7 @@ def seeded(seed: int) -> Ints:
     return np.array([(mixed ^ mixed >> 16) or 1], np.int64)
 
 
-@compiled
+@woven_in
 def draw(dice: Ints) -> int:
     """Return the next whole number in [1, 2**32)."""
     x: int = dice[0]
@@ -26,19 +26,19 @@ def draw(dice: Ints) -> int:
     return x
 
 
-@compiled
+@woven_in
 def below(dice: Ints, end: int) -> int:
     """Return a whole number in [0, end)."""
     return draw(dice) % end
 
 
-@compiled
+@woven_in
 def share(dice: Ints) -> float:
     """Return a number in (0, 1)."""
     return draw(dice) * (1.0 / 4294967296.0)
 
 
-@compiled
+@woven_in
 def bell(dice: Ints) -> float:
     """Return a number in (-1.5, 1.5), most often near 0; its deviation is one half."""
     return share(dice) + share(dice) + share(dice) - 1.5

@@ -14,6 +14,8 @@ Quotas have prices that answer in the same way: for GPUs at once in each slot, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import gcd
 from typing import NamedTuple
 
@@ -31,6 +33,7 @@ from marketplace.domain.optimum.placing import (
     find_gang,
 )
 from marketplace.domain.optimum.problem import ONE_POOL, Floats, Ints, Problem
+from marketplace.domain.optimum.side_by_side import both, divisible
 from marketplace.domain.optimum.state import State, begin
 
 SHORT = 12
@@ -41,6 +44,8 @@ MEMORY = 0.2
 """How much of the last step enters the mean of prices."""
 BLOCKS = 32
 """Falls of prices in a step."""
+LOOK_WORK = 1_000_000 if COMPILES else 10_000
+"""Steps of the innermost loop, about, until it is asked again if it is enough."""
 
 
 class Wants(NamedTuple):
@@ -209,10 +214,13 @@ def _gang(q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, i: int
 
 
 @compiled
-def gains(q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, kept: Floats) -> float:
-    """Ask every bid for what it would gain at most; return the sum."""
+def gains(
+    q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, kept: Floats,
+    since: int, until: int,
+) -> float:  # fmt: skip
+    """Ask the bids [since, until) for what they would gain at most; return the sum."""
     total = 0.0
-    for i in range(q.row.size):
+    for i in range(since, until):
         if st.seat[i] < 0 or not bar(q, st, i, bench):
             continue
         if q.spread[i] == ONE_POOL:
@@ -226,15 +234,16 @@ def gains(q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, kept: 
 @compiled
 def sweep(
     q: Layout, st: State, bench: Bench, prices: Prices, wants: Wants, kept: Floats,
-    turn: int, every: int, step: float, stride: int, weight: float,
+    turn: int, every: int, step: float, stride: int, weight: float, since: int, until: int,
 ) -> None:  # fmt: skip
-    """Ask every bid in turn, each `every`th to look at its whole list, and move prices at once.
+    """Ask bids in turn, each `every`th to look at its whole list, and move prices at once.
 
     While all bids are asked once, every price falls by `step` of its scale, in `BLOCKS` parts.
+    since, until: of that, the bids [since, until) are asked now.
     """
     bids = q.row.size
     block = max(1, bids // BLOCKS)
-    for n in range(bids):
+    for n in range(since, until):
         i = n * stride % bids
         if st.seat[i] >= 0 and bar(q, st, i, bench):
             if q.spread[i] == ONE_POOL:
@@ -320,18 +329,33 @@ class Pricing:
         )
         self.kept = np.zeros(SHORT)
         self.seed = seed
-        self.steps = 0
+        self.steps = self.asked = 0
+        each = layout.slots * np.diff(layout.list_at)[layout.listed].mean() if bids else 0
+        self.between = max(1, int(LOOK_WORK / max(1.0, float(each))))
 
-    def step(self) -> None:
-        """Ask all bids, and move the prices."""
-        at = self.steps
+    def step(self, enough: Callable[[], bool] | None = None, until: int | None = None) -> bool:
+        """Ask all bids, and move the prices; say if all were asked.
+
+        enough: asked now and then; once true, no more bids are. until: so many are asked only.
+        `asked` tells how many were, where not all.
+        """
+        at, bids = self.steps, len(self.layout.row)
         self.bench.tolled[0] = len(self.bench.levy) > 0
-        sweep(
-            self.layout, self.empty, self.bench, self.prices, self.wants, self.kept,
-            at, 1 if at == 0 else TURN, STEP_FIRST / (1.0 + at / STEP_HALF),
-            self._stride(), max(MEMORY, 1.0 / (at + 1)),
-        )  # fmt: skip
+        done, until = 0, bids if until is None else until
+        while done < until:
+            since, done = done, min(until, done + self.between)
+            sweep(
+                self.layout, self.empty, self.bench, self.prices, self.wants, self.kept,
+                at, 1 if at == 0 else TURN, STEP_FIRST / (1.0 + at / STEP_HALF),
+                self._stride(), max(MEMORY, 1.0 / (at + 1)), since, done,
+            )  # fmt: skip
+            if done < until and enough is not None and enough():
+                break
+        if done < bids:
+            self.asked = done
+            return False
         self.steps += 1
+        return True
 
     def fees(self) -> Fees:
         """Return what quotas cost on the mean."""
@@ -349,9 +373,23 @@ class Pricing:
         lay_fees(q, bench, fees)
         paid = np.zeros_like(self.prices.paid)
         earned = add_up(q, prices, paid) + earned_by(q, self.empty, fees)
-        gained = gains(q, self.empty, paid, bench, self.wants, self.kept)
+        gained = sum(self._gains(paid))
         bench.tolls[:], bench.levy[:] = tolls, levy
         return (earned + gained) * (1 + 1e-9) + 1.0
+
+    def _gains(self, paid: Floats) -> list[float]:
+        """Ask all bids what they would gain; those of a large round in two halves."""
+        q, bids = self.layout, len(self.layout.row)
+        middle = bids // 2 if divisible(q) else bids
+
+        def ask(bench: Bench, since: int, until: int) -> float:
+            kept = np.zeros_like(self.kept)
+            gained: float = gains(q, self.empty, paid, bench, self.wants, kept, since, until)
+            return gained
+
+        if middle == bids:
+            return [ask(self.bench, 0, bids)]
+        return both(partial(ask, self.bench, 0, middle), partial(ask, bench_for(q), middle, bids))
 
     def _stride(self) -> int:
         """Return a stride that visits every bid, another in each step."""

@@ -6,26 +6,17 @@ some moves they are joined, and the round is divided anew, at random.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
-from marketplace.domain.optimum.bench import bench_for
 from marketplace.domain.optimum.chance import mixed
-from marketplace.domain.optimum.compiling import COMPILES, compiled
+from marketplace.domain.optimum.compiling import compiled
 from marketplace.domain.optimum.layout import Layout
-from marketplace.domain.optimum.neighbours import desk_for
+from marketplace.domain.optimum.moving import Mover
 from marketplace.domain.optimum.problem import Floats, Ints
-from marketplace.domain.optimum.search import search
+from marketplace.domain.optimum.side_by_side import both
 from marketplace.domain.optimum.state import State, link, wait
-
-BIDS_MIN = 2_000
-"""Smaller rounds are searched as a whole; so are those with quotas, which bids share."""
-
-
-def divisible(q: Layout) -> bool:
-    """Tell if a round is worth dividing, and can be."""
-    return len(q.row) >= BIDS_MIN and not q.group.size
 
 
 @compiled
@@ -119,11 +110,11 @@ class Halves:
     def __init__(self, layout: Layout, state: State, short: Ints, seed: int) -> None:
         self.layout, self.state, self.seed = layout, state, seed & 0x7FFFFFFF
         self.parts = [_copy(state), _copy(state)]
-        self.benches = [bench_for(layout, seed), bench_for(layout, seed + 1)]
-        self.desks = [desk_for(layout, short), desk_for(layout, short)]
+        self.movers = [
+            Mover(layout, part, short, seed + half) for half, part in enumerate(self.parts)
+        ]
         self.times = 0
         self.halves = np.zeros(layout.pools, np.int64)
-        self.other = ThreadPoolExecutor(1) if COMPILES else None
 
     def search(self, paid: Floats, least: Floats, moves: int, heat: float) -> float:
         """Make so many moves in each half; return how much more the round is worth."""
@@ -131,14 +122,11 @@ class Halves:
         salt = mixed(self.seed, self.times)
         halves = self.halves
         _divide(halves, salt)
-        for half, (part, desk) in enumerate(zip(self.parts, self.desks, strict=True)):
+        for half, (part, mover) in enumerate(zip(self.parts, self.movers, strict=True)):
             _take_half(q, state, part, halves, half, salt)
-            np.equal(halves, half, out=desk.open)
-        if self.other is None:
-            gained = sum(self._search(half, paid, least, moves, heat) for half in (0, 1))
-        else:
-            second = self.other.submit(self._search, 1, paid, least, moves, heat)
-            gained = self._search(0, paid, least, moves, heat) + second.result()
+            np.equal(halves, half, out=mover.desk.open)
+        each = [partial(self._search, half, paid, least, moves, heat) for half in (0, 1)]
+        gained = sum(both(*each))
         for half, part in enumerate(self.parts):
             _give_back(q, state, part, halves, half)
         _join(q, state, *self.parts)
@@ -146,11 +134,10 @@ class Halves:
         return gained
 
     def _search(self, half: int, paid: Floats, least: Floats, moves: int, heat: float) -> float:
-        part, bench, desk = self.parts[half], self.benches[half], self.desks[half]
-        if not desk.open.any():
+        mover = self.movers[half]
+        if not mover.desk.open.any():
             return 0.0
-        gained: float = search(self.layout, part, paid, bench, desk, least, moves, 0.0, heat)
-        return gained
+        return mover.make(paid, least, moves, 0.0, heat)
 
 
 def _copy(state: State) -> State:

@@ -8,7 +8,7 @@ import numpy as np
 
 from marketplace.domain.optimum.bench import Bench
 from marketplace.domain.optimum.chance import below
-from marketplace.domain.optimum.compiling import compiled
+from marketplace.domain.optimum.compiling import compiled, woven_in
 from marketplace.domain.optimum.dues import dues_of
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.problem import Floats, Ints
@@ -79,7 +79,7 @@ def desk_for(q: Layout, short: Ints) -> Desk:
     )
 
 
-@compiled
+@woven_in
 def entry_of(q: Layout, held: int, p: int) -> int:
     """Return the entry of a pool in a list, or -1."""
     if q.dense.shape[0] > 0:
@@ -99,7 +99,7 @@ def entry_of(q: Layout, held: int, p: int) -> int:
     return -1
 
 
-@compiled
+@woven_in
 def hope(q: Layout, least: Floats, i: int) -> float:
     """Return what a bid would gain at the scarcity prices, in nano-units."""
     gain: float = (q.worth[i] - least[i]) * q.gpus[i] * q.hours[i]

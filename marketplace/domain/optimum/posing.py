@@ -77,13 +77,65 @@ class Quota:
     until: int = UNLIMITED
 
 
+class WrongAsk(ValueError):
+    """A bid cannot be posed, whatever the others are. number: of its ask."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ask {number} cannot be posed")
+        self.number = number
+
+
 def pose(
     grid: Sequence[int],
     pools: Sequence[Pool],
     asks: Sequence[Ask],
     quotas: Sequence[Quota] = (),
 ) -> Problem:
-    """Return the problem of clearing `asks` into `pools`. Bids of like entries share a kind."""
+    """Return the problem of clearing `asks` into `pools`. Bids of like entries share a kind.
+
+    Raises: WrongAsk, or ValueError when it is not due to one ask.
+    """
+    try:
+        return _posed(grid, pools, asks, quotas)
+    except (ValueError, OverflowError, IndexError) as wrong:
+        number = _wrong(grid, pools, asks, quotas)
+        if number is None:
+            raise
+        raise WrongAsk(number) from wrong
+
+
+def _wrong(
+    grid: Sequence[int], pools: Sequence[Pool], asks: Sequence[Ask], quotas: Sequence[Quota]
+) -> int | None:
+    """Return the first ask that cannot be posed even alone, or None."""
+    since, until = 0, len(asks)
+    while until - since > 1:
+        middle = (since + until) // 2
+        try:
+            _posed(grid, pools, asks[since:middle], quotas)
+        except (ValueError, OverflowError, IndexError):
+            until = middle
+        else:
+            since = middle
+    try:
+        _posed(grid, pools, asks[since:until], quotas)
+    except (ValueError, OverflowError, IndexError):
+        return since if until > since and _sound(grid, pools, quotas) else None
+    return None
+
+
+def _sound(grid: Sequence[int], pools: Sequence[Pool], quotas: Sequence[Quota]) -> bool:
+    """Say if a problem without bids can be posed."""
+    try:
+        _posed(grid, pools, (), quotas)
+    except (ValueError, OverflowError, IndexError):
+        return False
+    return True
+
+
+def _posed(
+    grid: Sequence[int], pools: Sequence[Pool], asks: Sequence[Ask], quotas: Sequence[Quota]
+) -> Problem:
     slots = len(grid) - 1
     divided = np.array([pool.divided for pool in pools], bool)
     capacity = np.array([pool.capacity for pool in pools], np.int32).reshape(len(pools), slots)

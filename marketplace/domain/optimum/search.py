@@ -7,10 +7,8 @@ taken out, the more gladly the more they would gain at the scarcity prices.
 
 from __future__ import annotations
 
-from math import sqrt
-
 from marketplace.domain.optimum.bench import Bench
-from marketplace.domain.optimum.chance import bell, below, share
+from marketplace.domain.optimum.chance import below, share
 from marketplace.domain.optimum.compiling import compiled
 from marketplace.domain.optimum.dues import bar
 from marketplace.domain.optimum.layout import Layout
@@ -28,7 +26,8 @@ from marketplace.domain.optimum.neighbours import (
     sorriest,
 )
 from marketplace.domain.optimum.placing import FAR, SNUG, best_start, find_gang, seat
-from marketplace.domain.optimum.problem import ONE_POOL, Floats, Ints
+from marketplace.domain.optimum.problem import ONE_POOL, Floats
+from marketplace.domain.optimum.ranking import rank
 from marketplace.domain.optimum.state import State, enter, leave, value
 
 SMALL_MAX = 256
@@ -45,44 +44,6 @@ SCARCE = 0.3
 """Scarcity prices count for so much at least where a place is chosen."""
 GANG_POOLS_MAX = 256
 """A gang that may use no more pools than this looks at all of them, else at those of the move."""
-
-
-@compiled
-def _sort(desk: Desk, crowd: int) -> None:
-    """Order the bids in hand by key, ascending (Shell's sort)."""
-    for c in range(crowd):
-        desk.order[c] = c
-    gap = 1
-    while gap < crowd // 3:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for c in range(gap, crowd):
-            moved = desk.order[c]
-            at = c
-            while at >= gap and desk.key[desk.order[at - gap]] > desk.key[moved]:
-                desk.order[at] = desk.order[at - gap]
-                at -= gap
-            desk.order[at] = moved
-        gap //= 3
-
-
-@compiled
-def _rank(q: Layout, desk: Desk, least: Floats, dice: Ints, crowd: int, alpha: float) -> None:
-    """Give the bids in hand an order: by limit, by hoped-for gain, or between, blurred."""
-    mode = share(dice)
-    blur = 0.6 if share(dice) < 0.75 else 1.2
-    for c in range(crowd):
-        i = desk.crowd[c]
-        size = q.gpus[i] * q.hours[i]
-        z = 1.0 + blur * bell(dice) * 0.66
-        if mode < 0.1:
-            desk.key[c] = -q.worth[i] * z
-        elif mode < 0.9:
-            gain = q.worth[i] - alpha * min(least[i], 4.0 * q.worth[i])
-            desk.key[c] = -gain * size * z if gain > 0.0 else -gain
-        else:
-            desk.key[c] = -q.worth[i] * z * sqrt(size)
-    _sort(desk, crowd)
 
 
 @compiled
@@ -211,7 +172,7 @@ def search(
             crowd = invite(q, st, desk, least, dice, count, crowd)
         before = _take_out(q, st, desk, crowd)
         alpha = SCARCE + (1.0 - SCARCE) * share(dice)
-        _rank(q, desk, least, dice, crowd, alpha)
+        rank(q, desk, least, dice, crowd, alpha)
         after = _put_in(q, st, paid, bench, desk, crowd, count, alpha, small)
         luck = share(dice)
         if after >= before - loss - 3.0 * heat * luck * luck:

@@ -16,15 +16,17 @@ class Effort:
     exact: nodes of branch and bound, for small rounds and where HiGHS is installed; without it,
     the round is what the search found. highs: the version that did it (1.16.0 is 1016000); to
     repeat that, exactly this one must be installed. 0: any, or none.
+    asked: bids that a last step of price finding asked, which was cut short.
     """
 
     dual: int = 60
     search: int = 100
     exact: int = 0
     highs: int = 0
+    asked: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.dual, self.search, self.exact, self.highs) < 0:
+        if min(self.dual, self.search, self.exact, self.highs, self.asked) < 0:
             raise ValueError("effort is not negative")
 
 
@@ -71,8 +73,9 @@ class Solution:
     def iterations(self) -> tuple[tuple[str, int], ...]:
         """Return the steps of each stage, as a certificate has them."""
         done = self.done
+        more = [(name, getattr(done, name)) for name in ("exact", "highs", "asked")]
         steps = (("dual", done.dual), ("search", done.search))
-        return (*steps, ("exact", done.exact), ("highs", done.highs)) if done.exact else steps
+        return (*steps, *((name, count) for name, count in more if count))
 
 
 def welfare_of(problem: Problem, placed: tuple[Placed | None, ...]) -> int:

@@ -7,20 +7,22 @@ finished exactly, where that is asked for and HiGHS is there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import ceil
 from operator import itemgetter
 
 import numpy as np
 
-from marketplace.domain.optimum.bench import bench_for, lay_fees
+from marketplace.domain.optimum.bench import Fees, bench_for, lay_fees
 from marketplace.domain.optimum.dual import Pricing, Wants, add_up
 from marketplace.domain.optimum.exact import demand, finish, version
-from marketplace.domain.optimum.halves import Halves, divisible
+from marketplace.domain.optimum.halves import Halves
 from marketplace.domain.optimum.layout import Layout, lay_out
-from marketplace.domain.optimum.neighbours import desk_for
+from marketplace.domain.optimum.moving import Mover
 from marketplace.domain.optimum.placing import place_all
 from marketplace.domain.optimum.problem import Floats, Ints, Problem
-from marketplace.domain.optimum.search import CHUNK_MOVES, SMALL_MAX, search
+from marketplace.domain.optimum.search import CHUNK_MOVES, SMALL_MAX
+from marketplace.domain.optimum.side_by_side import both, divisible
 from marketplace.domain.optimum.solution import Effort, Piece, Placed, Solution, welfare_of
 from marketplace.domain.optimum.state import State, begin
 
@@ -52,31 +54,29 @@ def solve(
     """Return the best clearing found with this effort, and a bound on any.
 
     enough: asked between chunks of work, true when time is up. What it cut off shows in `done`.
+    Where it has a method `soon`, that is asked while prices are found: it is true earlier, so that
+    there is time for a bound and for placing by prices.
 
     Raises: OtherSolver when the effort is of a round that another version of HiGHS finished.
     """
     if effort.highs:
         demand(effort.highs)
     layout = lay_out(problem)
-    bench = bench_for(layout)
-    paid = np.zeros((problem.pools, problem.slots + 1))
-    state = begin(problem, layout)
-    worth = place_all(layout, state, paid, bench, by_price(layout), 0.0)
-    pricing = Pricing(problem, layout, seed)
-    if _all_at_their_best(pricing, worth):
-        effort = Effort(dual=0, search=0)
-    while pricing.steps < effort.dual and not enough():
-        pricing.step()
+    pricing, state, worth, effort = _begun(problem, layout, effort, seed)
+    soon = getattr(enough, "soon", enough)
+    while pricing.steps < effort.dual and not soon():
+        if not pricing.step(soon):
+            break
+    if effort.asked and pricing.steps == effort.dual:
+        pricing.step(until=effort.asked)
     prices, fees = np.ceil(pricing.prices.mean), pricing.fees()
     bound = pricing.bound(prices, fees)
+    paid = np.zeros((problem.pools, problem.slots + 1))
     add_up(layout, prices, paid)
-    lay_fees(layout, bench, fees)
-    for order, alpha in orders(layout, pricing.wants.least, pricing.steps):
-        other = begin(problem, layout)
-        total = place_all(layout, other, paid, bench, order, alpha)
+    for other, total in _by_prices(problem, layout, paid, fees, pricing):
         state, worth = max((state, worth), (other, total), key=itemgetter(1))
     climb = Climb(layout, state, paid, pricing.wants, seed, worth)
-    lay_fees(layout, climb.bench, fees)
+    lay_fees(layout, climb.mover.bench, fees)
     searchable = problem.pools > 0 and problem.bids > 0
     while searchable and climb.chunks < effort.search and not enough():
         climb.step(effort.search)
@@ -99,18 +99,46 @@ def solve(
             search=climb.chunks,
             exact=effort.exact if finished is not None else 0,
             highs=version() if finished is not None else 0,
+            asked=pricing.asked,
         ),
         seed=seed,
     )
 
 
-def _all_at_their_best(pricing: Pricing, worth: float) -> bool:
-    """Say whether every bid that can be placed at all is placed as well as it can be.
+def _begun(
+    problem: Problem, layout: Layout, effort: Effort, seed: int
+) -> tuple[Pricing, State, float, Effort]:
+    """Place bids by limit, and open prices; in a large round, these take a first step meanwhile.
 
-    So it is in thin markets: then all capacity is free of charge, and nothing is left to search.
+    In thin markets, every bid that can be placed at all is then placed as well as it can be: all
+    capacity is free of charge, and nothing is left to search.
     """
-    nothing = np.zeros_like(pricing.prices.mean)
-    return pricing.bound(nothing) <= worth * (1 + 2e-9) + 2.0
+    state, pricing = begin(problem, layout), Pricing(problem, layout, seed)
+    nothing, bench = np.zeros((problem.pools, problem.slots + 1)), bench_for(layout)
+    by_limit = partial(place_all, layout, state, nothing, bench, by_price(layout), 0.0)
+    most = pricing.bound(np.zeros_like(pricing.prices.mean))
+    early = effort.dual and divisible(layout)
+    worth = both(by_limit, pricing.step)[0] if early else by_limit()
+    if most <= worth * (1 + 2e-9) + 2.0:
+        return Pricing(problem, layout, seed), state, worth, Effort(dual=0, search=0)
+    return pricing, state, worth, effort
+
+
+def _by_prices(
+    problem: Problem, layout: Layout, paid: Floats, fees: Fees, pricing: Pricing
+) -> list[tuple[State, float]]:
+    """Return clearings in which bids are placed by prices, in several orders, and their worth."""
+
+    def placed(order: Ints, alpha: float) -> tuple[State, float]:
+        state, bench = begin(problem, layout), bench_for(layout)
+        lay_fees(layout, bench, fees)
+        return state, place_all(layout, state, paid, bench, order, alpha)
+
+    steps = pricing.steps + pricing.asked
+    each = [partial(placed, *one) for one in orders(layout, pricing.wants.least, steps)]
+    if each and divisible(layout):
+        return both(*each)
+    return [one() for one in each]
 
 
 class Climb:
@@ -127,8 +155,7 @@ class Climb:
         self, layout: Layout, state: State, paid: Floats, wants: Wants, seed: int, worth: float
     ) -> None:
         self.layout, self.state, self.paid, self.wants = layout, state, paid, wants
-        self.bench = bench_for(layout, seed)
-        self.desk = desk_for(layout, wants.short)
+        self.mover = Mover(layout, state, wants.short, seed)
         self.worth = worth
         self.chunks = 0
         self.gained = self.high = 0.0
@@ -174,10 +201,7 @@ class Climb:
                 column[...] = getattr(self.state, name)
 
     def _search(self, moves: int, loss: float, heat: float) -> float:
-        return search(
-            self.layout, self.state, self.paid, self.bench, self.desk, self.wants.least,
-            moves, loss, heat,
-        )  # fmt: skip
+        return self.mover.make(self.paid, self.wants.least, moves, loss, heat)
 
     def _copy(self) -> State:
         return self.state._replace(
@@ -208,20 +232,19 @@ def by_price(layout: Layout) -> Ints:
 def read(problem: Problem, layout: Layout, state: State) -> tuple[Placed | None, ...]:
     """Return the grants that stand in the state."""
     placed: list[Placed | None] = [None] * problem.bids
-    for bid in np.flatnonzero(state.start >= 0):
-        slot = int(state.start[bid])
-        pieces = range(int(layout.piece_at[bid]), int(layout.piece_at[bid] + state.parts[bid]))
-        placed[bid] = Placed(
-            slot=slot,
-            end=int(layout.ends[layout.row[bid], slot]),
-            starts=max(int(problem.earliest[bid]), int(problem.grid[slot])),
-            pieces=tuple(
-                Piece(
-                    pool=int(layout.pool[state.entry[piece]]),
-                    gpus=int(state.gpus[piece]),
-                    mask=int(state.mask[piece]),
-                )
-                for piece in pieces
-            ),
-        )
+    on = np.flatnonzero(state.start >= 0)
+    slot = state.start[on]
+    columns = (
+        on,
+        slot,
+        layout.ends[layout.row[on], slot],
+        np.maximum(problem.earliest[on], problem.grid[slot]),
+        layout.piece_at[on],
+        state.parts[on],
+    )
+    pool = layout.pool[state.entry].tolist() if len(layout.pool) else []
+    gpus, mask = state.gpus.tolist(), state.mask.tolist()
+    for bid, begins, ends, starts, first, parts in zip(*(c.tolist() for c in columns), strict=True):
+        pieces = tuple(Piece(pool[m], gpus[m], mask[m]) for m in range(first, first + parts))
+        placed[bid] = Placed(begins, ends, starts, pieces)
     return tuple(placed)

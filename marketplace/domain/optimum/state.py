@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marketplace.domain.optimum.compiling import compiled
+from marketplace.domain.optimum.compiling import compiled, woven_in
 from marketplace.domain.optimum.layout import Layout
 from marketplace.domain.optimum.problem import Ints, Narrow, Problem
 
@@ -90,7 +90,7 @@ def _let_wait(q: Layout, st: State) -> None:
                 break
 
 
-@compiled
+@woven_in
 def wait(q: Layout, st: State, i: int) -> None:
     """Add the bid to those that wait."""
     held = q.listed[i]
@@ -99,7 +99,7 @@ def wait(q: Layout, st: State, i: int) -> None:
     st.waits[held] += 1
 
 
-@compiled
+@woven_in
 def admit(q: Layout, st: State, i: int) -> None:
     """Take the bid from those that wait."""
     held = q.listed[i]
@@ -135,7 +135,7 @@ def _charge(q: Layout, st: State, i: int, sign: int) -> None:
             st.concurrent[group, t] -= units
 
 
-@compiled
+@woven_in
 def link(q: Layout, st: State, m: int) -> None:
     """Link a piece to its pool."""
     p = q.pool[st.entry[m]]
@@ -144,6 +144,17 @@ def link(q: Layout, st: State, m: int) -> None:
     if st.head[p] >= 0:
         st.before[st.head[p]] = m
     st.head[p] = m
+
+
+@woven_in
+def unlink(st: State, m: int, p: int) -> None:
+    """Take a piece from the links of its pool."""
+    if st.before[m] >= 0:
+        st.after[st.before[m]] = st.after[m]
+    else:
+        st.head[p] = st.after[m]
+    if st.after[m] >= 0:
+        st.before[st.after[m]] = st.before[m]
 
 
 @compiled
@@ -179,12 +190,7 @@ def leave(q: Layout, st: State, i: int) -> None:
         if st.mask[m]:
             for t in range(s, e):
                 st.taken[p, t] &= ~st.mask[m]
-        if st.before[m] >= 0:
-            st.after[st.before[m]] = st.after[m]
-        else:
-            st.head[p] = st.after[m]
-        if st.after[m] >= 0:
-            st.before[st.after[m]] = st.before[m]
+        unlink(st, m, p)
     _charge(q, st, i, -1)
     st.start[i] = -1
     wait(q, st, i)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marketplace.domain.optimum import Effort, Problem, Solution, halves, solve
+from marketplace.domain.optimum import Effort, Problem, Solution, side_by_side, solve
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.optimum.checking import audit
 
@@ -14,7 +14,7 @@ EFFORT = Effort(dual=3, search=70)
 @pytest.fixture(scope="module")
 def problem() -> Problem:
     """Return a round that is large enough."""
-    return draw(TIGHT, halves.BIDS_MIN, 11)
+    return draw(TIGHT, side_by_side.BIDS_MIN, 11)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_halves_joined_break_no_rule(problem: Problem, searched: Solution) -> No
 def test_halves_searched_one_after_the_other_give_the_same(
     problem: Problem, searched: Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(halves, "COMPILES", False)
+    monkeypatch.setattr(side_by_side, "COMPILES", False)
 
     again = solve(problem, effort=EFFORT, seed=5)
 
@@ -40,9 +40,16 @@ def test_halves_searched_one_after_the_other_give_the_same(
 
 
 def test_what_a_guard_cut_short_can_be_done_again(problem: Problem) -> None:
-    looks = iter([False] * (EFFORT.dual + 1))
+    searches = iter([False])
 
-    short = solve(problem, effort=EFFORT, seed=5, enough=lambda: next(looks, True))
+    class Guard:
+        def __call__(self) -> bool:
+            return next(searches, True)
+
+        def soon(self) -> bool:
+            return False
+
+    short = solve(problem, effort=EFFORT, seed=5, enough=Guard())
     again = solve(problem, effort=short.done, seed=5)
 
     assert 0 < short.done.search < EFFORT.search

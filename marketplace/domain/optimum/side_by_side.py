@@ -1,0 +1,30 @@
+"""Two parts of the work of a large round at once: where kernels are compiled, in two threads.
+
+The parts share nothing that either changes, so it is the same one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from marketplace.domain.optimum.compiling import COMPILES
+from marketplace.domain.optimum.layout import Layout
+
+BIDS_MIN = 2_000
+"""Smaller rounds are done as a whole; so are those with quotas, which bids share."""
+
+
+def divisible(q: Layout) -> bool:
+    """Tell if a round is worth dividing, and can be."""
+    return len(q.row) >= BIDS_MIN and not q.group.size
+
+
+def both(first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
+    """Return what two parts of the work come to."""
+    if not COMPILES:
+        return [first(), second()]
+    with ThreadPoolExecutor(1) as other:
+        later = other.submit(second)
+        return [first(), later.result()]
