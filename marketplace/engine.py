@@ -115,7 +115,7 @@ class Engine:
     def _run(self, now: datetime) -> int:
         self._now = now
         if self._book is None:
-            self._book = self._fold()
+            self._book, self._called_at = self._fold(), now
         book, made = self._book, 0
         waiting, self._waiting = self._waiting, []
         made += self._go_through(book, waiting)
