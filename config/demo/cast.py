@@ -133,6 +133,15 @@ BOREALIS = Organisation(
         Machine("borealis-l40s-1", "L40S:8", "us-east", "0.55", 0, 24),
         Machine("borealis-l40s-2", "L40S:4", "us-east", "0.60", 20, 14),
         Machine("borealis-l4-1", "L4:1", "us-east", "0.12", 0, 24, shares=Division("mps", 4)),
+        Machine(
+            "borealis-a100-mig",
+            "A100@mig:1",
+            "us-east",
+            "0.20",
+            0,
+            24,
+            shares=Division("mig", profiles=("3g.40gb", "2g.20gb", "1g.10gb")),
+        ),
     ),
 )
 CIRRUS = Organisation(
