@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TypeVar
 
 from marketplace.domain.optimum.compiling import COMPILES
 from marketplace.domain.optimum.layout import Layout
+
+Part = TypeVar("Part")
 
 BIDS_MIN = 2_000
 """Smaller rounds are done as a whole; so are those with quotas, which bids share."""
@@ -21,7 +23,7 @@ def divisible(q: Layout) -> bool:
     return len(q.row) >= BIDS_MIN and not q.group.size
 
 
-def both(first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
+def both(first: Callable[[], Part], second: Callable[[], Part]) -> list[Part]:
     """Return what two parts of the work come to."""
     if not COMPILES:
         return [first(), second()]

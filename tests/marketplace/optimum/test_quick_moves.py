@@ -17,7 +17,7 @@ from marketplace.domain.optimum.problem import ONE_POOL
 from marketplace.domain.optimum.search import SMALL_MAX
 from marketplace.domain.optimum.solving import by_price
 from marketplace.domain.optimum.state import begin, value
-from marketplace.domain.optimum.tray import Tray, assess
+from marketplace.domain.optimum.tray import assess
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.optimum.checking import audit
 from tests.marketplace.optimum.markets import small_round
@@ -32,7 +32,11 @@ def without_quotas(problem: Problem) -> Problem:
     return dataclasses.replace(
         problem,
         group_at=np.zeros(problem.bids + 1, np.int64),
-        **dict.fromkeys(("group", "share", "gpu_ms", "since", "until"), none),
+        group=none,
+        share=none,
+        gpu_ms=none,
+        since=none,
+        until=none,
         counted=np.zeros((0, problem.pools), np.int64),
         concurrent=np.zeros((0, problem.slots), np.int64),
     )
@@ -69,13 +73,13 @@ def test_moves_say_what_they_change(heat: float) -> None:
     gained = mover.make(paid, pricing.wants.least, 2_000, 0.0, heat)
 
     seated = np.flatnonzero(state.start >= 0)
-    worth = sum(value(layout, state, bid) for bid in seated)
+    worth = sum([value(layout, state, int(bid)) for bid in seated])
     assert worth == pytest.approx(before + gained)
     assert gained != 0.0
-    kept = Tray(*[column.copy() for column in mover.tray])
+    idle, regret = mover.tray.idle.copy(), mover.tray.regret.copy()
     assess(layout, state, paid, mover.desk, mover.tray, pricing.wants.least)
-    assert kept.idle == pytest.approx(mover.tray.idle, abs=1.0)
-    assert kept.regret == pytest.approx(mover.tray.regret, abs=1.0)
+    assert idle == pytest.approx(mover.tray.idle, abs=1.0)
+    assert regret == pytest.approx(mover.tray.regret, abs=1.0)
     assert mover.tray.regret.min() > -1.0
 
 
