@@ -6,8 +6,11 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.conf import settings
 from django.test import Client
+from django.utils import timezone
 
+from config.wiring import loops
 from ledger.domain.ids import OfferId
 from ledger.domain.money import Money
 from ledger.eventstore import default_store
@@ -16,8 +19,10 @@ from listings import commands
 from listings.domain.events import Chosen
 from listings.domain.offers import Offer
 from listings.models import OfferRow
+from marketplace.models import LeaseRow
+from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_owning_on_pages import form as offer_form
-from tests.pages.world import OWNER, World, id_in
+from tests.pages.world import CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db
 
@@ -79,3 +84,41 @@ def test_forms_that_make_no_sense_are_refused_at_their_field(
 
     assert answer.status_code == 422
     assert said in answer.content.decode()
+
+
+def test_bids_that_wait_for_a_share_divide_a_card_that_nobody_wants_whole(
+    world: World, owner: Client
+) -> None:
+    """From the two forms on the pages to the leases, by the loop that the server runs."""
+    now = timezone.now()
+    answer = owner.post(
+        "/offers/new",
+        offer_form(
+            world,
+            gpu=["GPU-0"],
+            starts_at=f"{now:%Y-%m-%dT%H:%M}",
+            ends_at=f"{now + timedelta(hours=8):%Y-%m-%dT%H:%M}",
+            ways="whole=9.00; mps:4=0.60",
+            form_min="5",
+        ),
+    )
+    assert answer.status_code == 302, answer.content
+    consumer = world.member(CONSUMER, "consumer")
+    for limit in ("0.80", "0.90"):
+        bid = bid_form(query="isolation=mps", gpus="1", limit=limit)
+        assert consumer.post("/bids/new", bid).status_code == 302
+    world.settle()
+    choose = next(loop for loop in loops(settings.ENV) if loop.name == "forms").run_once
+    first = OfferRow.objects.get(offer_id=id_in(answer["Location"]))
+    assert choose(default_store(), now + timedelta(minutes=4)) == 0
+    assert not LeaseRow.objects.exists()
+
+    assert choose(default_store(), first.published_at + timedelta(minutes=5)) == 1
+    world.settle()
+
+    assert LeaseRow.objects.count() == 2
+    first.refresh_from_db()
+    second = OfferRow.objects.get(offer_id=first.succeeded_by)
+    assert (first.state, second.state, second.isolation) == ("withdrawn", "listed", "mps")
+    assert "$3.40</b> in it (2 bids)" in owner.get(f"/offers/{second.offer_id}").content.decode()
+    assert choose(default_store(), first.published_at + timedelta(hours=1)) == 0
