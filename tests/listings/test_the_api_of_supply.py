@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.test import Client
@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from ledger.domain import tokens
 from ledger.domain.events import TenantRegistered, TokenIssued
-from ledger.domain.ids import OfferId, TenantId
+from ledger.domain.ids import HostId, OfferId, TenantId
 from ledger.domain.money import Money
 from ledger.domain.parties import Tenant
 from ledger.domain.tokens import Token
@@ -323,7 +323,11 @@ def test_a_card_is_listed_in_mig_instances_over_http(owner: Caller) -> None:
     host_id = new_host(owner)
     cards = [gpu("GPU-a", mig_enabled=True)]
     commands.report_inventory(
-        PostgresStore(), host_id=host_id, gpus=cards, by=SOMEBODY.step("mig"), now=timezone.now()
+        PostgresStore(),
+        host_id=HostId(UUID(host_id)),
+        gpus=cards,
+        by=SOMEBODY.step("mig"),
+        now=timezone.now(),
     )
     impossible = {"kind": "mig", "profiles": ["4g.40gb", "4g.40gb"]}
     refused = send(owner, "POST", "offers", offer_body(host_id, shares=impossible))

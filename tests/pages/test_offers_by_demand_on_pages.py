@@ -118,6 +118,7 @@ def test_bids_that_wait_for_a_share_divide_a_card_that_nobody_wants_whole(
 
     assert LeaseRow.objects.count() == 2
     first.refresh_from_db()
+    assert first.succeeded_by is not None
     second = OfferRow.objects.get(offer_id=first.succeeded_by)
     assert (first.state, second.state, second.isolation) == ("withdrawn", "listed", "mps")
     assert "$3.40</b> in it (2 bids)" in owner.get(f"/offers/{second.offer_id}").content.decode()
