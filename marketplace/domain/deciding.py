@@ -87,6 +87,8 @@ def _come(book: Book, bid: OpenBid, now: int, round_id: UUID, rules: Rules) -> l
             return events
     else:
         events = list(told(book, bid, reason, now=now, round_id=round_id))
+    if book.quotas is None and not book.resales and not book.leases.interruptible:
+        return events  # as mostly: what comes now would look for these one by one
     return (
         _sold_on(book, [bid], now, round_id, rules)
         or _interrupting(book, bid, now, round_id, rules)
