@@ -16,6 +16,7 @@ from ledger.domain.ids import TenantId
 from marketplace.domain import rounds, settling, tries
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import GpuRequest
+from marketplace.domain.governance_events import QuotaOverridden
 from marketplace.domain.moments import from_above
 from marketplace.domain.optimum.problem import Floats, Ints
 from marketplace.domain.quota_gate import gate_of
@@ -23,7 +24,8 @@ from marketplace.domain.round_parts import Part, Usable, lets, part_of
 from marketplace.domain.round_prices import Prices
 from marketplace.domain.tries import Tries
 from tests.conftest import NOON
-from tests.marketplace.quotas.test_the_engine_keeps_quotas import Governed
+from tests.marketplace.quotas.test_no_round_breaks_a_policy import override, quota
+from tests.marketplace.quotas.test_the_engine_keeps_quotas import Governed, unit_of
 from tests.marketplace.test_rounds import NOW, book_of, cleared, no_fault
 from tests.marketplace.trading import OWNER, Market, named
 
@@ -78,6 +80,29 @@ def test_what_is_borrowed_pays_the_market_beside_what_is_ones_own(few_tries: Non
     assert {each.bid_id for each in grants} == {named(f"bid red {n}") for n in range(4)}
     assert prices[:2] == [USD, USD]
     assert all(price > USD for price in prices[2:])
+
+
+def test_what_the_search_finds_within_nominal_quota_pays_the_floor_too() -> None:
+    """Red owns the GPU in the second hour only, which it gets because the first is dearer."""
+    market = Governed()
+    market.offer("rack", gpus=1, at=1, windows=[(NOON, NOON + 2 * HOUR)])
+    market.govern(red=(None, None))
+    market.policy(quota("lab", 1))
+    night = override(str(unit_of("red")), 1, 1)
+    assert isinstance(night, QuotaOverridden)
+    market.policy(replace(night, ends_at=NOON + 2 * HOUR))
+    end = NOON + 2 * HOUR
+    market.bid("dear", at=9, deadline=NOON + HOUR, patience="patient")
+    market.asking = "red"
+    market.bid("mine", at=5, deadline=end, patience="patient")
+    market.asking = ""
+    market.bid("late", at=4, start=NOON + HOUR, deadline=end, patience="patient")
+
+    _, grants = cleared(book_of(market), warn=no_fault)
+
+    paid = {each.bid_id: each.price.nanos_per_gpu_hour for each in grants}
+    assert paid.keys() == {named("bid dear"), named("bid mine")}
+    assert paid[named("bid mine")] == USD  # type: ignore[index]  # a bid's id
 
 
 def test_who_has_gpus_of_its_own_and_was_not_tried_in_time_pays_nothing_for_others(
