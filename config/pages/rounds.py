@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from typing import Any
 from uuid import UUID
@@ -50,6 +50,19 @@ def index(request: HttpRequest) -> HttpResponse:
     return page(request, "pages/rounds.html", context)
 
 
+STAGES = {
+    "dual": "Steps of price finding",
+    "asked": "Bids asked in the last of these",
+    "search": "Moves of the search",
+    "exact": "Branches of the exact finish",
+    "highs": "Version of HiGHS",
+    "own": "Bids tried at home before time was up",
+    "guaranteed": "Guaranteed bids tried before time was up",
+    "room": "Bids that room was sought for before time was up",
+    "sweep": "Bids of the last sweep before time was up",
+}
+"""What a certificate counts, in words for people."""
+
 PRICES = {
     "market": "As the market does",
     "floor": "Floor",
@@ -71,6 +84,7 @@ def one(request: HttpRequest, round_id: UUID) -> HttpResponse:
         **choice_of(row.market, "/rounds"),
         "row": row,
         "certificate": row.certified,
+        "steps": _steps_of((row.certificate or {}).get("iterations", {})),
         "lane": LANES.get(row.lane, row.lane),
         "grants": grants[:GRANTS_MAX],
         "grants_max": GRANTS_MAX if len(grants) > GRANTS_MAX else None,
@@ -112,6 +126,15 @@ def _side_by_side(found: Otherwise, currency: str) -> list[tuple[str, str, str, 
         ("Interruptions", "leases cut for others", lambda each: str(each.interrupted)),
     )
     return [(name, note, read(found.recorded), read(found.otherwise)) for name, note, read in rows]
+
+
+def _steps_of(iterations: Mapping[str, int]) -> list[tuple[str, str, int]]:
+    """Return a certificate's steps: what they are, of which bids (none: of all), how many."""
+    found = []
+    for name, count in iterations.items():
+        part, _, stage = name.rpartition(" ")
+        found.append((STAGES.get(stage, stage), part.replace("-", " "), count))
+    return found
 
 
 def _drawn(curve: Curve) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def test_the_list_leads_to_each_round_and_can_be_narrowed(traded: World) -> None
 def test_a_certificate_is_put_in_words(traded: World) -> None:
     certificate = Certificate(
         welfare_nanos=99_000_000_000, bound_nanos=100_000_000_000, seed=3,
-        iterations=(("greedy", 1),), slots=24, pools=2, price_mean=2_000_000_000, capped=0,
+        iterations=(("greedy", 1), ("on-demand USD search", 70), ("sweep", 9)), slots=24, pools=2, price_mean=2_000_000_000, capped=0,
         paradoxical=1, paradoxical_nanos=500_000_000,
     )  # fmt: skip
     cleared = RoundCleared(
@@ -103,6 +103,8 @@ def test_a_certificate_is_put_in_words(traded: World) -> None:
 
     assert "worth $99.00" in page
     assert "at most 1.0% was left undone" in page
+    assert "greedy 1 Moves of the search on demand USD 70" in page
+    assert "Bids of the last sweep before time was up 9" in page
     assert "1 bid got nothing although the limit was above the round's price" in page
 
 
