@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from ledger.domain.ids import BidId
-from ledger.domain.making import made_quickly
+from ledger.domain.making import made_quickly, maker
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.events import OfferPublished
 from listings.domain.gpus import names_share
@@ -79,7 +79,7 @@ class OpenBid:
         whole = (placed.gpus, placed.duration_seconds * 1000)
         least = (placed.gpus_min or placed.gpus, seconds_min * 1000)
         rate = placed.limit.nanos_per_gpu_hour
-        return cls(
+        return _open_bid(
             terms=placed,
             shape=_shape(placed),
             since=since,
@@ -191,6 +191,9 @@ class OpenBid:
     def round_order(self) -> tuple[int, int, int, str]:
         """Return the place in a round: service class, then limit, then age."""
         return (CLASS_RANK[self.terms.service_class], *self.price_time)
+
+
+_open_bid = maker(OpenBid)
 
 
 def _shape(placed: BidPlaced) -> Shape:
