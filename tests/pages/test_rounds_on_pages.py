@@ -88,7 +88,8 @@ def test_a_certificate_is_put_in_words(traded: World) -> None:
     certificate = Certificate(
         welfare_nanos=99_000_000_000, bound_nanos=100_000_000_000, seed=3,
         iterations=(("greedy", 1), ("on-demand USD search", 70), ("sweep", 9)),
-        slots=24, pools=2, price_mean=2_000_000_000, capped=0, paradoxical=1, paradoxical_nanos=500_000_000,
+        slots=24, pools=2, price_mean=2_000_000_000, capped=0,
+        paradoxical=1, paradoxical_nanos=500_000_000,
     )  # fmt: skip
     cleared = RoundCleared(
         market="main", round_id=uuid4(), lane="round", through=traded.store.head(), bids=1,
