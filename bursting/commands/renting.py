@@ -28,7 +28,7 @@ from bursting.commands.spilling import Overflow
 from bursting.domain.budget import Budget, BudgetExhausted, month_of
 from bursting.domain.events import BudgetEvent, BurstIntended
 from bursting.domain.instances import BurstInstance, host_of, offer_of
-from bursting.domain.spill import offered_labels
+from bursting.domain.spill import NOTICE_SECONDS, offered_labels
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Meta, load, record
 from listings.commands import finish_listing, publish_offer, register_host
@@ -37,8 +37,6 @@ from listings.domain.terms import OfferTerms
 
 VISIBLE_WITHIN = timedelta(minutes=10)
 """An instance that a cloud does not show for so long after its launch is not there."""
-NOTICE_SECONDS = 120
-"""What clouds give before they take a machine back; our lease passes it on."""
 TIME_UP_BEFORE = timedelta(minutes=1)
 """We end an instance so long before the cloud's own timer would."""
 

@@ -15,10 +15,11 @@ from bursting.commands.records import (
     retire,
     take_gone,
 )
-from bursting.commands.renting import NOTICE_SECONDS, TIME_UP_BEFORE, is_gone, seen_of
+from bursting.commands.renting import TIME_UP_BEFORE, is_gone, seen_of
 from bursting.commands.spilling import Overflow
 from bursting.domain.events import InstanceId
 from bursting.domain.instances import BurstInstance
+from bursting.domain.spill import NOTICE_SECONDS
 from ledger.eventstore.port import EventStore, Meta, load
 from marketplace.commands.leases import reclaim_lease
 from marketplace.domain.bids import Bid

@@ -12,11 +12,12 @@ from bursting.domain.budget import Budget, month_of
 from bursting.domain.capacity import CloudOffer, GpuNeed
 from bursting.domain.events import BurstEvent, InstanceId
 from bursting.domain.instances import BurstInstance, instance_of, intend
-from bursting.domain.spill import Attempt, SpillRules, Waiting
+from bursting.domain.spill import NOTICE_SECONDS, Attempt, SpillRules, Waiting
 from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money
 from ledger.eventstore.port import EventStore, Meta, load, record
 from marketplace.domain.bids import Bid, BidUnknown
+from marketplace.domain.events import GpuRequest
 
 ATTEMPTS_READ_MAX = 100
 """How many attempts of one bid are looked for: a bound, far above any sensible setting."""
@@ -104,12 +105,23 @@ def waiting_of(bid: Bid) -> Waiting:
         since=asked.at,
         not_labels=asked.request.not_labels,
         driver_min=asked.request.driver_min or "",
-        at_home=tuple(
-            word
-            for word, asks in (("tenant", asked.request.own), ("host", asked.request.hosts))
-            if asks
-        ),
+        at_home=_at_home(asked.request),
     )
+
+
+def _at_home(asked: GpuRequest) -> tuple[str, ...]:
+    """Return the conditions, by their words, that no rented machine meets.
+
+    It is nobody's own, has proved nothing yet, and its owner gives a short notice and no fee.
+    """
+    conditions = {
+        "tenant": asked.own,
+        "host": bool(asked.hosts),
+        "reliability": asked.reliability_min_ppm is not None,
+        "notice": (asked.notice_seconds_min or 0) > NOTICE_SECONDS,
+        "reclaim": bool(asked.reclaim_fee_ppm_min),
+    }
+    return tuple(word for word, asks in conditions.items() if asks)
 
 
 def attempts_of(store: EventStore, bid_id: BidId) -> list[Attempt]:

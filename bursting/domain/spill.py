@@ -20,6 +20,8 @@ from ledger.domain.refusal import Refusal
 MILLIS_PER_SECOND = 1_000
 PPM = 1_000_000
 
+NOTICE_SECONDS = 120
+"""What clouds give before they take a machine back; our lease passes it on."""
 ZONE_REASONS = frozenset({"capacity", "price", "token"})
 """Why the very type, zone and market of an attempt is not tried again for the same bid."""
 TYPE_REASONS = frozenset({"quota", "refused"})
