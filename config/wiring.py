@@ -223,7 +223,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "stray-holds",
         "old-keys",
     ),
-    "overflow": ("bursting", "reaper"),
+    "overflow": ("bursting", "reaper", "forms"),
 }
 """How the loops of one market are spread over processes; `loop_groups` adds those of others."""
 
