@@ -112,6 +112,8 @@ class OfferForm(forms.Form):
         divided = data.get("profiles") or data.get("shares")
         if data.get("ways") and (divided or data.get("isolation") in SHARED):
             self.add_error("ways", "Name all forms here, and leave shares and instances out.")
+        if data.get("form_min") is not None and "ways" in data and not data["ways"]:
+            self.add_error("ways", "Name the forms of which the market may choose.")
         for notice, fee in STEPS:
             if (data.get(notice) is None) != (data.get(fee) is None):
                 missing = notice if data.get(notice) is None else fee

@@ -70,6 +70,7 @@ def test_the_page_lists_by_demand_and_tells_what_became_of_it(world: World, owne
         ({"ways": "halves=2"}, "Write forms as whole=2.00"),
         ({"ways": "whole=2; mps=1"}, "Say into how many mps shares"),
         ({"ways": "whole=2; mps:2=1.0.0"}, "plain decimal number"),
+        ({"ways": "", "form_min": "5"}, "Name the forms"),
         ({"ways": "whole=2; mps:4", "isolation": "mps", "shares": "4"}, "Name all forms here"),
         ({"ways": "whole=2; mig:5g=1"}, "Write MIG profiles"),
         ({"profiles": "3g.40gb"}, "only at the isolation MIG instance"),
