@@ -18,7 +18,7 @@ from ledger.access import Actor, PlatformOnly
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.eventstore import default_store
-from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX
+from marketplace.domain.governance_shares import HALF_LIFE_SECONDS_MAX
 from marketplace.domain.rules import PRICE_RULES, Rules
 from marketplace.lab.apart import compare_apart
 from marketplace.lab.comparing import (

@@ -16,8 +16,8 @@ from django import forms
 from config.pages.fields import HoursField, MomentField, MoneyField
 from config.pages.policy_choices import Choices, Options
 from config.pages.policy_form import NOT_SET, PolicyForm, count
-from marketplace.domain.governance import (
-    GPU_HOURS_MAX,
+from marketplace.domain.governance import GPU_HOURS_MAX
+from marketplace.domain.governance_shares import (
     HALF_LIFE_SECONDS_MAX,
     PERIOD_SECONDS_MAX,
     PERIOD_SECONDS_MIN,

@@ -16,8 +16,9 @@ from ledger.rest import AmountField, CountField, Endpoint, MomentField
 from listings.domain.permits import ListingPermits
 from marketplace.api.market import market_named
 from marketplace.api.quota_bodies import OfMarket, policies_of
-from marketplace.domain.governance import HALF_LIFE_SECONDS_MAX, Setter
+from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import GovernanceEvent
+from marketplace.domain.governance_shares import HALF_LIFE_SECONDS_MAX
 from marketplace.domain.rules import PriceRule, Rules
 from marketplace.lab.apart import compare_apart
 from marketplace.lab.comparing import (

@@ -10,13 +10,12 @@ from rest_framework import serializers
 
 from ledger.access import Actor
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
-from marketplace.domain.governance import (
-    GPU_HOURS_MAX,
+from marketplace.domain.governance import GPU_HOURS_MAX, WHY_CHARS_MAX
+from marketplace.domain.governance_shares import (
     HALF_LIFE_SECONDS_MAX,
     PERIOD_SECONDS_MAX,
     PERIOD_SECONDS_MIN,
     WEIGHT_PPM_MAX,
-    WHY_CHARS_MAX,
 )
 from marketplace.queries.asked_policies import Asked, policy_of
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 LN2 = math.log(2.0)
 
+ShareKey = tuple[bool, float, str]
+
 
 def remembered(gpus: float, starts: int, ends: int, *, at: int, half_life: int) -> float:
     """Return what is left at `at` of a use, in GPU-milliseconds: the closed form.
@@ -55,7 +57,7 @@ class Decayed:
 
 @dataclass(frozen=True, slots=True)
 class FairShare:
-    """The arithmetic by which one unit comes before another, to be shown as it is.
+    """The arithmetic by which a unit or cohort comes before one beside it, shown as it is.
 
     dominant: the class of which it had most, by `fraction` = remembered / (capacity × H / ln 2):
     1 is all GPUs of the class, always. weight_ppm: 1,000,000 counts once.
@@ -73,7 +75,7 @@ class FairShare:
         return math.inf if self.weight_ppm <= 0 else self.fraction * 1_000_000 / self.weight_ppm
 
     @property
-    def key(self) -> tuple[bool, float, str]:
+    def key(self) -> ShareKey:
         """Return what to sort by: least share first, the weight 0 after all others."""
         return (
             self.weight_ppm <= 0,
@@ -92,23 +94,22 @@ class FairShare:
 
 def fair_share(
     node: str,
-    used: Mapping[str, Decayed],
+    left: Mapping[str, float],
     capacity: Mapping[str, int],
     *,
+    half_life: int,
     weight_ppm: int,
-    at: int,
 ) -> FairShare:
-    """Return a unit's share of the class that it had most of.
+    """Return the share, of the class that it had most of, of a unit or of all in a cohort.
 
     Args:
-        used: by class of GPU. capacity: GPUs there are of each class; a class without any counts
-            nothing.
+        left: what is remembered, by class of GPU, in GPU-milliseconds. capacity: GPUs there are of
+            each class; a class without any counts nothing. half_life: in milliseconds.
     """
-    best, most, left = "", 0.0, 0.0
-    for gpu_class in sorted(used):
-        here = used[gpu_class].carried(at)
+    best, most = "", 0.0
+    for gpu_class in sorted(left):
         if capacity.get(gpu_class, 0) > 0:
-            fraction = here.gpu_millis / (capacity[gpu_class] * here.half_life / LN2)
+            fraction = left[gpu_class] / (capacity[gpu_class] * half_life / LN2)
             if not best or fraction > most:
-                best, most, left = gpu_class, fraction, here.gpu_millis
-    return FairShare(node, best, left, most, weight_ppm)
+                best, most = gpu_class, fraction
+    return FairShare(node, best, left[best] if best else 0.0, most, weight_ppm)

@@ -18,13 +18,10 @@ from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unknown
 from marketplace.domain.governance_events import (
     CohortPlaced,
     GovernanceEvent,
-    GuaranteePeriodSet,
-    HalfLifeSet,
     LimitSet,
     OverrideLifted,
     QuotaOverridden,
     QuotaSet,
-    ShareWeightSet,
     UnitPlaced,
     UseAllowed,
 )
@@ -34,10 +31,7 @@ GPUS_MAX = 1_000_000
 NODES_MAX = 1_000
 OVERRIDES_MAX = 1_000
 DEPTH_MAX = 8
-WEIGHT_PPM_MAX = 1_000_000_000
-HALF_LIFE_SECONDS_MAX = 366 * 86_400
 OVERRIDE_MAX = timedelta(days=366)
-PERIOD_SECONDS_MIN, PERIOD_SECONDS_MAX = 3_600, 31 * 86_400
 GPU_HOURS_MAX = 1_000_000_000
 WHY_CHARS_MAX = 300
 
@@ -219,47 +213,6 @@ def set_limit(policies: Policies | None, event: LimitSet, by: Setter) -> Sequenc
     return _unless_same(was, event)
 
 
-def set_weight(
-    policies: Policies | None, event: ShareWeightSet, by: Setter
-) -> Sequence[GovernanceEvent]:
-    """Set how much a unit's use counts. Only the platform does: shares are between tenants.
-
-    Raises: PolicyNotYours, CohortUnknown, FigureOutOfRange.
-    """
-    now = policies or Policies()
-    need_platform(by)
-    _known(now, event.node)
-    need_figure(event.weight_ppm, WEIGHT_PPM_MAX)
-    return [] if now.weights.get(event.node) == event.weight_ppm else [event]
-
-
-def set_half_life(
-    policies: Policies | None, event: HalfLifeSet, by: Setter
-) -> Sequence[GovernanceEvent]:
-    """Set in which time use is forgotten by half.
-
-    Raises: PolicyNotYours, FigureOutOfRange.
-    """
-    need_platform(by)
-    need_figure(event.seconds, HALF_LIFE_SECONDS_MAX, least=60)
-    same = (policies or Policies()).half_life_seconds == event.seconds
-    return [] if same else [event]
-
-
-def set_period(
-    policies: Policies | None, event: GuaranteePeriodSet, by: Setter
-) -> Sequence[GovernanceEvent]:
-    """Set in which spans guaranteed GPU-hours are counted.
-
-    Raises: PolicyNotYours, FigureOutOfRange.
-    """
-    now = policies or Policies()
-    need_platform(by)
-    need_figure(event.seconds, PERIOD_SECONDS_MAX, least=PERIOD_SECONDS_MIN)
-    same = (now.period_seconds, now.period_starts) == (event.seconds, event.starts_at)
-    return [] if same else [event]
-
-
 def allow_use(
     policies: Policies | None, event: UseAllowed, by: Setter
 ) -> Sequence[GovernanceEvent]:
@@ -271,7 +224,7 @@ def allow_use(
     need_platform(by)
     need_class(event.gpu_class)
     if event.who is not None and not _is_id(event.who):
-        _known(now, event.who)
+        need_node(now, event.who)
     if len(Policies.evolve(now, event).permits) > OVERRIDES_MAX:
         raise TooManyPolicies()
     key = (event.who, event.what, event.gpu_class)
@@ -329,19 +282,23 @@ def _sound(now: Policies, event: QuotaSet | QuotaOverridden) -> None:
     for figure in (event.nominal, event.borrowing, event.lending):
         need_figure(figure, GPUS_MAX)
     need_figure(event.gpu_hours, GPU_HOURS_MAX)
-    _known(now, event.node)
+    need_node(now, event.node)
     alone = now.parents[event.node] is None
     if alone and (event.borrowing is not None or event.lending is not None):
         raise BorrowingNeedsCohort(node=event.node)
 
 
+def grant_of(now: Policies, node: str, by: Setter) -> CohortPlaced:
+    """Return the cohort of a unit of one's own that stands in one's own grant; refuse others."""
+    unit = now.units.get(node)
+    cohort = None if unit is None else now.cohorts.get(unit.cohort or "")
+    if unit is None or cohort is None or {unit.tenant_id, cohort.tenant_id} != {by.tenant_id}:
+        raise PolicyNotYours(node=node)
+    return cohort
+
+
 def _within_grant(now: Policies, event: QuotaSet, by: Setter) -> None:
-    unit = now.units.get(event.node)
-    if unit is None or unit.tenant_id != by.tenant_id:
-        raise PolicyNotYours(node=event.node)
-    cohort = now.cohorts.get(unit.cohort or "")
-    if cohort is None or cohort.tenant_id != by.tenant_id:
-        raise PolicyNotYours(node=event.node)
+    cohort = grant_of(now, event.node, by)
     key = (cohort.cohort, event.gpu_class)
     given = now.quotas.get(key)
     if given is None:
@@ -361,7 +318,8 @@ def _within_grant(now: Policies, event: QuotaSet, by: Setter) -> None:
         raise GrantExceeded(granted=hours, shared_out=hours_out, of="gpu-hours")
 
 
-def _known(now: Policies, node: str) -> None:
+def need_node(now: Policies, node: str) -> None:
+    """Refuse what is neither a cohort nor a unit that stands anywhere."""
     if node not in now.cohorts and node not in now.units:
         raise CohortUnknown(node=node[:40])
 

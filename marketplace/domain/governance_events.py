@@ -108,14 +108,19 @@ class LimitSet(Event, name="marketplace.limit-set", version=2, grown_from=1):
     why: str = ""
 
 
-class ShareWeightSet(Event, name="marketplace.share-weight-set", version=2, grown_from=1):
-    """A business unit's use counts over this weight; 1,000,000 counts once, 0 comes last."""
+class ShareWeightSet(Event, name="marketplace.share-weight-set", version=3, grown_from=1):
+    """Use of a unit, or of all in a cohort, counts over this weight against what is beside it.
+
+    1,000,000 counts once, 0 comes last. within: only while the unit stands in this cohort, whose
+    tenant said it; None: wherever it stands.
+    """
 
     market: str
     node: str
     weight_ppm: int
     at: datetime
     why: str = ""
+    within: str | None = None
 
 
 class HalfLifeSet(Event, name="marketplace.half-life-set", version=2, grown_from=1):

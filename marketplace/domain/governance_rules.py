@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from marketplace.domain import governance, governance_requests
+from marketplace.domain import governance, governance_requests, governance_shares
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import (
     CohortPlaced,
@@ -53,11 +53,11 @@ def ruled(now: Policies | None, policy: Policy, setter: Setter) -> Sequence[Gove
         case LimitSet():
             return governance.set_limit(now, policy, setter)
         case ShareWeightSet():
-            return governance.set_weight(now, policy, setter)
+            return governance_shares.set_weight(now, policy, setter)
         case HalfLifeSet():
-            return governance.set_half_life(now, policy, setter)
+            return governance_shares.set_half_life(now, policy, setter)
         case GuaranteePeriodSet():
-            return governance.set_period(now, policy, setter)
+            return governance_shares.set_period(now, policy, setter)
         case UseAllowed():
             return governance.allow_use(now, policy, setter)
         case QuotaRequested():

@@ -73,6 +73,7 @@ class Policies:
     overrides: Mapping[UUID, QuotaOverridden] = field(default_factory=dict)
     limits: Mapping[tuple[LimitScope, UUID | None], LimitSet] = field(default_factory=dict)
     weights: Mapping[str, int] = field(default_factory=dict)
+    weighed_in: Mapping[str, str] = field(default_factory=dict)
     half_life_seconds: int = HALF_LIFE_SECONDS
     requests: Mapping[UUID, Request] = field(default_factory=dict)
     period_seconds: int = PERIOD_SECONDS
@@ -98,7 +99,7 @@ class Policies:
             case LimitSet():
                 return replace(now, limits={**now.limits, (event.scope, event.subject): event})
             case ShareWeightSet():
-                return replace(now, weights={**now.weights, event.node: event.weight_ppm})
+                return now._weighed(event)
             case HalfLifeSet():
                 return replace(now, half_life_seconds=event.seconds)
             case GuaranteePeriodSet():
@@ -122,6 +123,13 @@ class Policies:
         if event.request_id is None or event.request_id not in self.requests:
             return after
         return after._with_request(replace(self.requests[event.request_id], state="taken-up"))
+
+    def _weighed(self, event: ShareWeightSet) -> Policies:
+        weighed_in = {node: each for node, each in self.weighed_in.items() if node != event.node}
+        if event.within is not None:
+            weighed_in[event.node] = event.within
+        weights = {**self.weights, event.node: event.weight_ppm}
+        return replace(self, weights=weights, weighed_in=weighed_in)
 
     def _with_request(self, request: Request) -> Policies:
         return replace(self, requests={**self.requests, request.asked.request_id: request})
@@ -206,7 +214,13 @@ class Policies:
         return starts_at, starts_at + length
 
     def weight_of(self, node: str) -> int:
-        """Return the weight of a unit in ppm."""
+        """Return the weight of a unit or cohort in ppm, among those that stand beside it.
+
+        One that was set for a cohort in particular is forgotten while a unit stands elsewhere.
+        """
+        within, unit = self.weighed_in.get(node), self.units.get(node)
+        if within is not None and (unit is None or unit.cohort != within):
+            return WEIGHT_PPM
         return self.weights.get(node, WEIGHT_PPM)
 
 

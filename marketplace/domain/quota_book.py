@@ -7,6 +7,7 @@ depends on the log and the window alone, not on when it is asked.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,8 @@ from dataclasses import replace
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.events import BidPlaced
-from marketplace.domain.fairness import Decayed, FairShare, fair_share
+from marketplace.domain.fair_order import Standings
+from marketplace.domain.fairness import Decayed, FairShare, remembered
 from marketplace.domain.governance_events import (
     GovernanceEvent,
     HalfLifeSet,
@@ -353,35 +355,32 @@ class QuotaBook:
     def _half_life(self) -> int:
         return (self.policies or Policies()).half_life_seconds * 1_000
 
-    def shares(self, capacity: Mapping[str, int], *, at: int) -> list[FairShare]:
-        """Return the fair share of every unit that has a place or had any use, least first."""
+    def standings(self, capacity: Mapping[str, int], *, at: int) -> Standings:
+        """Return what every unit and cohort is remembered for, at every level."""
         policies = self.policies or Policies()
         running: dict[str, list[Use]] = defaultdict(list)
         for use in self.uses.values():
             running[str(use.terms.subscriber_id)].append(use)
-        units = sorted({*policies.units, *self._decayed, *running})
-        return sorted(
-            (
-                fair_share(
-                    unit,
-                    self._remembered(unit, running.get(unit, ()), at),
-                    capacity,
-                    weight_ppm=policies.weight_of(unit),
-                    at=at,
-                )
-                for unit in units
-            ),
-            key=lambda share: share.key,
+        units = {*policies.units, *self._decayed, *running}
+        return Standings(
+            {**dict.fromkeys(units), **policies.parents},
+            {unit: self._remembered(unit, running.get(unit, ()), at) for unit in units},
+            capacity,
+            policies.weight_of,
+            half_life=self._half_life,
         )
 
-    def _remembered(self, unit: str, running: Collection[Use], at: int) -> dict[str, Decayed]:
-        half_life = self._half_life
-        found = {
-            model: replace(before.carried(at), half_life=half_life)
-            for model, before in self._decayed.get(unit, {}).items()
-        }
+    def shares(self, capacity: Mapping[str, int], *, at: int) -> list[FairShare]:
+        """Return the shares of units that have a place or had any use, who goes first before."""
+        standings = self.standings(capacity, at=at)
+        return [standings.share(unit) for unit in standings.ordered()]
+
+    def _remembered(self, unit: str, running: Collection[Use], at: int) -> dict[str, float]:
+        found: dict[str, list[float]] = defaultdict(list)
+        for model, before in self._decayed.get(unit, {}).items():
+            found[model].append(before.carried(at).gpu_millis)
         for use in running:
             for each in use.gpus:
-                before = found.get(each.model) or Decayed(half_life, 0.0, at)
-                found[each.model] = before.plus(each.gpus, use.starts, use.ends, at=at)
-        return found
+                left = remembered(each.gpus, use.starts, use.ends, at=at, half_life=self._half_life)
+                found[each.model].append(left)
+        return {model: math.fsum(each) for model, each in found.items()}

@@ -7,7 +7,7 @@ borrowed, and whatever no quota speaks of, is left to the market.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from ledger.domain.ids import BidId, LeaseId
 from listings.domain.gpus import model_matches
 from marketplace.domain.demand import OpenBid
+from marketplace.domain.fair_order import Standings
 from marketplace.domain.moments import whole_second
 from marketplace.domain.owners import is_own
 from marketplace.domain.packing import Placement
@@ -54,6 +55,8 @@ class Gate:
         """Leases within nominal quota, which pay the transfer price."""
         self.reasons: dict[BidId, str] = {}
         """Why bids were held back that had a place."""
+        self._standings: Standings | None = None
+        """Fair shares, while guaranteed demand takes its turns."""
 
     @property
     def quotas(self) -> QuotaBook:
@@ -61,16 +64,22 @@ class Gate:
         return self._quotas
 
     def guaranteed(self, bids: Iterable[OpenBid], *, now: int) -> Iterator[OpenBid]:
-        """Yield those that a quota may be for, least fair share first; only nominal is let."""
+        """Yield those that a quota may be for, least fair share first; only nominal is let.
+
+        What is let counts at once, so that whoever was just served waits for its turn again.
+        """
         units = self._quotas.policies.units if self._quotas.policies is not None else {}
         bound = [bid for bid in bids if str(bid.terms.subscriber_id) in units]
-        if bound:
-            shares = self._quotas.shares(capacity_of(self._offers), at=now)
-            place = {share.node: number for number, share in enumerate(shares)}
-            bound.sort(key=lambda bid: place[str(bid.terms.subscriber_id)])
+        by_unit: dict[str, list[OpenBid]] = defaultdict(list)
+        for bid in bound:
+            by_unit[str(bid.terms.subscriber_id)].append(bid)
         self.only_own = True
-        yield from bound
-        self.only_own = False
+        if len(by_unit) <= 1:
+            yield from bound
+        else:
+            self._standings = self._quotas.standings(capacity_of(self._offers), at=now)
+            yield from self._standings.turns(by_unit)
+        self.only_own, self._standings = False, None
 
     def turns(self, bids: Iterable[OpenBid], *, now: int) -> Iterator[OpenBid]:
         """Yield first those of `guaranteed`, then all that were not let through, as they came."""
@@ -180,6 +189,9 @@ class Gate:
         self.reasons.pop(bid.bid_id, None)
         if own:
             self.own.add(lease_id)
+            if self._standings is not None:
+                gpus = [(each.model, each.gpus) for each in use.gpus]
+                self._standings.add(str(bid.terms.subscriber_id), gpus, use.ends - use.starts)
 
 
 def capacity_of(offers: Iterable[Listed]) -> Counter[str]:

@@ -34,6 +34,7 @@ class PoliciesState:
     overrides: tuple[QuotaOverridden, ...]
     limits: tuple[LimitSet, ...]
     weights: tuple[tuple[str, int], ...]
+    weighed_in: tuple[tuple[str, str], ...]
     half_life_seconds: int
     requests: tuple[Request, ...]
     period_seconds: int
@@ -94,6 +95,7 @@ def _state_of(policies: Policies) -> PoliciesState:
         overrides=tuple(policies.overrides.values()),
         limits=tuple(policies.limits.values()),
         weights=tuple(policies.weights.items()),
+        weighed_in=tuple(policies.weighed_in.items()),
         half_life_seconds=policies.half_life_seconds,
         requests=tuple(policies.requests.values()),
         period_seconds=policies.period_seconds,
@@ -110,6 +112,7 @@ def _restored(state: PoliciesState) -> Policies:
         overrides={each.override_id: each for each in state.overrides},
         limits={(each.scope, each.subject): each for each in state.limits},
         weights=dict(state.weights),
+        weighed_in=dict(state.weighed_in),
         half_life_seconds=state.half_life_seconds,
         requests={each.asked.request_id: each for each in state.requests},
         period_seconds=state.period_seconds,

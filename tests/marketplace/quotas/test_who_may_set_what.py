@@ -100,10 +100,20 @@ def test_a_tenant_shares_out_its_grant_and_no_more() -> None:
         (quota(str(LAB), 1), RIVAL),
         (unit(None), DEAN),
         (unit("uni"), RIVAL),
-        (ShareWeightSet(market=MARKET, node=str(LAB), weight_ppm=9, at=NOON), DEAN),
+        (ShareWeightSet(market=MARKET, node="uni", weight_ppm=9, at=NOON), DEAN),
+        (ShareWeightSet(market=MARKET, node=str(LAB), weight_ppm=9, at=NOON), RIVAL),
         (HalfLifeSet(market=MARKET, seconds=3_600, at=NOON), DEAN),
     ],
-    ids=["cohort", "own grant", "another's unit", "out of its grant", "rival", "weight", "half"],
+    ids=[
+        "cohort",
+        "own grant",
+        "another's unit",
+        "out of its grant",
+        "rival",
+        "own weight",
+        "rival's",
+        "half",
+    ],
 )
 def test_nobody_gives_themselves_more(policy: Policy, setter: Setter) -> None:
     office = Office()
