@@ -131,3 +131,13 @@ def test_units_beside_each_other_get_a_sixth_each(lane: Lane) -> None:
     had = lived({"": ["a", *CROWD]}, lane, hours=40)
 
     assert all(abs(had[unit] - 20) <= 2 for unit in ("a", *CROWD))
+
+
+@LANES
+def test_what_a_pass_gives_counts_before_it_gives_more(lane: Lane) -> None:
+    market = Hungry({"single": ["a"], "crowd": CROWD}, {})
+    for number in range(12):
+        market.hour(number, lane)
+
+        # Ranked once a pass, a cohort would get all three GPUs of the hour.
+        assert abs(2 * market.had["a"] - market.had.total()) <= 1
