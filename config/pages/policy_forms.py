@@ -17,6 +17,7 @@ from config.pages.fields import HoursField, MomentField, MoneyField
 from config.pages.policy_choices import Choices, Options
 from config.pages.policy_form import NOT_SET, PolicyForm, count
 from marketplace.domain.governance import GPU_HOURS_MAX
+from marketplace.domain.governance_runs import LEAST_RUN_SECONDS_MAX
 from marketplace.domain.governance_shares import (
     HALF_LIFE_SECONDS_MAX,
     PERIOD_SECONDS_MAX,
@@ -242,6 +243,24 @@ class PeriodForm(PolicyForm):
         return said | {"seconds": said.pop("length") // SECOND}
 
 
+class LeastRunForm(PolicyForm):
+    """How long leases run at least."""
+
+    kind, title = "least-run", "Least running time"
+    text = "How long a lease runs at least before it is interrupted for another bid."
+
+    length = HoursField(label="Runs at least", help_text="0: it may be interrupted at once.")
+
+    def clean_length(self) -> timedelta:
+        """Refuse what is out of range."""
+        return _within(self.cleaned_data["length"], 0, LEAST_RUN_SECONDS_MAX)
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the form says."""
+        said = super().asked()
+        return said | {"seconds": said.pop("length") // SECOND}
+
+
 class UseForm(PolicyForm):
     """Who may lease or borrow what."""
 
@@ -301,6 +320,7 @@ FORMS: Mapping[str, type[PolicyForm]] = {
         WeightForm,
         HalfLifeForm,
         PeriodForm,
+        LeastRunForm,
         UseForm,
         ListingForm,
     )

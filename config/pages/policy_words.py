@@ -115,6 +115,12 @@ def _period(said: Said, name: Name) -> str:
     )
 
 
+def _least_run(said: Said, name: Name) -> str:
+    if not int(said["seconds"]):
+        return "Leases may be interrupted for other bids from their start"
+    return f"Leases run {_length(said)} at least before other bids interrupt them"
+
+
 def _length(said: Said) -> str:
     return duration_text(timedelta(seconds=int(said["seconds"])))
 
@@ -167,6 +173,7 @@ WORDS: Mapping[str, Callable[[Said, Name], str]] = {
     "share-weight-set": _weight,
     "half-life-set": _half_life,
     "guarantee-period-set": _period,
+    "least-run-set": _least_run,
     "use-allowed": _allowed,
     "listing-allowed": _allowed,
     "quota-requested": _requested,

@@ -11,6 +11,7 @@ from rest_framework import serializers
 from ledger.access import Actor
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
 from marketplace.domain.governance import GPU_HOURS_MAX, WHY_CHARS_MAX
+from marketplace.domain.governance_runs import LEAST_RUN_SECONDS_MAX
 from marketplace.domain.governance_shares import (
     HALF_LIFE_SECONDS_MAX,
     PERIOD_SECONDS_MAX,
@@ -113,6 +114,12 @@ class PeriodBody(Reasoned):
     starts_at = MomentField()
 
 
+class LeastRunBody(Reasoned):
+    """How long a lease runs at least before it is interrupted for another bid."""
+
+    seconds = CountField(value_min=0, value_max=LEAST_RUN_SECONDS_MAX)
+
+
 class UseBody(Reasoned):
     """Who may lease, or borrow, GPUs of a class. who: a unit's, tenant's id, or a cohort's name."""
 
@@ -139,6 +146,7 @@ BODIES: Mapping[str, type[Reasoned]] = {
     "weight": WeightBody,
     "half-life": HalfLifeBody,
     "period": PeriodBody,
+    "least-run": LeastRunBody,
     "use": UseBody,
     "listing": ListingBody,
 }

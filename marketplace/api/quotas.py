@@ -19,6 +19,7 @@ from marketplace.api.quota_bodies import (
     BODIES,
     CohortBody,
     HalfLifeBody,
+    LeastRunBody,
     LimitBody,
     ListingBody,
     OfMarket,
@@ -259,6 +260,29 @@ class QuotaPeriod(Setting):
     def post(self, request: Request) -> Response:
         """Set length and start of the periods."""
         return self.set(self.asked("period"))
+
+
+class LeastRunShape(serializers.Serializer[Any]):
+    """How long a lease runs at least before it is interrupted for another bid."""
+
+    seconds = serializers.IntegerField()
+
+
+class QuotaLeastRun(Setting):
+    """How long leases run at least before they are interrupted for other bids."""
+
+    scopes: ClassVar = {"GET": "market:read", "POST": "admin"}
+
+    @extend_schema(responses=LeastRunShape, parameters=[MARKET])
+    def get(self, request: Request) -> Response:
+        """Show what is in force; for everybody to know."""
+        found = queries.least_run_seconds(self.store(), market=market_of(request))
+        return Response({"seconds": found})
+
+    @extend_schema(request=LeastRunBody, responses={201: PolicyWritten})
+    def post(self, request: Request) -> Response:
+        """Set it; leases that run already are judged by it too."""
+        return self.set(self.asked("least-run"))
 
 
 class QuotaUses(Setting):

@@ -142,6 +142,15 @@ class GuaranteePeriodSet(Event, name="marketplace.guarantee-period-set"):
     why: str = ""
 
 
+class LeastRunSet(Event, name="marketplace.least-run-set"):
+    """No lease is interrupted for another bid before it ran so long."""
+
+    market: str
+    seconds: int
+    at: datetime
+    why: str = ""
+
+
 class UseAllowed(Event, name="marketplace.use-allowed"):
     """Somebody may, or may not, lease GPUs of a class, or borrow them.
 
@@ -210,6 +219,7 @@ GovernanceEvent = (
     | ShareWeightSet
     | HalfLifeSet
     | GuaranteePeriodSet
+    | LeastRunSet
     | UseAllowed
     | QuotaRequested
     | QuotaRequestApproved

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from marketplace.domain import governance, governance_requests, governance_shares
+from marketplace.domain import (
+    governance,
+    governance_requests,
+    governance_runs,
+    governance_shares,
+)
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import (
     CohortPlaced,
     GovernanceEvent,
     GuaranteePeriodSet,
     HalfLifeSet,
+    LeastRunSet,
     LimitSet,
     QuotaOverridden,
     QuotaRequested,
@@ -30,6 +36,7 @@ Policy = (
     | ShareWeightSet
     | HalfLifeSet
     | GuaranteePeriodSet
+    | LeastRunSet
     | UseAllowed
     | QuotaRequested
 )
@@ -58,6 +65,8 @@ def ruled(now: Policies | None, policy: Policy, setter: Setter) -> Sequence[Gove
             return governance_shares.set_half_life(now, policy, setter)
         case GuaranteePeriodSet():
             return governance_shares.set_period(now, policy, setter)
+        case LeastRunSet():
+            return governance_runs.set_least_run(now, policy, setter)
         case UseAllowed():
             return governance.allow_use(now, policy, setter)
         case QuotaRequested():

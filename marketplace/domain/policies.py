@@ -16,6 +16,7 @@ from marketplace.domain.governance_events import (
     GovernanceEvent,
     GuaranteePeriodSet,
     HalfLifeSet,
+    LeastRunSet,
     LimitScope,
     LimitSet,
     OverrideLifted,
@@ -38,6 +39,9 @@ WEIGHT_PPM = 1_000_000
 PERIOD_SECONDS = 7 * 86_400
 PERIOD_STARTS = datetime(1970, 1, 5, tzinfo=UTC)
 """Weeks from Monday, where no policy says otherwise."""
+
+LEAST_RUN_SECONDS = 30 * 60
+"""What a lease may run before it is interrupted for another bid, where no policy says another."""
 
 
 class OfUnit(Protocol):
@@ -79,6 +83,7 @@ class Policies:
     period_seconds: int = PERIOD_SECONDS
     period_starts: datetime = PERIOD_STARTS
     permits: Mapping[tuple[str | None, UseKind, str], bool] = field(default_factory=dict)
+    least_run_seconds: int = LEAST_RUN_SECONDS
 
     @classmethod
     def evolve(cls, state: Policies | None, event: GovernanceEvent, /) -> Policies:
@@ -104,17 +109,13 @@ class Policies:
                 return replace(now, half_life_seconds=event.seconds)
             case GuaranteePeriodSet():
                 return replace(now, period_seconds=event.seconds, period_starts=event.starts_at)
+            case LeastRunSet():
+                return replace(now, least_run_seconds=event.seconds)
             case UseAllowed():
                 key = (event.who, event.what, event.gpu_class)
                 return replace(now, permits={**now.permits, key: event.allowed})
-            case QuotaRequested():
-                return now._with_request(Request(event))
-            case QuotaRequestApproved():
-                asked = now.requests[event.request_id].asked
-                return now._with_request(Request(asked, "approved", event))
-            case QuotaRequestDeclined():
-                asked = now.requests[event.request_id].asked
-                return now._with_request(Request(asked, "declined"))
+            case QuotaRequested() | QuotaRequestApproved() | QuotaRequestDeclined():
+                return now._with_request(now._request_after(event))
             case _:
                 assert_never(event)
 
@@ -130,6 +131,19 @@ class Policies:
             weighed_in[event.node] = event.within
         weights = {**self.weights, event.node: event.weight_ppm}
         return replace(self, weights=weights, weighed_in=weighed_in)
+
+    def _request_after(
+        self, event: QuotaRequested | QuotaRequestApproved | QuotaRequestDeclined
+    ) -> Request:
+        match event:
+            case QuotaRequested():
+                return Request(event)
+            case QuotaRequestApproved():
+                return Request(self.requests[event.request_id].asked, "approved", event)
+            case QuotaRequestDeclined():
+                return Request(self.requests[event.request_id].asked, "declined")
+            case _:
+                assert_never(event)
 
     def _with_request(self, request: Request) -> Policies:
         return replace(self, requests={**self.requests, request.asked.request_id: request})

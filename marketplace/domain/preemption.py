@@ -7,7 +7,8 @@ happens, and the capacity of the interrupted goes to nobody else in between.
 Who takes part and who is safe:
 - the bid is reserved or on-demand and was refused by what is free: at once if it is immediate, and
   if it is patient by a round (`making_room`), which tries few bids, those worth the most;
-- the lease is interruptible, runs for `RUNTIME_MIN` at least before it has to stop, and is not
+- the lease is interruptible, runs for the market's least running time at least before it has to
+  stop (a policy, as it is when this is decided), stops while the bid can still start, and is not
   reclaimed, for sale, bought, rented, or over within its notice anyway. An interrupted lease ends,
   and the next one of its consumer has this time of its own: so nobody is driven from place to
   place faster than that;
@@ -20,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from uuid import UUID, uuid5
 
 from ledger.domain.ids import HostId, LeaseId
@@ -38,8 +38,8 @@ from marketplace.domain.reclaim_fees import compensation, least_notice
 from marketplace.domain.rules import Rules
 from marketplace.domain.written import decided
 
-RUNTIME_MIN = timedelta(minutes=30)
-"""What an interruptible lease may run before it has to stop."""
+SECOND = 1_000
+"""In milliseconds."""
 VICTIMS_MAX = 64
 """Leases tried for one bid, those with least to lose first."""
 
@@ -145,12 +145,20 @@ def victims_of(book: Book, bid: OpenBid, *, now: int, hosts: Iterable[HostId]) -
             continue
         if granted.own or any(share.resold or share.source == "burst" for share in granted.shares):
             continue
-        starts = from_below(granted.window.starts_at)
-        ran_enough = starts + RUNTIME_MIN // ONE_MILLI
-        notice = least_notice(granted.shares) // ONE_MILLI
-        stop = whole_second(max(now + notice, ran_enough, bid.earliest))
-        if starts <= now and stop < held.ends:
+        stop = whole_second(max(first_stop(book, held, now=now), bid.earliest))
+        if from_below(granted.window.starts_at) <= now and stop < held.ends:
             yield Victim(held, stop, _loss(held, stop, now))
+
+
+def first_stop(book: Book, held: Held, *, now: int) -> int:
+    """Return the first moment at which a lease that is told now may have to stop."""
+    notice = least_notice(held.granted.shares) // ONE_MILLI
+    return max(now + notice, undisturbed_until(book, held))
+
+
+def undisturbed_until(book: Book, held: Held) -> int:
+    """Return when a lease has run for so long that it may be interrupted for another bid."""
+    return from_below(held.granted.window.starts_at) + book.least_run_seconds * SECOND
 
 
 def _loss(held: Held, stop: int, now: int) -> int:

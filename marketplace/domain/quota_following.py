@@ -12,8 +12,9 @@ from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.eligibility import Explanation, Stage
 from marketplace.domain.events import BidPlaced, ExtensionGranted, LeaseClosed, LeaseGranted
-from marketplace.domain.governance_events import GovernanceEvent
+from marketplace.domain.governance_events import GovernanceEvent, LeastRunSet
 from marketplace.domain.moments import from_above, from_below
+from marketplace.domain.policies import LEAST_RUN_SECONDS, Policies
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_gate import Found, Gate
 from marketplace.domain.quota_uses import Use, gpus_of
@@ -29,6 +30,7 @@ class Book(Protocol):
 
     market: str
     quotas: QuotaBook | None
+    least_run_seconds: int
     offers: Any
     held: Any
 
@@ -38,9 +40,16 @@ class Book(Protocol):
 
 
 def set_policy(book: Book, event: GovernanceEvent, position: int) -> Trigger | None:
-    """Take in a policy of the book's market; with the first, count all leases there are."""
+    """Take in a policy of the book's market; with the first, count all leases there are.
+
+    How long leases run at least is kept apart: to know it nothing has to be counted.
+    """
     if event.market != book.market:
         return None
+    if isinstance(event, LeastRunSet):
+        book.least_run_seconds = event.seconds
+        if book.quotas is None:
+            return None
     if book.quotas is None:
         book.quotas = begun(book)
     book.quotas.apply(event)
@@ -50,6 +59,8 @@ def set_policy(book: Book, event: GovernanceEvent, position: int) -> Trigger | N
 def begun(book: Book) -> QuotaBook:
     """Return quotas without policies that count all leases there are."""
     quotas = QuotaBook()
+    if book.least_run_seconds != LEAST_RUN_SECONDS:
+        quotas.policies = Policies(least_run_seconds=book.least_run_seconds)
     for lease_id in book.held:
         _take(book, quotas, lease_id)
     return quotas

@@ -9,8 +9,8 @@ Who takes part and who is safe:
   immediate; if it is patient, in the last rounds in which those that go can still be told in time;
 - the lease is of a unit of the same outermost cohort that uses more than its quota, runs, is not
   reclaimed, for sale, bought, rented, its owner's own use, or over within its notice anyway, and
-  has run RUNTIME_MIN by the time it has to stop. Interruptible ones go first, then the newest, no
-  more than needed;
+  has run the market's least running time by when it has to stop. Interruptible ones go first, then
+  the newest, no more than needed;
 - the work has the notice that its owner promised for a reclaim, and is compensated as by one;
 - the bid pays the transfer price and, within its limit, what compensations cost on top: every
   owner still earns its floor. Whose GPUs the bid does not get pays no compensation for it.
@@ -32,7 +32,6 @@ from marketplace.domain.events import Cut, LeaseGranted, MarketEvent
 from marketplace.domain.fills import Clearing, Fill, lease_id_of
 from marketplace.domain.holdings import Held
 from marketplace.domain.moments import (
-    ONE_MILLI,
     from_above,
     from_below,
     moment,
@@ -41,14 +40,14 @@ from marketplace.domain.moments import (
 from marketplace.domain.own_first import others
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.policies import ANY_CLASS, in_class
-from marketplace.domain.preemption import RUNTIME_MIN, VICTIMS_MAX, Victim, without
+from marketplace.domain.preemption import VICTIMS_MAX, Victim, first_stop, without
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import use_of_grant
 from marketplace.domain.quota_gate import LATER_MAX, use_of
 from marketplace.domain.quota_preemption import Planner, Running
 from marketplace.domain.quota_uses import FOREVER
 from marketplace.domain.quotas import Usage
-from marketplace.domain.reclaim_fees import compensation, least_notice
+from marketplace.domain.reclaim_fees import compensation
 from marketplace.domain.rules import Rules
 from marketplace.domain.supply import Entry
 from marketplace.domain.written import decided
@@ -102,7 +101,8 @@ def reclaim_in_round(standing: Standing, bid: OpenBid) -> Reclaim | None:
     plan = _plan(standing, bid)
     if plan is None:
         return None
-    told = max(_stops(each.held, standing.at) for each in plan.victims)
+    book, now = standing.book, standing.at
+    told = max(first_stop(book, each.held, now=now) for each in plan.victims)
     return plan if bid.latest_start - told < LEAD else None
 
 
@@ -119,7 +119,7 @@ def may_be_at_risk(standing: Standing, bids: Iterable[OpenBid]) -> list[OpenBid]
     ]
     held = standing.book.held.values() if bound else ()
     running = (each for each in held if from_below(each.granted.window.starts_at) <= now)
-    told = max((_stops(each, now) for each in running), default=now)
+    told = max((first_stop(standing.book, each, now=now) for each in running), default=now)
     urgent = [bid for bid in bound if bid.latest_start - told < LEAD]
     return sorted(urgent, key=lambda bid: (bid.latest_start, bid.price_time))
 
@@ -240,16 +240,10 @@ def _victim(book: Book, held: Held, bid: OpenBid, now: int) -> Victim | None:
         return None
     if granted.own or any(share.resold or share.source == "burst" for share in granted.shares):
         return None
-    stop = whole_second(max(_stops(held, now), bid.earliest))
+    stop = whole_second(max(first_stop(book, held, now=now), bid.earliest))
     if from_below(granted.window.starts_at) > now or stop >= held.ends:
         return None
     return Victim(held, stop, sum(_owed(held, stop, now).values()))
-
-
-def _stops(held: Held, now: int) -> int:
-    """Return the first moment at which a lease that is told now may have to stop."""
-    ran_enough = from_below(held.granted.window.starts_at) + RUNTIME_MIN // ONE_MILLI
-    return max(now + least_notice(held.granted.shares) // ONE_MILLI, ran_enough)
 
 
 def _is_cut(held: Held) -> bool:

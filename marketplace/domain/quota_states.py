@@ -18,7 +18,7 @@ from marketplace.domain.governance_events import (
     UnitPlaced,
     UseKind,
 )
-from marketplace.domain.policies import Policies, Request
+from marketplace.domain.policies import LEAST_RUN_SECONDS, Policies, Request
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_sums import Sums
 from marketplace.domain.quota_uses import Use
@@ -40,6 +40,7 @@ class PoliciesState:
     period_seconds: int
     period_starts: datetime
     permits: tuple[tuple[str | None, UseKind, str, bool], ...]
+    least_run_seconds: int = LEAST_RUN_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def _state_of(policies: Policies) -> PoliciesState:
         period_seconds=policies.period_seconds,
         period_starts=policies.period_starts,
         permits=tuple((*of, allowed) for of, allowed in policies.permits.items()),
+        least_run_seconds=policies.least_run_seconds,
     )
 
 
@@ -118,4 +120,5 @@ def _restored(state: PoliciesState) -> Policies:
         period_seconds=state.period_seconds,
         period_starts=state.period_starts,
         permits={(who, what, of): allowed for who, what, of, allowed in state.permits},
+        least_run_seconds=state.least_run_seconds,
     )

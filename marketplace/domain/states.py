@@ -18,6 +18,7 @@ from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import BidAmended, BidPlaced, LeaseGranted, ResaleOpened
 from marketplace.domain.holdings import Held
 from marketplace.domain.moments import Millis, moment
+from marketplace.domain.policies import LEAST_RUN_SECONDS
 from marketplace.domain.quota_states import QuotaState, restored_quotas, state_of_quotas
 from marketplace.domain.reliability import Record
 from marketplace.domain.setting_aside import Aside
@@ -92,6 +93,7 @@ class BookState:
     records: tuple[RecordState, ...]
     quotas: QuotaState | None
     aside: tuple[tuple[BidId, Aside], ...] = ()
+    least_run_seconds: int = LEAST_RUN_SECONDS
 
 
 def state_of(book: Book) -> BookState:
@@ -126,6 +128,7 @@ def state_of(book: Book) -> BookState:
         ),
         quotas=state_of_quotas(book.quotas),
         aside=tuple(book.aside.items()),
+        least_run_seconds=book.least_run_seconds,
     )
 
 
@@ -154,6 +157,7 @@ def restored(state: BookState) -> Book:
     book.aside.update(state.aside)
     book.resales.update((lease_id, (since, sale)) for lease_id, since, sale in state.resales)
     book.quotas = restored_quotas(state.quotas)
+    book.least_run_seconds = state.least_run_seconds
     return book
 
 

@@ -22,9 +22,6 @@ from marketplace.domain.verification_of_order import faults_of_order, in_order, 
 from marketplace.domain.verification_of_quotas import faults_of_quotas
 from marketplace.domain.verification_of_reclaims import faults_of_reclaim
 
-RUN_AT_LEAST = timedelta(minutes=30)
-"""Before it has to stop, an interruptible lease runs for so long: published in the docs."""
-
 
 def faults_of_cuts(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
     """Find leases that are cut though they may not be, and grants that owe a cut."""
@@ -135,8 +132,9 @@ def _stopped(
     notice = max(timedelta(seconds=share.notice_seconds) for share in victim.shares)
     if cut.ends_at < granted.at + notice:
         yield f"has less notice than {notice}"
-    if cut.ends_at < victim.window.starts_at + RUN_AT_LEAST:
-        yield "has not run long enough"
+    ran, least = cut.ends_at - victim.window.starts_at, timedelta(seconds=book.least_run_seconds)
+    if ran < least:
+        yield f"has not run long enough: {ran} of {least}"
 
 
 def _out_of_order(

@@ -21,6 +21,7 @@ from marketplace.domain.governance_events import (
     CohortPlaced,
     GuaranteePeriodSet,
     HalfLifeSet,
+    LeastRunSet,
     LimitSet,
     QuotaOverridden,
     QuotaSet,
@@ -128,6 +129,10 @@ def _period(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str) -
     return GuaranteePeriodSet(seconds=asked["seconds"], starts_at=asked["starts_at"], **about)
 
 
+def _least_run(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str) -> Policy:
+    return LeastRunSet(seconds=asked["seconds"], **about)
+
+
 def _use(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str) -> Policy:
     return UseAllowed(
         who=asked.get("who"),
@@ -160,6 +165,7 @@ MAKERS: Mapping[str, Callable[[Mapping[str, Any], Actor, Any, str], Asked]] = {
     "weight": _weight,
     "half-life": _half_life,
     "period": _period,
+    "least-run": _least_run,
     "use": _use,
     "listing": _listing,
 }

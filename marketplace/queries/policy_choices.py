@@ -30,6 +30,7 @@ class Governed:
     half_life_seconds: int
     period_seconds: int
     period_starts: datetime
+    least_run_seconds: int
     classes: tuple[str, ...]
 
     def quota(self, node: str, gpu_class: str) -> QuotaSet | None:
@@ -59,6 +60,7 @@ def governed(store: EventStore, actor: Actor, *, market: str) -> Governed:
         half_life_seconds=policies.half_life_seconds,
         period_seconds=policies.period_seconds,
         period_starts=policies.period_starts,
+        least_run_seconds=policies.least_run_seconds,
         classes=_classes(models, policies.classes),
     )
 

@@ -39,6 +39,11 @@ def setter_of(actor: Actor) -> tuple[bool, bool]:
     return is_operator, is_operator and actor.is_platform
 
 
+def least_run_seconds(store: EventStore, *, market: str) -> int:
+    """Return what a lease may run before it is interrupted for another bid."""
+    return (load(store, Policies, market) or Policies()).least_run_seconds
+
+
 def standings(store: EventStore, actor: Actor, *, market: str, now: datetime) -> list[Standing]:
     """Return the cohorts, and those units that the actor may see, with what they use now."""
     found = []

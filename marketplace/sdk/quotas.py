@@ -39,16 +39,6 @@ PLACES = (
     ("before_the_next", "before the next"),
 )
 LOG = (("at", "when"), ("kind", "policy"), ("said", "says"), ("why", "why"), ("who", "who"))
-REQUESTS = (
-    ("id", "request"),
-    ("state", "state"),
-    ("subscriber_id", "unit"),
-    ("gpu_class", "class"),
-    ("nominal", "nominal"),
-    ("starts_at", "from"),
-    ("ends_at", "to"),
-    ("why", "why"),
-)
 ALLOWED = (("who", "who"), ("what", "what"), ("gpu_class", "class"), ("allowed", "allowed"))
 OVERRIDES = (
     ("id", "override"),
@@ -230,6 +220,27 @@ def half_life(context: typer.Context, length: str, why: Why = "", market: Market
     _set(context, market, "half-life", seconds=length_of(length), why=why)
 
 
+@app.command("least-run")
+def least_run(
+    context: typer.Context,
+    length: Annotated[
+        str | None, typer.Argument(help="how long: 30m; left out: show what is in force")
+    ] = None,
+    why: Why = "",
+    market: Market = None,
+) -> None:
+    """Set, or show, how long a lease runs at least before another bid may interrupt it."""
+    if length is not None:
+        _set(context, market, "least-run", seconds=length_of(length), why=why)
+        return
+    session = session_of(context)
+    found = session.client.get("quotas/least-run", market=market)
+    if session.printer.as_json:
+        session.printer.json(found)
+        return
+    session.printer.say(f"No lease is interrupted before it ran {found['seconds']} s.")
+
+
 @app.command()
 def period(
     context: typer.Context,
@@ -281,58 +292,6 @@ def overrides(context: typer.Context, market: Market = None) -> None:
     session.printer.table(
         session.client.all("quotas/overrides", market=market), OVERRIDES, empty="There are none."
     )
-
-
-@app.command()
-def request(
-    context: typer.Context,
-    subscriber: UUID,
-    gpu_class: str,
-    nominal: int,
-    start: Annotated[str, typer.Option("--from", help="now, +2h, 20:00, RFC 3339")],
-    length: Annotated[str, typer.Option("--for", help="how long: 3d")],
-    why: Annotated[str, typer.Option(help="the reason")],
-    market: Market = None,
-) -> None:
-    """Ask for another nominal quota for a time."""
-    asked = {"subscriber_id": subscriber, "gpu_class": gpu_class, "nominal": nominal, "why": why}
-    _set(context, market, "requests", **asked, **_span(start, length))
-
-
-@app.command()
-def requests(context: typer.Context, market: Market = None) -> None:
-    """List requests for quota, newest first."""
-    session = session_of(context)
-    session.printer.table(
-        session.client.all("quotas/requests", market=market),
-        REQUESTS,
-        empty="Nobody asked for more quota.",
-    )
-
-
-@app.command()
-def approve(context: typer.Context, request_id: UUID, market: Market = None) -> None:
-    """Approve a request; hand the token to who asked."""
-    _set(context, market, f"requests/{request_id}/approve")
-
-
-@app.command()
-def decline(
-    context: typer.Context,
-    request_id: UUID,
-    why: Annotated[str, typer.Option(help="the reason")],
-    market: Market = None,
-) -> None:
-    """Decline a request."""
-    _set(context, market, f"requests/{request_id}/decline", why=why)
-
-
-@app.command("take-up")
-def take_up(
-    context: typer.Context, request_id: UUID, token_id: UUID, market: Market = None
-) -> None:
-    """Take approved quota up, by the token that the approval gave."""
-    _set(context, market, f"requests/{request_id}/take-up", token_id=token_id)
 
 
 @app.command("try")

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from . import quotas
+from . import quotas_requests
 from .quotas import CHANGES, Market, Why
 from .session import session_of
 from .spoken import NotUnderstood
 
-app = quotas.app
+app = quotas_requests.app
 
 JUDGED = (
     ("kind", "what"),

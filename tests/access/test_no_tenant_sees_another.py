@@ -49,6 +49,7 @@ PLATFORM_ONLY = {
     "POST lab",
     "POST quotas",
     "POST quotas/half-life",
+    "POST quotas/least-run",
     "POST quotas/listings",
     "POST quotas/overrides",
     "DELETE quotas/overrides/<uuid:override_id>",
@@ -139,6 +140,7 @@ BODIES: Mapping[str, Body] = {
     },
     "POST quotas/units": lambda its, own: {"subscriber_id": str(its.ids["subscriber_id"])},
     "POST quotas/half-life": lambda its, own: {"seconds": 86_400},
+    "POST quotas/least-run": lambda its, own: {"seconds": 3_600},
     "POST quotas/limits": lambda its, own: {
         "scope": "subscriber",
         "subject": str(its.ids["subscriber_id"]),

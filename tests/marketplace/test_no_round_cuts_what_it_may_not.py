@@ -16,7 +16,7 @@ from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import LeaseGranted, RoundCleared, Share
 from marketplace.domain.moments import from_above
-from marketplace.domain.preemption import RUNTIME_MIN
+from marketplace.domain.policies import LEAST_RUN_SECONDS
 from marketplace.domain.verification import faults
 from tests.conftest import NOON
 from tests.marketplace.test_preemption import NOTICE, busy_market
@@ -25,6 +25,7 @@ from tests.marketplace.test_rounds_make_room import patient, resale_market
 from tests.marketplace.trading import Market, named
 
 HOUR = timedelta(hours=1)
+RUNTIME_MIN = timedelta(seconds=LEAST_RUN_SECONDS)
 
 
 def vouched_for(market: Market) -> tuple[Book, RoundCleared, LeaseGranted]:

@@ -26,13 +26,13 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.moments import from_above
 from marketplace.domain.own_first import fit
-from marketplace.domain.preemption import RUNTIME_MIN
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.test_rounds import book_of
 from tests.marketplace.trading import Market, named
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+RUNTIME_MIN = timedelta(seconds=LEAST_RUN_SECONDS)
 CLASSES: tuple[ServiceClass, ...] = ("reserved", "on-demand", "interruptible", "interruptible")
 HOSTS = ("a", "b")
 

@@ -12,7 +12,7 @@ from ledger.domain.money import Money, Rate
 from marketplace.domain import close_reasons
 from marketplace.domain.events import LeaseClosed, LeaseGranted, LeaseInterrupted, Share
 from marketplace.domain.interruption import interrupt
-from marketplace.domain.preemption import RUNTIME_MIN
+from marketplace.domain.policies import LEAST_RUN_SECONDS
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.leasing import (
@@ -28,6 +28,7 @@ from tests.marketplace.leasing import (
 from tests.marketplace.trading import Market
 
 HOUR = timedelta(hours=1)
+RUNTIME_MIN = timedelta(seconds=LEAST_RUN_SECONDS)
 NOTICE = timedelta(minutes=5)
 
 

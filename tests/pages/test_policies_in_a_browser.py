@@ -15,7 +15,18 @@ from tests.pages.test_fair_shares_on_pages import govern
 from tests.pages.test_policies_on_pages import POLICIES, moment, put
 from tests.pages.world import CONSUMER, PLATFORM, World
 
-KINDS = ("quota", "override", "unit", "cohort", "limit", "weight", "half-life", "period", "use")
+KINDS = (
+    "quota",
+    "override",
+    "unit",
+    "cohort",
+    "limit",
+    "weight",
+    "half-life",
+    "period",
+    "least-run",
+    "use",
+)
 
 
 def made(world: World) -> World:

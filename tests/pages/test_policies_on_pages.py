@@ -85,6 +85,7 @@ def test_every_kind_of_policy_is_set_on_a_page(world: World, olivia: Client) -> 
     put(olivia, "weight", node=unit, weight="2.5")
     put(olivia, "half-life", length="48")
     put(olivia, "period", length="168", starts_at="2026-01-05T00:00")
+    put(olivia, "least-run", length="1.5")
     put(olivia, "use", who="physics", allowed="no", what="borrow", gpu_class="H100")
     put(olivia, "listing", tenant_id=cirrus, allowed="no", gpu_class="B200")
 
@@ -102,6 +103,7 @@ def test_every_kind_of_policy_is_set_on_a_page(world: World, olivia: Client) -> 
     assert found.money is not None and found.money.nanos == 20_000_000_000
     assert now.weights[unit] == 2_500_000
     assert (now.half_life_seconds, now.period_seconds) == (172_800, 604_800)
+    assert now.least_run_seconds == 5_400
     assert now.permits["physics", "borrow", "H100"] is False
     permits = load(world.store, ListingPermits, settings.ENV.market)
     assert permits is not None and permits.allowed == {(cirrus, "B200"): False}
@@ -133,6 +135,7 @@ def test_a_reason_is_needed(world: World, olivia: Client) -> None:
         ("quota", {"gpu_class": "H 100"}, "gpu_class", "A class of GPUs is a model or kind"),
         ("quota", {"gpu_class": "H100", "nominal": "-1"}, "nominal", "greater than or equal to 0"),
         ("half-life", {"length": "0.001"}, "length", "Choose from"),
+        ("least-run", {"length": "25"}, "length", "Choose from 0 to 24 hours"),
     ],
 )
 def test_a_refusal_is_shown_at_its_field(
@@ -243,7 +246,16 @@ def test_a_tenants_operator_is_shown_no_form_for_what_is_the_platforms(
     page = dean.get(POLICIES).content.decode()
 
     assert f'href="{POLICIES}/quota"' in page
-    for kind in ("cohort", "override", "weight", "half-life", "period", "use", "listing"):
+    for kind in (
+        "cohort",
+        "override",
+        "weight",
+        "half-life",
+        "period",
+        "least-run",
+        "use",
+        "listing",
+    ):
         assert f'href="{POLICIES}/{kind}' not in page
         assert dean.get(f"{POLICIES}/{kind}").status_code == 403
         assert dean.post(f"{POLICIES}/{kind}", {}).status_code == 403

@@ -25,6 +25,7 @@ from marketplace.domain.governance import (
 from marketplace.domain.governance_events import (
     CohortPlaced,
     HalfLifeSet,
+    LeastRunSet,
     LimitSet,
     QuotaRequested,
     QuotaSet,
@@ -103,6 +104,7 @@ def test_a_tenant_shares_out_its_grant_and_no_more() -> None:
         (ShareWeightSet(market=MARKET, node="uni", weight_ppm=9, at=NOON), DEAN),
         (ShareWeightSet(market=MARKET, node=str(LAB), weight_ppm=9, at=NOON), RIVAL),
         (HalfLifeSet(market=MARKET, seconds=3_600, at=NOON), DEAN),
+        (LeastRunSet(market=MARKET, seconds=3_600, at=NOON), DEAN),
     ],
     ids=[
         "cohort",
@@ -113,6 +115,7 @@ def test_a_tenant_shares_out_its_grant_and_no_more() -> None:
         "own weight",
         "rival's",
         "half",
+        "run",
     ],
 )
 def test_nobody_gives_themselves_more(policy: Policy, setter: Setter) -> None:
@@ -128,6 +131,7 @@ def test_nobody_gives_themselves_more(policy: Policy, setter: Setter) -> None:
     [
         (quota("nowhere", 1), CohortUnknown),
         (quota("uni", -1), FigureOutOfRange),
+        (LeastRunSet(market=MARKET, seconds=86_401, at=NOON), FigureOutOfRange),
         (quota("uni", 4, borrowing=1), BorrowingNeedsCohort),
         (cohort("uni", "uni"), CohortCircular),
         (cohort("new", "nowhere"), CohortUnknown),
