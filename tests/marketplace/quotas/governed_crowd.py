@@ -18,6 +18,7 @@ from marketplace.domain.governance_events import (
     GovernanceEvent,
     GuaranteePeriodSet,
     HalfLifeSet,
+    LeastRunSet,
     LimitSet,
     OverrideLifted,
     QuotaOverridden,
@@ -134,6 +135,7 @@ class GovernedCrowd(Crowd):
                             at=self.at,
                         ),
                         HalfLifeSet(market=MARKET, seconds=rng.choice((3_600, 86_400)), at=self.at),
+                        LeastRunSet(market=MARKET, seconds=rng.choice((0, 60, 7_200)), at=self.at),
                         GuaranteePeriodSet(
                             market=MARKET, seconds=43_200, starts_at=self.at, at=self.at
                         ),
