@@ -28,7 +28,7 @@ from ledger.eventstore import default_store
 from marketplace.domain.governance import Setter
 from marketplace.lab.apart import compare_apart
 from marketplace.lab.comparing import HOURS_MAX, Job, Question, prepared
-from marketplace.lab.running import Variant
+from marketplace.lab.variants import Variant
 from marketplace.queries.hindsight import DAYS, DAYS_MAX, refused_at
 from marketplace.queries.quota_trials import permits_with, recorded_by, try_policies
 

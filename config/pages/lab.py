@@ -18,6 +18,7 @@ from ledger.access import Actor, PlatformOnly
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.eventstore import default_store
+from marketplace.domain.governance_runs import LEAST_RUN_SECONDS_MAX
 from marketplace.domain.governance_shares import HALF_LIFE_SECONDS_MAX
 from marketplace.domain.rules import PRICE_RULES, Rules
 from marketplace.lab.apart import compare_apart
@@ -30,9 +31,9 @@ from marketplace.lab.comparing import (
     Question,
     prepared,
 )
-from marketplace.lab.running import Variant
+from marketplace.lab.variants import Variant
 
-SECONDS_PER_HOUR = 3_600
+SECONDS_PER_HOUR, SECONDS_PER_MINUTE = 3_600, 60
 PRICES = {
     "market": "As the market does",
     "floor": "Floor",
@@ -76,15 +77,23 @@ class LabForm(forms.Form):
         max_value=HALF_LIFE_SECONDS_MAX // SECONDS_PER_HOUR,
     )
 
+    least_run_minutes = forms.IntegerField(
+        label="Least running time",
+        required=False,
+        min_value=0,
+        max_value=LEAST_RUN_SECONDS_MAX // SECONDS_PER_MINUTE,
+    )
+
     def question(self) -> Question:
         """Return what is asked, once the form is valid."""
         asked = self.cleaned_data
-        hours = asked["half_life_hours"]
+        hours, minutes = asked["half_life_hours"], asked["least_run_minutes"]
         variant = Variant(
             Rules(asked["price"], preemption=asked["preemption"] != "no"),
             asked["lanes"],
             asked["round_seconds"],
-            None if hours is None else hours * SECONDS_PER_HOUR,
+            half_life_seconds=None if hours is None else hours * SECONDS_PER_HOUR,
+            least_run_seconds=None if minutes is None else minutes * SECONDS_PER_MINUTE,
         )
         return Question(asked["hours"], variant, int(asked["fee"] * PPM_PER_PERCENT))
 

@@ -18,6 +18,7 @@ from marketplace.api.market import market_named
 from marketplace.api.quota_bodies import OfMarket, policies_of
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import GovernanceEvent
+from marketplace.domain.governance_runs import LEAST_RUN_SECONDS_MAX
 from marketplace.domain.governance_shares import HALF_LIFE_SECONDS_MAX
 from marketplace.domain.rules import PriceRule, Rules
 from marketplace.lab.apart import compare_apart
@@ -29,7 +30,7 @@ from marketplace.lab.comparing import (
     Question,
     prepared,
 )
-from marketplace.lab.running import Lanes, Variant
+from marketplace.lab.variants import Lanes, Variant
 from marketplace.queries.quota_trials import permits_with, recorded_by
 from marketplace.queries.quotas import setter_of
 
@@ -45,6 +46,9 @@ class AskLab(OfMarket):
     preemption = serializers.BooleanField(default=True)
     half_life_seconds = CountField(
         value_min=60, value_max=HALF_LIFE_SECONDS_MAX, required=False, allow_null=True
+    )
+    least_run_seconds = CountField(
+        value_min=0, value_max=LEAST_RUN_SECONDS_MAX, required=False, allow_null=True
     )
     policies = serializers.ListField(child=serializers.DictField(), required=False)
 
@@ -139,9 +143,10 @@ class Lab(Endpoint):
             Rules(asked["price"], preemption=asked["preemption"]),
             asked["lanes"],
             asked.get("round_seconds", present.round_seconds),
-            asked.get("half_life_seconds"),
-            policies,
-            listing,
+            half_life_seconds=asked.get("half_life_seconds"),
+            least_run_seconds=asked.get("least_run_seconds"),
+            policies=policies,
+            listing=listing,
         )
         job = prepared(
             self.store(),

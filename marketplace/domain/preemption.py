@@ -135,6 +135,7 @@ def plan_for(
 
 def victims_of(book: Book, bid: OpenBid, *, now: int, hosts: Iterable[HostId]) -> Iterator[Victim]:
     """Yield the leases on these hosts that may be interrupted for a bid."""
+    latest = bid.least.latest_start
     for held in book.leases.interruptible_on(hosts):
         granted, terms = held.granted, held.bid
         if terms is None or terms.service_class != "interruptible":
@@ -146,7 +147,8 @@ def victims_of(book: Book, bid: OpenBid, *, now: int, hosts: Iterable[HostId]) -
         if granted.own or any(share.resold or share.source == "burst" for share in granted.shares):
             continue
         stop = whole_second(max(first_stop(book, held, now=now), bid.earliest))
-        if from_below(granted.window.starts_at) <= now and stop < held.ends:
+        # What stops too late for the bid makes no room for it, and would only fill VICTIMS_MAX.
+        if from_below(granted.window.starts_at) <= now and stop < held.ends and stop <= latest:
             yield Victim(held, stop, _loss(held, stop, now))
 
 

@@ -18,6 +18,7 @@ Who takes part and who is safe:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -53,7 +54,8 @@ from marketplace.domain.supply import Entry
 from marketplace.domain.written import decided
 
 LEAD = 30 * 60_000
-"""How long before it would be too late, in milliseconds, a patient bid takes back its own."""
+"""How long before it would be too late, in milliseconds, a patient bid takes back its own. It is
+about how often rounds come, not about how long leases run: another least running time leaves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +121,14 @@ def may_be_at_risk(standing: Standing, bids: Iterable[OpenBid]) -> list[OpenBid]
     ]
     held = standing.book.held.values() if bound else ()
     running = (each for each in held if from_below(each.granted.window.starts_at) <= now)
-    told = max((first_stop(standing.book, each, now=now) for each in running), default=now)
-    urgent = [bid for bid in bound if bid.latest_start - told < LEAD]
+    stops = sorted(first_stop(standing.book, each, now=now) for each in running)
+
+    def is_urgent(bid: OpenBid) -> bool:
+        """Tell if the last that could stop in time for it would soon have to be told."""
+        in_time = bisect_right(stops, bid.least.latest_start)
+        return bool(in_time) and bid.latest_start - stops[in_time - 1] < LEAD
+
+    urgent = filter(is_urgent, bound)
     return sorted(urgent, key=lambda bid: (bid.latest_start, bid.price_time))
 
 
@@ -243,6 +251,8 @@ def _victim(book: Book, held: Held, bid: OpenBid, now: int) -> Victim | None:
     stop = whole_second(max(first_stop(book, held, now=now), bid.earliest))
     if from_below(granted.window.starts_at) > now or stop >= held.ends:
         return None
+    if stop > bid.least.latest_start:
+        return None  # it would make no room for the bid in time
     return Victim(held, stop, sum(_owed(held, stop, now).values()))
 
 

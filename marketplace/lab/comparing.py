@@ -16,12 +16,14 @@ from ledger.domain.refusal import Invalid
 from ledger.eventstore.port import START, EventStore, Position, Recorded
 from marketplace.domain.book import READS
 from marketplace.domain.events import DECISIONS
+from marketplace.domain.governance_runs import LEAST_RUN_SECONDS_MAX
 from marketplace.domain.governance_shares import HALF_LIFE_SECONDS_MAX
 from marketplace.lab.beginning import place_of, snapshot_before
 from marketplace.lab.figures import Figures, figures_of
 from marketplace.lab.parties import Swing, parties_of, swings
-from marketplace.lab.running import Run, Stretch, Variant
+from marketplace.lab.running import Run, Stretch
 from marketplace.lab.tally import Tally
+from marketplace.lab.variants import Variant
 from marketplace.snapshots.port import Snapshot
 
 PAGE = 1_000
@@ -72,6 +74,10 @@ class FeeOutOfRange(Invalid):
 
 class HalfLifeOutOfRange(Invalid):
     """Use is forgotten by half in one minute to 366 days."""
+
+
+class LeastRunOutOfRange(Invalid):
+    """Leases run undisturbed for at most a day."""
 
 
 class RoundsOutOfRange(Invalid):
@@ -161,7 +167,7 @@ def prepared(
     """Check a question and read what it needs of the log.
 
     Raises: StretchOutOfRange, StretchTooLong, StretchEmpty, FeeOutOfRange, RoundsOutOfRange,
-        HalfLifeOutOfRange.
+        HalfLifeOutOfRange, LeastRunOutOfRange.
     """
     _check(question)
     since = now - timedelta(hours=question.hours)
@@ -221,6 +227,9 @@ def _check(question: Question) -> None:
     half_life = question.variant.half_life_seconds
     if half_life is not None and not 60 <= half_life <= HALF_LIFE_SECONDS_MAX:
         raise HalfLifeOutOfRange(half_life_seconds_max=HALF_LIFE_SECONDS_MAX)
+    least_run = question.variant.least_run_seconds
+    if least_run is not None and not 0 <= least_run <= LEAST_RUN_SECONDS_MAX:
+        raise LeastRunOutOfRange(least_run_seconds_max=LEAST_RUN_SECONDS_MAX)
 
 
 def _stretch(store: EventStore, market: str, since: datetime, until: datetime) -> Stretch:

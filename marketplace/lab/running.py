@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count, groupby
-from typing import Literal
 
 from ledger.collecting import uncollected
 from ledger.domain.event import Event
@@ -21,7 +20,6 @@ from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import START, Position, Recorded, record
 from listings.domain.events import OfferPublished
-from listings.domain.permits import ListingPermits
 from marketplace.domain.bids import NOW_OR_NEVER, Bid
 from marketplace.domain.book import Book
 from marketplace.domain.close_reasons import (
@@ -44,15 +42,14 @@ from marketplace.domain.events import (
     LeaseGranted,
     ReclaimRequested,
 )
-from marketplace.domain.governance_events import GovernanceEvent, HalfLifeSet
+from marketplace.domain.governance_events import HalfLifeSet, LeastRunSet
 from marketplace.domain.moments import EPOCH
-from marketplace.domain.rules import PRESENT, Rules
+from marketplace.domain.rules import Rules
 from marketplace.engine import Engine
 from marketplace.lab.past import what_was
 from marketplace.lab.replica import Replica
+from marketplace.lab.variants import Variant
 from marketplace.snapshots.port import Snapshot
-
-Lanes = Literal["as-bid", "instant", "patient"]
 
 
 class LabTooSlow(Refusal):
@@ -60,23 +57,6 @@ class LabTooSlow(Refusal):
 
     Ask for a shorter one.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """What is put differently. round_seconds: between two rounds of patient bids.
-
-    half_life_seconds: in which use is forgotten by half, where there are quotas; None: as set.
-    policies: in force from the start of the stretch on, in place of those of the same kind.
-    listing: who may list, of what is listed in the stretch; None: whoever did.
-    """
-
-    rules: Rules = PRESENT
-    lanes: Lanes = "as-bid"
-    round_seconds: int = 60
-    half_life_seconds: int | None = None
-    policies: tuple[GovernanceEvent, ...] = ()
-    listing: ListingPermits | None = None
 
 
 @dataclass(slots=True)
@@ -213,12 +193,8 @@ class Run:
 
     def _govern(self) -> None:
         """Put the variant's policies before the stretch."""
-        stream, market, since = f"governance-{self._market}", self._market, self._stretch.since
-        for policy in self._variant.policies:
-            self._store.put(stream, policy)
-        seconds = self._variant.half_life_seconds
-        if seconds is not None:
-            self._store.put(stream, HalfLifeSet(market=market, seconds=seconds, at=since))
+        for policy in self._variant.decrees(self._market, self._stretch.since):
+            self._store.put(f"governance-{self._market}", policy)
 
     @property
     def _market(self) -> str:
@@ -347,7 +323,7 @@ class Run:
                 pass
             case ExtensionRequested() if event.lease_id in self._was.bids:
                 self._ask_for_more(event)
-            case HalfLifeSet() if self._variant.half_life_seconds is not None:
+            case HalfLifeSet() | LeastRunSet() if self._variant.overrules(event):
                 pass
             case _:
                 self._put(stream, event)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from ledger.domain.ids import BidId, LeaseId, OfferId
 from ledger.eventstore.port import Recorded
@@ -17,9 +18,13 @@ from marketplace.domain.events import (
     ExtensionGranted,
     LeaseClosed,
     LeaseGranted,
+    RoundCleared,
 )
+from marketplace.domain.governance_events import LeastRunSet
 
 Span = tuple[datetime, datetime]
+HALF_AN_HOUR = timedelta(minutes=30)
+"""What a lease may run undisturbed where no policy says otherwise."""
 
 
 def audit(log: Iterable[Recorded]) -> None:
@@ -31,6 +36,8 @@ def audit(log: Iterable[Recorded]) -> None:
     grants: dict[LeaseId, LeaseGranted] = {}
     ends: dict[LeaseId, datetime] = {}
     closed: dict[LeaseId, datetime] = {}
+    least_runs: list[tuple[int, timedelta]] = [(0, HALF_AN_HOUR)]
+    read: dict[UUID, int] = {}
     for recorded in log:
         match recorded.event:
             case OfferPublished() as offer:
@@ -40,6 +47,10 @@ def audit(log: Iterable[Recorded]) -> None:
                 floors[repriced.offer_id].append(
                     (recorded.position, repriced.floor.nanos_per_gpu_hour)
                 )
+            case RoundCleared() as cleared:
+                read[cleared.round_id] = cleared.through
+            case LeastRunSet() as said:
+                least_runs.append((recorded.position, timedelta(seconds=said.seconds)))
             case BidPlaced() as bid:
                 bids[bid.bid_id] = bid
                 limits[bid.bid_id].append(
@@ -54,6 +65,7 @@ def audit(log: Iterable[Recorded]) -> None:
                 assert granted.bid_id not in {each.bid_id for each in grants.values()}
                 grants[granted.lease_id] = granted
                 ends[granted.lease_id] = granted.window.ends_at
+                _check_runs(granted, grants, least_runs, read.get(granted.round_id))
                 for cut in granted.cuts:
                     ends[cut.lease_id] = min(ends[cut.lease_id], cut.ends_at)
                 _check_terms(granted, bids[granted.bid_id], limits[granted.bid_id], offers, floors)
@@ -68,6 +80,20 @@ def audit(log: Iterable[Recorded]) -> None:
             case LeaseClosed() as close:
                 closed.setdefault(close.lease_id, close.at)
     _check_calendar(grants, ends, closed)
+
+
+def _check_runs(
+    granted: LeaseGranted,
+    grants: Mapping[LeaseId, LeaseGranted],
+    least_runs: Sequence[tuple[int, timedelta]],
+    read: int | None,
+) -> None:
+    """Check that nobody is interrupted before its least running time, as it was known then."""
+    for cut in granted.cuts:
+        if cut.because == "interrupted":
+            assert read is not None, "a round tells how far it had read"
+            least = [length for position, length in least_runs if position <= read][-1]
+            assert cut.ends_at - grants[cut.lease_id].window.starts_at >= least
 
 
 def _check_terms(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ledger.domain.money import NANOS_PER_UNIT
 from marketplace.domain.rules import Rules
 from marketplace.lab.comparing import Comparison, Question, compare
-from marketplace.lab.running import Variant
+from marketplace.lab.variants import Variant
 from tests.marketplace.test_bids_move_between_markets import ask, later, two
 from tests.marketplace.trading import Market
 

@@ -9,13 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from ledger.domain.money import NANOS_PER_UNIT
-from marketplace.domain.governance_events import LimitSet
+from marketplace.domain.governance_events import LeastRunSet, LimitSet
 from marketplace.domain.rules import PriceRule, Rules
 from marketplace.lab import comparing
 from marketplace.lab.comparing import (
     Comparison,
     FeeOutOfRange,
     HalfLifeOutOfRange,
+    LeastRunOutOfRange,
     Question,
     RoundsOutOfRange,
     StretchEmpty,
@@ -24,7 +25,8 @@ from marketplace.lab.comparing import (
     compare,
 )
 from marketplace.lab.figures import Figures
-from marketplace.lab.running import LabTooSlow, Lanes, Variant
+from marketplace.lab.running import LabTooSlow
+from marketplace.lab.variants import Lanes, Variant
 from tests.marketplace.trading import MARKET, Market
 
 HOUR_MILLIS = 3_600_000
@@ -349,6 +351,26 @@ def test_a_policy_and_a_half_life_hold_from_the_start_of_the_stretch() -> None:
     found = asked_of(market, Variant(half_life_seconds=3_600, policies=(limit,)))
 
     assert (found.again.grants, found.variant.grants) == (2, 1), "four GPU-hours are too many"
+
+
+def test_another_least_running_time_holds_from_the_start_of_the_stretch() -> None:
+    """The work ran an hour: with four it is let be until it is too late for the bid."""
+    market = interrupted_day()
+    later = LeastRunSet(market=MARKET, seconds=0, at=market.now)
+    market.put(f"governance-{MARKET}", later)
+    market.run()
+
+    found = asked_of(market, Variant(least_run_seconds=4 * 3_600))
+
+    assert (found.recorded.interrupted, found.again.interrupted) == (1, 1)
+    assert found.variant.interrupted == 0
+    assert asked_of(market, Variant(least_run_seconds=3_600)).variant.interrupted == 1
+
+
+@pytest.mark.parametrize("seconds", [-1, 86_401])
+def test_a_least_running_time_out_of_range_is_refused(seconds: int) -> None:
+    with pytest.raises(LeastRunOutOfRange):
+        asked_of(traded(), Variant(least_run_seconds=seconds))
 
 
 def test_a_half_life_out_of_range_is_refused() -> None:

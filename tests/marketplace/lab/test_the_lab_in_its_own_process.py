@@ -17,7 +17,8 @@ from marketplace.engine import Engine
 from marketplace.lab import apart
 from marketplace.lab.apart import Apart, LabBroke, LabBusy, compare_apart
 from marketplace.lab.comparing import Job, Question, answered, prepared
-from marketplace.lab.running import LabTooSlow, Variant
+from marketplace.lab.running import LabTooSlow
+from marketplace.lab.variants import Variant
 from marketplace.snapshots.postgres import PostgresSnapshots
 from tests.marketplace.trading import MARKET, Market
 

@@ -13,7 +13,7 @@ from marketplace.engine import Engine
 from marketplace.lab import comparing
 from marketplace.lab.beginning import place_of, snapshot_before
 from marketplace.lab.comparing import Comparison, Question, StretchTooLong, compare
-from marketplace.lab.running import Variant
+from marketplace.lab.variants import Variant
 from marketplace.models import SnapshotRow
 from marketplace.snapshots.postgres import PostgresSnapshots
 from tests.marketplace.trading import MARKET, Market
