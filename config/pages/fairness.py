@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from config.charts import Lying, quota_bar, share_bar
+from config.charts import quota_bar, share_bar
 from config.figures import amount_text, gpu_hours_text
 from config.pages.answers import page
 from config.pages.markets import choice_of, market_of
@@ -26,6 +26,7 @@ from ledger.eventstore import default_store
 from ledger.queries.parties import people, tenants, unit_titles
 from marketplace.domain.fairness import FairShare
 from marketplace.models.quotas import PolicyRow
+from marketplace.queries.fair_levels import Level, Named
 from marketplace.queries.market import round_of
 from marketplace.queries.quota_log import policy_rows
 from marketplace.queries.quota_shares import (
@@ -77,7 +78,7 @@ def index(request: HttpRequest) -> HttpResponse:
                 {"gpu_class": each.gpu_class, "queues": _queues(each.nodes, titles)}
                 for each in found.classes
             ],
-            "places": _places(found, titles),
+            "order": _order(found, titles),
             "limits": [_limit(each, titles) for each in found.limits],
             "half_life": timedelta(seconds=found.half_life_seconds),
         }
@@ -146,24 +147,40 @@ def _said(node: NodeFigures, used: int) -> str:
     return " · ".join(parts)
 
 
-def _places(found: Shares, titles: dict[str, str]) -> list[dict[str, Any]]:
-    most = max((max(each.share.fraction, each.entitled) for each in found.places), default=0.0)
+def _order(found: Shares, titles: dict[str, str]) -> list[dict[str, Any]]:
+    """Return a line for each unit and cohort in the order in which they come."""
+    most = max((max(each.share.fraction, each.entitled) for each in found.levels), default=0.0)
+    places = {each.share.node: each for each in found.places}
+    told = {(each.before.one, each.before.other) for each in found.places if each.before}
+
+    def named(node: str) -> str:
+        return titles.get(node, found.named(node))
+
     return [
         {
-            "place": each,
-            "title": titles.get(each.share.node, each.share.node),
+            "level": each,
+            "place": (place := places.get(each.node)),
+            "title": named(each.node),
+            "indent": f"d{min(each.depth, 3)}",
             "remembered": f"{each.share.gpu_millis / MILLIS_PER_HOUR:,.2f}",
             "whole": _whole(found, each.share),
             "weight": f"{each.share.weight_ppm / 1_000_000:g}",
             "share": _share(each.share),
-            "bar": _bar(each, most),
+            "bar": share_bar(fraction=each.share.fraction, entitled=each.entitled, most=most),
+            "before": _before(each, place, told, named),
         }
-        for each in found.places
+        for each in found.levels
     ]
 
 
-def _bar(place: Place, most: float) -> Lying:
-    return share_bar(fraction=place.share.fraction, entitled=place.entitled, most=most)
+def _before(
+    level: Level, place: Place | None, told: set[tuple[FairShare, FairShare]], named: Named
+) -> str:
+    """Say why a unit comes before the next one, or a cohort where no unit in it says so."""
+    parting = level.next if place is None else place.before
+    if parting is None or (place is None and (parting.one, parting.other) in told):
+        return ""
+    return parting.told(named)
 
 
 def _whole(found: Shares, share: FairShare) -> str:

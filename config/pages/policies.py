@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django import forms
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
@@ -95,9 +96,7 @@ def show(
             for each in queries.overrides(store, actor, market=market, now=now)
         ],
         "limits": [_limit_shown(each, choices) for each in found.limits],
-        "weights": [
-            (titles.get(node, node), node, f"{ppm / PPM:g}") for node, ppm in found.weights.items()
-        ],
+        "weights": _weights(actor, choices),
         "half_life": timedelta(seconds=found.half_life_seconds),
         "period": timedelta(seconds=found.period_seconds),
         "period_starts": found.period_starts,
@@ -110,6 +109,23 @@ def show(
         "now": now,
     }
     return page(request, "pages/policies.html", context, refusal=refusal)
+
+
+def _weights(actor: Actor, choices: Choices) -> list[dict[str, Any]]:
+    """Return the weights that are set, each with whether this actor may set another."""
+    form = form_of("weight")
+    field = form(choices=choices).fields["node"]
+    assert isinstance(field, forms.ChoiceField)
+    mine = {str(node) for node, _ in field.choices} if may_set(actor, form) else set()
+    return [
+        {
+            "title": choices.titles.get(node, node),
+            "node": node,
+            "weight": f"{ppm / PPM:g}",
+            "mine": node in mine,
+        }
+        for node, ppm in choices.governed.weights.items()
+    ]
 
 
 def _permits(actor: Actor, market: str, choices: Choices) -> Iterator[dict[str, Any]]:

@@ -180,12 +180,15 @@ class LimitForm(PolicyForm):
 
 
 class WeightForm(PolicyForm):
-    """The weight of a unit."""
+    """The weight of a unit or cohort."""
 
-    kind, title = "weight", "Weight"
-    text = "A unit's remembered use is divided by its weight: the more, the sooner it goes first."
+    kind, title, for_units = "weight", "Weight", True
+    text = (
+        "Remembered use, of a unit or of all in a cohort, is divided by the weight: the more, the "
+        "sooner it goes first. It counts against what stands beside it."
+    )
 
-    node = forms.ChoiceField(label="Business unit")
+    node = forms.ChoiceField(label="Unit or cohort")
     weight = forms.DecimalField(
         label="Weight",
         min_value=0,
@@ -196,9 +199,12 @@ class WeightForm(PolicyForm):
     )
 
     def offer(self, choices: Choices) -> None:
-        """Offer units that stand in a cohort."""
-        cohorts = {each.cohort for each in choices.governed.cohorts}
-        self.choose("node", [pair for pair in choices.nodes if pair[0] not in cohorts])
+        """Offer what has a place; for who does not govern the platform, within their grant."""
+        mine = {name for name, _ in choices.cohorts}
+        units = {str(each.subscriber_id) for each in choices.governed.units if each.cohort in mine}
+        self.choose("node", [p for p in choices.nodes if choices.is_platform or p[0] in units])
+        if not self.fields["node"].choices:
+            self.fields["node"].help_text = "None of your units stands in your own grant."
 
     def asked(self) -> dict[str, Any]:
         """Return what the form says, the weight in millionths."""

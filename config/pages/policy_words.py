@@ -101,7 +101,8 @@ def _money(money: Any) -> str:
 
 
 def _weight(said: Said, name: Name) -> str:
-    return f"{name(said['node'])} has weight {int(said['weight_ppm']) / PPM:g}"
+    within = f" within {name(said['within'])}" if said.get("within") else ""
+    return f"{name(said['node'])} has weight {int(said['weight_ppm']) / PPM:g}{within}"
 
 
 def _half_life(said: Said, name: Name) -> str:

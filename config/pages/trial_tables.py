@@ -67,7 +67,17 @@ def trial_shown(trial: Trial, titles: Mapping[str, str]) -> dict[str, Any]:
         }
         for each in trial.queues
     ]
-    return {"trial": trial, "changes": changes, "queues": queues}
+    cohorts = [
+        {
+            "title": each.cohort,
+            "turn_before": each.turn_before or NONE,
+            "turn_after": each.turn_after or NONE,
+            "share_before": _share(each.share_before) if each.turn_before else NONE,
+            "share_after": _share(each.share_after) if each.turn_after else NONE,
+        }
+        for each in trial.cohorts
+    ]
+    return {"trial": trial, "changes": changes, "queues": queues, "cohorts": cohorts}
 
 
 def past_shown(past: Hindsight, names: Mapping[str, str]) -> dict[str, Any]:

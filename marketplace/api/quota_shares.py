@@ -16,6 +16,8 @@ from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Invalid
 from ledger.rest import AmountField, Endpoint, MomentField
 from marketplace.api.market import MARKET, market_of
+from marketplace.domain.fairness import FairShare
+from marketplace.queries.fair_levels import Level
 from marketplace.queries.quota_shares import (
     LimitFigures,
     NodeFigures,
@@ -76,6 +78,30 @@ class PlaceShape(serializers.Serializer[Any]):
     gpus_waiting = serializers.IntegerField()
 
 
+class LevelShape(serializers.Serializer[Any]):
+    """A unit or cohort against those beside it, in whose order it comes; share null: goes last.
+
+    within: the cohort around it. depth: how many there are. turn: of so many `beside` each other.
+    entitled: its part of everything, by the weights on the way to it. units: how many are in it.
+    """
+
+    node = serializers.CharField()
+    is_cohort = serializers.BooleanField()
+    within = serializers.CharField(allow_null=True)
+    depth = serializers.IntegerField()
+    turn = serializers.IntegerField()
+    beside = serializers.IntegerField()
+    units = serializers.IntegerField()
+    gpu_class = serializers.CharField()
+    remembered_gpu_hours = serializers.FloatField()
+    fraction = serializers.FloatField()
+    entitled = serializers.FloatField()
+    weight_ppm = serializers.IntegerField()
+    share = serializers.FloatField(allow_null=True)
+    told = serializers.CharField()
+    before_the_next = serializers.CharField()
+
+
 class LimitShape(serializers.Serializer[Any]):
     """A limit that applies; null figures are not limited. `used` is null for the limit of each."""
 
@@ -91,7 +117,10 @@ class LimitShape(serializers.Serializer[Any]):
 
 
 class SharesShape(serializers.Serializer[Any]):
-    """Quotas, shares and limits at a moment. units: in all; `places` has those you may see."""
+    """Quotas, shares and limits at a moment. units: in all; `places` has those you may see.
+
+    levels: the same order level by level, each cohort before what stands in it.
+    """
 
     at = MomentField()
     half_life_seconds = serializers.IntegerField()
@@ -99,6 +128,7 @@ class SharesShape(serializers.Serializer[Any]):
     period_ends_at = MomentField()
     classes = ClassShape(many=True)
     places = PlaceShape(many=True)
+    levels = LevelShape(many=True)
     units = serializers.IntegerField()
     limits = LimitShape(many=True)
 
@@ -145,7 +175,8 @@ def shares_json(found: Shares) -> dict[str, Any]:
                 {"gpu_class": each.gpu_class, "nodes": [_node(node) for node in each.nodes]}
                 for each in found.classes
             ],
-            "places": [_place(each) for each in found.places],
+            "places": [_place(each, found) for each in found.places],
+            "levels": [_level(each, found) for each in found.levels],
             "units": found.units,
             "limits": [_limit(each) for each in found.limits],
         }
@@ -158,21 +189,40 @@ def _node(node: NodeFigures) -> dict[str, Any]:
     return {**said, **said["quota"], "gpu_seconds_used": node.hours_used // 1000}
 
 
-def _place(place: Place) -> dict[str, Any]:
-    share = place.share
+def _place(place: Place, found: Shares) -> dict[str, Any]:
     return {
         "place": place.place,
+        **_share(place.share),
+        "entitled": place.entitled,
+        "before_the_next": "" if place.before is None else place.before.told(found.named),
+        "bids_waiting": place.waiting,
+        "gpus_waiting": place.waiting_gpus,
+    }
+
+
+def _level(level: Level, found: Shares) -> dict[str, Any]:
+    return {
+        **_share(level.share),
+        "is_cohort": level.is_cohort,
+        "within": None if level.within is None else found.named(level.within),
+        "depth": level.depth,
+        "turn": level.turn,
+        "beside": level.beside,
+        "units": level.units,
+        "entitled": level.entitled,
+        "before_the_next": "" if level.next is None else level.next.told(found.named),
+    }
+
+
+def _share(share: FairShare) -> dict[str, Any]:
+    return {
         "node": share.node,
         "gpu_class": share.dominant,
         "remembered_gpu_hours": share.gpu_millis / MILLIS_PER_HOUR,
         "fraction": share.fraction,
-        "entitled": place.entitled,
         "weight_ppm": share.weight_ppm,
         "share": None if share.weight_ppm <= 0 else share.share,
         "told": share.told(),
-        "before_the_next": place.before,
-        "bids_waiting": place.waiting,
-        "gpus_waiting": place.waiting_gpus,
     }
 
 

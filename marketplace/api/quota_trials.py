@@ -77,6 +77,7 @@ class TrialShape(serializers.Serializer[Any]):
     bid_changes = serializers.ListField(child=serializers.DictField())
     lease_changes = serializers.ListField(child=serializers.DictField())
     queues = serializers.ListField(child=serializers.DictField())
+    cohorts = serializers.ListField(child=serializers.DictField())
     past = HindsightShape(allow_null=True)
 
 
@@ -139,6 +140,6 @@ def trial_json(found: Trial) -> dict[str, Any]:
 
     said = {each.name: getattr(found, each.name) for each in fields(found)} | {
         name: [plain(change) for change in getattr(found, name)]
-        for name in ("bid_changes", "lease_changes", "queues")
+        for name in ("bid_changes", "lease_changes", "queues", "cohorts")
     }
     return dict(TrialShape(said).data)

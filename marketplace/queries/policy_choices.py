@@ -19,7 +19,8 @@ from marketplace.queries.quota_shares import sees
 class Governed:
     """The policies of a market as they stand, as far as an actor sees them.
 
-    classes: those one would name, `any` first: of the market's GPUs, and of policies.
+    weights: as they count where units stand now. classes: those one would name, `any` first: of
+    the market's GPUs, and of policies.
     """
 
     cohorts: tuple[CohortPlaced, ...]
@@ -56,7 +57,7 @@ def governed(store: EventStore, actor: Actor, *, market: str) -> Governed:
         units=tuple(each for unit, each in sorted(policies.units.items()) if unit in seen),
         quotas=tuple(sorted(quotas, key=lambda each: (each.gpu_class, each.node))),
         limits=tuple(limits),
-        weights={node: ppm for node, ppm in policies.weights.items() if node in seen},
+        weights={node: policies.weight_of(node) for node in policies.weights if node in seen},
         half_life_seconds=policies.half_life_seconds,
         period_seconds=policies.period_seconds,
         period_starts=policies.period_starts,

@@ -19,6 +19,7 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore
 from marketplace.domain.book import Book
 from marketplace.domain.demand import OpenBid
+from marketplace.domain.fair_order import Standings
 from marketplace.domain.fairness import LN2, FairShare
 from marketplace.domain.governance_events import LimitScope, LimitSet
 from marketplace.domain.moments import from_above, moment
@@ -28,11 +29,15 @@ from marketplace.domain.quota_gate import capacity_of
 from marketplace.domain.quota_limits import LimitUse, use_of_limit
 from marketplace.domain.quotas import Quota, Tree, Usage
 from marketplace.queries.books import book_of
+from marketplace.queries.fair_levels import Level, Named, Parting, levels_of, parting_of
 from marketplace.queries.quotas import may_see
 from marketplace.queries.replay import LogTooLong, book_at
 
 WHOLE_TENANT: frozenset[Role] = frozenset({"operator", "owner", "finance", "auditor"})
 """Roles that see all units of their organisation; others see their own unit."""
+
+ANOTHER = "another cohort"
+"""What a cohort is called that is the grant of an organisation the actor is not of."""
 
 
 class DecisionTooOld(Refusal):
@@ -71,7 +76,7 @@ class ClassFigures:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A unit's place in the order of fair shares. entitled: weight over all weights.
+    """A unit's place in the order of fair shares. entitled: its part, by weights at each level.
 
     waiting, waiting_gpus: its open bids. before: why it goes before the next one shown.
     """
@@ -81,7 +86,7 @@ class Place:
     entitled: float
     waiting: int
     waiting_gpus: int
-    before: str = ""
+    before: Parting | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,11 @@ class LimitFigures:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What an actor may see of quotas and fair shares at a moment; `places` of how many units."""
+    """What an actor may see of quotas and fair shares at a moment; `places` of how many units.
+
+    levels: the same order level by level, cohorts before what stands in them. named: how a cohort
+    is called to the actor, that may stand on the way to its units without being its to see.
+    """
 
     at: datetime
     half_life_seconds: int
@@ -102,6 +111,8 @@ class Shares:
     capacity: Counter[str]
     classes: tuple[ClassFigures, ...]
     places: tuple[Place, ...]
+    levels: tuple[Level, ...]
+    named: Named
     units: int
     limits: tuple[LimitFigures, ...]
 
@@ -129,19 +140,23 @@ def _shares(book: Book, actor: Actor, now: datetime) -> Shares | None:
     if quotas is None or quotas.policies is None:
         return None
     policies, at = quotas.policies, from_above(now)
-    seen = [node for node in policies.parents if sees(actor, policies, node)]
+    seen = {node for node in policies.parents if sees(actor, policies, node)}
     capacity = capacity_of(book.offers.values())
     classes = (
-        ClassFigures(gpu_class, tuple(_nodes(quotas, gpu_class, set(seen), at)))
+        ClassFigures(gpu_class, tuple(_nodes(quotas, gpu_class, seen, at)))
         for gpu_class in policies.classes
     )
+    standings = quotas.standings(capacity, at=at)
+    levels = tuple(levels_of(policies, standings, seen.__contains__))
     return Shares(
         at=now,
         half_life_seconds=policies.half_life_seconds,
         period=policies.period_at(now),
         capacity=capacity,
         classes=tuple(each for each in classes if each.nodes),
-        places=tuple(_places(book, quotas, actor, capacity, at)),
+        places=tuple(_places(book, policies, standings, levels, actor)),
+        levels=levels,
+        named=lambda node: node if node in seen else ANOTHER,
         units=len(policies.units),
         limits=tuple(_limits(quotas, policies, actor, at)),
     )
@@ -202,41 +217,25 @@ def _used_in(usage: Usage, cohort: str) -> int:
 
 
 def _places(
-    book: Book, quotas: QuotaBook, actor: Actor, capacity: Counter[str], at: int
+    book: Book, policies: Policies, standings: Standings, levels: tuple[Level, ...], actor: Actor
 ) -> Iterator[Place]:
-    assert quotas.policies is not None
-    policies = quotas.policies
-    ordered = [each for each in quotas.shares(capacity, at=at) if each.node in policies.units]
-    weights = sum(policies.weight_of(unit) for unit in policies.units) or 1
+    ordered = [unit for unit in standings.ordered() if unit in policies.units]
+    entitled = {each.node: each.entitled for each in levels}
     waiting = _waiting(book.bids.values())
     shown = [
-        (number, share)
-        for number, share in enumerate(ordered, 1)
-        if sees(actor, policies, share.node)
+        (number, unit) for number, unit in enumerate(ordered, 1) if sees(actor, policies, unit)
     ]
-    for index, (number, share) in enumerate(shown):
-        bids, gpus = waiting.get(share.node, (0, 0))
+    for index, (number, unit) in enumerate(shown):
+        bids, gpus = waiting.get(unit, (0, 0))
+        after = shown[index + 1][1] if index + 1 < len(shown) else None
         yield Place(
             place=number,
-            share=share,
-            entitled=max(0, share.weight_ppm) / weights,
+            share=standings.share(unit),
+            entitled=entitled[unit],
             waiting=bids,
             waiting_gpus=gpus,
-            before=goes_before(share, shown[index + 1][1]) if index + 1 < len(shown) else "",
+            before=None if after is None else parting_of(standings, unit, after),
         )
-
-
-def goes_before(one: FairShare, other: FairShare) -> str:
-    """Say why one unit's bids are looked at before another's, in figures."""
-    if other.weight_ppm <= 0 < one.weight_ppm:
-        return "the next one has weight 0 and goes last"
-    if one.weight_ppm <= 0:
-        left, right = one.fraction, other.fraction
-    else:
-        left, right = one.share, other.share
-    if left == right:
-        return f"{left:.4g} = {right:.4g}: as much, so by id"
-    return f"{left:.4g} < {right:.4g}"
 
 
 def _waiting(bids: Iterable[OpenBid]) -> dict[str, tuple[int, int]]:

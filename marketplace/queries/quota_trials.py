@@ -30,6 +30,7 @@ from marketplace.domain.quota_gate import capacity_of
 from marketplace.domain.quotas import Usage
 from marketplace.queries.asked_policies import Asked
 from marketplace.queries.books import book_of
+from marketplace.queries.fair_levels import levels_of
 from marketplace.queries.hindsight import DAYS, Hindsight, looking_back, permissions
 from marketplace.queries.quota_shares import sees
 
@@ -81,6 +82,20 @@ class QueueChange:
 
 
 @dataclass(frozen=True, slots=True)
+class CohortChange:
+    """A cohort before and after: its turn among what stands beside it, and its share.
+
+    None: it is not there then, or no unit stands in it.
+    """
+
+    cohort: str
+    turn_before: int | None
+    turn_after: int | None
+    share_before: float | None
+    share_after: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """What policies would change as of now. bids: how many were looked at.
 
@@ -95,6 +110,7 @@ class Trial:
     bid_changes: tuple[BidChange, ...]
     lease_changes: tuple[LeaseChange, ...]
     queues: tuple[QueueChange, ...]
+    cohorts: tuple[CohortChange, ...] = ()
     past: Hindsight | None = None
 
 
@@ -187,6 +203,7 @@ def _compared(book: Book, proposed: QuotaBook, actor: Actor, now: datetime) -> T
         bid_changes=tuple(changes),
         lease_changes=tuple(_lease_changes(book.quotas, proposed, at, shown)),
         queues=tuple(_queues(book, proposed, at, shown)),
+        cohorts=tuple(_cohorts(book, proposed, at, shown)),
     )
 
 
@@ -262,6 +279,31 @@ def _queues(
                 available_before={} if was is None else _available(was, unit, at),
                 available_after=_available(proposed, unit, at),
             )
+
+
+def _cohorts(
+    book: Book, proposed: QuotaBook, at: int, shown: Callable[[str], bool]
+) -> Iterator[CohortChange]:
+    capacity = capacity_of(book.offers.values())
+    before = {} if book.quotas is None else _turns(book.quotas, capacity, at)
+    after = _turns(proposed, capacity, at)
+    for cohort in dict.fromkeys((*after, *before)):
+        if shown(cohort):
+            turn_before, share_before = before.get(cohort, (None, None))
+            turn_after, share_after = after.get(cohort, (None, None))
+            yield CohortChange(cohort, turn_before, turn_after, share_before, share_after)
+
+
+def _turns(
+    quotas: QuotaBook, capacity: Mapping[str, int], at: int
+) -> dict[str, tuple[int, float | None]]:
+    policies = quotas.policies or Policies()
+    levels = levels_of(policies, quotas.standings(capacity, at=at), lambda node: True)
+    return {
+        each.node: (each.turn, None if each.share.weight_ppm <= 0 else each.share.share)
+        for each in levels
+        if each.is_cohort
+    }
 
 
 def _order(

@@ -28,16 +28,6 @@ STANDINGS = (
     ("borrowed", "borrowed"),
     ("available", "available"),
 )
-PLACES = (
-    ("place", "place"),
-    ("node", "unit"),
-    ("gpu_class", "class"),
-    ("remembered_gpu_hours", "GPU-hours remembered"),
-    ("weight_ppm", "weight, ppm"),
-    ("share", "share"),
-    ("bids_waiting", "bids waiting"),
-    ("before_the_next", "before the next"),
-)
 LOG = (("at", "when"), ("kind", "policy"), ("said", "says"), ("why", "why"), ("who", "who"))
 ALLOWED = (("who", "who"), ("what", "what"), ("gpu_class", "class"), ("allowed", "allowed"))
 OVERRIDES = (
@@ -67,24 +57,6 @@ def list_quotas(context: typer.Context, market: Market = None) -> None:
         STANDINGS,
         empty="No quotas are set: price and time alone decide.",
     )
-
-
-@app.command()
-def shares(
-    context: typer.Context,
-    round_id: Annotated[UUID | None, typer.Option("--round", help="as it was in a round")] = None,
-    market: Market = None,
-) -> None:
-    """Show whose bids go first, with the arithmetic."""
-    session = session_of(context)
-    found = session.client.get("quotas/shares", round=round_id, market=market)
-    if session.printer.as_json:
-        session.printer.json(found)
-        return
-    empty = "No quotas are set: price and time alone decide."
-    session.printer.table([] if found is None else found["places"], PLACES, empty=empty)
-    if found is not None:
-        session.printer.say(f"Use is forgotten by half in {found['half_life_seconds']} s.")
 
 
 @app.command("log")

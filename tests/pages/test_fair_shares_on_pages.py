@@ -207,7 +207,9 @@ def test_who_may_set_a_policy_may_try_it(governed: World) -> None:
 
     assert governed.member(CONSUMER, "consumer").get("/fairness/try").status_code == 403
     assert of_tenant.get("/fairness/try").status_code == 200
-    assert of_tenant.get("/fairness/try?kind=weight").status_code == 403
+    assert of_tenant.get("/fairness/try?kind=half-life").status_code == 403
+    weights = shown(of_tenant, "/fairness/try?kind=weight")
+    assert "None of your units stands in your own grant" in weights
     assert of_tenant.get("/fairness/try?kind=listing").status_code == 403
     auditor = shown(
         governed.member(PLATFORM, "auditor"),
@@ -232,6 +234,50 @@ def test_shares_are_shown_as_they_were_in_a_round(governed: World) -> None:
     assert missing.status_code == 422
 
 
+def divide(world: World) -> None:
+    """Put the two units into cohorts of their own, within the one that they were in."""
+    market, at = settings.ENV.market, datetime.now(UTC)
+    setter = Setter(world.tenant(PLATFORM), True)
+    units = {
+        "students": (world.unit_id, world.tenant(CONSUMER)),
+        "staff": (OTHER, world.tenant(OWNER)),
+    }
+    for cohort, (unit, tenant) in units.items():
+        for policy in (
+            CohortPlaced(market=market, cohort=cohort, parent="research", tenant_id=None, at=at),
+            UnitPlaced(market=market, subscriber_id=unit, tenant_id=tenant, cohort=cohort, at=at),
+        ):
+            set_policy(world.store, policy=policy, setter=setter, by=BY)
+    heavy = ShareWeightSet(market=market, node="students", weight_ppm=2_000_000, at=at)
+    set_policy(world.store, policy=heavy, setter=setter, by=BY)
+    world.settle()
+
+
+@pytest.mark.django_db
+def test_cohorts_are_shown_with_the_units_in_them(governed: World) -> None:
+    divide(governed)
+
+    page = shown(governed.member(PLATFORM, "operator"))
+
+    cohorts = ("research cohort of 2", "staff cohort of 1 queue, turn 1 of 2")
+    order = [page.index(each) for each in cohorts]
+    assert order == sorted(order)
+    assert "students cohort of 1 queue, turn 2 of 2" in page
+    assert page.count("before the next: in research: staff 0 &lt; students") == 1
+    assert "students has weight 2" in page
+
+
+@pytest.mark.django_db
+def test_what_policies_would_do_to_cohorts_is_tried(governed: World) -> None:
+    divide(governed)
+
+    tried = "/fairness/try?kind=weight&node=staff&weight=0"
+    page = shown(governed.member(PLATFORM, "operator"), tried)
+
+    assert "Cohort Turn now Then" in page
+    assert "staff 1 2 0 –" in page
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("committed_store")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -242,6 +288,7 @@ def test_the_page_is_accessible_and_fits(
     world.found()
     world.list_gpus(0, 1, 2)
     govern(world)
+    divide(world)
     world.member(CONSUMER, "consumer").post("/bids/new", bid_form(gpus="1", limit="3.00"))
     world.settle()
     wrong = []

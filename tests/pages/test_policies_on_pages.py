@@ -249,7 +249,6 @@ def test_a_tenants_operator_is_shown_no_form_for_what_is_the_platforms(
     for kind in (
         "cohort",
         "override",
-        "weight",
         "half-life",
         "period",
         "least-run",
@@ -259,6 +258,22 @@ def test_a_tenants_operator_is_shown_no_form_for_what_is_the_platforms(
         assert f'href="{POLICIES}/{kind}' not in page
         assert dean.get(f"{POLICIES}/{kind}").status_code == 403
         assert dean.post(f"{POLICIES}/{kind}", {}).status_code == 403
+
+
+def test_a_tenants_operator_weighs_units_within_the_grant(world: World, dean: Client) -> None:
+    unit = str(world.unit_id)
+    form = dean.get(f"{POLICIES}/weight").content.decode()
+    assert f'value="{unit}"' in form and 'value="cirrus"' not in form
+
+    put(dean, "weight", node="cirrus", weight="9", fails="valid choice")
+    put(dean, "weight", node=unit, weight="4")
+    world.settle()
+
+    now = policies(world)
+    assert (now.weights[unit], now.weighed_in[unit]) == (4_000_000, "cirrus")
+    page = dean.get(POLICIES).content.decode()
+    assert f'href="{POLICIES}/weight?node={unit}' in page
+    assert "Language models has weight 4 within cirrus" in shown(dean)
 
 
 def test_a_tenants_operator_chooses_from_the_own_organisation_only(

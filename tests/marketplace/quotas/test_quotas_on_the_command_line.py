@@ -106,6 +106,38 @@ def test_a_trial_tells_what_would_change(offpeak: Callable[..., tuple[str, Asked
     assert "b1" in said and "admitted" in said
 
 
+def places(before: int, after: int) -> dict[str, Any]:
+    return {"place_before": before, "place_after": after, **shares(0.25, 0.25)}
+
+
+def shares(before: float | None, after: float | None) -> dict[str, Any]:
+    return {"share_before": before, "share_after": after}
+
+
+def test_shares_are_shown_level_by_level(offpeak: Callable[..., tuple[str, Asked]]) -> None:
+    figures = {
+        "gpu_class": "H100",
+        "remembered_gpu_hours": 1.5,
+        "weight_ppm": 1_000_000,
+        "share": 0.125,
+    }
+    levels = [
+        {"node": "science", "is_cohort": True, "depth": 0, "turn": 1, "beside": 2},
+        {"node": UNIT, "is_cohort": False, "depth": 1, "turn": 1, "beside": 1},
+    ]
+    answer = {
+        "places": [],
+        "levels": [{**each, **figures, "before_the_next": "science 0 < b 1"} for each in levels],
+        **HALF_LIFE,
+    }
+
+    said, _ = offpeak("shares", answer=answer)
+
+    lines = said.splitlines()
+    assert lines[1].startswith("science") and "1 of 2" in lines[1] and "science 0 < b 1" in said
+    assert lines[2].startswith(f"\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}{UNIT}")
+
+
 def test_several_policies_of_a_file_are_tried_together_and_set_at_once(
     offpeak: Callable[..., tuple[str, Asked]], tmp_path: Path
 ) -> None:
@@ -129,7 +161,13 @@ def test_several_policies_of_a_file_are_tried_together_and_set_at_once(
         "admitted_after": 1,
         "bid_changes": [],
         "lease_changes": [],
-        "queues": [],
+        "queues": [
+            {"unit": UNIT, **places(3, 1)},
+            {"unit": "stays", **places(2, 2)},
+        ],
+        "cohorts": [
+            {"cohort": "science", "turn_before": 2, "turn_after": None, **shares(0.5, None)}
+        ],
         "past": {"changes": [judged]},
     }
 
@@ -138,6 +176,7 @@ def test_several_policies_of_a_file_are_tried_together_and_set_at_once(
 
     asked = {"policies": policies, "market": "eu", "days": 3}
     assert tried == [("POST", "quotas/trials", asked)]
+    assert "science" in said and UNIT in said and "stays" not in said
     assert "needs-approval" in said and "Of 3 open bids 2 fit now, 1 would." in said
     assert made == [("POST", "quotas/policies", {"policies": policies, "why": "a new term"})]
 
@@ -155,6 +194,7 @@ def test_the_last_hours_are_run_again_under_the_policies_of_a_file(
         "admitted_after": 0,
         "bid_changes": [],
         "lease_changes": [],
+        "queues": [],
         "again": figures,
         "variant": figures | {"welfare": "12.50"},
         "parties": [

@@ -167,6 +167,57 @@ def test_every_policy_is_set_with_its_reason_and_tried_before(
     assert [(each["scope"], each["money"]) for each in shares["limits"]] == [("user", "100.00")]
 
 
+def test_shares_are_told_level_by_level(
+    platform: Caller, dean: Caller, rival: Caller, lab: str
+) -> None:
+    """A tenant sees its own grant and what is nobody's; of the grant of others not the name."""
+    guest = str(
+        SubscriberRow.objects.create(
+            subscriber_id=uuid4(),
+            tenant_id=rival.tenant_id,
+            title="Guests",
+            cost_centre="CC-2",
+            registered_at=datetime(2026, 1, 1, tzinfo=UTC),
+        ).subscriber_id
+    )
+    for path, body in (
+        ("cohorts", {"cohort": "all"}),
+        ("cohorts", {"cohort": "uni", "parent": "all", "tenant_id": str(dean.tenant_id)}),
+        ("cohorts", {"cohort": "idle", "parent": "all"}),
+        ("cohorts", {"cohort": "theirs", "parent": "all", "tenant_id": str(rival.tenant_id)}),
+        ("units", {"subscriber_id": lab, "cohort": "uni"}),
+        ("units", {"subscriber_id": guest, "cohort": "theirs"}),
+        ("", {"node": "all", "gpu_class": "H100", "nominal": 4}),
+        ("weights", {"node": "theirs", "weight_ppm": 3_000_000}),
+    ):
+        answer = platform.post(f"/api/v1/quotas/{path}".rstrip("/"), body)
+        assert answer.status_code == 201, (path, answer.content)
+    weighed = dean.post("/api/v1/quotas/weights", {"node": lab, "weight_ppm": 5_000_000})
+    assert weighed.status_code == 201, "its own, within its own grant"
+    assert dean.post("/api/v1/quotas/weights", {"node": "uni", "weight_ppm": 1}).status_code == 403
+
+    found = platform.get("/api/v1/quotas/shares").json()
+    levels = {each["node"]: each for each in found["levels"]}
+    assert [each["node"] for each in found["levels"]] == ["all", "theirs", guest, "uni", lab]
+    assert [each["node"] for each in found["places"]] == [guest, lab], "in the order of cohorts"
+    assert found["places"][0]["before_the_next"] == "in all: theirs 0 = uni 0: as much, so by name"
+    assert (levels["theirs"]["turn"], levels["theirs"]["beside"]) == (1, 2), "idle has no unit"
+    assert [levels[each]["entitled"] for each in ("all", "theirs", guest)] == [1.0, 0.75, 0.75]
+    assert (levels[lab]["weight_ppm"], levels[lab]["entitled"]) == (5_000_000, 0.25)
+    assert (levels[lab]["within"], levels[lab]["depth"], levels["uni"]["units"]) == ("uni", 2, 1)
+
+    seen = dean.get("/api/v1/quotas/shares").json()
+    assert [each["node"] for each in seen["levels"]] == ["all", "uni", lab]
+    assert "theirs" not in str(seen) and guest not in str(seen)
+
+    trial = {"policies": [{"kind": "weight", "node": "theirs", "weight_ppm": 0}]}
+    tried = platform.post("/api/v1/quotas/trials", trial).json()
+    turns = {each["cohort"]: (each["turn_before"], each["turn_after"]) for each in tried["cohorts"]}
+    assert turns == {"all": (1, 1), "theirs": (1, 2), "uni": (2, 1)}
+    places = {q["unit"]: (q["place_before"], q["place_after"]) for q in tried["queues"]}
+    assert places == {guest: (1, 2), lab: (2, 1)}
+
+
 def test_an_override_is_lifted_and_bad_trials_are_refused(
     platform: Caller, dean: Caller, lab: str
 ) -> None:

@@ -126,6 +126,40 @@ def test_nobody_gives_themselves_more(policy: Policy, setter: Setter) -> None:
     assert office.policies == before
 
 
+def weight(node: str, ppm: int) -> ShareWeightSet:
+    return ShareWeightSet(market=MARKET, node=node, weight_ppm=ppm, at=NOON)
+
+
+def test_a_tenant_weighs_its_units_for_as_long_as_they_stand_in_its_grant() -> None:
+    office = Office()
+    office.set(cohort("common"))
+    office.set(weight(str(LAB), 3_000_000), DEAN)
+    assert office.policies.weight_of(str(LAB)) == 3_000_000
+
+    office.set(unit("common"))
+    assert office.policies.weight_of(str(LAB)) == 1_000_000, "nothing against others"
+    with pytest.raises(PolicyNotYours):
+        office.set(weight(str(LAB), 9_000_000), DEAN)
+
+    office.set(unit("uni"))
+    assert office.policies.weight_of(str(LAB)) == 3_000_000
+    office.set(weight(str(LAB), 3_000_000))
+    office.set(unit("common"))
+    assert office.policies.weight_of(str(LAB)) == 3_000_000, "the platform's counts anywhere"
+
+
+def test_a_weight_that_is_in_force_is_not_set_again() -> None:
+    office = Office()
+    for setter in (DEAN, DEAN, PLATFORM, PLATFORM):
+        office.set(weight(str(LAB), 2_000_000), setter)
+    office.set(weight("uni", 2_000_000))
+
+    said = [each.event for each in office.store.read_stream(f"governance-{MARKET}")]
+    weighed = [each.within for each in said if isinstance(each, ShareWeightSet)]
+    assert weighed == ["uni", None, None]
+    assert office.policies.weight_of("uni") == 2_000_000
+
+
 @pytest.mark.parametrize(
     ("policy", "refusal"),
     [

@@ -1,0 +1,62 @@
+"""`offpeak quotas shares`: whose bids go first, level by level, with the arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from . import quotas_requests
+from .quotas import Market
+from .session import session_of
+
+app = quotas_requests.app
+
+LEVELS = (
+    ("who", "cohort or unit"),
+    ("turns", "turn"),
+    ("gpu_class", "class"),
+    ("remembered_gpu_hours", "GPU-hours remembered"),
+    ("weight_ppm", "weight, ppm"),
+    ("share", "share"),
+    ("before_the_next", "before the next"),
+)
+PLACES = (
+    ("place", "place"),
+    ("node", "unit"),
+    ("gpu_class", "class"),
+    ("remembered_gpu_hours", "GPU-hours remembered"),
+    ("weight_ppm", "weight, ppm"),
+    ("share", "share"),
+    ("bids_waiting", "bids waiting"),
+    ("before_the_next", "before the next"),
+)
+
+
+@app.command()
+def shares(
+    context: typer.Context,
+    round_id: Annotated[UUID | None, typer.Option("--round", help="as it was in a round")] = None,
+    market: Market = None,
+) -> None:
+    """Show whose bids go first, with the arithmetic: cohorts and who stands in them, then units."""
+    session = session_of(context)
+    found = session.client.get("quotas/shares", round=round_id, market=market)
+    if session.printer.as_json:
+        session.printer.json(found)
+        return
+    empty = "No quotas are set: price and time alone decide."
+    levels = [] if found is None else found.get("levels", [])
+    if any(each["is_cohort"] for each in levels):
+        session.printer.table([_row(each) for each in levels], LEVELS, empty=empty)
+    session.printer.table([] if found is None else found["places"], PLACES, empty=empty)
+    if found is not None:
+        session.printer.say(f"Use is forgotten by half in {found['half_life_seconds']} s.")
+
+
+def _row(level: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a level with its depth to be seen."""
+    who = "\N{NO-BREAK SPACE}" * 2 * level["depth"] + level["node"]
+    return {**level, "who": who, "turns": f"{level['turn']} of {level['beside']}"}
