@@ -32,7 +32,7 @@ class Standings:
         self,
         parents: Mapping[str, str | None],
         used: Mapping[str, Mapping[str, float]],
-        capacity: Mapping[str, int],
+        capacity: Mapping[str, float],
         weight_of: Callable[[str], int],
         *,
         half_life: int,
@@ -83,7 +83,7 @@ class Standings:
         """Return the units, who goes first first. Those of a cohort are together."""
         return sorted(self.units, key=self.key)
 
-    def add(self, unit: str, gpus: Iterable[tuple[str, int]], millis: int) -> None:
+    def add(self, unit: str, gpus: Iterable[tuple[str, float]], millis: int) -> None:
         """Count what was just granted as it will be remembered when it ends.
 
         gpus: by model, how many. millis: for how long. In whole GPU-milliseconds: so it adds up
@@ -93,7 +93,7 @@ class Standings:
         for node in self.around(unit):
             left = self._left.setdefault(node, {})
             for model, count in gpus:
-                left[model] = left.get(model, 0.0) + count * each_gpu
+                left[model] = left.get(model, 0.0) + round(count * each_gpu)
             self._shares.pop(node, None)
 
     def turns(self, waiting: Mapping[str, Iterable[T]]) -> Iterator[T]:

@@ -95,7 +95,7 @@ class FairShare:
 def fair_share(
     node: str,
     left: Mapping[str, float],
-    capacity: Mapping[str, int],
+    capacity: Mapping[str, float],
     *,
     half_life: int,
     weight_ppm: int,

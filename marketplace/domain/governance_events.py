@@ -12,6 +12,7 @@ from uuid import UUID
 from ledger.domain.event import Event
 from ledger.domain.ids import SubscriberId, TenantId, UserId
 from ledger.domain.money import Money
+from marketplace.domain.counting import Counts
 
 LimitScope = Literal["bid", "user", "subscriber", "tenant"]
 Period = Literal["day", "week", "month"]
@@ -132,6 +133,18 @@ class HalfLifeSet(Event, name="marketplace.half-life-set", version=2, grown_from
     why: str = ""
 
 
+class CountingSet(Event, name="marketplace.counting-set"):
+    """How quotas and limits count a part of a card from now on.
+
+    counts: `whole`, each as one GPU; `parts`, as the part of its card that it is.
+    """
+
+    market: str
+    counts: Counts
+    at: datetime
+    why: str = ""
+
+
 class GuaranteePeriodSet(Event, name="marketplace.guarantee-period-set"):
     """Guaranteed GPU-hours are counted in spans of this length, one of which starts then."""
 
@@ -218,6 +231,7 @@ GovernanceEvent = (
     | LimitSet
     | ShareWeightSet
     | HalfLifeSet
+    | CountingSet
     | GuaranteePeriodSet
     | LeastRunSet
     | UseAllowed

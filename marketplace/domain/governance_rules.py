@@ -11,8 +11,10 @@ from marketplace.domain import (
     governance_shares,
 )
 from marketplace.domain.governance import Setter
+from marketplace.domain.governance_counting import set_counting
 from marketplace.domain.governance_events import (
     CohortPlaced,
+    CountingSet,
     GovernanceEvent,
     GuaranteePeriodSet,
     HalfLifeSet,
@@ -35,6 +37,7 @@ Policy = (
     | LimitSet
     | ShareWeightSet
     | HalfLifeSet
+    | CountingSet
     | GuaranteePeriodSet
     | LeastRunSet
     | UseAllowed
@@ -63,6 +66,8 @@ def ruled(now: Policies | None, policy: Policy, setter: Setter) -> Sequence[Gove
             return governance_shares.set_weight(now, policy, setter)
         case HalfLifeSet():
             return governance_shares.set_half_life(now, policy, setter)
+        case CountingSet():
+            return set_counting(now, policy, setter)
         case GuaranteePeriodSet():
             return governance_shares.set_period(now, policy, setter)
         case LeastRunSet():

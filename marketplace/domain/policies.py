@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import ClassVar, Literal, Protocol, assert_never
 from uuid import UUID
 
 from ledger.domain.ids import SubscriberId, TenantId
-from listings.domain.gpus import model_matches
+from marketplace.domain.counting import ANY_CLASS, Counts, in_class, unit_of
 from marketplace.domain.governance_events import (
     CohortPlaced,
+    CountingSet,
     GovernanceEvent,
     GuaranteePeriodSet,
     HalfLifeSet,
@@ -32,7 +32,6 @@ from marketplace.domain.governance_events import (
 )
 from marketplace.domain.quotas import Quota, Tree
 
-ANY_CLASS = "any"
 HALF_LIFE_SECONDS = 7 * 86_400
 """Where no policy says another."""
 WEIGHT_PPM = 1_000_000
@@ -84,6 +83,7 @@ class Policies:
     period_starts: datetime = PERIOD_STARTS
     permits: Mapping[tuple[str | None, UseKind, str], bool] = field(default_factory=dict)
     least_run_seconds: int = LEAST_RUN_SECONDS
+    counts: Counts = "whole"
 
     @classmethod
     def evolve(cls, state: Policies | None, event: GovernanceEvent, /) -> Policies:
@@ -107,6 +107,8 @@ class Policies:
                 return now._weighed(event)
             case HalfLifeSet():
                 return replace(now, half_life_seconds=event.seconds)
+            case CountingSet():
+                return replace(now, counts=event.counts)
             case GuaranteePeriodSet():
                 return replace(now, period_seconds=event.seconds, period_starts=event.starts_at)
             case LeastRunSet():
@@ -156,6 +158,11 @@ class Policies:
         }
 
     @property
+    def unit(self) -> int:
+        """Return what one GPU counts as."""
+        return unit_of(self.counts)
+
+    @property
     def classes(self) -> list[str]:
         """Return the classes of GPUs that any quota speaks of."""
         named = {gpu_class for _, gpu_class in self.quotas}
@@ -165,18 +172,21 @@ class Policies:
         """Return the quotas of one class as they are at one moment.
 
         A tenant's cohort is its grant: what it has shared out among its units is no longer in
-        the common pot.
+        the common pot. Figures are in units of `unit`.
         """
-        quotas = {node: _quota(each) for (node, of), each in self.quotas.items() if of == gpu_class}
+        unit = self.unit
+        quotas = {
+            node: _quota(each, unit) for (node, of), each in self.quotas.items() if of == gpu_class
+        }
         for each in self.overrides.values():
             if each.gpu_class == gpu_class and each.starts_at <= at < each.ends_at:
-                quotas[each.node] = _quota(each)
+                quotas[each.node] = _quota(each, unit)
         for name, cohort in self.cohorts.items():
             grant = quotas.get(name)
             if cohort.tenant_id is not None and grant is not None and grant.nominal is not None:
                 left = max(0, grant.nominal - self.shared_out(name, quotas))
                 quotas[name] = replace(grant, nominal=left)
-        return Tree(self.parents, quotas)
+        return Tree(self.parents, quotas, unit)
 
     def shared_out(self, cohort: str, quotas: Mapping[str, Quota]) -> int:
         """Return how much nominal quota the members of a cohort have of their own."""
@@ -215,7 +225,7 @@ class Policies:
             found = [
                 (gpu_class == ANY_CLASS, -len(gpu_class), allowed)
                 for (whose, kind, gpu_class), allowed in self.permits.items()
-                if whose == who and kind == what and in_class(gpu_class, model)
+                if whose == who and kind == what and in_class(gpu_class, model, self.counts)
             ]
             if found:
                 return min(found)[2]
@@ -238,11 +248,9 @@ class Policies:
         return self.weights.get(node, WEIGHT_PPM)
 
 
-def _quota(event: QuotaSet | QuotaOverridden) -> Quota:
-    return Quota(event.nominal, event.borrowing, event.lending, event.gpu_hours)
-
-
-@lru_cache(maxsize=4_096)
-def in_class(gpu_class: str, model: str) -> bool:
-    """Tell if a model of GPU belongs to a class."""
-    return gpu_class == ANY_CLASS or model_matches(gpu_class, model)
+def _quota(event: QuotaSet | QuotaOverridden, unit: int) -> Quota:
+    nominal, borrowing, lending = (
+        None if each is None else each * unit
+        for each in (event.nominal, event.borrowing, event.lending)
+    )
+    return Quota(nominal, borrowing, lending, event.gpu_hours)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
+from marketplace.domain.counting import Counts, by_card, unit_of
 from marketplace.domain.events import BidPlaced
 from marketplace.domain.fair_order import Standings
 from marketplace.domain.fairness import Decayed, FairShare, remembered
@@ -76,9 +77,11 @@ class QuotaBook:
         """Take in a policy. Another half-life counts from then on: what was forgotten stays so."""
         if isinstance(event, HalfLifeSet):
             self._forget_by(event.seconds * 1_000, from_above(event.at))
+        counted = self.counts
         self.policies = Policies.evolve(self.policies, event)
         self._classes = tuple(self.policies.classes)
-        self._sums = Sums(self.policies, self._sums.tallies)
+        alike = self.policies.counts == counted
+        self._sums = Sums(self.policies, self._sums.tallies if alike else None)
 
     def _forget_by(self, half_life: int, at: int) -> None:
         for decayed in self._decayed.values():
@@ -166,7 +169,7 @@ class QuotaBook:
             return Answer("refused", NOT_ALLOWED, "these GPUs may not be leased by this unit")
         answer = FREE
         for gpu_class in self._classes:
-            gpus = use.of_class(gpu_class)
+            gpus = use.of_class(gpu_class, self.counts)
             if gpus:
                 found = self._in_class(gpu_class, use, gpus, borrowing)
                 if not found.fits:
@@ -219,12 +222,12 @@ class QuotaBook:
         counted = self.guaranteed_hours(gpu_class, node, use.starts, use.ends)
         if not counted:
             return answer
-        asked = use.of_class(gpu_class)
+        asked, hour = use.of_class(gpu_class, self.counts), MILLIS_PER_HOUR * unit_of(self.counts)
         for over, hours, starts, ends in counted:
             used = self._sums.hours(gpu_class, over, starts, ends, lambda: self.counted)
             more = asked * max(0, min(use.ends, ends) - max(use.starts, starts))
-            if used + more > hours * MILLIS_PER_HOUR:
-                figures = (used / MILLIS_PER_HOUR, more / MILLIS_PER_HOUR)
+            if used + more > hours * hour:
+                figures = (used / hour, more / hour)
                 said = f"{figures[0]:g} + {figures[1]:g} > {hours} guaranteed GPU-hours of {over}"
                 return replace(answer, outcome=answer.outcome and "borrowed", told=said)
         only_hours = self._quota(gpu_class, node, use.starts).nominal is None
@@ -257,21 +260,13 @@ class QuotaBook:
         return found
 
     def used_within(self, gpu_class: str, node: str, starts: int, ends: int) -> int:
-        """Return the GPU-milliseconds of a class that a unit, or all in a cohort, has there."""
-        assert self.policies is not None
-        parents = self._sums.tree_at(gpu_class, starts).parents
-
-        def inside(unit: str) -> bool:
-            at: str | None = unit
-            while at is not None and at != node:
-                at = parents.get(at)
-            return at is not None
-
-        return sum(
-            each.of_class(gpu_class) * max(0, min(each.ends, ends) - max(each.starts, starts))
-            for each in (*self.uses.values(), *self._over)
-            if each.starts < ends and starts < each.ends and inside(str(each.terms.subscriber_id))
-        )
+        """Return what a unit, or all in a cohort, has of a class there, in GPU-milliseconds."""
+        tree, used = self._sums.tree_at(gpu_class, starts), 0
+        for each in self.counted:
+            unit = str(each.terms.subscriber_id)
+            if unit == node or (unit in tree.parents and node in tree.path(unit)):
+                used += each.of_class(gpu_class, self.counts) * each.during(starts, ends)
+        return used // unit_of(self.counts)
 
     def _usage(self, tree: Tree, others: Sequence[tuple[str, int, Use]], at: int) -> Usage:
         total: dict[str, int] = defaultdict(int)
@@ -297,7 +292,7 @@ class QuotaBook:
             return None
         tree = self.policies.tree(gpu_class, moment(at))
         others = [
-            (str(each.terms.subscriber_id), each.of_class(gpu_class), each)
+            (str(each.terms.subscriber_id), each.of_class(gpu_class, self.counts), each)
             for each in self.uses.values()
         ]
         return self._usage(tree, others, at)
@@ -310,7 +305,7 @@ class QuotaBook:
         for lease_id, each in self.uses.items():
             node = str(each.terms.subscriber_id)
             if each.starts <= at < each.ends and node in usage.tree.parents:
-                usage.take(lease_id, node, each.of_class(gpu_class))
+                usage.take(lease_id, node, each.of_class(gpu_class, self.counts))
         return usage
 
     def verdict(self, gpu_class: str, node: str, gpus: int, at: int) -> Verdict | None:
@@ -330,7 +325,10 @@ class QuotaBook:
         if limit is None or limit.tenant_id not in (None, use.terms.tenant_id):
             return None
         if scope == "bid":
-            return at_once(limit, use, Held()) or in_periods(limit, use, lambda *_: (0, 0))
+            counts = self.counts
+            return at_once(limit, use, Held(), counts) or in_periods(
+                limit, use, lambda *_: (0, 0), counts
+            )
         assert subject is not None
         currency, tallies = use.terms.limit.currency, self._sums.tallies
 
@@ -339,15 +337,21 @@ class QuotaBook:
             return of(""), of(currency)
 
         if limit.gpus is not None or limit.memory_mib is not None:
-            refused = at_once(limit, use, tallies.held(scope, subject, self.uses.values))
+            held = tallies.held(scope, subject, self.uses.values)
+            refused = at_once(limit, use, held, self.counts)
             if refused is not None:
                 return refused
-        return in_periods(limit, use, spent)
+        return in_periods(limit, use, spent, self.counts)
 
     @property
     def counted(self) -> list[Use]:
         """Return what counts in periods: what is held, and what is over."""
         return [*self.uses.values(), *self._over]
+
+    @property
+    def counts(self) -> Counts:
+        """Return how parts of a card are counted."""
+        return "whole" if self.policies is None else self.policies.counts
 
     # --- fair shares -----------------------------------------------------------------------
 
@@ -364,8 +368,11 @@ class QuotaBook:
         units = {*policies.units, *self._decayed, *running}
         return Standings(
             {**dict.fromkeys(units), **policies.parents},
-            {unit: self._remembered(unit, running.get(unit, ()), at) for unit in units},
-            capacity,
+            {
+                unit: by_card(self._remembered(unit, running.get(unit, ()), at), self.counts)
+                for unit in units
+            },
+            by_card(capacity, self.counts),
             policies.weight_of,
             half_life=self._half_life,
         )

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from ledger.domain.ids import BidId, LeaseId
 from listings.domain.gpus import model_matches
+from marketplace.domain.counting import by_card
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.fair_order import Standings
 from marketplace.domain.moments import whole_second
@@ -190,8 +191,12 @@ class Gate:
         if own:
             self.own.add(lease_id)
             if self._standings is not None:
-                gpus = [(each.model, each.gpus) for each in use.gpus]
-                self._standings.add(str(bid.terms.subscriber_id), gpus, use.ends - use.starts)
+                gpus = {each.model: each.gpus for each in use.gpus}
+                self._standings.add(
+                    str(bid.terms.subscriber_id),
+                    by_card(gpus, self._quotas.counts).items(),
+                    use.ends - use.starts,
+                )
 
 
 def capacity_of(offers: Iterable[Listed]) -> Counter[str]:

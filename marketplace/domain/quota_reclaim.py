@@ -28,6 +28,7 @@ from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar
+from marketplace.domain.counting import ANY_CLASS, size_in
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import Cut, LeaseGranted, MarketEvent
 from marketplace.domain.fills import Clearing, Fill, lease_id_of
@@ -40,13 +41,13 @@ from marketplace.domain.moments import (
 )
 from marketplace.domain.own_first import others
 from marketplace.domain.packing import Placement, place
-from marketplace.domain.policies import ANY_CLASS, in_class
+from marketplace.domain.policies import Policies
 from marketplace.domain.preemption import VICTIMS_MAX, Victim, first_stop, without
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import use_of_grant
 from marketplace.domain.quota_gate import LATER_MAX, use_of
 from marketplace.domain.quota_preemption import Planner, Running
-from marketplace.domain.quota_uses import FOREVER
+from marketplace.domain.quota_uses import FOREVER, Use
 from marketplace.domain.quotas import Usage
 from marketplace.domain.reclaim_fees import compensation
 from marketplace.domain.rules import Rules
@@ -144,23 +145,31 @@ def _plan(standing: Standing, bid: OpenBid) -> Reclaim | None:
     models = {gpu.model for entry in entries for gpu in entry.listed.terms.gpus}
     # What speaks of one class before what speaks of any: its quota is the nearer one.
     for gpu_class in sorted(policies.classes, key=lambda each: each == ANY_CLASS):
-        if any(in_class(gpu_class, model) for model in models):
-            found = _Attempt(standing, bid, entries, gpu_class).plan()
+        sizes = [size_in(gpu_class, model, policies.counts) for model in models]
+        if any(sizes):
+            # What it gets may count as more: that is asked where a place for it is found.
+            least = bid.gpus * min(size for size in sizes if size)
+            found = _Attempt(standing, bid, entries, gpu_class, least).plan()
             if found is not None:
                 return found
     return None
 
 
 class _Attempt:
-    """One bid's try to take back what is borrowed of one class."""
+    """One bid's try to take back what is borrowed of one class. least: what it counts as there."""
 
     def __init__(
-        self, standing: Standing, bid: OpenBid, entries: Sequence[Entry], gpu_class: str
+        self,
+        standing: Standing,
+        bid: OpenBid,
+        entries: Sequence[Entry],
+        gpu_class: str,
+        least: int,
     ) -> None:
         self._standing, self._bid, self._entries = standing, bid, entries
         self._book, self._quotas, self._now = standing.book, standing.quotas, standing.at
         self._gpu_class, self._node = gpu_class, str(bid.terms.subscriber_id)
-        self._units = self._quotas.policies.units if self._quotas.policies is not None else {}
+        self._policies, self._least = self._quotas.policies or Policies(), least
         self._victims: dict[LeaseId, Victim] = {}
 
     def plan(self) -> Reclaim | None:
@@ -169,7 +178,7 @@ class _Attempt:
         usage = self._quotas.usage_by_lease(self._gpu_class, self._now)
         if tree is None or usage is None:
             return None
-        if usage.used(self._node) + self._bid.gpus > tree.subtree[self._node]:
+        if usage.used(self._node) + self._least > tree.subtree[self._node]:
             return None
         for lease_id in self._quotas.uses:
             held = self._book.held.get(lease_id)
@@ -182,9 +191,13 @@ class _Attempt:
     def _planned(self, usage: Usage, *, by_cost: bool) -> Reclaim | None:
         running = sorted(self._running(by_cost=by_cost), key=lambda each: each.order)
         planner = Planner(usage, running[:VICTIMS_MAX])
-        use, gpus = self._bid.bid_id, self._bid.gpus
         plan = planner.plan(
-            use, self._node, gpus, priority=0, now=self._now, placeable=self._placeable
+            self._bid.bid_id,
+            self._node,
+            self._least,
+            priority=0,
+            now=self._now,
+            placeable=self._placeable,
         )
         if plan is None or not plan.victims:
             return None
@@ -199,9 +212,9 @@ class _Attempt:
             held = self._book.held.get(lease_id)
             unit = str(use.terms.subscriber_id)
             # Whom no policy puts anywhere borrows from nobody.
-            stranger = unit not in self._units
+            stranger = unit not in self._policies.units
             spared = unit == self._node or stranger or lease_id in self._standing.spared
-            if held is not None and not spared and use.of_class(self._gpu_class):
+            if held is not None and not spared and self._size(use):
                 victim = _victim(self._book, held, self._bid, self._now)
                 if victim is not None:
                     yield lease_id, victim
@@ -212,11 +225,14 @@ class _Attempt:
             yield Running(
                 lease_id=lease_id,
                 node=str(use.terms.subscriber_id),
-                gpus=use.of_class(self._gpu_class),
+                gpus=self._size(use),
                 priority=victim.loses if by_cost else 0,
                 firm=not victim.held.is_interruptible,
                 since=use.starts,
             )
+
+    def _size(self, use: Use) -> int:
+        return use.of_class(self._gpu_class, self._policies.counts)
 
     def _placeable(self, gone: Sequence[LeaseId]) -> bool:
         return self._placed([self._victims[lease_id] for lease_id in gone]) is not None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ledger.domain.ids import LeaseId
+from marketplace.domain.counting import Counts
 from marketplace.domain.fairness import Decayed
 from marketplace.domain.governance_events import (
     CohortPlaced,
@@ -41,6 +42,7 @@ class PoliciesState:
     period_starts: datetime
     permits: tuple[tuple[str | None, UseKind, str, bool], ...]
     least_run_seconds: int = LEAST_RUN_SECONDS
+    counts: Counts = "whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ def _state_of(policies: Policies) -> PoliciesState:
         period_starts=policies.period_starts,
         permits=tuple((*of, allowed) for of, allowed in policies.permits.items()),
         least_run_seconds=policies.least_run_seconds,
+        counts=policies.counts,
     )
 
 
@@ -121,4 +124,5 @@ def _restored(state: PoliciesState) -> Policies:
         period_starts=state.period_starts,
         permits={(who, what, of): allowed for who, what, of, allowed in state.permits},
         least_run_seconds=state.least_run_seconds,
+        counts=state.counts,
     )

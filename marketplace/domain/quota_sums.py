@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import ChainMap
 from collections.abc import Callable, Iterable
 
+from marketplace.domain.counting import Counts
 from marketplace.domain.events import BidPlaced
 from marketplace.domain.governance_events import UseKind
 from marketplace.domain.headroom import Headroom, Part
@@ -22,11 +23,12 @@ from marketplace.domain.steps import EVER
 
 
 class Sums:
-    """The sums under one state of the policies. tallies: they hold under any."""
+    """The sums under one state of the policies. tallies: they hold under any that counts alike."""
 
     def __init__(self, policies: Policies | None = None, tallies: Tallies | None = None) -> None:
         self._policies = policies or Policies()
-        self.tallies = tallies or Tallies()
+        self._counts: Counts = self._policies.counts
+        self.tallies = tallies or Tallies(self._counts)
         self._trees: dict[tuple[str, int], Tree] = {}
         self._edges: dict[str, list[int]] = {}
         self._may: dict[tuple[object, ...], bool] = {}
@@ -47,7 +49,8 @@ class Sums:
         if not over:
             node = str(use.terms.subscriber_id)
             for gpu_class, room in self._rooms.items():
-                room.take(Part(node, use.starts, use.ends, sign * use.of_class(gpu_class)))
+                size = use.of_class(gpu_class, self._counts)
+                room.take(Part(node, use.starts, use.ends, sign * size))
         for (gpu_class, starts, ends), hours in self._hours.items():
             self._spend(hours, gpu_class, use, (starts, ends), sign)
 
@@ -97,7 +100,12 @@ class Sums:
             edges = [EVER, *self.edges(gpu_class)]
             trees = [(since, self.tree_at(gpu_class, since)) for since in edges]
             parts = (
-                Part(str(use.terms.subscriber_id), use.starts, use.ends, use.of_class(gpu_class))
+                Part(
+                    str(use.terms.subscriber_id),
+                    use.starts,
+                    use.ends,
+                    use.of_class(gpu_class, self._counts),
+                )
                 for use in uses
             )
             room = self._rooms[gpu_class] = Headroom.of(trees, parts)
@@ -106,7 +114,7 @@ class Sums:
     def hours(
         self, gpu_class: str, node: str, starts: int, ends: int, uses: Callable[[], Iterable[Use]]
     ) -> int:
-        """Return the GPU-milliseconds of a class that a unit, or all in a cohort, has in a period.
+        """Return what a unit, or all in a cohort, has of a class in a period, in units × ms.
 
         uses: returns all that are held, and all that are over.
         """
@@ -127,7 +135,7 @@ class Sums:
     ) -> None:
         """Add a use to what its unit, and each cohort around it, has in a period."""
         lasts = max(0, min(use.ends, span[1]) - max(use.starts, span[0]))
-        millis = lasts and use.of_class(gpu_class) * lasts
+        millis = lasts and use.of_class(gpu_class, self._counts) * lasts
         at: str | None = str(use.terms.subscriber_id) if millis else None
         parents = self.tree_at(gpu_class, span[0]).parents
         while at is not None:

@@ -12,25 +12,26 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ledger.domain.money import MILLIS_PER_HOUR
+from marketplace.domain.counting import Counts
 from marketplace.domain.governance_events import LimitScope
 from marketplace.domain.quota_uses import Use, subject_of
 from marketplace.domain.steps import NOTHING, Steps
 
 Spent = ChainMap[tuple[UUID, str], int]
-"""By subject and currency, in nano-units; GPU-milliseconds under the currency ``""``."""
+"""By subject and currency, in nano-units; units × milliseconds under the currency ``""``."""
 Uses = Callable[[], Iterable[Use]]
 
 
 class Held(NamedTuple):
-    """What one has at once, over time: GPUs, and MiB of their memory."""
+    """What one has at once, over time: GPUs, in units, and MiB of their memory."""
 
     gpus: Steps = NOTHING
     memory: Steps = NOTHING
 
-    def plus(self, use: Use, sign: int) -> Held:
+    def plus(self, use: Use, sign: int, counts: Counts) -> Held:
         """Return it with one use more, or less."""
         return Held(
-            self.gpus.plus(use.starts, use.ends, sign * use.count),
+            self.gpus.plus(use.starts, use.ends, sign * use.size(counts)),
             self.memory.plus(use.starts, use.ends, sign * use.memory_mib),
         )
 
@@ -38,13 +39,14 @@ class Held(NamedTuple):
 class Tallies:
     """All sums that were asked for. Whoever changes the uses says so here."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Counts) -> None:
+        self._counts: Counts = counts
         self._held: dict[LimitScope, ChainMap[UUID, Held]] = {}
         self._spent: dict[tuple[LimitScope, int, int], Spent] = {}
 
     def fork(self) -> Tallies:
         """Return the same sums, to add to them."""
-        twin = Tallies()
+        twin = Tallies(self._counts)
         twin._held = {scope: held.new_child() for scope, held in self._held.items()}
         twin._spent = {key: spent.new_child() for key, spent in self._spent.items()}
         return twin
@@ -56,9 +58,9 @@ class Tallies:
                 subject = subject_of(scope, use)
                 if subject is not None:
                     before = by_subject.get(subject) or Held()
-                    by_subject[subject] = before.plus(use, sign)
+                    by_subject[subject] = before.plus(use, sign, self._counts)
         for (scope, starts, ends), spent in self._spent.items():
-            _spend(spent, scope, use, starts, ends, sign)
+            _spend(spent, scope, use, (starts, ends), sign, self._counts)
 
     def forget_before(self, millis: int) -> None:
         """Drop what is over, to bound memory."""
@@ -74,7 +76,7 @@ class Tallies:
 
     def held(self, scope: LimitScope, subject: UUID, uses: Uses) -> Held:
         """Return what one has at once. uses: returns all that are held."""
-        by_subject = self._held.get(scope)
+        by_subject, counts = self._held.get(scope), self._counts
         if by_subject is None:
             spans: dict[UUID, list[Use]] = defaultdict(list)
             for use in uses():
@@ -84,7 +86,7 @@ class Tallies:
             by_subject = self._held[scope] = ChainMap(
                 {
                     whose: Held(
-                        Steps.of((use.starts, use.ends, use.count) for use in mine),
+                        Steps.of((use.starts, use.ends, use.size(counts)) for use in mine),
                         Steps.of((use.starts, use.ends, use.memory_mib) for use in mine),
                     )
                     for whose, mine in spans.items()
@@ -95,7 +97,7 @@ class Tallies:
     def spent(
         self, scope: LimitScope, subject: UUID, span: tuple[int, int], uses: Uses
     ) -> Callable[[str], int]:
-        """Return by currency what one spent in a period; GPU-milliseconds for the currency ``""``.
+        """Return by currency what one spent in a period; units × ms for the currency ``""``.
 
         uses: returns all that are held, and all that are over.
         """
@@ -103,15 +105,17 @@ class Tallies:
         if known is None:
             known = self._spent[scope, *span] = ChainMap({})
             for use in uses():
-                _spend(known, scope, use, *span, 1)
+                _spend(known, scope, use, span, 1, self._counts)
         return lambda currency: known.get((subject, currency), 0)
 
 
-def _spend(spent: Spent, scope: LimitScope, use: Use, starts: int, ends: int, sign: int) -> None:
-    millis, subject = use.within(starts, ends), subject_of(scope, use)
-    if not millis or subject is None:
+def _spend(
+    spent: Spent, scope: LimitScope, use: Use, span: tuple[int, int], sign: int, counts: Counts
+) -> None:
+    lasts, subject = use.during(*span), subject_of(scope, use)
+    if not lasts or subject is None:
         return
-    paid = millis * use.price // MILLIS_PER_HOUR
-    for currency, amount in (("", millis), (use.terms.limit.currency, paid)):
+    paid = use.count * lasts * use.price // MILLIS_PER_HOUR
+    for currency, amount in (("", use.size(counts) * lasts), (use.terms.limit.currency, paid)):
         key = (subject, currency)
         spent[key] = spent.get(key, 0) + sign * amount

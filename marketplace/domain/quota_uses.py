@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from marketplace.domain.counting import Counts, size_in, size_of
 from marketplace.domain.events import BidPlaced
 from marketplace.domain.governance_events import LimitScope
 from marketplace.domain.moments import Millis
-from marketplace.domain.policies import in_class
 from marketplace.domain.quotas import Outcome
 
 FOREVER = Millis(1 << 60)
@@ -53,13 +53,21 @@ class Use:
         """Return how much memory they have."""
         return sum(each.memory_mib for each in self.gpus)
 
-    def of_class(self, gpu_class: str) -> int:
-        """Return how many of them belong to a class."""
-        return sum(each.gpus for each in self.gpus if in_class(gpu_class, each.model))
+    def size(self, counts: Counts) -> int:
+        """Return what they count as, in units."""
+        return sum(each.gpus * size_of(each.model, counts) for each in self.gpus)
+
+    def of_class(self, gpu_class: str, counts: Counts) -> int:
+        """Return what those of a class count as, in units."""
+        return sum(each.gpus * size_in(gpu_class, each.model, counts) for each in self.gpus)
+
+    def during(self, starts: int, ends: int) -> int:
+        """Return for how many milliseconds between two moments it lasts."""
+        return max(0, min(self.ends, ends) - max(self.starts, starts))
 
     def within(self, starts: int, ends: int) -> int:
-        """Return the GPU-milliseconds that lie between two moments."""
-        return self.count * max(0, min(self.ends, ends) - max(self.starts, starts))
+        """Return the milliseconds of GPUs, as they are paid, that lie between two moments."""
+        return self.count * self.during(starts, ends)
 
 
 def subject_of(scope: LimitScope, use: Use) -> UUID | None:

@@ -4,6 +4,9 @@ Kueue's meaning of the words, as a tree for one class of GPUs at one moment. A b
 its nominal quota. What it does not use, others of its cohort may borrow, up to their borrowing
 limit and its lending limit; a cohort is to its own cohort what a unit is to it. Unset is not zero:
 a borrowing or lending limit that is not set (None) limits nothing, one that is 0 forbids.
+
+All figures are in units, of which a tree says how many one GPU is: one, or more where the parts of
+a card count as parts of a GPU (`counting`).
 """
 
 from __future__ import annotations
@@ -12,13 +15,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from marketplace.domain.counting import said
+
 Outcome = Literal["nominal", "borrowed", "refused"]
 LimitedBy = Literal["nominal-quota", "borrowing-limit", "cohort"]
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What one unit or cohort has of one class, in GPUs at one time.
+    """What one unit or cohort has of one class, at one time.
 
     nominal: its own; None: none of its own, like 0, but does not govern the class by itself.
     borrowing, lending: at most; None: no limit. gpu_hours: guaranteed in each period; None: all
@@ -40,6 +45,7 @@ class Verdict:
 
     used, nominal: of the unit, before. available: what it could take at most. borrowed: how many
     GPUs above its quota it would then use. limited_by: what kept `available` from being more.
+    unit: what one GPU counts as in these figures.
     """
 
     outcome: Outcome
@@ -50,6 +56,7 @@ class Verdict:
     available: int
     borrowed: int
     limited_by: LimitedBy
+    unit: int = 1
 
     @property
     def fits(self) -> bool:
@@ -58,25 +65,35 @@ class Verdict:
 
     def told(self) -> str:
         """Return the arithmetic as a sentence."""
-        said = f"{self.used} of {self.nominal} GPUs used, {self.gpus} more asked"
+        used, nominal, gpus = self._said(self.used), self._said(self.nominal), self._said(self.gpus)
+        available = self._said(self.available)
+        start = f"{used} of {nominal} GPUs used, {gpus} more asked"
         if self.outcome == "nominal":
-            return f"{said}: {self.used + self.gpus} ≤ {self.nominal}, within the nominal quota"
+            then = self._said(self.used + self.gpus)
+            return f"{start}: {then} ≤ {nominal}, within the nominal quota"
         if self.outcome == "borrowed":
-            return f"{said}: {self.borrowed} borrowed, {self.available} could be had"
-        return f"{said}: {self.gpus} > {self.available} that can be had ({self.limited_by})"
+            return f"{start}: {self._said(self.borrowed)} borrowed, {available} could be had"
+        return f"{start}: {gpus} > {available} that can be had ({self.limited_by})"
+
+    def _said(self, units: int) -> str:
+        return said(units, self.unit)
 
 
 class Tree:
     """Units and cohorts with their quotas of one class at one moment. Does not change.
 
     parents: the cohort of each unit and cohort; None: it has none. quotas: of those that have any.
+    unit: what one GPU counts as.
     """
 
-    __slots__ = ("_governed", "kept", "parents", "quotas", "subtree")
+    __slots__ = ("_governed", "kept", "parents", "quotas", "subtree", "unit")
 
-    def __init__(self, parents: Mapping[str, str | None], quotas: Mapping[str, Quota]) -> None:
+    def __init__(
+        self, parents: Mapping[str, str | None], quotas: Mapping[str, Quota], unit: int = 1
+    ) -> None:
         self.parents = parents
         self.quotas = quotas
+        self.unit = unit
         self._governed: set[str] | None = None
         self.subtree: dict[str, int] = {}
         """Nominal quota of a node and what the nodes in it lend it."""
@@ -218,4 +235,5 @@ class Usage:
         outcome: Outcome = "borrowed" if borrowed else "nominal"
         if gpus > available:
             outcome = "refused"
-        return Verdict(outcome, node, gpus, used, nominal, max(0, available), borrowed, by)
+        left, unit = max(0, available), self.tree.unit
+        return Verdict(outcome, node, gpus, used, nominal, left, borrowed, by, unit)

@@ -12,19 +12,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
+from math import gcd
 from uuid import UUID
 
 import numpy as np
 
 from ledger.domain.ids import BidId
 from ledger.domain.money import MILLIS_PER_HOUR
+from marketplace.domain.counting import size_in, size_of, unit_of
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import BidPlaced
 from marketplace.domain.governance_events import LimitScope, LimitSet
 from marketplace.domain.moments import from_above
 from marketplace.domain.optimum.posing import Quota
 from marketplace.domain.optimum.problem import UNLIMITED, Ints
-from marketplace.domain.policies import Policies, in_class
+from marketplace.domain.policies import Policies
 from marketplace.domain.pools import Pool
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_limits import periods
@@ -135,27 +137,32 @@ class _Posing:
         may_use = {
             model: self._quotas.may("lease", terms, model) for model in dict.fromkeys(self._models)
         }
-        if limit is not None and limit.tenant_id in (None, terms.tenant_id):
-            use, price = bid.gpus * bid.duration, bid.limit
-            money = limit.money
-            if money is not None and money.currency != terms.limit.currency:
-                money = None
-            over = (
-                (limit.gpus is not None and bid.gpus > limit.gpus)
-                or (limit.gpu_hours is not None and use > limit.gpu_hours * MILLIS_PER_HOUR)
-                or (money is not None and use * price // MILLIS_PER_HOUR > money.nanos)
-            )
-            most = -1 if over else limit.memory_mib
-        else:
-            most = None
+        if limit is not None and limit.tenant_id not in (None, terms.tenant_id):
+            limit = None
         for number, (model, memory) in enumerate(zip(self._models, self._memory, strict=True)):
-            if not may_use[model] or (most is not None and memory * bid.gpus > most):
+            if not may_use[model] or (limit is not None and self._over(limit, bid, model, memory)):
                 self._found.barred.add((bid.bid_id, number))
+
+    def _over(self, limit: LimitSet, bid: OpenBid, model: str, memory_mib: int) -> bool:
+        """Tell if a limit for one bid lets it have none of these GPUs."""
+        counts, money = self._policies.counts, limit.money
+        unit, size = unit_of(counts), bid.gpus * size_of(model, counts)
+        if money is not None and money.currency != bid.terms.limit.currency:
+            money = None
+        cost = bid.gpus * bid.duration * bid.limit // MILLIS_PER_HOUR
+        hours = limit.gpu_hours
+        return (
+            (limit.gpus is not None and size > limit.gpus * unit)
+            or (hours is not None and size * bid.duration > hours * MILLIS_PER_HOUR * unit)
+            or (money is not None and cost > money.nanos)
+            or (limit.memory_mib is not None and memory_mib * bid.gpus > limit.memory_mib)
+        )
 
     # --- quotas of cohorts -----------------------------------------------------------------
 
     def _cohorts(self, gpu_class: str) -> None:
-        counted = [int(in_class(gpu_class, model)) for model in self._models]
+        counts = self._policies.counts
+        counted = [size_in(gpu_class, model, counts) for model in self._models]
         if not any(counted):
             return
         units = self._policies.units
@@ -175,10 +182,10 @@ class _Posing:
                 continue
             beneath = self._beneath(node)
             most -= self._held(
-                use.of_class(gpu_class) if str(use.terms.subscriber_id) in beneath else 0
+                use.of_class(gpu_class, counts) if str(use.terms.subscriber_id) in beneath else 0
                 for use in self._quotas.uses.values()
             )
-            self._add(inside, counted, concurrent=most)
+            self._add_gpus(inside, counted, concurrent=most)
 
     def _beneath(self, node: str) -> set[str]:
         parents = self._policies.parents
@@ -219,17 +226,21 @@ class _Posing:
         mine = [bid for bid in members if limit.tenant_id in (None, bid.terms.tenant_id)]
         if not mine:
             return
-        one = [1] * len(self._models)
+        counts = self._policies.counts
+        unit, sizes = unit_of(counts), [size_of(model, counts) for model in self._models]
         uses = [*self._quotas.uses.values()]
         is_mine = [_subject(limit.scope, use.terms) == subject for use in uses]
-        for most, counted, size in (
-            (limit.gpus, one, _count),
-            (limit.memory_mib, self._memory, _memory_of),
-        ):
-            if most is not None:
-                sizes = (size(use) if own else 0 for use, own in zip(uses, is_mine, strict=True))
-                left = np.full(len(self._grid) - 1, most, np.int64) - self._held(sizes)
-                self._add(mine, counted, concurrent=left)
+
+        def left_of(most: int, had: Iterable[int]) -> Ints:
+            held = (size if own else 0 for size, own in zip(had, is_mine, strict=True))
+            return np.full(len(self._grid) - 1, most, np.int64) - self._held(held)
+
+        if limit.gpus is not None:
+            left = left_of(limit.gpus * unit, (use.size(counts) for use in uses))
+            self._add_gpus(mine, sizes, concurrent=left)
+        if limit.memory_mib is not None:
+            left = left_of(limit.memory_mib, (use.memory_mib for use in uses))
+            self._add(mine, self._memory, concurrent=left)
         since, until = int(self._grid[0]), int(self._grid[-1])
         counted_uses = [
             use
@@ -240,9 +251,9 @@ class _Posing:
             return
         for starts, ends in islice(periods(limit.period, since, until), PERIODS_MAX):
             if limit.gpu_hours is not None:
-                used = sum(use.within(starts, ends) for use in counted_uses)
-                left_ms = limit.gpu_hours * MILLIS_PER_HOUR - used
-                self._add(mine, one, total=(left_ms, starts, ends))
+                used = sum(use.size(counts) * use.during(starts, ends) for use in counted_uses)
+                left_ms = limit.gpu_hours * MILLIS_PER_HOUR * unit - used
+                self._add_gpus(mine, sizes, total=(left_ms, starts, ends))
             self._money(limit, mine, counted_uses, starts, ends)
 
     def _money(
@@ -270,6 +281,26 @@ class _Posing:
             weigh=lambda bid: bid.limit,
         )
 
+    def _add_gpus(
+        self,
+        members: Sequence[OpenBid],
+        counted: Sequence[int],
+        *,
+        concurrent: Ints | None = None,
+        total: tuple[int, int, int] | None = None,
+    ) -> None:
+        """Add a group of what GPUs count as, in the largest unit of which all of them are so many.
+
+        So where there are no parts, the search sees the same numbers however parts are counted.
+        """
+        unit = max(1, gcd(*counted))
+        if concurrent is not None:
+            endless = concurrent >= UNLIMITED // 2
+            concurrent = np.where(endless, concurrent, concurrent // unit)
+        if total is not None:
+            total = (total[0] // unit, *total[1:])
+        self._add(members, [each // unit for each in counted], concurrent=concurrent, total=total)
+
     def _add(
         self,
         members: Sequence[OpenBid],
@@ -277,11 +308,12 @@ class _Posing:
         *,
         concurrent: Ints | None = None,
         total: tuple[int, int, int] | None = None,
-        weigh: Callable[[OpenBid], int] = lambda bid: 1,
+        weigh: Callable[[OpenBid], int] | None = None,
     ) -> None:
         """Add a group, unless all its bids together cannot come to its limit."""
         largest = max(counted, default=0)
-        wanted = [weigh(bid) * bid.gpus * largest for bid in members]
+        weights = [1 if weigh is None else weigh(bid) for bid in members]
+        wanted = [one * bid.gpus * largest for one, bid in zip(weights, members, strict=True)]
         use = sum(one * bid.duration for one, bid in zip(wanted, members, strict=True))
         unit = 1 + use // COUNTED_MAX
         if concurrent is not None:
@@ -298,10 +330,13 @@ class _Posing:
             if not members or use <= left:
                 return
             # What is weighed has a pool count of 1: the unit makes its weights coarser, upwards.
+            # What is not is made coarser in its pools, downwards: the gate counts it in full.
+            if weigh is None:
+                counted = [each // unit for each in counted]
             quota = Quota(
                 gpu_ms=max(0, left) // unit, counted=tuple(counted), since=since, until=until
             )
-            shares = [-(-weigh(bid) // unit) for bid in members]
+            shares = [1 if weigh is None else -(-one // unit) for one in weights]
         number = len(self._found.quotas)
         self._found.quotas.append(quota)
         for bid, share in zip(members, shares, strict=True):
@@ -333,11 +368,3 @@ def _subject(scope: LimitScope, terms: BidPlaced) -> UUID | None:
             return terms.tenant_id
         case "bid":
             return terms.bid_id
-
-
-def _count(use: Use) -> int:
-    return use.count
-
-
-def _memory_of(use: Use) -> int:
-    return use.memory_mib

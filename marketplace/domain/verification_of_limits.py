@@ -18,6 +18,7 @@ from marketplace.domain.governance_events import LimitSet
 from marketplace.domain.moments import from_below, moment
 from marketplace.domain.policies import Policies
 from marketplace.domain.quota_uses import Use
+from marketplace.domain.verification_of_parts import Size, gpus_of_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,9 @@ def _limit(
     for subject, mine in subjects.items():
         others = [each for each in there if _subject(limit, each) == subject]
         done = [each for each in over if _subject(limit, each) == subject]
-        yield from _at_once(limit, "GPUs", limit.gpus, others, mine)
-        yield from _at_once(limit, "MiB", limit.memory_mib, others, mine)
-        yield from _in_all(limit, [*others, *done], mine)
+        yield from _at_once(policies, limit, "GPUs", others, mine)
+        yield from _at_once(policies, limit, "MiB", others, mine)
+        yield from _in_all(policies, limit, [*others, *done], mine)
 
 
 def _subject(limit: LimitSet, counted: Counted) -> UUID | None:
@@ -105,17 +106,18 @@ def _subject(limit: LimitSet, counted: Counted) -> UUID | None:
 
 
 def _at_once(
+    policies: Policies,
     limit: LimitSet,
     unit: str,
-    most: int | None,
     others: Sequence[Counted],
     mine: Sequence[Counted],
 ) -> Iterator[Fault]:
+    most = limit.gpus if unit == "GPUs" else limit.memory_mib
     if most is None:
         return
 
-    def size(counted: Counted) -> int:
-        return counted.use.count if unit == "GPUs" else counted.use.memory_mib
+    def size(counted: Counted) -> Size:
+        return gpus_of_all(policies, counted.use) if unit == "GPUs" else counted.use.memory_mib
 
     gone = set[LeaseId | None]()
     for _, held, running in over_time(others, mine, ()):
@@ -129,16 +131,20 @@ def _at_once(
                 total -= size(each)
 
 
-def _in_all(limit: LimitSet, others: Sequence[Counted], mine: Sequence[Counted]) -> Iterator[Fault]:
+def _in_all(
+    policies: Policies, limit: LimitSet, others: Sequence[Counted], mine: Sequence[Counted]
+) -> Iterator[Fault]:
     """Check GPU-hours and money, in the periods that the grants touch, or of a bid in all."""
     kept = list(mine)
     first, last = min(e.use.starts for e in mine), max(e.use.ends for e in mine)
     spans = [(first, last)] if limit.scope == "bid" else list(_periods(limit.period, first, last))
     for starts, ends in spans:
         for name, most in _figures(limit):
-            total = sum(_part(limit, name, each, starts, ends) for each in (*others, *kept))
+            total = sum(
+                _part(policies, limit, name, each, starts, ends) for each in (*others, *kept)
+            )
             for each in reversed(list(kept)):
-                part = _part(limit, name, each, starts, ends)
+                part = _part(policies, limit, name, each, starts, ends)
                 if total > most and part:
                     yield Fault(f"limit {limit.scope}: {total} > {most} {name}", each.lease_id)
                     kept.remove(each)
@@ -152,13 +158,14 @@ def _figures(limit: LimitSet) -> Iterator[tuple[str, int]]:
         yield f"nano-{limit.money.currency}", limit.money.nanos
 
 
-def _part(limit: LimitSet, name: str, counted: Counted, starts: int, ends: int) -> int:
-    use = counted.use
-    spent = counted.during(starts, ends) * use.count
+def _part(
+    policies: Policies, limit: LimitSet, name: str, counted: Counted, starts: int, ends: int
+) -> Size:
+    use, lasts = counted.use, counted.during(starts, ends)
     if name == "GPU-milliseconds":
-        return spent
+        return lasts * gpus_of_all(policies, use)
     same = limit.money is not None and limit.money.currency == use.terms.limit.currency
-    return spent * use.price // MILLIS_PER_HOUR if same else 0
+    return lasts * use.count * use.price // MILLIS_PER_HOUR if same else 0
 
 
 def _periods(period: str, starts: int, ends: int) -> Iterator[tuple[int, int]]:

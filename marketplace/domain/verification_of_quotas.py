@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from ledger.domain.ids import LeaseId
-from listings.domain.gpus import model_matches
 from marketplace.domain.book import Book
 from marketplace.domain.events import LeaseGranted
 from marketplace.domain.faults import Fault
@@ -27,6 +26,7 @@ from marketplace.domain.verification_of_limits import (
     faults_of_limits,
     over_time,
 )
+from marketplace.domain.verification_of_parts import Size, belongs, gpus_in
 
 
 def faults_of_quotas(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
@@ -129,11 +129,11 @@ class RulesAt:
             for name, each in self.said.items()
         )
 
-    def all_used(self, direct: Mapping[str, int]) -> dict[str, int]:
+    def all_used(self, direct: Mapping[str, Size]) -> dict[str, Size]:
         """Return what each node uses: of its own, and its members beyond what is theirs alone."""
-        used: dict[str, int] = {}
+        used: dict[str, Size] = {}
 
-        def add_up(node: str) -> int:
+        def add_up(node: str) -> Size:
             beyond = (
                 max(0, add_up(member) - (self.has(member) - self.lends(member)))
                 for member in self.members[node]
@@ -146,7 +146,7 @@ class RulesAt:
                 add_up(node)
         return used
 
-    def exceeded(self, used: Mapping[str, int], before: Mapping[str, int]) -> set[str]:
+    def exceeded(self, used: Mapping[str, Size], before: Mapping[str, Size]) -> set[str]:
         """Return the nodes that use more than they may, and more than before."""
         return {
             node
@@ -168,7 +168,7 @@ def _in_class(
     policies: Policies, gpu_class: str, there: Sequence[Counted], new: Sequence[Counted]
 ) -> Iterator[Fault]:
     """Add up who uses how much at each moment at which that grows or the policies change."""
-    sizes = {id(each): each.use.of_class(gpu_class) for each in (*there, *new)}
+    sizes = {id(each): gpus_in(policies, gpu_class, each.use) for each in (*there, *new)}
     mine = [each for each in new if sizes[id(each)] and _unit(each) in policies.units]
     if not mine:
         return
@@ -190,12 +190,12 @@ def _at_moment(
     policies: Policies,
     gpu_class: str,
     rules: RulesAt,
-    sizes: Mapping[int, int],
+    sizes: Mapping[int, Size],
     held: Running,
     now: Running,
 ) -> Iterator[Fault]:
     """Find at one moment whoever takes more than there is, the last of the round first."""
-    direct: dict[str, int] = defaultdict(int)
+    direct: dict[str, Size] = defaultdict(int)
     for each in held.values():
         direct[_unit(each)] += sizes[id(each)]
     before = rules.all_used(direct)
@@ -249,7 +249,7 @@ def _may(policies: Policies, what: str, counted: Counted, gpu_class: str | None)
     models = [
         gpus.model
         for gpus in counted.use.gpus
-        if gpu_class is None or gpu_class == "any" or model_matches(gpu_class, gpus.model)
+        if gpu_class is None or belongs(policies, gpu_class, gpus.model)
     ]
     return all(_allowed(policies, what, who, model) for model in models)
 
@@ -259,7 +259,7 @@ def _allowed(policies: Policies, what: str, who: Sequence[str | None], model: st
         said: dict[str, bool] = {
             of: allowed
             for (whose, kind, of), allowed in policies.permits.items()
-            if whose == one and kind == what and (of == "any" or model_matches(of, model))
+            if whose == one and kind == what and belongs(policies, of, model)
         }
         if said:
             named = [of for of in said if of != "any"] or ["any"]

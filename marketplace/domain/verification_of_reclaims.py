@@ -27,6 +27,7 @@ from marketplace.domain.verification_of_order import (
     may_go,
     owed,
 )
+from marketplace.domain.verification_of_parts import Size, gpus_in
 from marketplace.domain.verification_of_quotas import RulesAt, faults_of_quotas, until, use_of
 
 Stopped = Sequence[tuple[Held, Cut]]
@@ -143,19 +144,19 @@ class _InClass:
                 found.add(lease.lease_id)
         return found
 
-    def _used_now(self) -> Counter[str]:
+    def _used_now(self) -> dict[str, Size]:
         """Return what each unit uses now, without what is cut already."""
         assert self.book.quotas is not None
-        now, used = from_above(self.granted.at), Counter[str]()
+        now, used = from_above(self.granted.at), _nothing()
         before = self.grants[: self.grants.index(self.granted)]
         cut = {each.lease_id for granted in before for each in granted.cuts}
         for lease_id, use in self.book.quotas.uses.items():
             held = self.book.held.get(lease_id)
             is_cut = held is not None and held.ends < from_below(held.granted.window.ends_at)
             if use.starts <= now < use.ends and not is_cut and lease_id not in cut:
-                used[str(use.terms.subscriber_id)] += use.of_class(self.gpu_class)
+                used[str(use.terms.subscriber_id)] += self._of(use)
         for use in self._given(now):
-            used[str(use.terms.subscriber_id)] += use.of_class(self.gpu_class)
+            used[str(use.terms.subscriber_id)] += self._of(use)
         return used
 
     def _keeps(self, there: LeaseGranted) -> bool:
@@ -170,7 +171,7 @@ class _InClass:
             held = self.book.held[cut.lease_id]
             if held.bid is not None:
                 direct[str(held.bid.subscriber_id)] -= self._size(cut.lease_id)
-        direct[unit] += self.bid.gpus
+        direct[unit] += self._asked(there)
         used = rules.all_used(direct)
         nodes = [(node, rules.most(node)) for node in rules.around(unit)]
         if any(most is not None and used[node] > most for node, most in nodes):
@@ -181,30 +182,38 @@ class _InClass:
     def _rules(self, at: datetime) -> RulesAt:
         return RulesAt(self.policies, self.gpu_class, at)
 
-    def _size(self, lease_id: LeaseId) -> int:
+    def _of(self, use: Use) -> Size:
+        return gpus_in(self.policies, self.gpu_class, use)
+
+    def _asked(self, there: LeaseGranted) -> Size:
+        """Return what the bid counts as: its GPUs, or the parts that they are."""
+        if self.policies.counts == "whole":
+            return self.bid.gpus
+        return sum(self._of(use) for use in use_of(self.book, there))
+
+    def _size(self, lease_id: LeaseId) -> Size:
         assert self.book.quotas is not None
         use = self.book.quotas.uses.get(lease_id)
-        return 0 if use is None else use.of_class(self.gpu_class)
+        return 0 if use is None else self._of(use)
 
     def _borrows(self, rules: RulesAt, unit: str) -> bool:
         """Tell if a unit uses more than it has until the last of its leases is taken from it."""
         assert self.book.quotas is not None
         now = from_above(self.granted.at)
         cut = {each.lease_id for granted in self.grants for each in granted.cuts}
-        runs, last = 0, 0
+        runs: Size = 0
+        last: Size = 0
         for lease_id, use in self.book.quotas.uses.items():
             held = self.book.held.get(lease_id)
             if str(use.terms.subscriber_id) != unit or not use.starts <= now < use.ends:
                 continue
             if lease_id in cut:
-                last = max(last, use.of_class(self.gpu_class))
+                last = max(last, self._of(use))
             elif held is None or held.ends >= from_below(held.granted.window.ends_at):
-                runs += use.of_class(self.gpu_class)
+                runs += self._of(use)
         # What the round gave it just now it uses, too.
         runs += sum(
-            use.of_class(self.gpu_class)
-            for use in self._given(now)
-            if str(use.terms.subscriber_id) == unit
+            self._of(use) for use in self._given(now) if str(use.terms.subscriber_id) == unit
         )
         return runs + last > rules.has(unit)
 
@@ -228,15 +237,15 @@ class _InClass:
 
     def _moments(
         self, uses: Sequence[Use], since: int, ends: int
-    ) -> Iterator[tuple[int, Counter[str]]]:
+    ) -> Iterator[tuple[int, dict[str, Size]]]:
         """Yield when something begins or changes in a span, and what each unit then uses."""
         changes = (from_above(each) for each in self.policies.changes_of(self.gpu_class))
         edges = {since, *changes, *(use.starts for use in uses)}
         for at in sorted(each for each in edges if since <= each < ends):
-            direct = Counter[str]()
+            direct = _nothing()
             for use in uses:
                 if use.starts <= at < use.ends:
-                    direct[str(use.terms.subscriber_id)] += use.of_class(self.gpu_class)
+                    direct[str(use.terms.subscriber_id)] += self._of(use)
             yield at, direct
 
     @property
@@ -265,8 +274,7 @@ class _InClass:
                 if said is None or said.gpu_hours is None:
                     continue
                 total = sum(
-                    use.of_class(self.gpu_class)
-                    * max(0, min(use.ends, later) - max(use.starts, since))
+                    self._of(use) * max(0, min(use.ends, later) - max(use.starts, since))
                     for use in counted
                     if (whose := str(use.terms.subscriber_id)) in rules.parents
                     and node in rules.around(whose)
@@ -290,6 +298,10 @@ class _InClass:
                 if most is not None and used[node] > most:
                     return True
         return False
+
+
+def _nothing() -> dict[str, Size]:
+    return defaultdict(int)
 
 
 def _compensated(book: Book, granted: LeaseGranted, stopped: Stopped) -> Iterator[str]:

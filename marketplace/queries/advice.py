@@ -18,6 +18,7 @@ from ledger.domain.money import Rate
 from ledger.eventstore.port import EventStore
 from marketplace.domain.book import Book
 from marketplace.domain.bounds import DEADLINE_AHEAD_MAX
+from marketplace.domain.counting import unit_of
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import BidPlaced
 from marketplace.domain.governance_events import QuotaSet
@@ -176,12 +177,15 @@ def _least_quota(trial: _Trial, quotas: QuotaBook, unit: str, gpu_class: str) ->
         raised = _with_more(trial, quotas, unit, gpu_class, more)
         return trial.placement(quotas=raised) is not None
 
+    assert quotas.policies is not None
+    counts = quotas.policies.counts
     had = sum(
-        use.of_class(gpu_class)
+        use.of_class(gpu_class, counts)
         for use in quotas.uses.values()
         if str(use.terms.subscriber_id) == unit
     )
-    return _least(had + trial.terms.gpus, fits)
+    # Quotas are set in whole GPUs, whatever parts of them are used.
+    return _least(-(-had // unit_of(counts)) + trial.terms.gpus, fits)
 
 
 def _with_more(trial: _Trial, quotas: QuotaBook, unit: str, gpu_class: str, more: int) -> QuotaBook:

@@ -23,9 +23,10 @@ from listings.domain.gpus import model_matches
 from listings.domain.permit_events import ListingAllowed
 from listings.domain.permits import ListingPermits, permit
 from listings.queries import offers
+from marketplace.domain.counting import size_in
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_rules import ruled
-from marketplace.domain.policies import Policies, in_class
+from marketplace.domain.policies import Policies
 from marketplace.domain.query import read_query
 from marketplace.domain.quotas import Usage
 from marketplace.queries.asked_policies import Asked
@@ -296,23 +297,26 @@ class _Quotas:
     _taken: list[tuple[datetime, str, UUID]] = field(default_factory=list)
     """Heap of what is taken, by its end."""
 
-    def _binding(self, asked: _Asked, model: str) -> Iterator[Usage]:
+    def _binding(self, asked: _Asked, model: str) -> Iterator[tuple[Usage, int]]:
+        """Yield the usage of each class that binds a unit, and what it asks for of that."""
         unit = str(asked.of.subscriber_id)
         if unit not in self.policies.units:
             return
         for gpu_class in self.policies.classes:
-            if in_class(gpu_class, model):
+            size = asked.gpus * size_in(gpu_class, model, self.policies.counts)
+            if size:
                 usage = self._usages.get(gpu_class)
                 if usage is None:
                     usage = Usage(self.policies.tree(gpu_class, self.at))
                     self._usages[gpu_class] = usage
                 if usage.tree.governed(unit):
-                    yield usage
+                    yield usage, size
 
     def lets(self, asked: _Asked, model: str) -> bool:
         """Tell if quota is left for it: its own, or others' where it may borrow."""
         unit = str(asked.of.subscriber_id)
-        outcomes = {use.fits(unit, asked.gpus).outcome for use in self._binding(asked, model)}
+        binding = self._binding(asked, model)
+        outcomes = {usage.fits(unit, size).outcome for usage, size in binding}
         if "borrowed" in outcomes and not self.policies.may("borrow", asked.of, model):
             return False
         return "refused" not in outcomes
@@ -320,8 +324,8 @@ class _Quotas:
     def take(self, asked: _Asked, model: str) -> None:
         """Count it."""
         heappush(self._taken, (asked.ends, str(asked.id), asked.id))
-        for usage in self._binding(asked, model):
-            usage.take(asked.id, str(asked.of.subscriber_id), asked.gpus)
+        for usage, size in self._binding(asked, model):
+            usage.take(asked.id, str(asked.of.subscriber_id), size)
 
     def release(self, *, until: datetime) -> None:
         """Give back what ended by then."""

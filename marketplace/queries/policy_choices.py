@@ -9,8 +9,9 @@ from datetime import datetime
 from ledger.access import Actor
 from ledger.eventstore.port import EventStore, load
 from listings.domain.gpus import model_matches
+from marketplace.domain.counting import ANY_CLASS
 from marketplace.domain.governance_events import CohortPlaced, LimitSet, QuotaSet, UnitPlaced
-from marketplace.domain.policies import ANY_CLASS, Policies
+from marketplace.domain.policies import Policies
 from marketplace.queries.books import book_of
 from marketplace.queries.quota_shares import sees
 

@@ -18,6 +18,7 @@ from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore
 from marketplace.domain.book import Book
+from marketplace.domain.counting import by_card, in_gpus
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.fair_order import Standings
 from marketplace.domain.fairness import LN2, FairShare
@@ -30,7 +31,7 @@ from marketplace.domain.quota_limits import LimitUse, use_of_limit
 from marketplace.domain.quotas import Quota, Tree, Usage
 from marketplace.queries.books import book_of
 from marketplace.queries.fair_levels import Level, Named, Parting, levels_of, parting_of
-from marketplace.queries.quotas import may_see
+from marketplace.queries.quotas import may_see, shown
 from marketplace.queries.replay import LogTooLong, book_at
 
 WHOLE_TENANT: frozenset[Role] = frozenset({"operator", "owner", "finance", "auditor"})
@@ -58,11 +59,11 @@ class NodeFigures:
     depth: int
     quota: Quota
     total: int
-    used: int
-    pool: int
-    borrowed: int
-    lent: int
-    available: int
+    used: float
+    pool: float
+    borrowed: float
+    lent: float
+    available: float
     hours_used: int
 
 
@@ -108,7 +109,7 @@ class Shares:
     at: datetime
     half_life_seconds: int
     period: tuple[datetime, datetime]
-    capacity: Counter[str]
+    capacity: Mapping[str, float]
     classes: tuple[ClassFigures, ...]
     places: tuple[Place, ...]
     levels: tuple[Level, ...]
@@ -152,7 +153,7 @@ def _shares(book: Book, actor: Actor, now: datetime) -> Shares | None:
         at=now,
         half_life_seconds=policies.half_life_seconds,
         period=policies.period_at(now),
-        capacity=capacity,
+        capacity=by_card(capacity, policies.counts),
         classes=tuple(each for each in classes if each.nodes),
         places=tuple(_places(book, policies, standings, levels, actor)),
         levels=levels,
@@ -174,7 +175,7 @@ def _nodes(quotas: QuotaBook, gpu_class: str, seen: set[str], at: int) -> Iterat
     usage, policies = quotas.usage(gpu_class, at), quotas.policies
     assert usage is not None and policies is not None
     since, _ = policies.period_at(moment(at))
-    tree = usage.tree
+    tree, unit = usage.tree, usage.tree.unit
     for node, depth in _from_above(tree):
         root = tree.root(node)
         spoken_of = any(name in tree.quotas and tree.root(name) == root for name in tree.parents)
@@ -184,13 +185,13 @@ def _nodes(quotas: QuotaBook, gpu_class: str, seen: set[str], at: int) -> Iterat
                 node=node,
                 is_cohort=is_cohort,
                 depth=depth,
-                quota=tree.quota(node),
-                total=tree.subtree[node],
-                used=_used_in(usage, node) if is_cohort else usage.used(node),
-                pool=usage.used(node) if is_cohort else 0,
-                borrowed=usage.borrowed(node),
-                lent=usage.lent(node),
-                available=max(0, usage.available(node)[0]),
+                quota=shown(tree.quota(node), unit),
+                total=tree.subtree[node] // unit,
+                used=in_gpus(_used_in(usage, node) if is_cohort else usage.used(node), unit),
+                pool=in_gpus(usage.used(node), unit) if is_cohort else 0,
+                borrowed=in_gpus(usage.borrowed(node), unit),
+                lent=in_gpus(usage.lent(node), unit),
+                available=in_gpus(max(0, usage.available(node)[0]), unit),
                 hours_used=quotas.used_within(gpu_class, node, from_above(since), at),
             )
 
@@ -222,12 +223,10 @@ def _places(
     ordered = [unit for unit in standings.ordered() if unit in policies.units]
     entitled = {each.node: each.entitled for each in levels}
     waiting = _waiting(book.bids.values())
-    shown = [
-        (number, unit) for number, unit in enumerate(ordered, 1) if sees(actor, policies, unit)
-    ]
-    for index, (number, unit) in enumerate(shown):
+    mine = [(number, unit) for number, unit in enumerate(ordered, 1) if sees(actor, policies, unit)]
+    for index, (number, unit) in enumerate(mine):
         bids, gpus = waiting.get(unit, (0, 0))
-        after = shown[index + 1][1] if index + 1 < len(shown) else None
+        after = mine[index + 1][1] if index + 1 < len(mine) else None
         yield Place(
             place=number,
             share=standings.share(unit),
@@ -266,8 +265,10 @@ def _limits(quotas: QuotaBook, policies: Policies, actor: Actor, at: int) -> Ite
 
 
 def _limit(quotas: QuotaBook, limit: LimitSet, whose: UUID | None, at: int) -> LimitFigures:
-    used = None if whose is None else use_of_limit(limit, quotas.counted, at, whose)
-    return LimitFigures(limit, used)
+    if whose is None or quotas.policies is None:
+        return LimitFigures(limit, None)
+    counts = quotas.policies.counts
+    return LimitFigures(limit, use_of_limit(limit, quotas.counted, at, whose, counts))
 
 
 def full_memory(capacity: int, half_life_seconds: int) -> float:

@@ -19,6 +19,7 @@ from listings.domain.permit_events import ListingAllowed
 from listings.domain.permits import ListingPermits
 from marketplace.domain.book import Book
 from marketplace.domain.clearing import clear
+from marketplace.domain.counting import in_gpus
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import GovernanceEvent, UseAllowed
 from marketplace.domain.governance_rules import Policy, ruled
@@ -58,12 +59,15 @@ class BidChange:
 
 @dataclass(frozen=True, slots=True)
 class LeaseChange:
-    """A running lease that stands otherwise: `nominal`, `borrowed`, `refused` or `free`."""
+    """A running lease that stands otherwise: `nominal`, `borrowed`, `refused` or `free`.
+
+    gpus: as they would be counted.
+    """
 
     lease_id: LeaseId
     unit: str
     gpu_class: str
-    gpus: int
+    gpus: float
     before: str
     after: str
 
@@ -77,8 +81,8 @@ class QueueChange:
     place_after: int
     share_before: float | None
     share_after: float | None
-    available_before: Mapping[str, int]
-    available_after: Mapping[str, int]
+    available_before: Mapping[str, float]
+    available_after: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,21 +247,22 @@ def _lease_changes(
                 yield LeaseChange(lease_id, unit, gpu_class, gpus, stood, outcome)
 
 
-def _outcomes(quotas: QuotaBook, gpu_class: str, at: int) -> dict[LeaseId, tuple[str, int, str]]:
+def _outcomes(quotas: QuotaBook, gpu_class: str, at: int) -> dict[LeaseId, tuple[str, float, str]]:
     """Return how each running lease stands, taken in one by one as they began."""
     if quotas.policies is None:
         return {}
     usage = Usage(quotas.policies.tree(gpu_class, moment(at)))
-    found: dict[LeaseId, tuple[str, int, str]] = {}
+    found: dict[LeaseId, tuple[str, float, str]] = {}
     for lease_id, use in sorted(quotas.uses.items(), key=lambda one: (one[1].starts, str(one[0]))):
-        unit, gpus = str(use.terms.subscriber_id), use.of_class(gpu_class)
+        unit = str(use.terms.subscriber_id)
+        gpus = use.of_class(gpu_class, quotas.policies.counts)
         if not gpus or not use.starts <= at < use.ends:
             continue
         bound = quotas.tree(gpu_class, unit, at) is not None
         outcome = usage.fits(unit, gpus).outcome if bound else "free"
         if bound:
             usage.take(lease_id, unit, gpus)
-        found[lease_id] = (unit, gpus, outcome)
+        found[lease_id] = (unit, in_gpus(gpus, usage.tree.unit), outcome)
     return found
 
 
@@ -317,11 +322,11 @@ def _order(
     }
 
 
-def _available(quotas: QuotaBook, unit: str, at: int) -> dict[str, int]:
+def _available(quotas: QuotaBook, unit: str, at: int) -> dict[str, float]:
     """Return how many GPUs of each class that binds it a unit could take more."""
-    found = {}
+    found = dict[str, float]()
     for gpu_class in (quotas.policies or Policies()).classes:
         usage = quotas.usage(gpu_class, at)
         if usage is not None and quotas.tree(gpu_class, unit, at) is not None:
-            found[gpu_class] = max(0, usage.available(unit)[0])
+            found[gpu_class] = in_gpus(max(0, usage.available(unit)[0]), usage.tree.unit)
     return found

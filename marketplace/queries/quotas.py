@@ -9,16 +9,21 @@ from uuid import UUID
 from ledger.access import Actor
 from ledger.eventstore.port import EventStore, load
 from listings.domain.permits import ListingPermits
+from marketplace.domain.counting import in_gpus
 from marketplace.domain.governance_events import QuotaOverridden, UseKind
 from marketplace.domain.governance_requests import QuotaRequestUnknown
 from marketplace.domain.moments import from_above
 from marketplace.domain.policies import Policies
+from marketplace.domain.quotas import Quota
 from marketplace.queries.books import book_of
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One unit or cohort and one class of GPUs, at one moment. None: not set."""
+    """One unit or cohort and one class of GPUs, at one moment. None: not set.
+
+    used, borrowed, available: GPUs, with at most three decimals where parts are counted.
+    """
 
     node: str
     is_cohort: bool
@@ -28,9 +33,9 @@ class Standing:
     borrowing: int | None
     lending: int | None
     gpu_hours: int | None
-    used: int
-    borrowed: int
-    available: int
+    used: float
+    borrowed: float
+    available: float
 
 
 def setter_of(actor: Actor) -> tuple[bool, bool]:
@@ -57,7 +62,7 @@ def standings(store: EventStore, actor: Actor, *, market: str, now: datetime) ->
             for node in sorted(usage.tree.parents):
                 if not may_see(actor, quotas.policies, node):
                     continue
-                quota = usage.tree.quota(node)
+                quota, unit = shown(usage.tree.quota(node), usage.tree.unit), usage.tree.unit
                 found.append(
                     Standing(
                         node=node,
@@ -68,12 +73,21 @@ def standings(store: EventStore, actor: Actor, *, market: str, now: datetime) ->
                         borrowing=quota.borrowing,
                         lending=quota.lending,
                         gpu_hours=quota.gpu_hours,
-                        used=usage.used(node),
-                        borrowed=usage.borrowed(node),
-                        available=max(0, usage.available(node)[0]),
+                        used=in_gpus(usage.used(node), unit),
+                        borrowed=in_gpus(usage.borrowed(node), unit),
+                        available=in_gpus(max(0, usage.available(node)[0]), unit),
                     )
                 )
     return found
+
+
+def shown(quota: Quota, unit: int) -> Quota:
+    """Return a quota in GPUs, in which it was set. unit: what one GPU counts as in it."""
+    nominal, borrowing, lending = (
+        None if each is None else each // unit
+        for each in (quota.nominal, quota.borrowing, quota.lending)
+    )
+    return Quota(nominal, borrowing, lending, quota.gpu_hours)
 
 
 def may_see(actor: Actor, policies: Policies, about: str) -> bool:

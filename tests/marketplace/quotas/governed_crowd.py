@@ -11,10 +11,12 @@ from ledger.domain.event import Event
 from ledger.domain.ids import SubscriberId, TenantId
 from ledger.domain.money import Money
 from ledger.eventstore.port import Position
+from listings.domain.events import Division
 from marketplace.domain.book import Book
-from marketplace.domain.events import BidPlaced
+from marketplace.domain.events import BidPlaced, GpuRequest
 from marketplace.domain.governance_events import (
     CohortPlaced,
+    CountingSet,
     GovernanceEvent,
     GuaranteePeriodSet,
     HalfLifeSet,
@@ -52,6 +54,10 @@ class UnitsMarket(Market):
                 subscriber_id=SubscriberId(unit),
                 patience=self._random.choice(("immediate", "immediate", "patient")),
             )
+            if self._random.random() < 0.2:
+                profile = self._random.choice(("1g.10gb", "1g.20gb", "3g.40gb"))
+                request = GpuRequest(models=(f"H100-{profile}",))
+                event = replace(event, request=request, placement="any-hosts")
         return super().put(stream, event)
 
 
@@ -82,6 +88,18 @@ class GovernedCrowd(Crowd):
         """Return the moment."""
         return self.market.now
 
+    def _offer(self, book: Book) -> None:
+        if self.random.random() < 0.7:
+            super()._offer(book)
+            return
+        start = self.market.now.replace(minute=0, second=0)
+        profiles = self.random.choice((("1g.10gb",) * 7, ("3g.40gb", "1g.10gb", "1g.20gb")))
+        self.market.offer(
+            self._word(), host=f"mig {self.words}", region="eu-west",
+            windows=((start, start + timedelta(hours=self.random.randint(2, 9))),),
+            division=Division("mig", profiles=profiles), at=self.random.choice((0.2, 0.3)),
+        )  # fmt: skip
+
     def say(self, event: GovernanceEvent) -> None:
         """Set a policy."""
         self.market.put(f"governance-{MARKET}", event)
@@ -95,7 +113,7 @@ class GovernedCrowd(Crowd):
     def _policy(self, book: Book) -> GovernanceEvent:
         rng = self.random
         few = (None, 0, 1, 2, 4)
-        gpu_class = rng.choice(("H100", "any"))
+        gpu_class = rng.choice(("H100", "H100", "any", "any", "H100-80GB-1g.10gb"))
         node = rng.choice(NODES)
         nominal, borrowing, lending = rng.choice(few), rng.choice(few), rng.choice(few)
         match rng.randint(0, 7):
@@ -136,6 +154,10 @@ class GovernedCrowd(Crowd):
                         ),
                         HalfLifeSet(market=MARKET, seconds=rng.choice((3_600, 86_400)), at=self.at),
                         LeastRunSet(market=MARKET, seconds=rng.choice((0, 60, 7_200)), at=self.at),
+                        CountingSet(
+                            market=MARKET, counts=rng.choice(("whole", "parts", "parts")),
+                            at=self.at,
+                        ),
                         GuaranteePeriodSet(
                             market=MARKET, seconds=43_200, starts_at=self.at, at=self.at
                         ),

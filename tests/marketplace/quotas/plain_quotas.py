@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from fractions import Fraction
 
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.governance_events import LimitSet
 from marketplace.domain.moments import EPOCH, from_above, moment
+from marketplace.domain.policies import Policies
 from marketplace.domain.quota_book import LAYERS, NOT_ALLOWED, QUOTA, QuotaBook
 from marketplace.domain.quota_limits import periods
 from marketplace.domain.quota_uses import Use, subject_of
-from marketplace.domain.quotas import Usage
+from marketplace.domain.quotas import Tree, Usage
 
 Plain = tuple[str | None, str]
 """The outcome, and the reason of a refusal."""
@@ -28,13 +30,13 @@ def plain(quotas: QuotaBook, use: Use) -> Plain:
                 each for each in quotas.counted if subject_of(scope, each) == subject
             ]  # fmt: skip
             held = [each for each in mine if each in quotas.uses.values()]
-            if _over(limit, use, held, mine):
+            if _over(policies, limit, use, held, mine):
                 return "refused", f"limit-{scope}"
     if not all(policies.may("lease", use.terms, each.model) for each in use.gpus):
         return "refused", NOT_ALLOWED
     outcome: str | None = None
     for gpu_class in policies.classes:
-        if use.of_class(gpu_class):
+        if _counted(policies, use, gpu_class):
             found = _in_class(quotas, gpu_class, use)
             if found == "refused":
                 return found, QUOTA
@@ -43,12 +45,39 @@ def plain(quotas: QuotaBook, use: Use) -> Plain:
     return outcome, ""
 
 
-def _over(limit: LimitSet, use: Use, held: list[Use], mine: list[Use]) -> bool:
+PARTS = {
+    "H100-80GB-1g.10gb": Fraction(1, 7),
+    "H100-80GB-1g.20gb": Fraction(1, 4),
+    "H100-80GB-3g.40gb": Fraction(1, 2),
+    "A100-80GB-mps.25.20gb": Fraction(1, 4),
+}
+"""What part of a card some models are; all others are cards."""
+
+
+def _counted(policies: Policies, use: Use, gpu_class: str = "any") -> Fraction:
+    """Return how many GPUs of a class a use counts as."""
+    total = Fraction(0)
+    for each in use.gpus:
+        card, part = each.model[:9], each.model[10:]
+        cut_by_mig = "g." in part
+        if policies.counts == "parts":
+            named = gpu_class in (each.model, each.model.replace("-80GB", "")) and part
+            if gpu_class == "any" or named or gpu_class in (card, card[:4]):
+                total += each.gpus * (1 if named else PARTS.get(each.model, Fraction(1)))
+        elif gpu_class == "any" or (
+            (gpu_class.endswith(part) if cut_by_mig else "g." not in gpu_class)
+            and each.model.startswith(gpu_class[:4])
+        ):
+            total += each.gpus
+    return total
+
+
+def _over(policies: Policies, limit: LimitSet, use: Use, held: list[Use], mine: list[Use]) -> bool:
     for at in {use.starts, *(each.starts for each in held)}:
         if use.starts <= at < use.ends:
             there = [use, *(each for each in held if each.starts <= at < each.ends)]
             for most, total in (
-                (limit.gpus, sum(each.count for each in there)),
+                (limit.gpus, sum(_counted(policies, each) for each in there)),
                 (limit.memory_mib, sum(each.memory_mib for each in there)),
             ):
                 if most is not None and total > most:
@@ -59,7 +88,8 @@ def _over(limit: LimitSet, use: Use, held: list[Use], mine: list[Use]) -> bool:
     for span in spans:
         all_of = [use, *mine]
         if limit.gpu_hours is not None and (
-            sum(each.within(*span) for each in all_of) > limit.gpu_hours * MILLIS_PER_HOUR
+            sum(_counted(policies, each) * each.during(*span) for each in all_of)
+            > limit.gpu_hours * MILLIS_PER_HOUR
         ):
             return True
         money = limit.money
@@ -87,19 +117,26 @@ def _in_class(quotas: QuotaBook, gpu_class: str, use: Use) -> str | None:
         tree = policies.tree(gpu_class, moment(at))
         if not tree.governed(unit):
             continue
-        usage, held = Usage(tree), defaultdict[str, int](int)
+        usage, held = Usage(tree), defaultdict[str, Fraction](Fraction)
         for each in quotas.uses.values():
             if each.starts <= at < each.ends:
-                held[str(each.terms.subscriber_id)] += each.of_class(gpu_class)
+                held[str(each.terms.subscriber_id)] += _counted(policies, each, gpu_class)
         for node, gpus in held.items():
             if node in tree.parents:
-                usage.take(node, node, gpus)
-        verdict = usage.fits(unit, use.of_class(gpu_class))
+                usage.take(node, node, _units(policies, gpus))
+        asked = _units(policies, _counted(policies, use, gpu_class))
+        verdict = usage.fits(unit, asked)
         if not verdict.fits or (verdict.outcome == "borrowed" and not borrows):
             return "refused"
         if outcome != "borrowed":
             outcome = verdict.outcome
     return _in_hours(quotas, gpu_class, use, outcome)
+
+
+def _units(policies: Policies, gpus: Fraction) -> int:
+    units = gpus * policies.unit
+    assert units.denominator == 1, "a unit is fine enough for every part"
+    return int(units)
 
 
 def _in_hours(quotas: QuotaBook, gpu_class: str, use: Use, outcome: str | None) -> str | None:
@@ -109,9 +146,13 @@ def _in_hours(quotas: QuotaBook, gpu_class: str, use: Use, outcome: str | None) 
     if not counted:
         return outcome
     for node, hours, starts, ends in counted:
-        used = quotas.used_within(gpu_class, node, starts, ends)
-        lasts = max(0, min(use.ends, ends) - max(use.starts, starts))
-        if used + use.of_class(gpu_class) * lasts > hours * MILLIS_PER_HOUR:
+        inside = {each for each in policies.units if node in Tree(policies.parents, {}).path(each)}
+        used = sum(
+            _counted(policies, each, gpu_class) * each.during(starts, ends)
+            for each in (use, *quotas.counted)
+            if str(each.terms.subscriber_id) in inside
+        )
+        if used > hours * MILLIS_PER_HOUR:
             return outcome and "borrowed"
     tree = policies.tree(gpu_class, max(EPOCH, moment(use.starts)))
     if outcome == "nominal" or tree.quota(unit).nominal is None:

@@ -13,8 +13,9 @@ from ledger.domain.ids import LeaseId, UserId
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.eventstore.port import START
 from marketplace.domain.book import Book
+from marketplace.domain.counting import Counts
 from marketplace.domain.events import BidPlaced
-from marketplace.domain.governance_events import LimitSet
+from marketplace.domain.governance_events import CountingSet, LimitSet
 from marketplace.domain.moments import from_above
 from marketplace.domain.quota_book import KEPT, QuotaBook
 from marketplace.domain.quota_following import KINDS
@@ -22,7 +23,7 @@ from marketplace.domain.quota_uses import Gpus, Use
 from marketplace.domain.steps import NOTHING, Steps, added
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
-from tests.marketplace.quotas.plain_quotas import plain
+from tests.marketplace.quotas.plain_quotas import PARTS, plain
 from tests.marketplace.trading import MARKET
 
 HALF_HOUR, SOON = MILLIS_PER_HOUR // 2, from_above(NOON)
@@ -73,10 +74,14 @@ class People:
             event = replace(event, scope="user", subject=None)
         self.quotas.apply(event)
 
+    def count(self, counts: Counts) -> None:
+        """Say how parts of cards are counted."""
+        self.quotas.apply(CountingSet(market=MARKET, counts=counts, at=NOON))
+
     def use(self) -> Use:
         """Return a use, sometime in the next days, of one or two models."""
         rng = self.random
-        models = sorted(rng.sample(("H100-80GB", "A100-80GB"), rng.choice((1, 1, 2))))
+        models = sorted(rng.sample(("H100-80GB", "A100-80GB", *PARTS), rng.choice((1, 1, 2))))
         sizes = [(model, rng.randint(1, 3)) for model in models]
         gpus = tuple(Gpus(model, count, count * 81_559) for model, count in sizes)
         starts = SOON + rng.randint(0, 40) * HALF_HOUR
@@ -119,6 +124,8 @@ def at(use: Use, starts: int) -> Use:
 @settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_what_was_asked_and_kept_is_what_all_uses_add_up_to(random: Random) -> None:
     people = People(random)
+    if random.random() < 0.5:
+        people.count(random.choice(("whole", "parts")))
     for _ in range(random.randint(1, 12)):
         people.policy()
 
