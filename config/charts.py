@@ -262,14 +262,14 @@ class Lying:
 
 
 def quota_bar(
-    *, used: int, total: int, borrowed: int, lent: int, most: int, limit: int | None
+    *, used: float, total: int, borrowed: float, lent: float, most: float, limit: int | None
 ) -> Lying:
     """Draw a quota: what is used of it, what of it others use, what is used beyond.
 
     most: GPUs that fill the length. limit: with all that may be borrowed; None: no limit.
     """
 
-    def part(kind: str, since: int, gpus: int, text: str) -> Part:
+    def part(kind: str, since: float, gpus: float, text: str) -> Part:
         return Part(kind, _percent(since, most), _percent(gpus, most), text)
 
     parts = [part("quota", 0, total, f"quota {total}")]

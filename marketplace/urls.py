@@ -40,6 +40,7 @@ from marketplace.api.quota_trials import QuotaPolicies, QuotaTrials
 from marketplace.api.quotas import (
     OneQuotaOverride,
     QuotaCohorts,
+    QuotaCounting,
     QuotaHalfLife,
     QuotaLeastRun,
     QuotaLimits,
@@ -82,6 +83,7 @@ api_urls: list[URLPattern] = [
     path("market/tape", MarketTape.as_view()),
     path("quotas", Quotas.as_view()),
     path("quotas/cohorts", QuotaCohorts.as_view()),
+    path("quotas/counting", QuotaCounting.as_view()),
     path("quotas/half-life", QuotaHalfLife.as_view()),
     path("quotas/least-run", QuotaLeastRun.as_view()),
     path("quotas/limits", QuotaLimits.as_view()),

@@ -125,7 +125,7 @@ def _queues(nodes: Iterable[NodeFigures], titles: dict[str, str]) -> list[dict[s
     ]
 
 
-def _said(node: NodeFigures, used: int) -> str:
+def _said(node: NodeFigures, used: float) -> str:
     """Write a queue's figures as people read them. Not set and 0 are two things."""
     quota = node.quota
     nominal = "no quota of its own" if quota.nominal is None else f"nominal {quota.nominal}"

@@ -101,6 +101,7 @@ def show(
         "period": timedelta(seconds=found.period_seconds),
         "period_starts": found.period_starts,
         "least_run": timedelta(seconds=found.least_run_seconds),
+        "counts": found.counts,
         "permits": list(_permits(actor, market, choices)),
         "requests": [
             (titles.get(str(row.subscriber_id), str(row.subscriber_id)), row)
@@ -239,6 +240,8 @@ def _as_it_is(kind: str, choices: Choices, request: HttpRequest) -> dict[str, An
             return {} if ppm is None else {"weight": f"{ppm / PPM:g}"}
         case "half-life":
             return {"length": f"{found.half_life_seconds / 3_600:g}"}
+        case "counting":
+            return {"counts": found.counts}
         case "least-run":
             return {"length": f"{found.least_run_seconds / 3_600:g}"}
         case "period":

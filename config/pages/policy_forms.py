@@ -29,6 +29,7 @@ PPM = 1_000_000
 MIB_PER_GIB = 1_024
 SECOND = timedelta(seconds=1)
 CLASS = "A model or kind such as H100, or any."
+COUNTS = [("whole", "one whole GPU"), ("parts", "the part of its card that it is")]
 ALLOWED = [("yes", "may"), ("no", "may not")]
 SCOPES = {
     "bid": "each bid",
@@ -267,6 +268,17 @@ class LeastRunForm(PolicyForm):
         return said | {"seconds": said.pop("length") // SECOND}
 
 
+class CountingForm(PolicyForm):
+    """How parts of cards are counted."""
+
+    kind, title = "counting", "Counting parts of cards"
+    text = (
+        "How quotas and limits count a MIG instance or a share. All that is held is counted anew."
+    )
+
+    counts = forms.ChoiceField(label="A part counts as", choices=COUNTS)
+
+
 class UseForm(PolicyForm):
     """Who may lease or borrow what."""
 
@@ -326,6 +338,7 @@ FORMS: Mapping[str, type[PolicyForm]] = {
         WeightForm,
         HalfLifeForm,
         PeriodForm,
+        CountingForm,
         LeastRunForm,
         UseForm,
         ListingForm,

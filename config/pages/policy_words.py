@@ -122,6 +122,11 @@ def _least_run(said: Said, name: Name) -> str:
     return f"Leases run {_length(said)} at least before other bids interrupt them"
 
 
+def _counting(said: Said, name: Name) -> str:
+    as_what = "the part of it that it is" if said["counts"] == "parts" else "a whole GPU"
+    return f"A part of a card counts as {as_what}"
+
+
 def _length(said: Said) -> str:
     return duration_text(timedelta(seconds=int(said["seconds"])))
 
@@ -175,6 +180,7 @@ WORDS: Mapping[str, Callable[[Said, Name], str]] = {
     "half-life-set": _half_life,
     "guarantee-period-set": _period,
     "least-run-set": _least_run,
+    "counting-set": _counting,
     "use-allowed": _allowed,
     "listing-allowed": _allowed,
     "quota-requested": _requested,

@@ -121,5 +121,5 @@ def _share(share: float | None) -> str:
     return NONE if share is None else f"{share:.4g}"
 
 
-def _available(gpus: Mapping[str, int]) -> str:
+def _available(gpus: Mapping[str, float]) -> str:
     return ", ".join(f"{count} {name}" for name, count in gpus.items()) or "not bound"

@@ -120,6 +120,12 @@ class LeastRunBody(Reasoned):
     seconds = CountField(value_min=0, value_max=LEAST_RUN_SECONDS_MAX)
 
 
+class CountingBody(Reasoned):
+    """How a part of a card is counted: `whole`, as one GPU, or `parts`, as the part it is."""
+
+    counts = serializers.ChoiceField(choices=("whole", "parts"))
+
+
 class UseBody(Reasoned):
     """Who may lease, or borrow, GPUs of a class. who: a unit's, tenant's id, or a cohort's name."""
 
@@ -147,6 +153,7 @@ BODIES: Mapping[str, type[Reasoned]] = {
     "half-life": HalfLifeBody,
     "period": PeriodBody,
     "least-run": LeastRunBody,
+    "counting": CountingBody,
     "use": UseBody,
     "listing": ListingBody,
 }

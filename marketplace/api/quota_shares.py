@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Invalid
 from ledger.rest import AmountField, Endpoint, MomentField
+from marketplace.api.counted import CountedField
 from marketplace.api.market import MARKET, market_of
 from marketplace.domain.fairness import FairShare
 from marketplace.queries.fair_levels import Level
@@ -47,11 +48,11 @@ class NodeShape(serializers.Serializer[Any]):
     gpu_hours = serializers.IntegerField(allow_null=True)
     gpu_seconds_used = serializers.IntegerField()
     total = serializers.IntegerField()
-    used = serializers.IntegerField()
-    pool = serializers.IntegerField()
-    borrowed = serializers.IntegerField()
-    lent = serializers.IntegerField()
-    available = serializers.IntegerField()
+    used = CountedField()
+    pool = CountedField()
+    borrowed = CountedField()
+    lent = CountedField()
+    available = CountedField()
 
 
 class ClassShape(serializers.Serializer[Any]):
@@ -120,9 +121,11 @@ class SharesShape(serializers.Serializer[Any]):
     """Quotas, shares and limits at a moment. units: in all; `places` has those you may see.
 
     levels: the same order level by level, each cohort before what stands in it.
+    counts: `whole`, or `parts` where a part of a card counts as the part it is.
     """
 
     at = MomentField()
+    counts = serializers.CharField()
     half_life_seconds = serializers.IntegerField()
     period_starts_at = MomentField()
     period_ends_at = MomentField()
@@ -168,6 +171,7 @@ def shares_json(found: Shares) -> dict[str, Any]:
     said = SharesShape(
         {
             "at": found.at,
+            "counts": found.counts,
             "half_life_seconds": found.half_life_seconds,
             "period_starts_at": starts_at,
             "period_ends_at": ends_at,

@@ -14,10 +14,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger.rest import Endpoint, MomentField, TextField
+from marketplace.api.counted import CountedField
 from marketplace.api.market import MARKET, market_named, market_of
 from marketplace.api.quota_bodies import (
     BODIES,
     CohortBody,
+    CountingBody,
     HalfLifeBody,
     LeastRunBody,
     LimitBody,
@@ -51,9 +53,9 @@ class StandingShape(serializers.Serializer[Any]):
     borrowing = serializers.IntegerField(allow_null=True)
     lending = serializers.IntegerField(allow_null=True)
     gpu_hours = serializers.IntegerField(allow_null=True)
-    used = serializers.IntegerField()
-    borrowed = serializers.IntegerField()
-    available = serializers.IntegerField()
+    used = CountedField()
+    borrowed = CountedField()
+    available = CountedField()
 
 
 class OverrideShape(serializers.Serializer[Any]):
@@ -283,6 +285,28 @@ class QuotaLeastRun(Setting):
     def post(self, request: Request) -> Response:
         """Set it; leases that run already are judged by it too."""
         return self.set(self.asked("least-run"))
+
+
+class CountingShape(serializers.Serializer[Any]):
+    """How quotas and limits count a part of a card: `whole` or `parts`."""
+
+    counts = serializers.CharField()
+
+
+class QuotaCounting(Setting):
+    """How quotas and limits count parts of cards."""
+
+    scopes: ClassVar = {"GET": "market:read", "POST": "admin"}
+
+    @extend_schema(responses=CountingShape, parameters=[MARKET])
+    def get(self, request: Request) -> Response:
+        """Show what is in force; for everybody to know."""
+        return Response({"counts": queries.counts(self.store(), market=market_of(request))})
+
+    @extend_schema(request=CountingBody, responses={201: PolicyWritten})
+    def post(self, request: Request) -> Response:
+        """Set it; what is held is counted anew from then on."""
+        return self.set(self.asked("counting"))
 
 
 class QuotaUses(Setting):

@@ -142,41 +142,35 @@ def _plan(standing: Standing, bid: OpenBid) -> Reclaim | None:
     entries = [
         entry for entry in others(book, bid, book.entries(bid.shape)) if entry.floor <= bid.limit
     ]
-    models = {gpu.model for entry in entries for gpu in entry.listed.terms.gpus}
     # What speaks of one class before what speaks of any: its quota is the nearer one.
     for gpu_class in sorted(policies.classes, key=lambda each: each == ANY_CLASS):
-        sizes = [size_in(gpu_class, model, policies.counts) for model in models]
-        if any(sizes):
-            # What it gets may count as more: that is asked where a place for it is found.
-            least = bid.gpus * min(size for size in sizes if size)
-            found = _Attempt(standing, bid, entries, gpu_class, least).plan()
-            if found is not None:
-                return found
+        found = _Attempt(standing, bid, entries, gpu_class).plan()
+        if found is not None:
+            return found
     return None
 
 
 class _Attempt:
-    """One bid's try to take back what is borrowed of one class. least: what it counts as there."""
+    """One bid's try to take back what is borrowed of one class."""
 
     def __init__(
-        self,
-        standing: Standing,
-        bid: OpenBid,
-        entries: Sequence[Entry],
-        gpu_class: str,
-        least: int,
+        self, standing: Standing, bid: OpenBid, entries: Sequence[Entry], gpu_class: str
     ) -> None:
         self._standing, self._bid, self._entries = standing, bid, entries
         self._book, self._quotas, self._now = standing.book, standing.quotas, standing.at
         self._gpu_class, self._node = gpu_class, str(bid.terms.subscriber_id)
-        self._policies, self._least = self._quotas.policies or Policies(), least
+        self._policies = self._quotas.policies or Policies()
         self._victims: dict[LeaseId, Victim] = {}
+        models = {gpu.model for entry in entries for gpu in entry.listed.terms.gpus}
+        sizes = [size_in(gpu_class, model, self._policies.counts) for model in models]
+        # What it gets may count as more: that is asked where a place for it is found.
+        self._least = bid.gpus * min((size for size in sizes if size), default=0)
 
     def plan(self) -> Reclaim | None:
         """Return who goes and where the bid comes; None: there is no lawful way that helps."""
         tree = self._quotas.tree(self._gpu_class, self._node, self._now)
         usage = self._quotas.usage_by_lease(self._gpu_class, self._now)
-        if tree is None or usage is None:
+        if not self._least or tree is None or usage is None:
             return None
         if usage.used(self._node) + self._least > tree.subtree[self._node]:
             return None

@@ -19,6 +19,7 @@ from ledger.queries.parties import members, subscribers, unit_tenants
 from listings.domain.permit_events import ListingAllowed
 from marketplace.domain.governance_events import (
     CohortPlaced,
+    CountingSet,
     GuaranteePeriodSet,
     HalfLifeSet,
     LeastRunSet,
@@ -133,6 +134,10 @@ def _least_run(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str
     return LeastRunSet(seconds=asked["seconds"], **about)
 
 
+def _counting(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str) -> Policy:
+    return CountingSet(counts=asked["counts"], **about)
+
+
 def _use(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str) -> Policy:
     return UseAllowed(
         who=asked.get("who"),
@@ -166,6 +171,7 @@ MAKERS: Mapping[str, Callable[[Mapping[str, Any], Actor, Any, str], Asked]] = {
     "half-life": _half_life,
     "period": _period,
     "least-run": _least_run,
+    "counting": _counting,
     "use": _use,
     "listing": _listing,
 }

@@ -9,7 +9,7 @@ from datetime import datetime
 from ledger.access import Actor
 from ledger.eventstore.port import EventStore, load
 from listings.domain.gpus import model_matches
-from marketplace.domain.counting import ANY_CLASS
+from marketplace.domain.counting import ANY_CLASS, Counts
 from marketplace.domain.governance_events import CohortPlaced, LimitSet, QuotaSet, UnitPlaced
 from marketplace.domain.policies import Policies
 from marketplace.queries.books import book_of
@@ -33,6 +33,7 @@ class Governed:
     period_seconds: int
     period_starts: datetime
     least_run_seconds: int
+    counts: Counts
     classes: tuple[str, ...]
 
     def quota(self, node: str, gpu_class: str) -> QuotaSet | None:
@@ -63,6 +64,7 @@ def governed(store: EventStore, actor: Actor, *, market: str) -> Governed:
         period_seconds=policies.period_seconds,
         period_starts=policies.period_starts,
         least_run_seconds=policies.least_run_seconds,
+        counts=policies.counts,
         classes=_classes(models, policies.classes),
     )
 

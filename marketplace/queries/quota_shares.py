@@ -6,7 +6,6 @@ own units; others count in the figures of their cohorts and in how many there ar
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +17,7 @@ from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore
 from marketplace.domain.book import Book
-from marketplace.domain.counting import by_card, in_gpus
+from marketplace.domain.counting import Counts, by_card, in_gpus
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.fair_order import Standings
 from marketplace.domain.fairness import LN2, FairShare
@@ -107,6 +106,7 @@ class Shares:
     """
 
     at: datetime
+    counts: Counts
     half_life_seconds: int
     period: tuple[datetime, datetime]
     capacity: Mapping[str, float]
@@ -151,6 +151,7 @@ def _shares(book: Book, actor: Actor, now: datetime) -> Shares | None:
     levels = tuple(levels_of(policies, standings, seen.__contains__))
     return Shares(
         at=now,
+        counts=policies.counts,
         half_life_seconds=policies.half_life_seconds,
         period=policies.period_at(now),
         capacity=by_card(capacity, policies.counts),
@@ -271,6 +272,6 @@ def _limit(quotas: QuotaBook, limit: LimitSet, whose: UUID | None, at: int) -> L
     return LimitFigures(limit, use_of_limit(limit, quotas.counted, at, whose, counts))
 
 
-def full_memory(capacity: int, half_life_seconds: int) -> float:
+def full_memory(capacity: float, half_life_seconds: int) -> float:
     """Return the GPU-hours remembered of a class that was used whole, always."""
     return capacity * half_life_seconds * 1_000 / LN2 / MILLIS_PER_HOUR

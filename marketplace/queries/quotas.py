@@ -9,7 +9,7 @@ from uuid import UUID
 from ledger.access import Actor
 from ledger.eventstore.port import EventStore, load
 from listings.domain.permits import ListingPermits
-from marketplace.domain.counting import in_gpus
+from marketplace.domain.counting import Counts, in_gpus
 from marketplace.domain.governance_events import QuotaOverridden, UseKind
 from marketplace.domain.governance_requests import QuotaRequestUnknown
 from marketplace.domain.moments import from_above
@@ -47,6 +47,11 @@ def setter_of(actor: Actor) -> tuple[bool, bool]:
 def least_run_seconds(store: EventStore, *, market: str) -> int:
     """Return what a lease may run before it is interrupted for another bid."""
     return (load(store, Policies, market) or Policies()).least_run_seconds
+
+
+def counts(store: EventStore, *, market: str) -> Counts:
+    """Return how quotas and limits count parts of cards."""
+    return (load(store, Policies, market) or Policies()).counts
 
 
 def standings(store: EventStore, actor: Actor, *, market: str, now: datetime) -> list[Standing]:

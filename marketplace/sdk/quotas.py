@@ -214,6 +214,28 @@ def least_run(
 
 
 @app.command()
+def counting(
+    context: typer.Context,
+    counts: Annotated[
+        str | None, typer.Argument(help="whole or parts; left out: show what is in force")
+    ] = None,
+    why: Why = "",
+    market: Market = None,
+) -> None:
+    """Set, or show, how quotas and limits count a part of a card: as one GPU, or as the part."""
+    if counts is not None:
+        _set(context, market, "counting", counts=counts, why=why)
+        return
+    session = session_of(context)
+    found = session.client.get("quotas/counting", market=market)
+    if session.printer.as_json:
+        session.printer.json(found)
+        return
+    as_what = "the part of it that it is" if found["counts"] == "parts" else "a whole GPU"
+    session.printer.say(f"A part of a card counts as {as_what}.")
+
+
+@app.command()
 def period(
     context: typer.Context,
     length: Annotated[str, typer.Argument(help="how long: 7d")],

@@ -48,6 +48,7 @@ PLATFORM_ONLY = {
     "POST accounts/<uuid:account_id>/funds",
     "POST lab",
     "POST quotas",
+    "POST quotas/counting",
     "POST quotas/half-life",
     "POST quotas/least-run",
     "POST quotas/listings",
@@ -140,6 +141,7 @@ BODIES: Mapping[str, Body] = {
     },
     "POST quotas/units": lambda its, own: {"subscriber_id": str(its.ids["subscriber_id"])},
     "POST quotas/half-life": lambda its, own: {"seconds": 86_400},
+    "POST quotas/counting": lambda its, own: {"counts": "parts"},
     "POST quotas/least-run": lambda its, own: {"seconds": 3_600},
     "POST quotas/limits": lambda its, own: {
         "scope": "subscriber",

@@ -25,6 +25,7 @@ KINDS = (
     "half-life",
     "period",
     "least-run",
+    "counting",
     "use",
 )
 

@@ -86,6 +86,7 @@ def test_every_kind_of_policy_is_set_on_a_page(world: World, olivia: Client) -> 
     put(olivia, "half-life", length="48")
     put(olivia, "period", length="168", starts_at="2026-01-05T00:00")
     put(olivia, "least-run", length="1.5")
+    put(olivia, "counting", counts="parts")
     put(olivia, "use", who="physics", allowed="no", what="borrow", gpu_class="H100")
     put(olivia, "listing", tenant_id=cirrus, allowed="no", gpu_class="B200")
 
@@ -104,6 +105,7 @@ def test_every_kind_of_policy_is_set_on_a_page(world: World, olivia: Client) -> 
     assert now.weights[unit] == 2_500_000
     assert (now.half_life_seconds, now.period_seconds) == (172_800, 604_800)
     assert now.least_run_seconds == 5_400
+    assert now.counts == "parts"
     assert now.permits["physics", "borrow", "H100"] is False
     permits = load(world.store, ListingPermits, settings.ENV.market)
     assert permits is not None and permits.allowed == {(cirrus, "B200"): False}
@@ -252,6 +254,7 @@ def test_a_tenants_operator_is_shown_no_form_for_what_is_the_platforms(
         "half-life",
         "period",
         "least-run",
+        "counting",
         "use",
         "listing",
     ):

@@ -59,10 +59,12 @@ class Divided(Governed):
     ) -> BidId:
         """Ask for instances, on one host or several, for an hour that begins now."""
         self.asking = unit
-        terms = {"start": self.now, "deadline": self.now + HOUR, "at": 2} | more
+        terms: dict[str, Any] = {"start": self.now, "deadline": self.now + HOUR, "at": 2}
         model = f"H100-{profile}" if profile else "H100"
         try:
-            return self.bid(word, request=GpuRequest(models=(model,)), patience=patience, **terms)
+            return self.bid(
+                word, request=GpuRequest(models=(model,)), patience=patience, **(terms | more)
+            )
         finally:
             self.asking = ""
 
@@ -281,7 +283,7 @@ def test_one_market_folds_to_the_same_whenever_it_is_read(market: Divided) -> No
 
 @pytest.mark.parametrize("figures", [{"gpus": 1}, {"gpu_hours": 1}], ids=["gpus", "hours"])
 @pytest.mark.parametrize("scope", ["subscriber", "tenant"])
-def test_limits_of_gpus_and_hours_count_parts(scope: Any, figures: dict[str, int]) -> None:
+def test_limits_of_gpus_and_hours_count_parts(scope: Any, figures: dict[str, Any]) -> None:
     market = Divided()
     market.cards("sevenths", *SEVENTHS, count=2)
     market.govern(red=(None, None))

@@ -55,6 +55,7 @@ def test_a_quota_that_is_left_out_is_not_sent(
 @pytest.mark.parametrize(
     ("words", "path", "body"),
     [
+        (["counting", "parts"], "quotas/counting", {"counts": "parts", "why": ""}),
         (["least-run", "90m"], "quotas/least-run", {"seconds": 5_400, "why": ""}),
         (["half-life", "2d"], "quotas/half-life", {"seconds": 172_800, "why": ""}),
         (["weight", UNIT, "500000"], "quotas/weights", {"node": UNIT, "weight_ppm": 500_000}),

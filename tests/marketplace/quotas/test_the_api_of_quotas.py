@@ -143,6 +143,7 @@ def test_every_policy_is_set_with_its_reason_and_tried_before(
         ("", {"node": lab, "gpu_class": "H100", "nominal": 4, "gpu_hours": 100}),
         ("weights", {"node": lab, "weight_ppm": 2_000_000}),
         ("least-run", {"seconds": 7_200}),
+        ("counting", {"counts": "parts"}),
         ("half-life", {"seconds": 86_400}),
         ("period", {"seconds": 604_800, "starts_at": "2026-01-05T00:00:00Z"}),
         ("uses", {"who": lab, "gpu_class": "B200", "what": "lease", "allowed": False}),
@@ -158,6 +159,7 @@ def test_every_policy_is_set_with_its_reason_and_tried_before(
     assert listing == {"who": None, "what": "list", "gpu_class": "B200", "allowed": False}
 
     assert dean.get("/api/v1/quotas/least-run").json() == {"seconds": 7_200}
+    assert dean.get("/api/v1/quotas/counting").json() == {"counts": "parts"}
     shares = dean.get("/api/v1/quotas/shares").json()
     assert shares["half_life_seconds"] == 86_400
     [place] = shares["places"]

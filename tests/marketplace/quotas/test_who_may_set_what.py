@@ -24,6 +24,7 @@ from marketplace.domain.governance import (
 )
 from marketplace.domain.governance_events import (
     CohortPlaced,
+    CountingSet,
     HalfLifeSet,
     LeastRunSet,
     LimitSet,
@@ -105,6 +106,7 @@ def test_a_tenant_shares_out_its_grant_and_no_more() -> None:
         (ShareWeightSet(market=MARKET, node=str(LAB), weight_ppm=9, at=NOON), RIVAL),
         (HalfLifeSet(market=MARKET, seconds=3_600, at=NOON), DEAN),
         (LeastRunSet(market=MARKET, seconds=3_600, at=NOON), DEAN),
+        (CountingSet(market=MARKET, counts="parts", at=NOON), DEAN),
     ],
     ids=[
         "cohort",
@@ -116,6 +118,7 @@ def test_a_tenant_shares_out_its_grant_and_no_more() -> None:
         "rival's",
         "half",
         "run",
+        "counting",
     ],
 )
 def test_nobody_gives_themselves_more(policy: Policy, setter: Setter) -> None:
