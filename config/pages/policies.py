@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django import forms
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
@@ -22,7 +21,7 @@ from config.pages.answers import done, meta_of, page
 from config.pages.markets import choice_of, market_of, market_sent
 from config.pages.policy_choices import Choices, choices_of
 from config.pages.policy_form import PolicyForm
-from config.pages.policy_forms import FORMS, MIB_PER_GIB, PPM, SCOPES
+from config.pages.policy_forms import FORMS, MIB_PER_GIB, PPM, SCOPES, weighable
 from config.pages.policy_words import event_text
 from ledger.access import Actor, PlatformOnly
 from ledger.access.visits import actor_of
@@ -114,10 +113,8 @@ def show(
 
 def _weights(actor: Actor, choices: Choices) -> list[dict[str, Any]]:
     """Return the weights that are set, each with whether this actor may set another."""
-    form = form_of("weight")
-    field = form(choices=choices).fields["node"]
-    assert isinstance(field, forms.ChoiceField)
-    mine = {str(node) for node, _ in field.choices} if may_set(actor, form) else set()
+    may = may_set(actor, form_of("weight"))
+    mine = {node for node, _ in weighable(choices)} if may else set()
     return [
         {
             "title": choices.titles.get(node, node),

@@ -180,6 +180,13 @@ class LimitForm(PolicyForm):
         }
 
 
+def weighable(choices: Choices) -> Options:
+    """Return what an actor may weigh: all, or the own units within the own grant."""
+    mine = {name for name, _ in choices.cohorts}
+    units = {str(each.subscriber_id) for each in choices.governed.units if each.cohort in mine}
+    return [each for each in choices.nodes if choices.is_platform or each[0] in units]
+
+
 class WeightForm(PolicyForm):
     """The weight of a unit or cohort."""
 
@@ -201,10 +208,9 @@ class WeightForm(PolicyForm):
 
     def offer(self, choices: Choices) -> None:
         """Offer what has a place; for who does not govern the platform, within their grant."""
-        mine = {name for name, _ in choices.cohorts}
-        units = {str(each.subscriber_id) for each in choices.governed.units if each.cohort in mine}
-        self.choose("node", [p for p in choices.nodes if choices.is_platform or p[0] in units])
-        if not self.fields["node"].choices:
+        nodes = weighable(choices)
+        self.choose("node", nodes)
+        if not nodes:
             self.fields["node"].help_text = "None of your units stands in your own grant."
 
     def asked(self) -> dict[str, Any]:
