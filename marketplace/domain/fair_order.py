@@ -83,7 +83,7 @@ class Standings:
         """Return the units, who goes first first. Those of a cohort are together."""
         return sorted(self.units, key=self.key)
 
-    def add(self, unit: str, gpus: Iterable[tuple[str, float]], millis: int) -> None:
+    def add(self, unit: str, gpus: Mapping[str, float], millis: int) -> None:
         """Count what was just granted as it will be remembered when it ends.
 
         gpus: by model, how many. millis: for how long. In whole GPU-milliseconds: so it adds up
@@ -92,7 +92,7 @@ class Standings:
         each_gpu = round(remembered(1, 0, millis, at=millis, half_life=self._half_life))
         for node in self.around(unit):
             left = self._left.setdefault(node, {})
-            for model, count in gpus:
+            for model, count in gpus.items():
                 left[model] = left.get(model, 0.0) + round(count * each_gpu)
             self._shares.pop(node, None)
 

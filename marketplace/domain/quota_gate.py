@@ -194,7 +194,7 @@ class Gate:
                 gpus = {each.model: each.gpus for each in use.gpus}
                 self._standings.add(
                     str(bid.terms.subscriber_id),
-                    by_card(gpus, self._quotas.counts).items(),
+                    by_card(gpus, self._quotas.counts),
                     use.ends - use.starts,
                 )
 

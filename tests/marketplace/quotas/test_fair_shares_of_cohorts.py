@@ -228,7 +228,7 @@ def test_whoever_has_least_by_then_is_next(market, random: Random) -> None:  # t
         assert bid == left[unit].pop(0)
         if random.random() < 0.6:
             gpus, millis = random.randint(1, 4), random.choice((60_000, 3_600_000))
-            standings.add(unit, [("H100", gpus)], millis)
+            standings.add(unit, {"H100": gpus}, millis)
             more = gpus * round(remembered(1, 0, millis, at=millis, half_life=HALF_LIFE))
             plain[unit]["H100"] = plain[unit].get("H100", 0.0) + more
     assert not any(left.values())
@@ -240,7 +240,7 @@ def test_two_that_are_alike_take_turns() -> None:
     order = []
     for unit in standings.turns({"a": "aaa", "b": "bbb"}):
         order.append(unit)
-        standings.add(unit, [("H100", 1)], HALF_LIFE)
+        standings.add(unit, {"H100": 1}, HALF_LIFE)
 
     assert "".join(order) == "ababab"
 
@@ -254,7 +254,7 @@ def test_who_gets_nothing_does_not_lose_its_turn() -> None:
 def test_what_was_granted_counts_as_at_its_end() -> None:
     standings = standings_of({"all": None, "a": "all"}, {"a": {}}, {"H100": 4}, {})
 
-    standings.add("a", [("H100", 2)], HALF_LIFE)
+    standings.add("a", {"H100": 2}, HALF_LIFE)
 
     for node in ("a", "all"):
         expected = remembered(2, 0, HALF_LIFE, at=HALF_LIFE, half_life=HALF_LIFE)
