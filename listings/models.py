@@ -63,6 +63,7 @@ class OfferRow(models.Model):
     currency = models.CharField(max_length=3)
     lease_min_seconds = models.PositiveIntegerField()
     notice_seconds = models.PositiveIntegerField()
+    grace_seconds = models.PositiveIntegerField(default=15)
     cleaning_seconds = models.PositiveIntegerField(default=0)
     reclaim_fee_ppm = models.PositiveIntegerField()
     reclaim_steps = models.JSONField(default=list)

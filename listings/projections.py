@@ -102,6 +102,7 @@ def _row_of(offer: OfferPublished) -> OfferRow:
         currency=offer.floor.currency,
         lease_min_seconds=offer.lease_min_seconds,
         notice_seconds=offer.notice_seconds,
+        grace_seconds=offer.grace_seconds,
         reclaim_fee_ppm=offer.reclaim_fee_ppm,
         cleaning_seconds=offer.cleaning_seconds,
         reclaim_steps=msgspec.to_builtins(offer.reclaim_steps),

@@ -49,6 +49,7 @@ class Listed:
     floor: Rate
     lease_min_seconds: int
     notice_seconds: int
+    grace_seconds: int
     reclaim_fee_ppm: int
     reclaim_steps: tuple[ReclaimStep, ...]
     workload_kinds: tuple[str, ...]
@@ -285,6 +286,7 @@ def _public(row: OfferRow, window: Window) -> Listed:
         floor=floor_of(row),
         lease_min_seconds=row.lease_min_seconds,
         notice_seconds=row.notice_seconds,
+        grace_seconds=row.grace_seconds,
         reclaim_fee_ppm=row.reclaim_fee_ppm,
         reclaim_steps=steps_of_row(row),
         workload_kinds=tuple(row.workload_kinds),

@@ -123,6 +123,7 @@ class PreviewOffer(Body):
     lease_min_seconds = CountField(required=False)
     cleaning_seconds = CountField(required=False)
     notice_seconds = CountField(required=False)
+    grace_seconds = CountField(required=False)
     reclaim_fee_ppm = CountField(required=False)
     reclaim_steps = serializers.ListField(child=ReclaimStepBody(), required=False, max_length=100)
     workload_kinds = serializers.ListField(child=TextField(), required=False, max_length=100)
@@ -241,6 +242,7 @@ class OfferShape(serializers.Serializer[Any]):
     lease_min_seconds = serializers.IntegerField()
     cleaning_seconds = serializers.IntegerField()
     notice_seconds = serializers.IntegerField()
+    grace_seconds = serializers.IntegerField()
     reclaim_fee_ppm = serializers.IntegerField()
     reclaim_steps = ReclaimStepShape(many=True)
     workload_kinds = serializers.ListField(child=serializers.CharField())
@@ -280,6 +282,7 @@ class ListedShape(serializers.Serializer[Any]):
     currency = serializers.CharField(source="floor.currency")
     lease_min_seconds = serializers.IntegerField()
     notice_seconds = serializers.IntegerField()
+    grace_seconds = serializers.IntegerField()
     reclaim_fee_ppm = serializers.IntegerField()
     reclaim_steps = ReclaimStepShape(many=True)
     workload_kinds = serializers.ListField(child=serializers.CharField())
@@ -361,6 +364,7 @@ def terms_of(asked: Mapping[str, Any]) -> OfferTerms:
         "lease_min_seconds",
         "cleaning_seconds",
         "notice_seconds",
+        "grace_seconds",
         "reclaim_fee_ppm",
         "isolation",
     )

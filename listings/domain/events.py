@@ -149,13 +149,14 @@ class HostRetired(Event, name="listings.host-retired"):
 # --- offers: streams offer-<offer_id> -----------------------------------------------------------
 
 
-class OfferPublished(Event, name="listings.offer-published", version=6, grown_from=1):
+class OfferPublished(Event, name="listings.offer-published", version=7, grown_from=1):
     """An owner put GPUs of one host on the market for idle windows, at or above a floor.
 
     windows: one-off windows. weekly: a recurrence, or None. At least one of the two.
     notice_seconds: time between a reclaim and the loss of the capacity.
     reclaim_fee_ppm: share of the value of the unused rest of a lease that a reclaim pays back.
     reclaim_steps: what a reclaim with more notice pays; each step has more notice and less fee.
+    grace_seconds: what work has between the signal to stop and the kill, within the notice.
     workload_kinds: what may run; empty: anything. reserved_for: only that bid may have it.
     cleaning_seconds: between the end of one lease and the start of the next on each GPU.
     division: how each card is divided into shares; then `gpus` are the shares.
@@ -185,6 +186,7 @@ class OfferPublished(Event, name="listings.offer-published", version=6, grown_fr
     division: Division | None = None
     by_demand: ByDemand | None = None
     chosen: Chosen | None = None
+    grace_seconds: int = 15
 
 
 class OfferRepriced(Event, name="listings.offer-repriced"):
@@ -226,7 +228,7 @@ class OfferExpired(Event, name="listings.offer-expired"):
     at: datetime
 
 
-class GpusListed(Event, name="listings.gpus-listed", version=6, grown_from=1):
+class GpusListed(Event, name="listings.gpus-listed", version=7, grown_from=1):
     """The host gave GPUs to an offer for its windows, and no other offer had them then.
 
     On the host's stream, where two offers of one GPU cannot both pass; the offer's own stream
@@ -246,7 +248,7 @@ class GpusUnlisted(Event, name="listings.gpus-unlisted"):
     at: datetime
 
 
-class FormChosen(Event, name="listings.form-chosen"):
+class FormChosen(Event, name="listings.form-chosen", version=2, grown_from=1):
     """An idle offer took another form by demand: a new offer is in its place on its GPUs.
 
     On the host's stream; the old offer is withdrawn and the new one's stream starts because of it.

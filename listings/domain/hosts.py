@@ -38,6 +38,7 @@ from listings.domain.terms import (
     cards_of,
     check_labels,
     check_name,
+    as_before,
     check_terms,
     check_title,
     divided,
@@ -195,7 +196,7 @@ class Host:
         gpus = divided(checked, cards)
         offer = publication(offer_id, checked, host=self.registered, gpus=gpus, now=now)
         if known is not None:
-            if not same_terms(known, offer):
+            if not same_terms(known, as_before(offer, terms, known)):
                 raise OfferTermsDiffer(offer_id=str(offer_id))
             return []
         if self.is_retired:

@@ -24,6 +24,7 @@ from listings.domain.terms import (
     OfferTermsDiffer,
     cards_of,
     check_floor,
+    as_before,
     check_terms,
     publication,
 )
@@ -102,6 +103,7 @@ class Offer:
         checked = check_terms(terms, now=said.at)
         cards = [uuid for uuid in cards_of(said) if uuid in checked.gpu_uuids]
         again = publication(said.offer_id, checked, host=host, gpus=said.gpus, now=said.at)
+        again = as_before(again, terms, said)
         if len(cards) != len(checked.gpu_uuids) or cards_of(said) != tuple(cards) or again != said:
             raise OfferTermsDiffer(offer_id=str(said.offer_id))
         return []

@@ -36,6 +36,9 @@ from listings.domain.windows import check_windows
 FLOOR_MAX_NANOS = 10_000 * NANOS_PER_UNIT
 LEASE_MIN_SECONDS_MAX = 30 * 86_400
 NOTICE_SECONDS_MAX = 7 * 86_400
+GRACE_SECONDS = 15
+"""Of who says nothing; less, where the notice is shorter."""
+GRACE_SECONDS_MAX = 15 * 60
 RECLAIM_NOTICE_SECONDS_MAX = 30 * 86_400
 RECLAIM_STEPS_MAX = 8
 PPM = 1_000_000
@@ -58,6 +61,13 @@ class LeaseMinOutOfBounds(Invalid):
 
 class NoticeOutOfBounds(Invalid):
     """The notice of a reclaim lies between zero and seven days."""
+
+
+class GraceOutOfBounds(Invalid):
+    """The grace lies between zero and fifteen minutes, and within the notice of a reclaim.
+
+    Work is killed at the deadline, whatever its grace: so it cannot be longer than the notice.
+    """
 
 
 class CleaningOutOfBounds(Invalid):
@@ -106,7 +116,8 @@ class OfferTerms:
     labels: on top of the host's; the same name replaces the host's. cleaning_seconds: that each GPU
     stays free after a lease, before the next. division: into which shares each GPU is divided;
     isolation None: that of the shares, or the whole GPU. by_demand: the forms among which the
-    market chooses; it begins with the first of them.
+    market chooses; it begins with the first of them. grace_seconds None: 15, or the notice if that
+    is shorter.
     """
 
     gpu_uuids: tuple[str, ...]
@@ -115,6 +126,7 @@ class OfferTerms:
     floor: Rate
     lease_min_seconds: int = 900
     notice_seconds: int = 300
+    grace_seconds: int | None = None
     reclaim_fee_ppm: int = 0
     reclaim_steps: tuple[ReclaimStep, ...] = ()
     workload_kinds: tuple[str, ...] = ()
@@ -148,6 +160,7 @@ def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
         raise LeaseMinOutOfBounds(seconds_min=1, seconds_max=longest)
     if not 0 <= terms.notice_seconds <= NOTICE_SECONDS_MAX:
         raise NoticeOutOfBounds(seconds_max=NOTICE_SECONDS_MAX)
+    grace = _grace_of(terms)
     if not 0 <= terms.cleaning_seconds <= CLEANING_SECONDS_MAX:
         raise CleaningOutOfBounds(seconds_max=CLEANING_SECONDS_MAX)
     if not 0 <= terms.reclaim_fee_ppm <= PPM:
@@ -158,10 +171,21 @@ def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
         gpu_uuids=tuple(sorted(terms.gpu_uuids)),
         windows=windows,
         weekly=weekly,
+        grace_seconds=grace,
         workload_kinds=check_kinds(terms.workload_kinds),
         labels=check_labels(terms.labels),
         division=check_division(terms.division),
     )
+
+
+def _grace_of(terms: OfferTerms) -> int:
+    """Return the grace in seconds. Raises: GraceOutOfBounds."""
+    if terms.grace_seconds is None:
+        return min(GRACE_SECONDS, terms.notice_seconds)
+    most = min(GRACE_SECONDS_MAX, terms.notice_seconds)
+    if not 0 <= terms.grace_seconds <= most:
+        raise GraceOutOfBounds(seconds_max=most)
+    return terms.grace_seconds
 
 
 def _begun(terms: OfferTerms) -> OfferTerms:
@@ -208,6 +232,7 @@ def publication(
         floor=terms.floor,
         lease_min_seconds=terms.lease_min_seconds,
         notice_seconds=terms.notice_seconds,
+        grace_seconds=_grace_of(terms),
         reclaim_fee_ppm=terms.reclaim_fee_ppm,
         reclaim_steps=terms.reclaim_steps,
         workload_kinds=terms.workload_kinds,
@@ -262,6 +287,16 @@ def same_terms(one: OfferPublished, other: OfferPublished) -> bool:
         return (replace(offer, at=one.at, gpus=()), cards_of(offer))
 
     return said(one) == said(other)
+
+
+def as_before(offer: OfferPublished, terms: OfferTerms, before: OfferPublished) -> OfferPublished:
+    """Return an offer said once more, with what its owner left out as it was the first time.
+
+    Offers that are older than the grace as a term have 15 seconds also at a shorter notice.
+    """
+    if terms.grace_seconds is None:
+        return replace(offer, grace_seconds=before.grace_seconds)
+    return offer
 
 
 def cards_of(offer: OfferPublished) -> tuple[str, ...]:

@@ -151,6 +151,7 @@ class LeaseShape(serializers.Serializer[Any]):
     cost_centre = serializers.CharField()
     burst = serializers.BooleanField()
     notice_seconds = serializers.IntegerField()
+    grace_seconds = serializers.IntegerField()
     reclaim_fee_ppm = serializers.IntegerField()
     reclaim_schedule = ReclaimStepsShape(many=True)
     resale = serializers.SerializerMethodField()

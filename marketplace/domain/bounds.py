@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from ledger.domain.money import NANOS_MAX, NANOS_PER_UNIT, CurrencyUnknown, Money, Rate
 from ledger.domain.refusal import Invalid
 from marketplace.domain.events import GoodTill, GpuRequest, Patience, Seeks, Workload
-from marketplace.domain.query import DRIVER, HOSTS_MAX, LINKED_MAX, NOTICE_MAX, PPM
+from marketplace.domain.query import DRIVER, GRACE_MAX, HOSTS_MAX, LINKED_MAX, NOTICE_MAX, PPM
 from marketplace.domain.topology import PREFERENCE, PREFERENCES_MAX
 from marketplace.domain.workloads import workload_named
 
@@ -382,6 +382,8 @@ def check_request(request: GpuRequest) -> None:
         and not 0 < request.notice_seconds_min <= NOTICE_MAX,
         "reclaim_fee_ppm_min": request.reclaim_fee_ppm_min is not None
         and not 0 < request.reclaim_fee_ppm_min <= PPM,
+        "grace_seconds_min": request.grace_seconds_min is not None
+        and not 0 < request.grace_seconds_min <= GRACE_MAX,
         "labels": len(labels) > LABELS_MAX or not all(_LABEL.fullmatch(name) for name, _ in labels),
         "text": not all(
             0 < len(text) <= TEXT_MAX and text.isprintable() and '"' not in text

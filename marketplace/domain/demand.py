@@ -135,6 +135,7 @@ class OpenBid:
             or asked.reliability_min_ppm is not None
             or asked.notice_seconds_min is not None
             or asked.reclaim_fee_ppm_min is not None
+            or asked.grace_seconds_min is not None
         )
 
     @property

@@ -115,7 +115,7 @@ class RoundCleared(Event, name="marketplace.round-cleared", version=4, grown_fro
     certificate: Certificate | None = None
 
 
-class LeaseGranted(Event, name="marketplace.lease-granted", version=3, grown_from=1):
+class LeaseGranted(Event, name="marketplace.lease-granted", version=4, grown_from=1):
     """The engine gave a bid these GPUs over this window at this price. It is binding.
 
     cuts: leases that end sooner to make room for it; they are cut by this very fact.
@@ -180,7 +180,7 @@ DECISIONS = (RoundCleared, ExtensionGranted, ExtensionDeclined, BidHandedOn)
 # --- leases: streams lease-<lease_id> -----------------------------------------------------------
 
 
-class LeaseScheduled(Event, name="marketplace.lease-scheduled", version=3, grown_from=1):
+class LeaseScheduled(Event, name="marketplace.lease-scheduled", version=4, grown_from=1):
     """A grant became a lease with all its terms."""
 
     lease_id: LeaseId

@@ -36,6 +36,7 @@ from marketplace.domain.events import (
     WorkStarted,
     WorkStopped,
 )
+from marketplace.domain.grace import grace_of, waits_until
 from marketplace.domain.progress import SECOND, UNBEGUN, Left, Progress
 from marketplace.domain.reclaim_fees import compensation, due_from
 from marketplace.domain.rights import NO_CLAIMS, Rights, RightsEvent
@@ -44,9 +45,6 @@ State = Literal["scheduled", "starting", "active", "reclaiming", "ending", "clos
 
 LEASE_MAX = timedelta(days=30)
 """A lease longer than a month outlives every price it was cleared at."""
-
-STOP_GRACE = timedelta(seconds=30)
-"""Between the signal to stop and the kill; an agent silent for longer is not waited for."""
 
 
 class LeaseUnknown(Unknown):
@@ -129,9 +127,12 @@ class Lease:
         span = Window(self.starts_at, ends_at)
         return self.terms.price.charge(span.millis * self.gpus)
 
-    def tick(
-        self, *, now: datetime, start_grace: timedelta, stop_grace: timedelta = STOP_GRACE
-    ) -> list[LeaseEvent]:
+    @property
+    def grace(self) -> timedelta:
+        """Return how long the work has between the signal to stop and the kill."""
+        return grace_of(self.terms.shares)
+
+    def tick(self, *, now: datetime, start_grace: timedelta) -> list[LeaseEvent]:
         """Return what time alone has brought about by `now`, all of it, in order.
 
         However long nobody looked, one call brings a lease to where it belongs.
@@ -142,15 +143,13 @@ class Lease:
         lease = self
         for event in events:
             lease = Lease.evolve(lease, event)
-        while step := lease._next(now, start_grace, stop_grace):
+        while step := lease._next(now, start_grace):
             events += step
             for event in step:
                 lease = Lease.evolve(lease, event)
         return events
 
-    def _next(
-        self, now: datetime, start_grace: timedelta, stop_grace: timedelta
-    ) -> Sequence[LeaseEvent]:
+    def _next(self, now: datetime, start_grace: timedelta) -> Sequence[LeaseEvent]:
         starts_at = self.starts_at
         match self.state:
             case "scheduled" if now >= self.due_at:
@@ -163,7 +162,8 @@ class Lease:
                 return self._end(self._reason_of_due(), now)
             case "ending":
                 assert self.ending_at is not None
-                if self.stopped >= self.started or now >= self.ending_at + stop_grace:
+                waited = now >= waits_until(self.ending_at, self.due_at, self.grace)
+                if self.stopped >= self.started or waited:
                     return [self._close(now)]
         return []
 

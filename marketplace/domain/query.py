@@ -28,8 +28,8 @@ _MIB = {"mib": 1, "gib": 1024, "tib": 1024 * 1024, "mb": 1, "gb": 1024, "tb": 10
 _PERCENT = re.compile(r"([0-9]{1,3})%?")
 _LENGTH = re.compile(r"([0-9]{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-NOTICE_MAX = 7 * 86_400
-"""Nobody promises more notice than this, in seconds."""
+NOTICE_MAX, GRACE_MAX = 7 * 86_400, 15 * 60
+"""Nobody promises more notice, or a longer grace, than this, in seconds."""
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
 DRIVER = re.compile(r"[1-9][0-9]{1,3}(\.[0-9]{1,4}){0,2}")
 LINKED_MAX = 576
@@ -144,10 +144,9 @@ def _not_hosts(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
 
 def _prefer(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     words = tuple(value.split(","))
-    fits = len(words) <= PREFERENCES_MAX and len(set(words)) == len(words)
-    return (
-        replace(request, prefer=words) if fits and all(map(PREFERENCE.fullmatch, words)) else None
-    )
+    fits = len(set(words)) == len(words) <= PREFERENCES_MAX
+    fits = fits and all(map(PREFERENCE.fullmatch, words))
+    return replace(request, prefer=words) if fits else None
 
 
 def _reliability(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
@@ -158,8 +157,7 @@ def _reliability(request: GpuRequest, sign: str, value: str) -> GpuRequest | Non
 
 
 def _notice(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    form = _LENGTH.fullmatch(value)
-    seconds = int(form[1]) * _SECONDS[form[2]] if form else 0
+    seconds = _seconds(value)
     return replace(request, notice_seconds_min=seconds) if 0 < seconds <= NOTICE_MAX else None
 
 
@@ -169,6 +167,16 @@ def _reclaim(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     if not 1 <= percent <= 100:
         return None
     return replace(request, reclaim_fee_ppm_min=percent * PPM // 100)
+
+
+def _grace(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    seconds = _seconds(value)
+    return replace(request, grace_seconds_min=seconds) if 0 < seconds <= GRACE_MAX else None
+
+
+def _seconds(value: str) -> int:
+    form = _LENGTH.fullmatch(value)
+    return int(form[1]) * _SECONDS[form[2]] if form else 0
 
 
 def _words(value: str) -> tuple[str, ...] | None:
@@ -253,6 +261,13 @@ CONDITIONS = {
             "reclaim>=20%",
             "what owners pay of the lost rest for a reclaim at that notice; not of your own GPUs",
             _reclaim,
+        ),
+        Condition(
+            "grace",
+            (">=",),
+            "grace>=60s",
+            "what owners give work between signal and kill: s or m; not asked of your own GPUs",
+            _grace,
         ),
         Condition(
             "prefer",
@@ -372,6 +387,8 @@ def _promises(request: GpuRequest) -> Iterator[str]:
         yield "notice>=" + _length(request.notice_seconds_min)
     if request.reclaim_fee_ppm_min is not None:
         yield f"reclaim>={request.reclaim_fee_ppm_min * 100 // PPM}%"
+    if request.grace_seconds_min is not None:
+        yield "grace>=" + _length(request.grace_seconds_min)
 
 
 def _length(seconds: int) -> str:

@@ -36,6 +36,10 @@ class Reclaimed(Protocol):
     def reclaim_fee_ppm(self) -> int:
         """Return what is paid of the lost rest at that notice."""
 
+    @property
+    def grace_seconds(self) -> int:
+        """Return what work has between the signal to stop and the kill, within the notice."""
+
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
@@ -49,6 +53,7 @@ class GpuRequest:
     first (`topology.PREFERENCE`): it leaves nothing out. reliability_min_ppm: only hosts that
     proved so reliable. notice_seconds_min, reclaim_fee_ppm_min: only owners who promise so much
     for a reclaim: notice at least, and at that notice what part of the lost rest they pay.
+    grace_seconds_min: and who give work so long between the signal to stop and the kill.
     """
 
     models: tuple[str, ...] = ()
@@ -72,11 +77,14 @@ class GpuRequest:
     not_labels: tuple[tuple[str, str], ...] = ()
     notice_seconds_min: int | None = None
     reclaim_fee_ppm_min: int | None = None
+    grace_seconds_min: int | None = None
 
     def accepts(self, offer: Reclaimed) -> bool:
         """Tell if an owner promises enough for a reclaim."""
-        return offer.notice_seconds >= (self.notice_seconds_min or 0) and (
-            offer.reclaim_fee_ppm >= (self.reclaim_fee_ppm_min or 0)
+        return (
+            offer.notice_seconds >= (self.notice_seconds_min or 0)
+            and offer.reclaim_fee_ppm >= (self.reclaim_fee_ppm_min or 0)
+            and offer.grace_seconds >= (self.grace_seconds_min or 0)
         )
 
     @property
@@ -132,7 +140,10 @@ class Resold:
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a grant that one offer gives. resold: None, if its owner gives it directly."""
+    """The part of a grant that one offer gives. resold: None, if its owner gives it directly.
+
+    grace_seconds: what the offer's owner promised; the lease's own is `grace.grace_of`.
+    """
 
     offer_id: OfferId
     host_id: HostId
@@ -143,6 +154,7 @@ class Share:
     source: Literal["local", "burst"]
     reclaim_steps: tuple[ReclaimStep, ...] = ()
     resold: Resold | None = None
+    grace_seconds: int = 15
 
 
 @dataclass(frozen=True, slots=True)

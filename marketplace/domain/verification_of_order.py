@@ -254,6 +254,7 @@ def _share(listed: Listed, uuids: tuple[str, ...]) -> Share:
         reclaim_fee_ppm=terms.reclaim_fee_ppm,
         source=terms.source,
         reclaim_steps=terms.reclaim_steps,
+        grace_seconds=terms.grace_seconds,
     )
 
 

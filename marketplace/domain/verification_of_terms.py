@@ -41,9 +41,16 @@ def terms_of(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) 
         yield f"price below the floor {listed.floor} of offer {offer.offer_id}"
     if offer.floor.currency != granted.price.currency:
         yield f"offer {offer.offer_id} is in {offer.floor.currency}"
-    told = (share.notice_seconds, share.reclaim_fee_ppm, share.reclaim_steps, share.source)
+    told = (
+        share.notice_seconds,
+        share.grace_seconds,
+        share.reclaim_fee_ppm,
+        share.reclaim_steps,
+        share.source,
+    )
     if share.resold is None and told != (
         offer.notice_seconds,
+        offer.grace_seconds,
         offer.reclaim_fee_ppm,
         offer.reclaim_steps,
         offer.source,
@@ -66,6 +73,8 @@ def _choices(listed: Listed, bid: OpenBid) -> Iterator[str]:
         yield f"host {offer.host_id} was left out by the bid"
     least_notice, least_fee = asked.notice_seconds_min or 0, asked.reclaim_fee_ppm_min or 0
     promised = offer.notice_seconds >= least_notice and offer.reclaim_fee_ppm >= least_fee
+    if asked.grace_seconds_min is not None and offer.grace_seconds < asked.grace_seconds_min:
+        promised = False
     if not promised and offer.tenant_id != terms.tenant_id:
         yield f"offer {offer.offer_id} promises less for a reclaim than was asked for"
     least = asked.reliability_min_ppm

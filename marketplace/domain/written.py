@@ -185,6 +185,8 @@ def _given(listed: Listed, uuids: list[str]) -> Share:
         terms.reclaim_fee_ppm,
         terms.source,
         terms.reclaim_steps,
+        None,
+        terms.grace_seconds,
     )
 
 

@@ -37,6 +37,8 @@ class LeaseRow(models.Model):
     cost_centre = models.CharField(max_length=64)
     burst = models.BooleanField()
     notice_seconds = models.PositiveIntegerField()
+    grace_seconds = models.PositiveIntegerField(default=15)
+    """What its work has between the signal to stop and the kill, on all hosts (domain/grace.py)."""
     reclaim_fee_ppm = models.PositiveIntegerField()
     reclaim_schedule = models.JSONField(default=list)
     """By share: host_id, gpus, steps of notice_seconds and fee_ppm with the least notice first."""
@@ -92,6 +94,7 @@ class LeaseShareRow(models.Model):
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField()
     stop_at = models.DateTimeField(null=True)
+    grace_seconds = models.PositiveIntegerField(default=15)
     workload = models.JSONField()
 
     class Meta:

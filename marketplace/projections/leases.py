@@ -29,7 +29,8 @@ from marketplace.domain.events import (
     WorkStarted,
     WorkStopped,
 )
-from marketplace.domain.progress import together
+from marketplace.domain.grace import grace_of
+from marketplace.domain.progress import SECOND, together
 from marketplace.domain.reclaim_fees import schedule_of
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
@@ -134,6 +135,7 @@ def _extension(
 
 def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
     shares = scheduled.shares
+    grace_seconds = grace_of(shares) // SECOND
     rows.add(
         LeaseRow(
             lease_id=scheduled.lease_id,
@@ -159,6 +161,7 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
             checkpoint_seconds=scheduled.workload.checkpoint_seconds,
             burst=any(share.source == "burst" for share in shares),
             notice_seconds=max(share.notice_seconds for share in shares),
+            grace_seconds=grace_seconds,
             reclaim_fee_ppm=min(share.reclaim_fee_ppm for share in shares),
             resold_lease_id=next((share.resold.lease_id for share in shares if share.resold), None),
             reclaim_schedule=[_promised(share) for share in shares],
@@ -186,6 +189,7 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
                 phase="wait",
                 starts_at=scheduled.window.starts_at,
                 ends_at=scheduled.window.ends_at,
+                grace_seconds=grace_seconds,
                 workload=workload,
             )
         )

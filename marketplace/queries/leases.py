@@ -15,7 +15,7 @@ from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.refusal import Forbidden, Invalid
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Recorded, load, stream_name
-from marketplace.domain.leases import STOP_GRACE, Lease, LeaseUnknown, State
+from marketplace.domain.leases import Lease, LeaseUnknown, State
 from marketplace.domain.reclaim import quote
 from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow, LeaseShareRow
@@ -152,7 +152,7 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             ends_at=row.ends_at,
             phase=row.phase,
             stop_at=row.stop_at,
-            grace_seconds=int(STOP_GRACE.total_seconds()) // 2,
+            grace_seconds=row.grace_seconds,
             runtime=row.workload["runtime"],
             command=tuple(row.workload["command"]) or HOLD,
             environment=dict(row.workload["environment"]),
