@@ -33,7 +33,8 @@ from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Meta, load, record
 from listings.commands import finish_listing, publish_offer, register_host
 from listings.domain.hosts import Host
-from listings.domain.terms import OfferTerms
+from listings.domain.terms import GRACE_SECONDS, OfferTerms
+from marketplace.domain.bids import Bid
 
 VISIBLE_WITHIN = timedelta(minutes=10)
 """An instance that a cloud does not show for so long after its launch is not there."""
@@ -215,12 +216,16 @@ def _list(
         finish_listing(store, host_id=host.host_id, offer_id=offer_id, by=by, now=now)
         return
     ends_at = (instance.ends_at - TIME_UP_BEFORE).replace(microsecond=0)
+    bid = load(store, Bid, instance.intent.bid_id)
+    assert bid is not None, "an instance is rented for a bid"
+    asked = bid.terms.request.grace_seconds_min or 0
     terms = OfferTerms(
         gpu_uuids=tuple(sorted(host.gpus)),
         windows=(Window(now.replace(microsecond=0), ends_at),),
         floor=instance.intent.floor,
         lease_min_seconds=1,
         notice_seconds=NOTICE_SECONDS,
+        grace_seconds=max(GRACE_SECONDS, asked),
         reserved_for=instance.intent.bid_id,
     )
     publish_offer(store, offer_id=offer_id, host_id=host.host_id, terms=terms, by=by, now=now)

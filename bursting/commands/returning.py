@@ -21,6 +21,7 @@ from bursting.domain.events import InstanceId
 from bursting.domain.instances import BurstInstance
 from bursting.domain.spill import NOTICE_SECONDS
 from ledger.eventstore.port import EventStore, Meta, load
+from listings.domain.terms import GRACE_SECONDS
 from marketplace.commands.leases import reclaim_lease
 from marketplace.domain.bids import Bid
 from marketplace.domain.leases import LeaseOver, ReclaimUnderWay
@@ -125,10 +126,14 @@ def _why_end(
 
 
 def _drained_at(store: EventStore, instance: BurstInstance, overflow: Overflow) -> datetime:
-    """Return until when the agent of an instance may still send what its lease used."""
+    """Return until when the agent of an instance may still send what its lease used.
+
+    That is the drain, which counts on the usual grace, and what the lease has of it besides.
+    """
     lease = lease_of(store, instance)
     assert lease is not None
-    drain = timedelta(seconds=overflow.rules.drain_seconds)
+    longer = max(lease.grace - timedelta(seconds=GRACE_SECONDS), timedelta())
+    drain = timedelta(seconds=overflow.rules.drain_seconds) + longer
     return (lease.ending_at or lease.ends_at) + drain
 
 

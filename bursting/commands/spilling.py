@@ -12,7 +12,7 @@ from bursting.domain.budget import Budget, month_of
 from bursting.domain.capacity import CloudOffer, GpuNeed
 from bursting.domain.events import BurstEvent, InstanceId
 from bursting.domain.instances import BurstInstance, instance_of, intend
-from bursting.domain.spill import NOTICE_SECONDS, Attempt, SpillRules, Waiting
+from bursting.domain.spill import GRACE_SECONDS_MAX, NOTICE_SECONDS, Attempt, SpillRules, Waiting
 from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money
 from ledger.eventstore.port import EventStore, Meta, load, record
@@ -112,7 +112,7 @@ def waiting_of(bid: Bid) -> Waiting:
 def _at_home(asked: GpuRequest) -> tuple[str, ...]:
     """Return the conditions, by their words, that no rented machine meets.
 
-    It is nobody's own, has proved nothing yet, and its owner gives a short notice and no fee.
+    It is nobody's own, has proved nothing yet, and its owner gives short notice and grace, no fee.
     """
     conditions = {
         "tenant": asked.own,
@@ -120,6 +120,7 @@ def _at_home(asked: GpuRequest) -> tuple[str, ...]:
         "reliability": asked.reliability_min_ppm is not None,
         "notice": (asked.notice_seconds_min or 0) > NOTICE_SECONDS,
         "reclaim": bool(asked.reclaim_fee_ppm_min),
+        "grace": (asked.grace_seconds_min or 0) > GRACE_SECONDS_MAX,
     }
     return tuple(word for word, asks in conditions.items() if asks)
 

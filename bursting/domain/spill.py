@@ -22,6 +22,9 @@ PPM = 1_000_000
 
 NOTICE_SECONDS = 120
 """What clouds give before they take a machine back; our lease passes it on."""
+GRACE_SECONDS_MAX = 60
+"""Of that, what a bid may ask for between the signal to stop and the kill: the rest is ours, to
+hear of it and to pass it on."""
 ZONE_REASONS = frozenset({"capacity", "price", "token"})
 """Why the very type, zone and market of an attempt is not tried again for the same bid."""
 TYPE_REASONS = frozenset({"quota", "refused"})

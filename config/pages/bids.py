@@ -149,8 +149,12 @@ def estimate(request: HttpRequest) -> HttpResponse:
             quote = preview(default_store(), terms=terms, now=now)
             context |= {"quote": quote, "burst": terms.burst_allowed}
             context["promises"] = [
-                (gpus, [(timedelta(seconds=step.notice_seconds), step.fee_ppm) for step in steps])
-                for gpus, steps in quote.promises
+                (
+                    each.gpus,
+                    [(timedelta(seconds=step.notice_seconds), step.fee_ppm) for step in each.steps],
+                    timedelta(seconds=each.grace_seconds),
+                )
+                for each in quote.promises
             ]
             context["advice"] = advise(
                 terms.workload.kind,

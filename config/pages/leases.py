@@ -298,6 +298,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
             (each["gpus"], [(_seconds(step), step["fee_ppm"]) for step in each["steps"]])
             for each in row.reclaim_schedule
         ],
+        "grace": timedelta(seconds=row.grace_seconds),
         "length": row.ends_at - row.starts_at,
         "work": _work(row, now),
     }

@@ -15,7 +15,7 @@ from ledger.domain.refusal import Invalid
 from ledger.domain.span import Window
 from listings.domain.divisions import SHARES_MAX
 from listings.domain.events import ByDemand, Division, Form, Gpu, ReclaimStep, WeeklyRule
-from listings.domain.terms import OfferTerms
+from listings.domain.terms import GRACE_SECONDS_MAX, OfferTerms
 from listings.models import HostRow
 from listings.queries import gpus_of_row
 
@@ -58,6 +58,9 @@ class OfferForm(forms.Form):
     lease_min = forms.IntegerField(label="Shortest lease", min_value=1, initial=15)
     cleaning = forms.IntegerField(label="Cleaned after each", min_value=0, required=False)
     notice = forms.IntegerField(label="Notice of a reclaim", min_value=0, initial=10)
+    grace = forms.IntegerField(
+        label="Grace", min_value=0, max_value=GRACE_SECONDS_MAX, required=False
+    )
     reclaim_fee = forms.IntegerField(
         label="You pay on reclaim", min_value=0, max_value=100, initial=10
     )
@@ -162,6 +165,7 @@ def terms_of(form: OfferForm, zone: ZoneInfo) -> OfferTerms:
         lease_min_seconds=data["lease_min"] * MINUTE,
         cleaning_seconds=(data["cleaning"] or 0) * MINUTE,
         notice_seconds=data["notice"] * MINUTE,
+        grace_seconds=data["grace"],
         reclaim_fee_ppm=data["reclaim_fee"] * PPM_PER_PERCENT,
         reclaim_steps=tuple(
             ReclaimStep(data[notice] * HOUR, data[fee] * PPM_PER_PERCENT)

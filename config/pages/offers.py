@@ -183,6 +183,7 @@ def _show(
         "open": row.state in queries.OPEN,
         "leases": leases(actor, states=HOLDING).filter(gpu_uuids__overlap=row.gpu_uuids)[:LIST_MAX],
         "notice": timedelta(seconds=row.notice_seconds),
+        "grace": timedelta(seconds=row.grace_seconds),
         "steps": [
             (timedelta(seconds=step.notice_seconds), step.fee_ppm)
             for step in queries.steps_of_row(row)

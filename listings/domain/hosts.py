@@ -35,10 +35,10 @@ from listings.domain.gpus import check_inventory
 from listings.domain.terms import (
     OfferTerms,
     OfferTermsDiffer,
+    as_before,
     cards_of,
     check_labels,
     check_name,
-    as_before,
     check_terms,
     check_title,
     divided,

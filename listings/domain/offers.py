@@ -22,9 +22,9 @@ from listings.domain.events import (
 from listings.domain.terms import (
     OfferTerms,
     OfferTermsDiffer,
+    as_before,
     cards_of,
     check_floor,
-    as_before,
     check_terms,
     publication,
 )

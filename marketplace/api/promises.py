@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rest_framework import serializers
 
-from listings.domain.events import ReclaimStep
+from marketplace.queries.books import Promise
 
 
 class PromisedStepShape(serializers.Serializer[Any]):
@@ -17,20 +18,26 @@ class PromisedStepShape(serializers.Serializer[Any]):
 
 
 class PromiseShape(serializers.Serializer[Any]):
-    """What would be agreed for so many GPUs: the least notice first."""
+    """What would be agreed for so many GPUs: the least notice first.
+
+    grace_seconds: what work has between the signal to stop and the kill.
+    """
 
     gpus = serializers.IntegerField()
     steps = PromisedStepShape(many=True)
+    grace_seconds = serializers.IntegerField()
 
 
-def promises_json(promises: tuple[tuple[int, tuple[ReclaimStep, ...]], ...]) -> list[Any]:
+def promises_json(promises: Iterable[Promise]) -> list[Any]:
     """Return the promises of a quote as the API shows them."""
     return [
         {
-            "gpus": gpus,
+            "gpus": each.gpus,
             "steps": [
-                {"notice_seconds": step.notice_seconds, "fee_ppm": step.fee_ppm} for step in steps
+                {"notice_seconds": step.notice_seconds, "fee_ppm": step.fee_ppm}
+                for step in each.steps
             ],
+            "grace_seconds": each.grace_seconds,
         }
-        for gpus, steps in promises
+        for each in promises
     ]

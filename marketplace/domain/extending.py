@@ -12,10 +12,15 @@ from datetime import datetime, timedelta
 
 from marketplace.domain.events import BidPlaced
 from marketplace.domain.leases import LEASE_MAX, Lease
+from marketplace.domain.query import GRACE_MAX
 
 STEP_MAX = timedelta(hours=1)
 AHEAD_MAX = timedelta(minutes=15)
 """How long before its end a lease is extended at the earliest: the answer takes a moment."""
+ANSWERED = timedelta(minutes=5)
+"""The answer comes so long before the work is asked to stop: then it is too late for it."""
+LOOKED_AHEAD = max(AHEAD_MAX, timedelta(seconds=GRACE_MAX) + ANSWERED)
+"""The same for the longest grace."""
 
 
 def next_end(bid: BidPlaced, lease: Lease, *, now: datetime) -> datetime | None:
@@ -25,7 +30,8 @@ def next_end(bid: BidPlaced, lease: Lease, *, now: datetime) -> datetime | None:
         return None
     window = lease.terms.window
     step = min(window.ends_at - window.starts_at, STEP_MAX)
-    if not lease.ends_at - min(step, AHEAD_MAX) <= now < lease.ends_at:
+    ahead = min(step, max(AHEAD_MAX, lease.grace + ANSWERED))
+    if not lease.ends_at - ahead <= now < lease.ends_at:
         return None
     ends_at = min(lease.ends_at + step, until, window.starts_at + LEASE_MAX)
     if ends_at <= lease.ends_at or lease.extension_asked == ends_at:

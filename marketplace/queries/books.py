@@ -132,6 +132,15 @@ def book_of(store: EventStore, market: str) -> Iterator[Book]:
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """What owners promise of so many GPUs: steps of notice and fee, the least first, and grace."""
+
+    gpus: int
+    steps: tuple[ReclaimStep, ...]
+    grace_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Quote:
     """What a bid would get if it were placed now. Not binding; nothing is kept for it.
 
@@ -139,7 +148,7 @@ class Quote:
     cost: at the quoted price; None where nothing would be matched. hold: what would be set aside.
     own: it would be its organisation's own GPUs, for nothing. reliability_ppm: the share of leases
     that the hosts it would get did not break off; None: too few have ended. promises: what a
-    reclaim would give and pay, for how many of its GPUs: steps of notice and fee, the least first.
+    reclaim would give and pay.
     """
 
     placed: BidPlaced
@@ -155,7 +164,7 @@ class Quote:
     expires_at: datetime
     own: bool = False
     reliability_ppm: int | None = None
-    promises: tuple[tuple[int, tuple[ReclaimStep, ...]], ...] = ()
+    promises: tuple[Promise, ...] = ()
     cuts: int = 0
     """Leases that would end sooner for it: interrupted, taken back, or their rest bought."""
 
@@ -229,13 +238,16 @@ def _got(book: Book, bid: OpenBid, fill: Fill | None, now: int) -> _Got | None:
     return _Got(granted.price, granted.window, granted.gpu_model, tuple(listed), granted.own, cuts)
 
 
-def _promises(offers: Sequence[Listed]) -> tuple[tuple[int, tuple[ReclaimStep, ...]], ...]:
+def _promises(offers: Sequence[Listed]) -> tuple[Promise, ...]:
     """Return what the owners of some GPUs promise, and for how many each. offers: of each GPU."""
     counted = Counter(
-        (ReclaimStep(terms.notice_seconds, terms.reclaim_fee_ppm), *terms.reclaim_steps)
+        (
+            (ReclaimStep(terms.notice_seconds, terms.reclaim_fee_ppm), *terms.reclaim_steps),
+            terms.grace_seconds,
+        )
         for terms in (listed.terms for listed in offers)
     )
-    return tuple((gpus, steps) for steps, gpus in counted.items())
+    return tuple(Promise(gpus, steps, grace) for (steps, grace), gpus in counted.items())
 
 
 def _cleared_with(book: Book, bid: OpenBid, now: int) -> Clearing:

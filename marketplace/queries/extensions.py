@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ledger.domain.ids import LeaseId
-from marketplace.domain.extending import AHEAD_MAX
+from marketplace.domain.extending import LOOKED_AHEAD
 from marketplace.models.bids import BidRow
 from marketplace.models.leases import LeaseRow
 from marketplace.queries.leases import FINAL
@@ -15,7 +15,7 @@ def leases_ending(*, now: datetime, limit: int) -> list[LeaseId]:
     """Return leases that end soon and whose bid wants them to go on, the most urgent first."""
     wanted = BidRow.objects.filter(state="filled", auto_extend_until__gt=now).values("bid_id")
     rows = (
-        LeaseRow.objects.filter(ends_at__gt=now, ends_at__lte=now + AHEAD_MAX, bid_id__in=wanted)
+        LeaseRow.objects.filter(ends_at__gt=now, ends_at__lte=now + LOOKED_AHEAD, bid_id__in=wanted)
         .exclude(state__in=(*FINAL, "ending"))
         .order_by("ends_at", "lease_id")
     )

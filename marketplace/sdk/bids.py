@@ -52,6 +52,7 @@ CHAIN = (
 PROMISED = (
     ("gpus", "GPUs"),
     ("notice_seconds", "with notice, s"),
+    ("grace_seconds", "grace, s"),
     ("fee_ppm", "pays of the lost rest, ppm"),
 )
 CONSIDERED = (
@@ -182,7 +183,9 @@ def preview(
     session.printer.facts(quote, QUOTE)
     if not session.printer.as_json:
         promised = [
-            {"gpus": each["gpus"], **step} for each in quote["reclaim"] for step in each["steps"]
+            {"gpus": each["gpus"], "grace_seconds": each["grace_seconds"], **step}
+            for each in quote["reclaim"]
+            for step in each["steps"]
         ]
         if promised:
             session.printer.say("If an owner takes it back:")

@@ -27,6 +27,8 @@ COLUMNS = (
 ONE = (
     *LEASE,
     ("stop_at", "reclaimed for"),
+    ("notice_seconds", "notice, s"),
+    ("grace_seconds", "grace, s"),
     ("gpu_uuids", "GPUs"),
     ("cost_centre", "cost centre"),
     ("checkpoint_at", "work safe up to"),

@@ -25,7 +25,12 @@ COLUMNS = (
     ("starts_at", "from"),
     ("ends_at", "to"),
 )
-ONE = (*COLUMNS, ("notice_seconds", "notice, s"), ("reclaim_fee_ppm", "reclaim fee, ppm"))
+ONE = (
+    *COLUMNS,
+    ("notice_seconds", "notice, s"),
+    ("grace_seconds", "grace, s"),
+    ("reclaim_fee_ppm", "reclaim fee, ppm"),
+)
 REMOVED = (
     ("reason", "in the way"),
     ("bids", "bids"),
@@ -84,6 +89,10 @@ def publish(
     floor: Annotated[str, typer.Option(help="least per GPU-hour, such as 1.50")],
     gpus: Annotated[list[str] | None, typer.Option("--gpu", help="UUID; else all")] = None,
     notice: Annotated[str, typer.Option(help="between a reclaim and the loss: 5m")] = "5m",
+    grace: Annotated[
+        str | None,
+        typer.Option(help="from the signal to stop to the kill, within the notice: 60s; else 15s"),
+    ] = None,
     fee: Annotated[int, typer.Option(help="share of the lost value that a reclaim pays, ppm")] = 0,
     cleaning: Annotated[str, typer.Option(help="free after each lease: 0m, 10m")] = "0m",
     shares: Annotated[
@@ -122,6 +131,8 @@ def publish(
         "reclaim_fee_ppm": fee,
         "reclaim_steps": sorted(map(_step, step or []), key=lambda one: one["notice_seconds"]),
     }
+    if grace is not None:
+        asked["grace_seconds"] = length_of(grace)
     if shares is not None:
         asked["shares"] = _shares(shares)
     if by_demand:

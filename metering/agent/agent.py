@@ -335,6 +335,7 @@ class Agent:
             command=assignment.command,
             environment=assignment.environment,
             device_uuids=devices,
+            grace_seconds=assignment.grace_seconds,
         )
         try:
             work = self._runtime.start(spec)

@@ -41,8 +41,12 @@ class Terms:
     def wind_down_ms(self) -> int:
         """When work is asked to end so that it is gone by the deadline.
 
-        That is `grace_seconds` before it, but never more than a tenth of the lease.
+        That is `grace_seconds` before it. The end of the lease itself, which work can know from
+        its start, takes never more than a tenth of it; a deadline that comes while it runs has
+        the whole of it, as it lies within the notice.
         """
+        if self.deadline_ms < self.ends_ms:
+            return self.deadline_ms - self.grace_ms
         longest_ms = (self.ends_ms - self.starts_ms) // WIND_DOWN_SHARE
         return self.deadline_ms - min(self.grace_ms, longest_ms)
 
@@ -155,13 +159,11 @@ def next_due_ms(leases: Iterable[Held], *, now_ms: int) -> int | None:
 
 
 def kill_ms(held: Held) -> int:
-    """Return when work that was asked to end is killed."""
+    """Return when work that was asked to end is killed: never long after its deadline."""
     assert held.stopping_ms is not None
     asked, terms = held.stopping_ms, held.terms
     if asked < terms.deadline_ms:
         return min(asked + terms.grace_ms, terms.deadline_ms)
-    if terms.phase == "stop" and asked < terms.ends_ms:
-        return min(asked + terms.grace_ms, terms.ends_ms)
     return asked + min(LATE_GRACE_MS, terms.grace_ms)
 
 

@@ -113,7 +113,7 @@ class Assignment(Message):
     phase: `run`, have it running; `warn`, the owner asked the capacity back, signal the work but
         keep it running until `stop_at`; `stop`, end it now.
     stop_at: the GPU is free by then; like `ends_at` a deadline, the earlier one holds.
-    grace_seconds: between SIGTERM and SIGKILL.
+    grace_seconds: between SIGTERM and SIGKILL, which comes at a deadline at the latest.
     """
 
     lease_id: UUID

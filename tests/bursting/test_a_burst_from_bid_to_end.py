@@ -18,6 +18,7 @@ from bursting.domain.spill import (
     NoCloudOffer,
 )
 from ledger.domain.money import Money, Rate
+from marketplace.domain.query import read_query
 from tests.bursting.bids_and_offers import PLATFORM, RULES
 from tests.bursting.market import Market, bid_like
 
@@ -38,6 +39,20 @@ def test_a_rented_machine_is_an_ordinary_host_with_an_ordinary_offer_for_its_bid
     assert listed.floor == Rate(HOUR_NANOS)
     assert dict(listed.labels)["instance-type"] == "one-l4"
     assert listed.windows[0].length >= timedelta(seconds=market.bid.duration_seconds)
+
+
+@pytest.mark.parametrize(
+    ("query", "grace_seconds"), [("", 15), ("grace>=5s", 15), ("grace>=1m", 60)]
+)
+def test_a_rented_machine_gives_the_grace_that_its_bid_asks_for(
+    query: str, grace_seconds: int
+) -> None:
+    market = Market(bid=bid_like(request=read_query(f"gpu=L4 {query}")))
+
+    offer = market.offer(market.listed())
+
+    assert offer is not None
+    assert (offer.published.grace_seconds, offer.published.notice_seconds) == (grace_seconds, 120)
 
 
 def test_the_intent_comes_before_the_call_and_carries_all_its_terms() -> None:

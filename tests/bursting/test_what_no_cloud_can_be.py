@@ -25,6 +25,8 @@ HOST = "host=00000000-0000-4000-8000-00000000000a"
         ("reliability>=0.9", ("reliability",)),
         ("notice>=3m", ("notice",)),
         ("reclaim>=1%", ("reclaim",)),
+        ("grace>=60s", ()),
+        ("grace>=61s", ("grace",)),
         ("tenant=own notice>=1h", ("tenant", "notice")),
     ],
 )

@@ -15,6 +15,7 @@ from tests.journeys.work import Work
 
 REGION = "reclaim"
 NOTICE_SECONDS = 8
+GRACE_SECONDS = 3
 FEE_PPM = 250_000
 LEASE_SECONDS = 60
 """A short lease, since work is asked to end a tenth of its length before the deadline."""
@@ -32,10 +33,14 @@ def machine(market: Installation, tmp_path: Path) -> Iterator[Machine]:
 def test_the_work_is_warned_then_stopped_and_the_tenant_compensated(
     market: Installation, machine: Machine, tmp_path: Path
 ) -> None:
-    terms = {"notice_seconds": NOTICE_SECONDS, "reclaim_fee_ppm": FEE_PPM}
+    terms = {
+        "notice_seconds": NOTICE_SECONDS,
+        "grace_seconds": GRACE_SECONDS,
+        "reclaim_fee_ppm": FEE_PPM,
+    }
     machine.list_for(2, floor="1.777777777", gpus=machine.gpus(), **terms)
     work = Work(tmp_path / "work")
-    query = f"gpu=A100 region={REGION}"
+    query = f"gpu=A100 region={REGION} grace>={GRACE_SECONDS}s"
     bid_id = market.bid("grace", query, work.command, duration_seconds=LEASE_SECONDS)
     lease = market.lease_of("grace", bid_id, state="active")
 
@@ -49,7 +54,11 @@ def test_the_work_is_warned_then_stopped_and_the_tenant_compensated(
     assert notice["stop_at_ms"] == int(stop_at.timestamp() * 1000)
     ended = until(lambda: work.told("term"), why="the work was not asked to end")
     assert ended is not None
+    started = work.told("started")
+    assert started is not None and started["grace"] == str(GRACE_SECONDS)
+    assert lease["grace_seconds"] == GRACE_SECONDS
     assert notice["at"] < ended["at"] < stop_at.timestamp()
+    assert ended["at"] >= stop_at.timestamp() - GRACE_SECONDS
     closed = market.lease_of("grace", bid_id, state="closed")
     assert closed["close_reason"]["code"] == 201
     closed_at = datetime.fromisoformat(closed["closed_at"])

@@ -23,7 +23,8 @@ def noticed(*_):
 
 signal.signal(signal.SIGUSR1, noticed)
 signal.signal(signal.SIGTERM, lambda *_: (tell("term"), sys.exit(0)))
-tell("started", pid=os.getpid(), gpus=os.environ.get("CUDA_VISIBLE_DEVICES"))
+tell("started", pid=os.getpid(), gpus=os.environ.get("CUDA_VISIBLE_DEVICES"),
+     grace=os.environ.get("OFFPEAK_GRACE_SECONDS"))
 while not (folder / "finish").exists():
     time.sleep(0.02)
 tell("finished")

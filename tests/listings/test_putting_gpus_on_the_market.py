@@ -27,6 +27,7 @@ from listings.domain.recurrence import WindowTooShort
 from listings.domain.terms import (
     FloorOutOfBounds,
     GpusMissing,
+    GraceOutOfBounds,
     LabelsUnreadable,
     LeaseMinOutOfBounds,
     NoticeOutOfBounds,
@@ -108,6 +109,48 @@ def test_an_id_of_another_hosts_offer_is_refused_and_lists_nothing(market: Memor
 
 
 @pytest.mark.parametrize(
+    ("notice_seconds", "said", "grace_seconds"),
+    [
+        (300, None, 15),
+        (14, None, 14),
+        (0, None, 0),
+        (300, 0, 0),
+        (300, 300, 300),
+        (3_600, 900, 900),
+    ],
+)
+def test_the_grace_is_what_the_owner_says_within_the_notice(
+    market: MemoryStore, notice_seconds: int, said: int | None, grace_seconds: int
+) -> None:
+    wanted = replace(terms(), notice_seconds=notice_seconds, grace_seconds=said)
+    publish(market, wanted=wanted)
+
+    offer = load(market, Offer, OFFER)
+
+    assert offer is not None and offer.published.grace_seconds == grace_seconds
+    head = market.head()
+    publish(market, wanted=wanted)
+    assert market.head() == head, "said once more, it is the same"
+    with pytest.raises(OfferTermsDiffer):
+        publish(market, wanted=replace(wanted, notice_seconds=901, grace_seconds=899))
+
+
+def test_an_offer_from_before_the_grace_was_a_term_is_said_once_more(market: MemoryStore) -> None:
+    """It has fifteen seconds at any notice, and its owner, who does not know, says nothing."""
+    wanted = replace(terms(), notice_seconds=0)
+    publish(market, wanted=wanted)
+    host, offer = load(market, Host, HOST), load(market, Offer, OFFER)
+    assert host is not None and offer is not None
+    before = replace(offer.published, grace_seconds=15)
+    listed = replace(host, listed={OFFER: before})
+
+    assert listed.list_gpus(OFFER, wanted, now=NOON) == []
+    assert replace(offer, published=before).repeat(wanted, host=host.registered) == []
+    with pytest.raises(OfferTermsDiffer):
+        listed.list_gpus(OFFER, replace(wanted, grace_seconds=0), now=NOON)
+
+
+@pytest.mark.parametrize(
     ("fields", "refusal"),
     [
         ({"windows": ()}, WindowsMissing),
@@ -123,6 +166,9 @@ def test_an_id_of_another_hosts_offer_is_refused_and_lists_nothing(market: Memor
         ({"lease_min_seconds": 9 * 3600}, LeaseMinOutOfBounds),
         ({"notice_seconds": -1}, NoticeOutOfBounds),
         ({"notice_seconds": 8 * 86_400}, NoticeOutOfBounds),
+        ({"grace_seconds": -1}, GraceOutOfBounds),
+        ({"notice_seconds": 59, "grace_seconds": 60}, GraceOutOfBounds),
+        ({"notice_seconds": 3_600, "grace_seconds": 901}, GraceOutOfBounds),
         ({"reclaim_fee_ppm": 1_000_001}, ReclaimFeeOutOfBounds),
         ({"reclaim_fee_ppm": 9, "reclaim_steps": (ReclaimStep(300, 5),)}, ReclaimStepsUnordered),
         ({"reclaim_fee_ppm": 9, "reclaim_steps": (ReclaimStep(301, 9),)}, ReclaimStepsUnordered),

@@ -24,11 +24,12 @@ MINUTE = timedelta(minutes=1)
 def two_owners() -> Market:
     """Return a market where the cheap host gives five minutes' notice, the dear one an hour.
 
-    Both pay a tenth of what is lost.
+    Both pay a tenth of what is lost. The cheap one kills work a quarter of a minute after the
+    signal to stop, the dear one five minutes after it.
     """
     market = Market()
     market.offer("short", gpus=2, at=1, notice=5 * MINUTE)
-    market.offer("long", gpus=2, at=2, notice=60 * MINUTE)
+    market.offer("long", gpus=2, at=2, notice=60 * MINUTE, grace=5 * MINUTE)
     return market
 
 
@@ -42,6 +43,10 @@ def two_owners() -> Market:
         ("notice>=1h reclaim>=10%", "long"),
         ("notice>=61m", None),
         ("reclaim>=11%", None),
+        ("grace>=15s", "short"),
+        ("grace>=16s", "long"),
+        ("notice>=1h grace>=5m", "long"),
+        ("grace>=301s", None),
     ],
 )
 def test_it_goes_where_enough_is_promised(query: str, host: str | None, patience: Patience) -> None:
@@ -87,19 +92,36 @@ def test_the_check_of_a_round_finds_less_than_was_asked_for() -> None:
     assert faults(book, told, [granted]) == []
 
     bid = book.bids[granted.bid_id]
-    for asked in ("notice>=6m", "reclaim>=11%"):
+    for asked in ("notice>=6m", "reclaim>=11%", "grace>=16s"):
         terms = replace(bid.terms, request=read_query(asked))
         book.bids[granted.bid_id] = replace(bid, terms=terms)
         assert any("promises less" in each.said for each in faults(book, told, [granted]))
 
+    book.bids[granted.bid_id] = bid
+    longer = replace(granted, shares=tuple(replace(s, grace_seconds=60) for s in granted.shares))
+    assert any("other terms" in each.said for each in faults(book, told, [longer]))
 
-@pytest.mark.parametrize("text", ["notice>=30m", "notice>=90s", "notice>=2h reclaim>=20%"])
+
+@pytest.mark.parametrize(
+    "text", ["notice>=30m", "notice>=90s", "notice>=2h reclaim>=20% grace>=90s", "grace>=15m"]
+)
 def test_what_is_read_is_written(text: str) -> None:
     assert write_query(read_query(text)) == text
 
 
 @pytest.mark.parametrize(
-    "text", ["notice>=0m", "notice>=8d", "notice>=5", "reclaim>=0%", "reclaim>=101%"]
+    "text",
+    [
+        "notice>=0m",
+        "notice>=8d",
+        "notice>=5",
+        "reclaim>=0%",
+        "reclaim>=101%",
+        "grace>=0s",
+        "grace>=16m",
+        "grace>=901s",
+        "grace>=60",
+    ],
 )
 def test_what_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(ValueUnreadable):

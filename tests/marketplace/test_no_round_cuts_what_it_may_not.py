@@ -155,6 +155,7 @@ BUYING: dict[str, tuple[Change, str]] = {
     "by the bidder": (sale(tenant_id=named("tenant firm")), "is the bidder's own"),
     "other GPUs": (share(gpu_uuids=("b:7",)), "has no ('b:7',)"),
     "other terms": (share(notice_seconds=1), "on other terms than its own"),
+    "other grace": (share(grace_seconds=1), "on other terms than its own"),
     "another price": (
         lambda _, it: replace(it, shares=tuple(map(bought_share, it.shares))),
         "at another price than its owner's",

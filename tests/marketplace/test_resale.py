@@ -40,7 +40,7 @@ HOUR = timedelta(hours=1)
 def site() -> Site:
     """Two GPUs at 1.00, leased by `x` for eight hours, and running."""
     site = Site()
-    site.offer("a", gpus=2, at=1, notice=timedelta(minutes=5))
+    site.offer("a", gpus=2, at=1, notice=timedelta(minutes=5), grace=timedelta(minutes=2))
     site.ask(hours=8)
     site.go()
     site.start()
@@ -144,6 +144,7 @@ def test_a_buyer_gets_the_rest_and_the_first_lease_ends_where_that_begins(site: 
     assert given.resold is not None
     assert (given.owner_id, given.resold.tenant_id) == (OWNER, TENANT)
     assert given.resold.price == rate(1)
+    assert bought.grace == timedelta(minutes=2)
     audit(site.events())
 
 

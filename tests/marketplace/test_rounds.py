@@ -252,6 +252,7 @@ WRONG: dict[str, tuple[Change, str]] = {
         "GPU b:0 is not what was asked for",
     ),
     "other notice": (shares(notice_seconds=1), "other terms of reclaim"),
+    "other grace": (shares(grace_seconds=1), "other terms of reclaim"),
     "too short": (window(0, 1), "lasts 1:00:00"),
     "too early": (window(-1, 1), "starts too early"),
     "past the deadline": (window(2, 4), "after the bid's deadline"),

@@ -159,6 +159,7 @@ class Market:
         owner: TenantId = OWNER,
         currency: str = "USD",
         notice: timedelta = timedelta(minutes=5),
+        grace: timedelta = timedelta(seconds=15),
         cleaning: timedelta = timedelta(),
         division: Division | None = None,
     ) -> OfferId:
@@ -190,6 +191,7 @@ class Market:
                 floor=Rate(rate(at).nanos_per_gpu_hour, currency),
                 lease_min_seconds=lease_min // timedelta(seconds=1),
                 notice_seconds=notice // timedelta(seconds=1),
+                grace_seconds=grace // timedelta(seconds=1),
                 cleaning_seconds=cleaning // timedelta(seconds=1),
                 reclaim_fee_ppm=100_000,
                 workload_kinds=kinds,

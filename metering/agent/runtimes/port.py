@@ -20,7 +20,8 @@ class StartFailed(Exception):
 class WorkSpec:
     """What to run for a lease: a command with its own environment, on the GPUs named.
 
-    device_uuids: what the driver calls those; empty: as the ids say.
+    device_uuids: what the driver calls those; empty: as the ids say. grace_seconds: between the
+    request to end and the kill, as it is told to the work.
     """
 
     lease_id: UUID
@@ -28,6 +29,7 @@ class WorkSpec:
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     device_uuids: tuple[str, ...] = ()
+    grace_seconds: int = 0
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -219,6 +219,7 @@ class ProcessRuntime:
             "CUDA_VISIBLE_DEVICES": uuids,
             "NVIDIA_VISIBLE_DEVICES": uuids,
             "OFFPEAK_LEASE_ID": str(spec.lease_id),
+            "OFFPEAK_GRACE_SECONDS": str(spec.grace_seconds),
             "OFFPEAK_NOTICE": str(folder / "notice.json"),
             saved.VARIABLE: str(folder / CHECKPOINT),
         }

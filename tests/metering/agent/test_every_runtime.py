@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -186,7 +187,8 @@ def test_the_work_sees_its_gpus_and_none_of_the_agents_secrets(
     monkeypatch.setenv("OFFPEAK_AGENT_TOKEN", "secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     code = "import os, json; print(json.dumps([dict(os.environ), os.getcwd()]))"
-    wanted = python(code, MODEL="llama", CUDA_VISIBLE_DEVICES="all")
+    wanted = python(code, MODEL="llama", CUDA_VISIBLE_DEVICES="all", OFFPEAK_GRACE_SECONDS="9")
+    wanted = replace(wanted, grace_seconds=40)
     processes.start(wanted)
     ended(processes, wanted.lease_id)
 
@@ -194,6 +196,7 @@ def test_the_work_sees_its_gpus_and_none_of_the_agents_secrets(
 
     assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
     assert environment["OFFPEAK_LEASE_ID"] == str(wanted.lease_id)
+    assert environment["OFFPEAK_GRACE_SECONDS"] == "40"
     assert environment["MODEL"] == "llama"
     assert "secret" not in environment.values()
     assert folder == str(folder_of(tmp_path, wanted) / "work")

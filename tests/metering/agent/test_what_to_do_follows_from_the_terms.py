@@ -97,13 +97,49 @@ def test_a_changed_deadline_is_told_again() -> None:
 
 
 def test_stop_gives_the_whole_grace_from_now() -> None:
-    stopped = replace(RUNNING, terms=replace(TERMS, phase="stop", stop_ms=90_000))
+    stopped = replace(RUNNING, terms=replace(TERMS, phase="stop"))
     assert reason(do(stopped, at=100_000)) == "the server asked for it"
 
     stopping = replace(stopped, stopping_ms=100_000)
 
     assert do(stopping, at=129_999) == []
     assert do(stopping, at=130_000) == [Kill(LEASE)]
+
+
+def test_stop_gives_no_longer_than_to_the_deadline_that_is_to_come() -> None:
+    terms = replace(TERMS, phase="stop", stop_ms=110_000)
+    stopping = replace(RUNNING, terms=terms, stopping_ms=100_000)
+
+    assert do(stopping, at=109_999) == []
+    assert do(stopping, at=110_000) == [Kill(LEASE)]
+
+
+def test_work_that_outran_its_reclaim_is_not_given_its_grace_anew() -> None:
+    terms = replace(TERMS, phase="stop", stop_ms=90_000)
+    late = replace(RUNNING, terms=terms, stopping_ms=100_000)
+
+    assert do(late, at=104_999) == []
+    assert do(late, at=105_000) == [Kill(LEASE)]
+
+
+def test_a_reclaim_of_a_short_lease_gives_the_whole_grace() -> None:
+    terms = replace(TERMS, ends_ms=120_000, phase="warn", stop_ms=90_000)
+    told = replace(RUNNING, terms=terms, noticed_ms=90_000)
+
+    assert do(told, at=59_999) == []
+    assert reason(do(told, at=60_000)) == "the lease's time is over"
+    assert do(replace(told, stopping_ms=60_000), at=89_999) == []
+
+
+def test_without_grace_work_is_asked_and_killed_at_the_deadline() -> None:
+    reclaimed = replace(WARNED, terms=replace(WARNED.terms, grace_ms=0), noticed_ms=600_000)
+    for running, deadline_ms in (
+        (reclaimed, 600_000),
+        (replace(RUNNING, terms=replace(TERMS, grace_ms=0)), HOUR),
+    ):
+        assert do(running, at=deadline_ms - 1) == []
+        assert reason(do(running, at=deadline_ms)) == "the lease's time is over"
+        assert do(replace(running, stopping_ms=deadline_ms), at=deadline_ms) == [Kill(LEASE)]
 
 
 def test_a_lease_not_listed_any_more_is_stopped_then_forgotten() -> None:
@@ -164,5 +200,47 @@ def test_a_kill_never_comes_before_the_request_nor_long_after_the_end(
 
     due = kill_ms(held)
 
-    assert asked_ms <= due <= max(asked_ms + 5_000, ends_ms)
+    assert asked_ms <= due <= max(asked_ms + 5_000, terms.deadline_ms)
     assert due <= asked_ms + grace_ms
+
+
+@given(
+    grace_ms=st.integers(0, 900_000),
+    notice_ms=st.integers(0, 2_000_000),
+    told_ms=st.integers(0, HOUR),
+    sooner_ms=st.none() | st.integers(0, 2_000_000),
+)
+def test_a_reclaim_leaves_work_its_grace_wherever_the_notice_does(
+    grace_ms: int, notice_ms: int, told_ms: int, sooner_ms: int | None
+) -> None:
+    """A reclaim is told while the work runs; a second one may bring it forward."""
+    held = replace(RUNNING, terms=replace(TERMS, ends_ms=4 * HOUR, grace_ms=grace_ms))
+    stop_ms = told_ms + notice_ms
+    clock, asked_ms, killed_ms = told_ms, None, None
+    held = replace(held, terms=replace(held.terms, phase="warn", stop_ms=stop_ms))
+    for _ in range(8):
+        for action in reconcile([held], now_ms=clock):
+            match action:
+                case Notice():
+                    held = replace(held, noticed_ms=action.stop_at_ms)
+                case Terminate():
+                    asked_ms = clock
+                    held = replace(held, stopping_ms=clock)
+                    if sooner_ms is not None and clock + sooner_ms < stop_ms:
+                        stop_ms = clock + sooner_ms
+                        held = replace(held, terms=replace(held.terms, stop_ms=stop_ms))
+                case Kill():
+                    killed_ms = clock
+        if killed_ms is not None:
+            break
+        clock = clock if due_now(held, clock) else (next_due_ms([held], now_ms=clock) or clock)
+
+    assert asked_ms is not None and killed_ms is not None
+    assert killed_ms <= (stop_ms if asked_ms < stop_ms else asked_ms + 5_000)
+    if stop_ms - told_ms >= grace_ms and sooner_ms is None:
+        assert killed_ms - asked_ms == grace_ms
+
+
+def due_now(held: Held, now_ms: int) -> bool:
+    """Tell if what was done left something else to do at the same moment."""
+    return any(not isinstance(each, Notice) for each in reconcile([held], now_ms=now_ms))
