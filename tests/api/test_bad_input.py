@@ -57,6 +57,8 @@ BAD_FIELDS: list[tuple[str, str, object, str]] = [
     ("POST offers", "windows.0.starts_at", "2026-01-05T12:00:00", "moment-without-offset"),
     ("POST offers", "windows.0.until", "x", "unknown-field"),
     ("POST offers", "notice_seconds", -1, "out-of-range"),
+    ("POST offers", "grace_seconds", -1, "out-of-range"),
+    ("POST offers", "grace_seconds", "60", "not-a-whole-number"),
     ("POST offers", "lease_min_seconds", 10**40, "out-of-range"),
     ("POST offers", "gpu_uuids", [SURROGATE], "surrogate-characters-not-allowed"),
     ("POST bids", "limits", "1", "unknown-field"),

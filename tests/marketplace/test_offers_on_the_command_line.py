@@ -1,7 +1,8 @@
-"""`offpeak offers explain`: why nobody takes an offer, as a table."""
+"""`offpeak offers`: an offer is made with its terms; why nobody takes one, as a table."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import UUID
 
@@ -63,3 +64,27 @@ def test_it_tells_what_stands_in_the_way_and_what_would_change_it(
 
 def test_one_that_is_over_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "not on the market any more" in explained(monkeypatch, {"listed": False})
+
+
+@pytest.mark.parametrize(("said", "sent"), [(["--grace", "90s"], 90), ([], None)])
+def test_an_offer_is_listed_with_the_grace_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, said: list[str], sent: int | None
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            asked.append(json.loads(request.content))
+            return httpx.Response(201, json={"id": str(OFFER), "position": 1})
+        return httpx.Response(200, json={"id": str(OFFER), "grace_seconds": 90})
+
+    transport = httpx.MockTransport(handle)
+    monkeypatch.setattr(
+        line, "Client", lambda server, token: Client(server, token, transport=transport)
+    )
+    words = ["offers", "publish", str(OFFER), "--from", "now", "--for", "2h", "--floor", "1.50"]
+    result = CliRunner().invoke(line.app, [*words, "--gpu", "GPU-a", *said])
+
+    assert result.exit_code == 0, result.output
+    assert [body.get("grace_seconds") for body in asked] == [sent]
+    assert "grace, s" in result.output

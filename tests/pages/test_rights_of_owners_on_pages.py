@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +10,9 @@ import pytest
 from django.test import Client
 
 from listings.models import OfferRow
+from marketplace.loops import advance_leases
 from marketplace.models import LeaseRow
+from marketplace.queries.leases import assignments_for
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_owning_on_pages import form as offer_form
 from tests.pages.world import CONSUMER, OWNER, World, id_in
@@ -110,6 +113,58 @@ def test_an_offer_with_steps_is_made_on_the_page(world: World, owner: Client) ->
     assert "With 1 h of notice" in owner.get(answer["Location"]).content.decode()
 
 
+@pytest.mark.parametrize(("typed", "seconds", "said"), [("300", 300, "5 min"), ("", 15, "15 s")])
+def test_the_grace_goes_from_the_form_to_the_lease_and_its_agent(
+    world: World, owner: Client, consumer: Client, typed: str, seconds: int, said: str
+) -> None:
+    answer = owner.post("/offers/new", offer_form(world, grace=typed))
+    world.settle()
+    assert answer.status_code == 302, answer.content
+    offer_id = id_in(answer["Location"])
+    assert owner.get(f"/api/v1/offers/{offer_id}").json()["grace_seconds"] == seconds
+    assert f"Grace, within it</dt><dd>{said}" in owner.get(f"/offers/{offer_id}").content.decode()
+    [listed] = consumer.get("/api/v1/listings").json()["data"]
+    assert listed["grace_seconds"] == seconds
+
+    query = {"query": f"grace>={seconds}s"}
+    told = consumer.post("/bids/estimate", bid_form(**query)).content.decode()
+    assert f"before it is killed</dt><dd>{said}" in told
+    consumer.post("/bids/new", bid_form(**query))
+    world.settle()
+
+    lease = LeaseRow.objects.get()
+    shown = consumer.get(f"/api/v1/leases/{lease.lease_id}").json()
+    assert shown["grace_seconds"] == lease.grace_seconds == seconds
+    for whose in (consumer, owner):
+        page = whose.get(f"/leases/{lease.lease_id}").content.decode()
+        assert f"Work has to stop, before it is killed</dt><dd>{said}" in page
+    advance_leases(world.store, now=lease.starts_at, start_grace=timedelta(minutes=10))
+    world.settle()
+    [wanted] = assignments_for(world.host_id)
+    assert wanted.grace_seconds == seconds
+
+
+def test_more_grace_than_notice_is_refused_on_the_page_and_by_the_api(
+    world: World, owner: Client
+) -> None:
+    form = offer_form(world, grace="601")
+    page = owner.post("/offers/new", form)
+    assert page.status_code == 422
+    assert "within the notice of a reclaim" in page.content.decode()
+    assert not OfferRow.objects.exists()
+
+
+def test_a_bid_that_asks_for_more_grace_is_told_what_it_leaves_out(
+    world: World, consumer: Client
+) -> None:
+    world.list_gpus(0, 1)
+
+    told = consumer.post("/bids/estimate", bid_form(query="grace>=16s")).content.decode()
+
+    assert "It would wait" in told
+    assert "terms of reclaim that the bid leaves out" in told
+
+
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
@@ -196,6 +251,7 @@ def test_what_a_reclaim_would_pay_is_told_before_the_bid_is_placed(
 
     assert "Reclaim after 10 min</dt><dd>pays 10.0% of the lost rest" in told
     assert "after 1 h</dt><dd>pays 2.0% of the lost rest" in told
+    assert "To stop, before it is killed</dt><dd>15 s" in told
     assert answer.json()["reclaim"] == [
         {
             "gpus": 2,
@@ -203,5 +259,6 @@ def test_what_a_reclaim_would_pay_is_told_before_the_bid_is_placed(
                 {"notice_seconds": 600, "fee_ppm": 100_000},
                 {"notice_seconds": 3_600, "fee_ppm": 20_000},
             ],
+            "grace_seconds": 15,
         }
     ]
