@@ -28,7 +28,7 @@ def markets(draw: st.DrawFn) -> tuple[dict[str, str | None], Used, dict[str, int
     for unit in units:
         parents[unit] = draw(st.sampled_from([None, *cohorts]))
     # Few amounts: so that many are as much as others.
-    amounts = st.sampled_from([0.0, 1.0, 7.5, 1e6, 3e9, 0.1])
+    amounts = st.sampled_from([0.0, 1.0, 7.5, 3e9, 0.1, 0.2, 0.3, 1e15 / 7])
     used = {unit: draw(st.dictionaries(st.sampled_from(CLASSES), amounts)) for unit in units}
     capacity = {each: draw(st.integers(0, 9)) for each in CLASSES}
     weighed = st.sampled_from([0, 1, 500_000, 1_000_000, 3_000_000])
