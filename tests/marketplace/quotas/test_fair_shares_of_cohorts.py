@@ -121,6 +121,16 @@ def test_the_order_is_one_whatever_was_said_first(market, random: Random) -> Non
     assert [first.key(unit) for unit in first.units] == [again.key(unit) for unit in first.units]
 
 
+def test_members_add_up_alike_in_any_order() -> None:
+    used = {"a": {"H100": 0.1}, "b": {"H100": 0.2}, "c": {"H100": 0.3}}
+    parents = {"all": None} | dict.fromkeys(used, "all")
+
+    first = standings_of(parents, used, {"H100": 1}, {}).share("all")
+    again = standings_of(parents, dict(reversed(used.items())), {"H100": 1}, {}).share("all")
+
+    assert first == again
+
+
 @given(markets(), st.sampled_from([0.0, 1.0, 2e9]))
 def test_who_joins_another_cohort_changes_nothing_within_this_one(market, joins) -> None:  # type: ignore[no-untyped-def]
     parents, used, capacity, weights = market
