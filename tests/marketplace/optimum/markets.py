@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from marketplace.domain.counting import UNITS, part_of
 from marketplace.domain.optimum import (
     ANYWHERE,
     MASK_WHOLE,
@@ -35,11 +36,18 @@ PROFILES = {
 
 
 def small_round(
-    bids: int, seed: int, *, hosts: int = 4, slots: int = 8, picky: bool = False
+    bids: int,
+    seed: int,
+    *,
+    hosts: int = 4,
+    slots: int = 8,
+    picky: bool = False,
+    parts: bool = False,
 ) -> Problem:
     """Return a round with so many bids for a few hosts; the same for the same seed.
 
     picky: with quotas of one class of GPUs, of memory, of money, and of a part of the time.
+    parts: with quotas that count a GPU of a pool as the part of its card that it is.
     """
     chance = Random(seed)
     grid = [0]
@@ -56,7 +64,10 @@ def small_round(
     ]
     if picky:
         quotas += _picky_quotas(pools, grid, chance)
-    asks = [_ask(pools, floors, grid, len(quotas), chance) for _ in range(bids)]
+    if parts:
+        quotas += _quotas_of_parts(pools, grid, chance)
+    money = MONEY if picky or not parts else None
+    asks = [_ask(pools, floors, grid, len(quotas), chance, money) for _ in range(bids)]
     return pose(grid, pools, asks, quotas)
 
 
@@ -70,6 +81,17 @@ def _picky_quotas(pools: list[Pool], grid: list[int], chance: Random) -> list[Qu
         Quota(concurrent=(chance.randint(80, 400),) * slots, counted=memory_gb),
         Quota(gpu_ms=chance.randint(5, 40) * 100 * HOUR, until=noon),
         Quota(gpu_ms=chance.randint(2, 20) * HOUR, counted=in_class, since=noon),
+    ]
+
+
+def _quotas_of_parts(pools: list[Pool], grid: list[int], chance: Random) -> list[Quota]:
+    slots, sizes = len(grid) - 1, [part_of(f"H100-{name}") for name in PROFILES]
+    counted = tuple(chance.choice(sizes) if chance.random() < 0.6 else UNITS for _ in pools)
+    in_class = tuple(size if chance.random() < 0.6 else 0 for size in counted)
+    return [
+        Quota(concurrent=(chance.randint(1, 4) * UNITS,) * slots, counted=in_class),
+        Quota(concurrent=(chance.randint(2, 5) * UNITS,) * slots, counted=counted),
+        Quota(gpu_ms=chance.randint(3, 20) * UNITS * HOUR, counted=counted),
     ]
 
 
@@ -87,7 +109,14 @@ def _pools(host: int, slots: int, chance: Random) -> list[Pool]:
     return found
 
 
-def _ask(pools: list[Pool], floors: list[int], grid: list[int], groups: int, chance: Random) -> Ask:
+def _ask(
+    pools: list[Pool],
+    floors: list[int],
+    grid: list[int],
+    groups: int,
+    chance: Random,
+    money: int | None,
+) -> Ask:
     entries = []
     profile = PROFILES[chance.choice(list(PROFILES))]
     small = chance.random() < 0.3
@@ -115,5 +144,5 @@ def _ask(pools: list[Pool], floors: list[int], grid: list[int], groups: int, cha
         weight=chance.choice([0, 0, 0, 20 * CENT]),
         spread=chance.choice([ONE_POOL, ONE_POOL, ONE_HOST, ANYWHERE]),
         groups=counts_for,
-        shares=tuple(limit if group == MONEY else 1 for group in counts_for),
+        shares=tuple(limit if group == money else 1 for group in counts_for),
     )

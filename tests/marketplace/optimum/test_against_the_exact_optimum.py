@@ -22,16 +22,23 @@ EQUAL_MIN = 0.95
 SHARE_MIN = 0.98
 
 
-def shares_of_the_optimum(sizes: Mapping[int, range], effort: Effort) -> list[float]:
+def shares_of_the_optimum(
+    sizes: Mapping[int, range], effort: Effort, *, parts: bool = False
+) -> list[float]:
     """Return what part of the optimum each round reached; of its bound where none is proven.
 
     Every second round has quotas of a class of GPUs, of memory, of money and of a time.
+    parts: all have quotas that count parts of cards.
     """
     shares = []
     for bids, seeds in sizes.items():
         for seed in seeds:
             problem = small_round(
-                bids, 1000 * bids + seed, hosts=max(3, bids // 8), picky=seed % 2 == 1
+                bids,
+                1000 * bids + seed,
+                hosts=max(3, bids // 8),
+                picky=seed % 2 == 1,
+                parts=parts,
             )
             best, proven = Exact(problem).solve(SECONDS_MAX)
             solution = solve(problem, effort=effort, seed=seed)
@@ -49,6 +56,17 @@ def test_small_rounds_are_finished_at_the_optimum() -> None:
     sizes = {8: range(10), 20: range(12), 40: range(12), 60: range(8), 80: range(5), 100: range(3)}
 
     shares = shares_of_the_optimum(sizes, FINISHED)
+
+    assert sum(share >= 1 - 1e-9 for share in shares) >= EQUAL_MIN * len(shares)
+    assert min(shares) >= SHARE_MIN
+
+
+def test_rounds_whose_quotas_count_parts_of_cards_are_finished_at_the_optimum() -> None:
+    pytest.importorskip("highspy")
+
+    shares = shares_of_the_optimum(
+        {8: range(8), 20: range(8), 40: range(6), 60: range(4)}, FINISHED, parts=True
+    )
 
     assert sum(share >= 1 - 1e-9 for share in shares) >= EQUAL_MIN * len(shares)
     assert min(shares) >= SHARE_MIN
