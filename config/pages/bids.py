@@ -345,6 +345,7 @@ def _explained(told: Explanation, gpus: int) -> dict[str, Any]:
         "whole": whole,
         "wanted": gpus,
         "reason": REASONS.get(told.reason or "", ""),
+        "arithmetic": told.told,
         "fits": told.reason is None,
         "price_needed": told.price_needed,
     }

@@ -259,12 +259,14 @@ class StageShape(serializers.Serializer[Any]):
 class ExplanationShape(serializers.Serializer[Any]):
     """The funnel from all GPUs of the market to those that can serve the bid, and what is lacking.
 
-    price_needed: the lowest limit at which it could be placed now, all else equal.
+    price_needed: the lowest limit at which it could be placed now, all else equal. told: where a
+    quota or limit stands in the way, its arithmetic.
     """
 
     state = serializers.CharField()
     funnel = StageShape(many=True)
     reason = ReasonShape(allow_null=True)
+    told = serializers.CharField()
     can_be_placed = serializers.BooleanField()
     price_needed = AmountField(allow_null=True)
     currency = serializers.CharField()
@@ -324,23 +326,14 @@ def explanation_json(
     explanation: Explanation | None, *, state: str, currency: str
 ) -> dict[str, Any]:
     """Return an explanation as the API shows it; None: the bid does not wait any more."""
-    if explanation is None:
-        return {
-            "state": state,
-            "funnel": [],
-            "reason": None,
-            "can_be_placed": False,
-            "price_needed": None,
-            "currency": currency,
-        }
-    needed = explanation.price_needed
+    found = explanation or Explanation((), None, None, None)
+    needed = found.price_needed
     return {
         "state": state,
-        "funnel": [
-            {"constraint": stage.constraint, "gpus": stage.left} for stage in explanation.funnel
-        ],
-        "reason": reason_json(explanation.reason),
-        "can_be_placed": explanation.placement is not None,
+        "funnel": [{"constraint": stage.constraint, "gpus": stage.left} for stage in found.funnel],
+        "reason": reason_json(found.reason),
+        "told": found.told,
+        "can_be_placed": found.placement is not None,
         "price_needed": None if needed is None else _amount(needed.nanos_per_gpu_hour),
         "currency": currency,
     }

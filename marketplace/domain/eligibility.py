@@ -187,12 +187,14 @@ class Explanation:
     funnel: starts with all GPUs of the market; each stage applies one more constraint.
     reason: the first constraint that leaves too few GPUs; None: it can be placed now.
     price_needed: the lowest limit at which it could be placed now, all else equal; None: none.
+    told: the arithmetic of the quota or limit that stands in the way, where one does.
     """
 
     funnel: tuple[Stage, ...]
     reason: str | None
     placement: Placement | None
     price_needed: Rate | None
+    told: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,4 +139,11 @@ def explained(
     reason = gate.reasons.get(bid.bid_id, "quota")
     stage = Stage(reason, min(left, bid.gpus - 1))
     funnel = (*found.funnel, stage)
-    return replace(found, funnel=funnel, placement=None, reason=reason, price_needed=None)
+    return replace(
+        found,
+        funnel=funnel,
+        placement=None,
+        reason=reason,
+        price_needed=None,
+        told=gate.told.get(bid.bid_id, ""),
+    )

@@ -56,6 +56,8 @@ class Gate:
         """Leases within nominal quota, which pay the transfer price."""
         self.reasons: dict[BidId, str] = {}
         """Why bids were held back that had a place."""
+        self.told: dict[BidId, str] = {}
+        """The same in figures."""
         self._standings: Standings | None = None
         """Fair shares, while guaranteed demand takes its turns."""
 
@@ -122,7 +124,7 @@ class Gate:
             if answer.fits:
                 self._count(bid, lease_id, use, own=answer.outcome == "nominal")
                 return (bid if sized is wish else replace(sized, shape=bid.shape)), placement
-            self.reasons[bid.bid_id] = answer.reason
+            self.reasons[bid.bid_id], self.told[bid.bid_id] = answer.reason, answer.told
             later = max(answer.again, placement.starts + 1)
             latest = asked.deadline - asked.duration_min
             starts = self._quotas.soonest(_at(use, later), latest) if later <= latest else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from ledger.domain.money import MILLIS_PER_HOUR
+from ledger.domain.money import MILLIS_PER_HOUR, Money
 from marketplace.domain.counting import Counts, in_gpus, said, unit_of
 from marketplace.domain.governance_events import LimitSet
 from marketplace.domain.moments import from_below, moment
@@ -75,7 +75,7 @@ def in_periods(limit: LimitSet, use: Use, spent: SpentIn, counts: Counts) -> Ans
         if money is not None:
             cost = use.count * lasts * use.price // MILLIS_PER_HOUR
             if cost and paid + cost > money.nanos:
-                told = f"{paid} + {cost} > {money.nanos} nano-{money.currency}"
+                told = f"{Money(paid, money.currency)} + {Money(cost, money.currency)} > {money}"
                 most = ((money.nanos - paid + 1) * MILLIS_PER_HOUR - 1) // use.price
                 return _refused(limit, f"{told} in the {limit.period}", again(most, use.count))
     return None

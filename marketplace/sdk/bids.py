@@ -304,6 +304,7 @@ def explain(context: typer.Context, bid: UUID) -> None:
             ("can_be_placed", "can be placed now"),
             ("price_needed", "price needed"),
             ("reason.text", "what stands in the way"),
+            ("told", "in figures"),
             ("as_of", "as of"),
         ),
     )

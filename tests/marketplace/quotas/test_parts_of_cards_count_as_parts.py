@@ -214,6 +214,21 @@ def test_a_refusal_tells_the_arithmetic_with_the_fraction(market: Divided) -> No
     )
 
 
+def test_who_asks_why_is_told_the_arithmetic(market: Divided) -> None:
+    market.count("parts")
+    bids = [market.want("red", f"bid {number}", "1g.10gb") for number in range(8)]
+    market.run()
+    book = book_of_all(market)
+
+    explained = book.explain(book.bids[bids[-1]], now=from_above(market.now))
+
+    assert explained.reason == "quota"
+    assert "1 of 1 GPUs used, 0.143 more asked" in explained.told
+    assert [stage.left for stage in explained.funnel][-2:] == [7, 0], (
+        "of seven left, quota took all"
+    )
+
+
 def test_counted_whole_a_class_of_cards_says_nothing_of_instances(market: Divided) -> None:
     bids = [market.want("red", f"bid {number}", "1g.10gb") for number in range(8)]
     market.run()
@@ -276,6 +291,63 @@ def test_one_market_folds_to_the_same_whenever_it_is_read(market: Divided) -> No
     market.run()
 
     assert len(market.granted()) == 7
+
+
+def test_what_is_owned_comes_back_from_who_borrowed_parts_of_it() -> None:
+    """Blue borrows all that is red's: one instance goes for each that red wants."""
+    market = Divided()
+    market.cards("sevenths", *SEVENTHS, windows=False)
+    market.govern(red=(1, None), blue=(0, None))
+    market.count("parts")
+    for number in range(7):
+        market.want("blue", f"lent {number}", "1g.10gb", hours=30, deadline=market.now + 31 * HOUR)
+    market.run()
+    market.wait(minutes=40)
+
+    for number in range(2):
+        market.want(
+            "red", f"own {number}", "1g.10gb", at=4, hours=2, deadline=market.now + 3 * HOUR
+        )
+    market.run()
+
+    cut = [granted.cuts for granted in market.granted().values() if granted.cuts]
+    assert [len(cuts) for cuts in cut] == [1, 1]
+    at = from_above(market.now + HOUR)
+    usage = (quotas := book_of_all(market).quotas) and quotas.usage("H100", at)
+    assert usage is not None and usage.used(RED) == 2 * UNITS // 7
+    assert usage.borrowed(str(unit_of("blue"))) == 5 * UNITS // 7
+
+
+# --- fair shares --------------------------------------------------------------------------------
+
+
+def test_seven_sevenths_are_remembered_as_the_card_that_they_are() -> None:
+    market = Divided()
+    market.cards("sevenths", *SEVENTHS, count=2, windows=False)
+    market.offer("rack", gpus=2)
+    market.govern(red=(None, None), blue=(None, None))
+    for number in range(7):
+        market.want("red", f"bid {number}", "1g.10gb")
+    market.want("blue", "card", "")
+    market.run()
+    shares = {}
+    for counts in ("whole", "parts"):
+        market.count(counts)
+        quotas = book_of_all(market).quotas
+        assert quotas is not None
+        capacity = {"H100-80GB-1g.10gb": 14, "H100-80GB": 2}
+        found = quotas.shares(capacity, at=from_above(market.now + HOUR))
+        shares[counts] = {each.node: (each.dominant, each.fraction) for each in found}
+
+    blue = str(unit_of("blue"))
+    half = shares["whole"][RED][1]
+    assert shares["whole"] == {
+        RED: ("H100-80GB-1g.10gb", half), blue: ("H100-80GB", pytest.approx(half)),
+    }  # fmt: skip
+    # All there is of H100 is four cards: of them both had one.
+    assert shares["parts"] == {
+        RED: ("H100-80GB", pytest.approx(half / 2)), blue: ("H100-80GB", pytest.approx(half / 2)),
+    }  # fmt: skip
 
 
 # --- limits -------------------------------------------------------------------------------------
