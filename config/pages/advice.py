@@ -16,6 +16,7 @@ from listings import queries as listings
 from marketplace.domain.eligibility import REASONS
 from marketplace.queries import bids
 from marketplace.queries.advice import advise
+from marketplace.queries.undisturbed import undisturbed_for
 from marketplace.queries.unsold import Looked, explain_offer
 
 WAIVED = {
@@ -64,9 +65,15 @@ IN_THE_WAY = {
 def for_bid(request: HttpRequest, bid_id: UUID) -> HttpResponse:
     """Show the smallest change of each kind that would let a bid be placed."""
     row = bids.bid(actor_of(request), bid_id)
-    changes = advise(default_store(), market=row.market, bid_id=bid_id, now=timezone.now())
+    store, now = default_store(), timezone.now()
+    changes = advise(store, market=row.market, bid_id=bid_id, now=now)
     lines = [{"change": each, "waived": WAIVED.get(each.what)} for each in changes or ()]
-    context = {"lines": lines, "waits": changes is not None, "market": row.market}
+    context = {
+        "lines": lines,
+        "waits": changes is not None,
+        "market": row.market,
+        "undisturbed": undisturbed_for(store, market=row.market, bid_id=bid_id, now=now),
+    }
     return page(request, "pages/advice_bid.html", context)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from datetime import timedelta
+from typing import Any, ClassVar
 from uuid import UUID, uuid5
 
 from django.conf import settings
@@ -34,6 +35,7 @@ from marketplace.queries import bids as queries
 from marketplace.queries import books
 from marketplace.queries.ended import explain_ended
 from marketplace.queries.routing import routed
+from marketplace.queries.undisturbed import Undisturbed, undisturbed_for
 
 CHAIN_ORDER = ("chain_number", "bid_id")
 NEWEST_FIRST = ("-placed_at", "bid_id")
@@ -179,13 +181,32 @@ class BidChain(Endpoint):
         return Response({"id": bid_id, "position": position})
 
 
+class UndisturbedShape(serializers.Serializer[Any]):
+    """Leases that would make room for a bid, had they run for their least time.
+
+    until: when the last of them has; starts_by: when the bid would have to start, which is before.
+    """
+
+    leases = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    until = MomentField()
+    starts_by = MomentField()
+    least_run_seconds = serializers.SerializerMethodField()
+
+    def get_least_run_seconds(self, found: Undisturbed) -> int:
+        """Return the market's least running time."""
+        return found.least // timedelta(seconds=1)
+
+
 class ExplainedShape(ExplanationShape):
     """The funnel as the market is now; of a bid that ended unmatched, as it was then.
 
-    as_of: the last moment at which it could have begun; null: now.
+    as_of: the last moment at which it could have begun; null: now. undisturbed: what it would take
+    the place of, but for the least running time of leases; null: nothing.
     """
 
     as_of = MomentField(allow_null=True)
+    undisturbed = UndisturbedShape(allow_null=True)
 
 
 class ExplainBid(Endpoint):
@@ -205,5 +226,9 @@ class ExplainBid(Endpoint):
             ended = explain_ended(self.store(), market=row.market, bid_id=bid_id)
             explanation = None if ended is None else ended.explanation
         said = explanation_json(explanation, state=row.state, currency=row.currency)
+        undisturbed = undisturbed_for(
+            self.store(), market=row.market, bid_id=bid_id, now=timezone.now()
+        )
+        said["undisturbed"] = undisturbed and UndisturbedShape(undisturbed).data
         as_of = None if ended is None else MomentField().to_representation(ended.at)
         return Response({**said, "as_of": as_of})

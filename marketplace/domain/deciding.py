@@ -70,11 +70,15 @@ def on_fact(
 
 def would_get(book: Book, bid: OpenBid, *, now: int, round_id: UUID) -> LeaseGranted | None:
     """Return what an immediate bid would be granted if it came now; the book stays as it is."""
+    was = book.bids.get(bid.bid_id)
     book.bids[bid.bid_id] = bid
     try:
         events = _come(book, bid, now, round_id, PRESENT)
     finally:
-        del book.bids[bid.bid_id]
+        if was is None:
+            del book.bids[bid.bid_id]
+        else:
+            book.bids[bid.bid_id] = was
     return next((each for each in events if isinstance(each, LeaseGranted)), None)
 
 

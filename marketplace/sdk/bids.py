@@ -308,6 +308,12 @@ def explain(context: typer.Context, bid: UUID) -> None:
             ("as_of", "as of"),
         ),
     )
+    if (later := answer.get("undisturbed")) is not None:
+        session.printer.say(
+            f"Leases that would go for it ({later['leases']}, on {later['gpus']} GPUs) have not "
+            f"run for their least time yet: until {later['until']}. "
+            f"The bid would have to start by {later['starts_by']}."
+        )
 
 
 @app.command()

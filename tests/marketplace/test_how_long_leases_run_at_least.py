@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import event, given, settings
@@ -17,6 +18,8 @@ from marketplace.domain.moments import from_above
 from marketplace.domain.preemption import VICTIMS_MAX
 from marketplace.domain.states import restored, state_of
 from marketplace.domain.verification import faults
+from marketplace.queries.books import book_of as lent_book
+from marketplace.queries.undisturbed import Undisturbed, undisturbed_for
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.quotas.test_rounds_take_back_what_was_borrowed import rounds
@@ -25,7 +28,7 @@ from tests.marketplace.test_preemption import NOTICE, firm
 from tests.marketplace.test_rounds import ROUND, book_of, no_fault
 from tests.marketplace.test_rounds_come_sooner_for_who_cannot_wait import let_pass
 from tests.marketplace.test_rounds_make_room import patient, rounded
-from tests.marketplace.trading import MARKET, Market
+from tests.marketplace.trading import MARKET, Market, named
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
@@ -370,3 +373,61 @@ def test_replays_know_the_policy_of_then() -> None:
 
     assert engine.run_once(now=market.now) == 0
     audit(market.events())
+
+
+def told(market: Market, word: str = "firm") -> Undisturbed | None:
+    return undisturbed_for(market.store, market=MARKET, bid_id=named(f"bid {word}"), now=market.now)
+
+
+@pytest.mark.parametrize("lane", ["immediate", "patient"])
+def test_a_bid_is_told_that_only_the_least_running_time_is_in_its_way(
+    market: Market, lane: str
+) -> None:
+    least_run(market, 2 * HOUR)
+    soft(market)
+    market.wait(minutes=10)
+    bid = patient if lane == "patient" else firm
+    bid(market, at=9, deadline=market.now + 7 * HOUR)
+    before = state_of(book_of(market))
+
+    found = told(market)
+
+    assert found is not None
+    assert (found.leases, found.gpus, found.least) == (1, 1, 2 * HOUR)
+    assert found.until == NOON + 2 * HOUR
+    assert found.starts_by == market.now + HOUR
+    with lent_book(market.store, MARKET) as book:
+        assert state_of(book) == before, "it only looked"
+
+
+@pytest.mark.parametrize(
+    ("how", "length"),
+    [
+        ({"at": 1}, 2 * HOUR),
+        ({"service_class": "interruptible"}, 2 * HOUR),
+        ({"gpus": 2}, 2 * HOUR),
+        ({}, timedelta()),
+        ({"deadline": NOON + 20 * HOUR}, 2 * HOUR),
+    ],
+    ids=["too cheap", "not firm", "too large", "no such policy", "it is served then"],
+)
+def test_what_else_is_in_the_way_is_not_called_so(
+    market: Market, how: dict[str, Any], length: timedelta
+) -> None:
+    least_run(market, length)
+    soft(market)
+    market.wait(minutes=10)
+    patient(market, **{"at": 9, "deadline": market.now + 7 * HOUR} | how)
+
+    assert told(market) is None
+
+
+def test_a_unit_is_told_what_keeps_it_from_its_own() -> None:
+    market = lent(3 * HOUR, waits=1.5)
+    market.run()
+
+    found = told(market, "mine")
+
+    assert found is not None
+    assert (found.leases, found.gpus) == (1, 4)
+    assert found.until == NOON + 4 * HOUR, "the newest of them would go"
