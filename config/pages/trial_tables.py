@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
+
+from django.utils import timezone
 
 from marketplace.domain.eligibility import REASONS
 from marketplace.queries.hindsight import Fate, Hindsight, Kind
@@ -54,6 +57,17 @@ def trial_shown(trial: Trial, titles: Mapping[str, str]) -> dict[str, Any]:
             "after": _stands(each.after),
         }
         for each in trial.lease_changes
+    ]
+    changes += [
+        {
+            "what": f"Lease {str(each.lease_id)[:8]}",
+            "href": f"/leases/{each.lease_id}",
+            "title": titles.get(each.unit, each.unit),
+            "gpus": each.gpus,
+            "before": _undisturbed(each.before),
+            "after": _undisturbed(each.after),
+        }
+        for each in trial.run_changes
     ]
     queues = [
         {
@@ -115,6 +129,12 @@ def past_shown(past: Hindsight, names: Mapping[str, str]) -> dict[str, Any]:
 
 def _stands(name: str) -> str:
     return STANDS.get(name) or REASONS.get(name, name)
+
+
+def _undisturbed(until: datetime | None) -> str:
+    if until is None:
+        return "other bids may interrupt it"
+    return f"undisturbed until {timezone.localtime(until):%a %-d %b %H:%M}"
 
 
 def _share(share: float | None) -> str:

@@ -76,6 +76,7 @@ class TrialShape(serializers.Serializer[Any]):
     admitted_after = serializers.IntegerField()
     bid_changes = serializers.ListField(child=serializers.DictField())
     lease_changes = serializers.ListField(child=serializers.DictField())
+    run_changes = serializers.ListField(child=serializers.DictField())
     queues = serializers.ListField(child=serializers.DictField())
     cohorts = serializers.ListField(child=serializers.DictField())
     past = HindsightShape(allow_null=True)
@@ -140,6 +141,6 @@ def trial_json(found: Trial) -> dict[str, Any]:
 
     said = {each.name: getattr(found, each.name) for each in fields(found)} | {
         name: [plain(change) for change in getattr(found, name)]
-        for name in ("bid_changes", "lease_changes", "queues", "cohorts")
+        for name in ("bid_changes", "lease_changes", "run_changes", "queues", "cohorts")
     }
     return dict(TrialShape(said).data)

@@ -23,8 +23,9 @@ from marketplace.domain.counting import in_gpus
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import GovernanceEvent, UseAllowed
 from marketplace.domain.governance_rules import Policy, ruled
-from marketplace.domain.moments import from_above, moment
+from marketplace.domain.moments import from_above, from_below, moment
 from marketplace.domain.policies import Policies
+from marketplace.domain.preemption import SECOND, undisturbed_until
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import begun
 from marketplace.domain.quota_gate import capacity_of
@@ -73,6 +74,20 @@ class LeaseChange:
 
 
 @dataclass(frozen=True, slots=True)
+class RunChange:
+    """A running lease that other bids may interrupt sooner or later than now.
+
+    before, after: until when they may not; None: they may already.
+    """
+
+    lease_id: LeaseId
+    unit: str
+    gpus: int
+    before: datetime | None
+    after: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class QueueChange:
     """A queue before and after: its place in the order, its share, what it may still take."""
 
@@ -116,6 +131,7 @@ class Trial:
     queues: tuple[QueueChange, ...]
     cohorts: tuple[CohortChange, ...] = ()
     past: Hindsight | None = None
+    run_changes: tuple[RunChange, ...] = ()
 
 
 def try_policies(
@@ -208,6 +224,7 @@ def _compared(book: Book, proposed: QuotaBook, actor: Actor, now: datetime) -> T
         lease_changes=tuple(_lease_changes(book.quotas, proposed, at, shown)),
         queues=tuple(_queues(book, proposed, at, shown)),
         cohorts=tuple(_cohorts(book, proposed, at, shown)),
+        run_changes=tuple(_run_changes(book, after_policies, at, shown)),
     )
 
 
@@ -266,10 +283,38 @@ def _outcomes(quotas: QuotaBook, gpu_class: str, at: int) -> dict[LeaseId, tuple
     return found
 
 
+def _run_changes(
+    book: Book, after: Policies, at: int, shown: Callable[[str], bool]
+) -> Iterator[RunChange]:
+    """Yield the leases that may be interrupted for other bids, and run undisturbed otherwise."""
+    longer = (after.least_run_seconds - book.least_run_seconds) * SECOND
+    if not longer:
+        return
+    for held in book.held.values():
+        granted, terms = held.granted, held.bid
+        if terms is None or granted.own or from_below(granted.window.starts_at) > at:
+            continue
+        unit = str(terms.subscriber_id)
+        if not shown(unit) or not (held.is_interruptible or unit in after.units):
+            continue
+        before = undisturbed_until(book, held)
+        if max(before, before + longer) > at:
+            yield RunChange(
+                lease_id=granted.lease_id,
+                unit=unit,
+                gpus=sum(len(share.gpu_uuids) for share in granted.shares),
+                before=_if_to_come(before, at),
+                after=_if_to_come(before + longer, at),
+            )
+
+
+def _if_to_come(millis: int, at: int) -> datetime | None:
+    return moment(millis) if millis > at else None
+
+
 def _queues(
     book: Book, proposed: QuotaBook, at: int, shown: Callable[[str], bool]
 ) -> Iterator[QueueChange]:
-    assert proposed.policies is not None
     capacity, was = capacity_of(book.offers.values()), book.quotas
     before = {} if was is None else _order(was, capacity, at)
     for unit, (place, share) in _order(proposed, capacity, at).items():

@@ -81,7 +81,7 @@ def try_all(
     changes = [
         {**each, "id": each.get("bid_id") or each.get("lease_id")}
         for each in (*found["bid_changes"], *found["lease_changes"])
-    ]
+    ] + [_undisturbed(each) for each in found.get("run_changes", ())]
     session.printer.table(changes, CHANGES, empty="No bid and no lease would fare otherwise.")
     before, after = found["admitted_before"], found["admitted_after"]
     session.printer.say(f"Of {found['bids']} open bids {before} fit now, {after} would.")
@@ -126,6 +126,15 @@ def _places(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         if (each["place_before"], each["share_before"])
         != (each["place_after"], each["share_after"])
     ]
+
+
+def _undisturbed(change: dict[str, Any]) -> dict[str, Any]:
+    """Return until when other bids may not interrupt a lease, as the table says it."""
+    said = {
+        name: f"undisturbed until {change[name]}" if change[name] else "may be interrupted"
+        for name in ("before", "after")
+    }
+    return {**change, **said, "id": change["lease_id"]}
 
 
 def _read(file: Path) -> list[Any]:

@@ -11,14 +11,18 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from ledger.access import Actor
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import LeaseGranted, RoundCleared
-from marketplace.domain.governance_events import CohortPlaced, LeastRunSet
+from marketplace.domain.governance import Setter
+from marketplace.domain.governance_events import CohortPlaced, HalfLifeSet, LeastRunSet
+from marketplace.domain.governance_rules import Policy
 from marketplace.domain.moments import from_above
 from marketplace.domain.preemption import VICTIMS_MAX
 from marketplace.domain.states import restored, state_of
 from marketplace.domain.verification import faults
 from marketplace.queries.books import book_of as lent_book
+from marketplace.queries.quota_trials import Trial, try_policies
 from marketplace.queries.undisturbed import Undisturbed, undisturbed_for
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
@@ -28,7 +32,7 @@ from tests.marketplace.test_preemption import NOTICE, firm
 from tests.marketplace.test_rounds import ROUND, book_of, no_fault
 from tests.marketplace.test_rounds_come_sooner_for_who_cannot_wait import let_pass
 from tests.marketplace.test_rounds_make_room import patient, rounded
-from tests.marketplace.trading import MARKET, Market, named
+from tests.marketplace.trading import MARKET, OWNER, Market, named
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
@@ -431,3 +435,55 @@ def test_a_unit_is_told_what_keeps_it_from_its_own() -> None:
     assert found is not None
     assert (found.leases, found.gpus) == (1, 4)
     assert found.until == NOON + 4 * HOUR, "the newest of them would go"
+
+
+GOVERNOR = Actor(tenant_id=OWNER, roles=frozenset({"operator"}), is_platform=True)
+
+
+def tried(market: Market, *policies: Policy) -> Trial:
+    return try_policies(
+        market.store,
+        GOVERNOR,
+        market=MARKET,
+        policies=policies,
+        setter=Setter(OWNER, True),
+        now=market.now,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ran", "before", "after"), [(10, 30, 120), (60, None, 120), (150, None, None)]
+)
+def test_a_trial_tells_which_leases_would_run_undisturbed(
+    market: Market, ran: int, before: int | None, after: int | None
+) -> None:
+    soft(market)
+    market.wait(minutes=ran)
+
+    found = tried(market, LeastRunSet(market=MARKET, seconds=7_200, at=market.now))
+
+    expected = [None if minutes is None else NOON + minutes * MINUTE for minutes in (before, after)]
+    assert [[each.before, each.after] for each in found.run_changes] == [expected] * (ran < 120)
+    assert book_of(market).least_run_seconds == 1_800, "nothing was written"
+
+
+def test_a_trial_of_less_tells_which_leases_may_be_interrupted_at_once(market: Market) -> None:
+    soft(market)
+    market.bid("firm", gpus=1, hours=1)
+    market.wait(minutes=10)
+
+    found = tried(market, LeastRunSet(market=MARKET, seconds=0, at=market.now))
+
+    [change] = found.run_changes
+    assert (change.lease_id, change.gpus) == (market.lease_id("soft"), 1)
+    assert (change.before, change.after) == (NOON + 30 * MINUTE, None)
+
+
+def test_what_says_what_is_so_anyway_is_tried_in_a_market_without_policies(market: Market) -> None:
+    found = tried(
+        market,
+        HalfLifeSet(market=MARKET, seconds=7 * 86_400, at=market.now),
+        LeastRunSet(market=MARKET, seconds=1_800, at=market.now),
+    )
+
+    assert (found.queues, found.run_changes) == ((), ())

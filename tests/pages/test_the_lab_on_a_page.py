@@ -36,6 +36,20 @@ def test_the_outcomes_stand_side_by_side(traded: World) -> None:
     assert "What other rules cannot change here" in page
 
 
+def test_another_least_running_time_is_a_knob(traded: World) -> None:
+    visitor = traded.member(PLATFORM, "operator")
+
+    page = text(visitor.get(f"{ASKED}&least_run_minutes=90").content)
+    beyond = visitor.get(f"{ASKED}&least_run_minutes=1441")
+    answer = visitor.post(
+        "/api/v1/lab", {"hours": 24, "least_run_seconds": 0}, content_type="application/json"
+    )
+
+    assert "Grants 1 1 1 =" in page
+    assert beyond.status_code == 422 and b"less than or equal to 1440" in beyond.content
+    assert answer.status_code == 200, answer.content
+
+
 def test_what_was_asked_stays_in_the_form(traded: World) -> None:
     page = traded.member(PLATFORM, "operator").get(ASKED).content.decode()
 

@@ -162,6 +162,9 @@ def test_several_policies_of_a_file_are_tried_together_and_set_at_once(
         "admitted_after": 1,
         "bid_changes": [],
         "lease_changes": [],
+        "run_changes": [
+            {"lease_id": "l2", "unit": UNIT, "gpus": 1, "before": None, "after": "2030-01-05T14:00"}
+        ],
         "queues": [
             {"unit": UNIT, **places(3, 1)},
             {"unit": "stays", **places(2, 2)},
@@ -178,6 +181,7 @@ def test_several_policies_of_a_file_are_tried_together_and_set_at_once(
     asked = {"policies": policies, "market": "eu", "days": 3}
     assert tried == [("POST", "quotas/trials", asked)]
     assert "science" in said and UNIT in said and "stays" not in said
+    assert "l2" in said and "may be interrupted" in said and "until 2030-01-05T14:00" in said
     assert "needs-approval" in said and "Of 3 open bids 2 fit now, 1 would." in said
     assert made == [("POST", "quotas/policies", {"policies": policies, "why": "a new term"})]
 
