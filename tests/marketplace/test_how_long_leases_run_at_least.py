@@ -421,7 +421,8 @@ def test_what_else_is_in_the_way_is_not_called_so(
     least_run(market, length)
     soft(market)
     market.wait(minutes=10)
-    patient(market, **{"at": 9, "deadline": market.now + 7 * HOUR} | how)
+    terms: dict[str, Any] = {"at": 9, "deadline": market.now + 7 * HOUR} | how
+    patient(market, **terms)
 
     assert told(market) is None
 
