@@ -41,6 +41,12 @@ def lines_of(found: Comparison, currency: str) -> list[dict[str, Any]]:
         ("Mean wait", "from wanted to start", lambda each: each.wait_mean_seconds, _seconds),
         ("95th percentile of waits", "", lambda each: each.wait_p95_seconds, _seconds),
         ("Jain\u2019s index", "of the share each tenant got", lambda each: each.jain_ppm, _index),
+        (
+            "Jain\u2019s index of cohorts",
+            "of what each got of its part by weight",
+            lambda each: each.jain_cohorts_ppm,
+            _index,
+        ),
         ("Interruptions", "leases cut for others", lambda each: each.interrupted, str),
         ("Spent on bursting", "", lambda each: each.burst_nanos, money),
     )

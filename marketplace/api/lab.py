@@ -69,6 +69,7 @@ class FiguresShape(serializers.Serializer[Any]):
     wait_mean_seconds = serializers.IntegerField(allow_null=True)
     wait_p95_seconds = serializers.IntegerField(allow_null=True)
     jain_ppm = serializers.IntegerField(allow_null=True)
+    jain_cohorts_ppm = serializers.IntegerField(allow_null=True)
     interrupted = serializers.IntegerField()
     burst_spend = AmountField(source="burst_nanos")
 

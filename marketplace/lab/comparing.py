@@ -99,7 +99,8 @@ class Comparison:
 
     `again` differs from `recorded` by what a run cannot know, such as when exactly the engine
     looked and a round was due; `variant` is to be compared with `again`. facts: how many were
-    run again. parties: each of those in it under `again` and under `variant`.
+    run again. parties: each of those in it under `again` and under `variant`. Whether cohorts got
+    what was theirs is told of all three by the cohorts and weights of the variant.
     """
 
     since: datetime
@@ -196,7 +197,12 @@ def answered(
 
     def measured(taken: Tally, fee: int) -> Figures:
         return figures_of(
-            taken, currency=job.currency, since=stretch.since, until=stretch.until, fee_ppm=fee
+            taken,
+            currency=job.currency,
+            since=stretch.since,
+            until=stretch.until,
+            fee_ppm=fee,
+            policies=other.policies,
         )
 
     half, other_fee = job.steps // 2, job.question.fee_ppm

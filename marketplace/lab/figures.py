@@ -15,6 +15,8 @@ from ledger.domain.ids import TenantId
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.windows import windows_of
 from marketplace.domain.moments import ONE_MILLI
+from marketplace.domain.policies import Policies
+from marketplace.lab.cohorts import parts_of_cohorts
 from marketplace.lab.tally import LeaseTold, OfferTold, Tally
 
 PPM = 1_000_000
@@ -28,8 +30,8 @@ class Figures:
     within the stretch, by whatever lease. welfare: what bidders would have paid at most less what
     owners ask at least; surplus, owners and fee share it together with the floors. wait: from when
     a lease was wanted to its start. jain: of the share of the GPU-time asked for that each tenant
-    got; a million is perfectly even. interrupted: leases cut for others. None where there is
-    nothing to take it of.
+    got; a million is perfectly even. jain_cohorts: of what each outermost cohort got of its part by
+    weight. interrupted: leases cut for others. None where there is nothing to take it of.
     """
 
     bids: int
@@ -47,12 +49,22 @@ class Figures:
     jain_ppm: int | None
     burst_nanos: int
     interrupted: int = 0
+    jain_cohorts_ppm: int | None = None
 
 
 def figures_of(
-    tally: Tally, *, currency: str, since: datetime, until: datetime, fee_ppm: int
+    tally: Tally,
+    *,
+    currency: str,
+    since: datetime,
+    until: datetime,
+    fee_ppm: int,
+    policies: Policies | None = None,
 ) -> Figures:
-    """Measure the stretch of a log that was taken in."""
+    """Measure the stretch of a log that was taken in.
+
+    policies: by whose cohorts and weights it is told whether cohorts got what was theirs.
+    """
     made = tally.made
     offered = _offered(tally.offers.values(), since, until)
     used = sum(_within(lease, since, until) for lease in tally.leases.values())
@@ -69,6 +81,7 @@ def figures_of(
         wait_p95_seconds=waits[-(-len(waits) * 95 // 100) - 1] if waits else None,
         jain_ppm=_jain(tally, made),
         interrupted=tally.interrupted,
+        jain_cohorts_ppm=_evenness(parts_of_cohorts(tally, made, policies)),
     )
 
 
@@ -137,6 +150,10 @@ def _jain(tally: Tally, made: Iterable[LeaseTold]) -> int | None:
     for lease in made:
         if lease.bid is not None and lease.bid.inside:
             got[lease.bid.placed.tenant_id] += lease.gpus * lease.granted.window.millis
-    shares = [got[tenant] / millis for tenant, millis in asked.items()]
+    return _evenness([got[tenant] / millis for tenant, millis in asked.items()])
+
+
+def _evenness(shares: Sequence[float]) -> int | None:
+    """Return Jain's index; None where nobody has anything."""
     squares = sum(share * share for share in shares)
     return round(sum(shares) ** 2 * PPM / (len(shares) * squares)) if squares else None

@@ -26,7 +26,10 @@ from marketplace.domain.events import (
     LeaseClosed,
     LeaseGranted,
 )
+from marketplace.domain.governance_events import GovernanceEvent
 from marketplace.domain.moments import ONE_MILLI, from_above, moment
+from marketplace.domain.policies import Policies
+from marketplace.domain.quota_states import restored_quotas
 from marketplace.domain.states import BookState
 
 
@@ -90,12 +93,16 @@ class Tally:
         self.leases: dict[LeaseId, LeaseTold] = {}
         self.offers: dict[OfferId, OfferTold] = {}
         self.interrupted = 0
+        self.policies: Policies | None = None
+        """The policies of the market, as they are at the end."""
         self._coming: dict[BidId, BidTold] = {}
         """Bids of other markets that are asked to come to this one."""
         if start is not None:
             self._begin(start)
 
     def _begin(self, start: BookState) -> None:
+        quotas = restored_quotas(start.quotas)
+        self.policies = None if quotas is None else quotas.policies
         for offer in start.offers:
             # When it was paused does not count: that was before the stretch.
             until = offer.terms.at if offer.paused else None
@@ -159,6 +166,8 @@ class Tally:
             case LeaseClosed() as closed if closed.lease_id in self.leases:
                 lease = self.leases[closed.lease_id]
                 lease.ends = min(lease.ends, closed.at)
+            case event if isinstance(event, GovernanceEvent) and event.market == self._market:
+                self.policies = Policies.evolve(self.policies, event)
             case _:
                 pass
 

@@ -34,7 +34,7 @@ JUDGED = (
 FIGURES = (("figure", "figure"), ("again", "present rules"), ("variant", "with them"))
 SHOWN = (
     "grants", "utilisation_ppm", "welfare", "owners", "consumer_surplus", "wait_mean_seconds",
-    "wait_p95_seconds", "jain_ppm", "interrupted", "burst_spend",
+    "wait_p95_seconds", "jain_ppm", "jain_cohorts_ppm", "interrupted", "burst_spend",
 )  # fmt: skip
 PARTIES = (
     ("side", "side"),
@@ -91,7 +91,7 @@ def try_all(
         session.printer.table(found["past"]["changes"], JUDGED, empty=nothing)
     if ran is not None:
         figures = [
-            {"figure": name, "again": ran["again"][name], "variant": ran["variant"][name]}
+            {"figure": name, "again": ran["again"].get(name), "variant": ran["variant"].get(name)}
             for name in SHOWN
         ]
         session.printer.table(figures, FIGURES, empty="")

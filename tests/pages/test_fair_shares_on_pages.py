@@ -185,6 +185,20 @@ def test_a_policy_is_tried_before_it_binds(governed: World) -> None:
 
 
 @pytest.mark.django_db
+def test_what_is_tried_can_be_tried_again(governed: World) -> None:
+    operator = governed.member(PLATFORM, "operator")
+    asked = f"/fairness/try?node={governed.unit_id}&gpu_class=H100&nominal=0"
+
+    fresh = operator.get("/fairness/try").content.decode()
+    tried = operator.get(asked).content.decode()
+
+    assert "<button>Try it</button></div></form></section>" in fresh
+    again = tried.index('<button class="plain">Try it again</button></div></form></section>')
+    assert again < tried.index("On the book as it is") < tried.index("The queues")
+    assert tried.index("The queues") < tried.index("Make it so")
+
+
+@pytest.mark.django_db
 def test_who_may_not_list_is_refused(world: World) -> None:
     forbidden = ListingAllowed(
         market=settings.ENV.market,

@@ -85,14 +85,13 @@ class Hungry(Governed):
         self.change_offer("rack", "resume")
         self.run()
         granted = self.grants()
-        for bid_id, (_, word) in asked.items():
-            if bid_id not in granted:
-                self.cancel(word)
         self.wait(hours=1)
         for bid_id, (unit, word) in asked.items():
             if bid_id in granted:
                 self.had[unit] += sum(len(share.gpu_uuids) for share in granted[bid_id].shares)
                 self.close(word)
+            else:
+                self.cancel(word)
 
 
 def lived(
