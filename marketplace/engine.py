@@ -1,11 +1,12 @@
 """The single-writer loop of one market: read, decide, append everything decided at once.
 
 The engine goes through the log fact by fact, as if it had been there when each came: a new bid is
-matched with what is free, new supply with the bids that wait, an extension is decided. So its
-grants do not depend on how often it runs or how much it reads at once. Every `round_seconds` it
-clears the patient bids in one round. What one pass decides is ONE append to `market-<name>`, at
-the version the book rests on: a second engine, or one that slept, is refused by the version,
-throws its book away and folds the log again.
+matched with what is free, new supply with the bids that wait, an extension is decided; what a
+decision leaves over of leases that it cuts is new supply too. So its grants do not depend on how
+often it runs or how much it reads at once. Every `round_seconds` it clears the patient bids in one
+round. What one pass decides is ONE append to `market-<name>`, at the version the book rests on: a
+second engine, or one that slept, is refused by the version, throws its book away and folds the
+log again.
 
 It keeps nothing but the book. After a crash at any step another one folds the log: decisions are
 there or they are not, and what came after the last decision's `through` is gone through again.
@@ -36,7 +37,7 @@ from ledger.eventstore.port import (
 )
 from marketplace.commands.bids import expire_bid
 from marketplace.domain.book import READS, Book
-from marketplace.domain.deciding import RoundUnsound, on_fact, on_round
+from marketplace.domain.deciding import RoundUnsound, follow_up, on_fact, on_round
 from marketplace.domain.events import DECISIONS, MarketEvent
 from marketplace.domain.faults import Fault
 from marketplace.domain.last_calls import is_called
@@ -227,7 +228,14 @@ class Engine:
     def _decide(self, book: Book, trigger: Trigger) -> None:
         round_id = self._next_id("round")
         try:
-            events = on_fact(book, trigger, now=self._millis, round_id=round_id, rules=self._rules)
+            events = on_fact(
+                book,
+                trigger,
+                now=self._millis,
+                round_id=round_id,
+                rules=self._rules,
+                tell=self._left_out,
+            )
         except Exception:
             # It works on forks of the book: nothing is decided on this fact, all else goes on.
             log.exception("fact.undecided", market=self._market, fact=str(trigger))
@@ -265,12 +273,21 @@ class Engine:
         return is_called(book, since=from_above(self._round_at), now=self._millis)
 
     def _set_aside(self, bid_id: BidId, unsound: RoundUnsound) -> None:
+        self._warn_of("round.bid-set-aside", bid_id, unsound)
+
+    def _left_out(self, bid_id: BidId, unsound: RoundUnsound) -> None:
+        self._warn_of("fact.bid-left-out", bid_id, unsound)
+
+    def _warn_of(self, what: str, bid_id: BidId, unsound: RoundUnsound) -> None:
         said = {"bid": str(bid_id), "faults": str(unsound)}
-        log.error("round.bid-set-aside", market=self._market, **said, exc_info=unsound.__cause__)
+        log.error(what, market=self._market, **said, exc_info=unsound.__cause__)
 
     def _keep(self, book: Book, events: Sequence[MarketEvent]) -> None:
         book.decided(events, book.read_to)
         self._decided += events
+        left = follow_up(book, events)
+        if left is not None:
+            self._decide(book, left)
 
     @property
     def _millis(self) -> Millis:

@@ -23,6 +23,7 @@ from marketplace.domain.faults import RoundUnsound as RoundUnsound
 from marketplace.domain.fills import Clearing
 from marketplace.domain.moments import moment
 from marketplace.domain.preemption import preempt
+from marketplace.domain.quota_following import everywhere
 from marketplace.domain.quota_reclaim import lawful, reclaim_for, reclaimed
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.selling_on import BIDS_MAX, sell_on
@@ -40,18 +41,34 @@ from marketplace.domain.verification import faults
 from marketplace.domain.vouching import vouched
 from marketplace.domain.written import decided, told
 
+Told = Callable[[BidId, RoundUnsound], object]
+"""Told at which bids a decision breaks off, and how."""
+
+
+def _nobody(bid_id: BidId, unsound: RoundUnsound) -> None:
+    """Tell nobody."""
+
 
 def on_fact(
-    book: Book, trigger: Trigger, *, now: int, round_id: UUID, rules: Rules = PRESENT
+    book: Book,
+    trigger: Trigger,
+    *,
+    now: int,
+    round_id: UUID,
+    rules: Rules = PRESENT,
+    tell: Told = _nobody,
 ) -> list[MarketEvent]:
-    """Decide on what a fact may have made possible. now: milliseconds."""
+    """Decide on what a fact may have made possible.
+
+    now: milliseconds. tell: told which waiting bids new supply could not be offered to.
+    """
     if not book.hurries:
         book.hurry()
     match trigger:
         case BidCame(bid_id):
             return _come(book, book.bids[bid_id], now, round_id, rules)
         case SupplyGrew(hosts):
-            return _cleared(book, None, now, round_id, rules, tell=False, hosts=hosts)
+            return _supplied(book, hosts, now, round_id, rules, tell)
         case ExtensionAsked(asked=extension):
             return [decide_extension(book, extension, now=now)]
         case MoveAsked(asked):
@@ -66,6 +83,41 @@ def on_fact(
             ]
         case ResaleCame():
             return _sold_on(book, considered(book, trigger), now, round_id, rules)
+
+
+def _supplied(
+    book: Book, hosts: Collection[HostId], now: int, round_id: UUID, rules: Rules, tell: Told
+) -> list[MarketEvent]:
+    """Offer what is new on some hosts to those that wait; one that breaks off costs itself only."""
+
+    def attempt(some: Sequence[OpenBid] | None) -> list[MarketEvent]:
+        try:
+            return _cleared(book, some, now, round_id, rules, tell=False, hosts=hosts)
+        except Exception as broken:
+            raise RoundUnsound(f"new supply could not be offered: {broken!r}") from broken
+
+    try:
+        return attempt(None)
+    except RoundUnsound as unsound:
+        events, left_out = without_culprits(book.resting(hosts)[:BIDS_MAX], attempt, unsound)
+        for bid in left_out:
+            tell(bid.bid_id, unsound)
+        return events
+
+
+def follow_up(book: Book, events: Iterable[MarketEvent]) -> SupplyGrew | None:
+    """Return what decisions that are in the book leave to whoever waits; None: nothing.
+
+    Where a lease was cut for a bid that needs less than the lease had, the rest is free from then
+    on. With quotas it may help anywhere: what is cut no longer counts.
+    """
+    cuts = [cut for each in events if isinstance(each, LeaseGranted) for cut in each.cuts]
+    held = [book.held[cut.lease_id] for cut in cuts if cut.lease_id in book.held]
+    if not held:
+        return None
+    if book.quotas is not None:
+        return everywhere(book)
+    return SupplyGrew(frozenset(share.host_id for it in held for share in it.granted.shares))
 
 
 def would_get(book: Book, bid: OpenBid, *, now: int, round_id: UUID) -> LeaseGranted | None:
@@ -175,7 +227,7 @@ def on_round(
     steps: Mapping[str, int] | None = None,
     aside: Collection[BidId] | None = None,
     warn: Callable[[Sequence[Fault]], object] | None = None,
-    tell: Callable[[BidId, RoundUnsound], object] = lambda bid_id, unsound: None,
+    tell: Told = _nobody,
 ) -> list[MarketEvent]:
     """Clear the patient bids together.
 

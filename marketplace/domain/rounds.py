@@ -34,6 +34,8 @@ from marketplace.domain.optimum.problem import ANYWHERE, ONE_HOST, ONE_POOL, Int
 from marketplace.domain.optimum.solution import Effort, Solution
 from marketplace.domain.optimum.solving import never, solve
 from marketplace.domain.own_first import before_round
+from marketplace.domain.owners import is_own
+from marketplace.domain.packing import Placement
 from marketplace.domain.pools import Pool
 from marketplace.domain.quota_gate import Gate, gate_of
 from marketplace.domain.round_parts import Part, lets, part_of
@@ -138,11 +140,7 @@ def _cleared(
         )
     if gate is not None:
         gate.only_own = False
-    tries = watch.stage("room", least=1)
-    room, calendar = make_room(
-        book, refused, calendar, gate, tries, **said, interrupting=interrupting
-    )
-    watch.over()
+    room, calendar = _with_room(book, refused, calendar, gate, watch, said, interrupting)
     more = sum(each.worth + each.weighs for each in room)
     served = {fill.bid.bid_id for fill in room}
     for prices in priced:
@@ -180,6 +178,39 @@ def _settled(
     placed, grew = grown(book, placed, part.bids, calendar, gate, tries, **said)
     watch.over()
     return placed, swept, left, grew
+
+
+def _with_room(
+    book: Book,
+    refused: Sequence[OpenBid],
+    calendar: Calendar,
+    gate: Gate | None,
+    watch: Watch,
+    said: Mapping[str, Any],
+    interrupting: bool,
+) -> tuple[list[Fill], Calendar]:
+    """Make room for refused bids, and let others have what that leaves of the leases it cuts.
+
+    They pay its floor: nobody is left who would pay more for it.
+    """
+    tries = watch.stage("room", least=1)
+    room, calendar = make_room(
+        book, refused, calendar, gate, tries, **said, interrupting=interrupting
+    )
+    cut = [book.held[cut.lease_id].granted for fill in room for cut in fill.cuts]
+    if cut:
+        freed = {share.host_id for granted in cut for share in granted.shares}
+        served = {fill.bid.bid_id for fill in room}
+        left = [bid for bid in refused if bid.bid_id not in served]
+        rests, _ = sweep(book, left, (), calendar, gate, watch.stage("rests"), **said, freed=freed)
+        room += [_at_floor(bid, at, **said) for bid, at in rests]
+    watch.over()
+    return room, calendar
+
+
+def _at_floor(bid: OpenBid, at: Placement, *, now: int, round_id: UUID) -> Fill:
+    price = 0 if is_own(bid, at) else at.floor
+    return Fill(bid, lease_id_of(round_id, bid), at, price, weight_of(bid, now=now))
 
 
 class _Left(NamedTuple):

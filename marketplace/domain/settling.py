@@ -8,11 +8,12 @@ free, and whoever the search left out is tried once more on what is left.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from uuid import UUID
 
+from ledger.domain.ids import HostId
 from marketplace.domain import ranges
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
@@ -163,12 +164,16 @@ def sweep(
     *,
     now: int,
     round_id: UUID,
+    freed: Collection[HostId] = (),
 ) -> tuple[list[Given], list[OpenBid]]:
     """Serve, off the grid or in a smaller size, whoever still can be served.
 
     Nobody is tried for whom there is no room because there was none for one that is alike, and
     after SWEPT_MAX tries, or when it is late, all others are left: they are searched for again in
     the next round.
+
+    Args:
+        freed: hosts where the calendar has room that was not there before the round.
 
     Returns:
         The grants, of bids in the size they get, and who is left.
@@ -184,7 +189,7 @@ def sweep(
             left.append(bid)
             continue
         tried += 1
-        found = _let(book, bid, calendar, gate, now, round_id)
+        found = _let(book, bid, calendar, gate, now, round_id, freed)
         if found is not None:
             swept.append(found)
             _take(calendar, *found, round_id)
@@ -259,7 +264,13 @@ def guaranteed(
 
 
 def _let(
-    book: Book, bid: OpenBid, calendar: Calendar, gate: Gate | None, now: int, round_id: UUID
+    book: Book,
+    bid: OpenBid,
+    calendar: Calendar,
+    gate: Gate | None,
+    now: int,
+    round_id: UUID,
+    freed: Collection[HostId] = (),
 ) -> Given | None:
     """Find the place of a bid that the quotas allow."""
 
@@ -268,6 +279,9 @@ def _let(
             return fit(book, wish, calendar, now=now)
         # What had no room before the round has none in it: columns leave most offers out.
         within = list(book.within_reach(wish, now=now))
+        if freed:
+            more = book.entries_on(wish.shape, freed)
+            within = sorted({entry.offer: entry for entry in (*within, *more)}.values())
         return ranges.fit(wish, within, calendar, now=now)
 
     return find(bid) if gate is None else gate.admit(bid, find, lease_id_of(round_id, bid))

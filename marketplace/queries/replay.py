@@ -23,7 +23,7 @@ from ledger.collecting import uncollected
 from ledger.domain.event import Event
 from ledger.eventstore.port import START, EventStore, Position, Recorded
 from marketplace.domain.book import READS, Book
-from marketplace.domain.deciding import RoundUnsound, considered, on_fact, on_round
+from marketplace.domain.deciding import RoundUnsound, considered, follow_up, on_fact, on_round
 from marketplace.domain.events import DECISIONS, LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.fills import ROUND_RULE, RULE
 from marketplace.domain.moments import from_above
@@ -124,6 +124,7 @@ def _book_from(
     read_before = book.read_to
     later: list[Recorded] = []
     taken, trigger = 0, None
+    cutting = list[LeaseGranted]()
     facts = _facts(store, position)
     for recorded in facts:
         if recorded.stream != stream:
@@ -147,6 +148,11 @@ def _book_from(
             grants = _grants(facts, stream, event)
             return Found(book, event, grants, None if event.lane == "round" else trigger, taken)
         book.apply(event, recorded.position)
+        if isinstance(event, LeaseGranted) and event.cuts:
+            cutting.append(event)
+            trigger = follow_up(book, cutting)
+        elif isinstance(event, RoundCleared):
+            cutting = []
     raise RoundUnknown(round_id=round_id)
 
 

@@ -130,6 +130,35 @@ def test_a_fact_on_which_a_decision_breaks_off_holds_up_no_other(
     assert market.grant("odd") is not None
 
 
+def test_new_supply_goes_to_all_but_a_bid_at_which_it_breaks_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    market = Market()
+    market.bid("odd", at=9)
+    market.bid("even")
+    market.bid("late", at=0.5)
+    market.run()
+    honest = clearing.clear
+
+    def clear(book: Book, bids: Any, **said: Any) -> Any:
+        some = book.resting(said["hosts"]) if bids is None else bids
+        if any(bid.bid_id == named("bid odd") for bid in some):
+            raise Odd("in the instant lane")
+        return honest(book, bids, **said)
+
+    monkeypatch.setattr(deciding, "clear", clear)
+    market.offer("a", gpus=2, at=1)
+    with capture_logs() as logs:
+        market.run()
+
+    assert [market.grant(word) is not None for word in ("odd", "even")] == [False, True]
+    [line] = logs
+    assert line["event"] == "fact.bid-left-out" and line["bid"] == str(named("bid odd"))
+    [cleared] = [e.event for e in market.decisions() if isinstance(e.event, RoundCleared)][-1:]
+    again = replay_round(market.store, market=MARKET, round_id=cleared.round_id)
+    assert again.outcome == "identical", again.differences
+
+
 def test_a_replay_that_breaks_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     market = three_bids()
     market.run()
