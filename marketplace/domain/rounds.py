@@ -50,7 +50,9 @@ WORK = 100_000_000 if COMPILES else 10_000
 """Steps of the innermost loop that finding prices may take. A round says how many it took, so one
 that was cleared with compiled kernels can be made again without them, and the other way round."""
 DUAL_MIN, DUAL_MAX = 3, 200
-SEARCH_MAX = 200 if COMPILES else 0
+SEARCH_MAX, SEARCH_GUARDED_MAX = (200, 2_500) if COMPILES else (0, 0)
+"""Chunks of search at most, where no clock ends it, and where one does: then a large round makes
+use of its whole time."""
 SEARCH_BIDS = 4
 """Of so many bids each, one chunk of search."""
 FIRST_MIN = 256
@@ -350,9 +352,10 @@ def _spread(bid: OpenBid) -> int:
 def _effort(part: Part, asks: Sequence[Ask], *, guarded: bool) -> Effort:
     """Return how much the round is worth searching, by its size."""
     step = max(1, sum(len(ask.entries) for ask in asks) * len(part.grid))
+    most = SEARCH_GUARDED_MAX if guarded else SEARCH_MAX
     return Effort(
         dual=min(DUAL_MAX, max(DUAL_MIN, WORK // step)),
-        search=min(SEARCH_MAX, -(-len(asks) // SEARCH_BIDS)),
+        search=min(most, -(-len(asks) // SEARCH_BIDS)),
         exact=EXACT_NODES if guarded else 0,
     )
 
