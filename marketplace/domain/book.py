@@ -199,10 +199,12 @@ class Book:
             return self.explain(bid, now=now, calendar=calendar).reason
         return reason_of(bid.least, self.catalogue, calendar, now=now)
 
-    def explain(self, bid: OpenBid, *, now: int, calendar: Calendar | None = None) -> Explanation:
+    def explain(
+        self, bid: OpenBid, *, now: int, calendar: Calendar | None = None, priced: bool = True
+    ) -> Explanation:
         """Walk the funnel of a bid, which need not be in the book.
 
-        calendar: in place of the book's own.
+        calendar: in place of the book's own. priced: whether the price it needs is looked for.
         """
         screened = self._screened.get(bid.shape)
         if screened is None:
@@ -211,7 +213,8 @@ class Book:
             screened = self._screened[bid.shape] = screen(bid.shape, self.offers.values())
         calendar = calendar or self.calendar
         own = bid.terms.tenant_id in self.owners
-        found = explain(bid, screened, self.entries(bid.shape), calendar, now=now, own=own)
+        entries = self.entries(bid.shape)
+        found = explain(bid, screened, entries, calendar, now=now, own=own, priced=priced)
         return explained(self, bid, found, calendar, now=now)
 
     def dead(self, now: int) -> list[BidId]:

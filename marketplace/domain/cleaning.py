@@ -12,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ledger.domain.ids import BidId
+from marketplace.domain.optimum.problem import Ints
 from marketplace.domain.pools import Pool
 
 
@@ -27,17 +30,17 @@ class Cleaning:
     beyond: Mapping[int, int] = field(default_factory=dict)
 
 
-def cleaning_of(pools: Sequence[Pool], usable: Mapping[BidId, Sequence[int]]) -> Cleaning:
+def cleaning_of(pools: Sequence[Pool], usable: Mapping[BidId, Ints]) -> Cleaning:
     """Return what is known of cleaning. usable: the pools that each bid may use, by number."""
     gaps: dict[BidId, int] = {}
-    beyond: dict[int, int] = {}
+    lengths = np.array([pool.listed.cleaning for pool in pools], np.int64)
+    beyond = np.zeros_like(lengths)
     for bid_id, numbers in usable.items():
-        gap = min((pools[number].listed.cleaning for number in numbers), default=0)
+        gap = int(lengths[numbers].min()) if numbers.size else 0
         if gap:
             gaps[bid_id] = gap
-            for number in numbers:
-                beyond[number] = max(beyond.get(number, 0), gap)
-    return Cleaning(gaps, beyond)
+            beyond[numbers] = np.maximum(beyond[numbers], gap)
+    return Cleaning(gaps, {int(n): int(beyond[n]) for n in np.flatnonzero(beyond)})
 
 
 def cleaned_edges(pools: Sequence[Pool]) -> list[int]:

@@ -28,7 +28,7 @@ from marketplace.domain.quota_reclaim import lawful, reclaim_for, reclaimed
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.selling_on import BIDS_MAX, sell_on
 from marketplace.domain.setting_aside import SET_ASIDE, left_out, without_culprits
-from marketplace.domain.tries import BrokeOff
+from marketplace.domain.tries import BrokeOff, Watch
 from marketplace.domain.triggers import (
     BidCame,
     ExtensionAsked,
@@ -306,8 +306,9 @@ def _attempt(
         )
 
     def write(clearing: Clearing) -> list[RoundCleared | LeaseGranted]:
-        tell = clearing.refused
-        return decided(book, clearing, now=now, lane="round", round_id=round_id, tell=tell)
+        tell, watch = clearing.refused, Watch(guards.late, steps)
+        said: Any = {"now": now, "lane": "round", "round_id": round_id, "watch": watch}
+        return decided(book, clearing, tell=tell, **said)
 
     return vouched(book, rules.priced(clearing), write, faults)
 

@@ -124,6 +124,16 @@ class OpenBid:
         """Tell if it makes do with less than its size."""
         return self.gpus_min < self.gpus or self.duration_min < self.duration
 
+    def likeness(self, now: int) -> tuple[object, ...]:
+        """Return what it has in common with bids that differ in what they pay, and whose they are.
+
+        Those with ranges pay the same, too: what they may spend on each GPU depends on their size.
+        """
+        sizes = (self.gpus, self.duration, self.gpus_min, self.duration_min)
+        earliest = max(self.earliest, now)
+        whole = self.limit if self.has_ranges else None
+        return (self.shape, sizes, self.terms.placement, earliest, self.deadline, whole)
+
     @property
     def is_choosy(self) -> bool:
         """Tell if it asks for hosts, owners or what these promise: `takes` has to be asked."""

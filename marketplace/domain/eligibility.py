@@ -231,6 +231,7 @@ def explain(
     *,
     now: int,
     own: bool = False,
+    priced: bool = True,
 ) -> Explanation:
     """Walk the funnel of one bid, counting what would do in the least of its sizes.
 
@@ -238,6 +239,7 @@ def explain(
         screened: what fits its shape. entries: the same without paused offers, cheapest first.
         calendar: with what is granted already.
         own: whether the bid's own tenant has offers, which serve it first, at any floor.
+        priced: whether it is looked for the price that it needs.
     """
 
     def is_own(listed: Listed) -> bool:
@@ -276,8 +278,9 @@ def explain(
     reason = None
     if placement is None:
         reason = next(stage.constraint for stage in funnel if stage.left < bid.gpus)
-    found = None if bid.seeks_soonest else placement
-    at_any_price = found or cheapest(bid, away, calendar, now=now, limit=None)
+    at_any_price = None if bid.seeks_soonest else placement
+    if at_any_price is None and priced:
+        at_any_price = cheapest(bid, away, calendar, now=now, limit=None)
     needed = None if at_any_price is None else Rate(at_any_price.floor, bid.shape.currency)
     return Explanation(tuple(funnel), reason, placement, needed)
 

@@ -15,6 +15,7 @@ from marketplace.domain.cleaning import Cleaning, cleaned_edges, cleaning_of
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.grid import grid_of
 from marketplace.domain.moments import whole_second
+from marketplace.domain.optimum.posing import Entry
 from marketplace.domain.optimum.problem import Ints
 from marketplace.domain.pools import Pool, pools_of
 from marketplace.domain.quota_gate import Gate
@@ -59,16 +60,13 @@ def part_of(
         edges += edges_of(gate.quotas, since=since, until=until)
     longest = max((pool.listed.cleaning for pool in pools), default=0)
     sized = sizes_of(bids)
-    grid = grid_of(now, until + longest, [*edges, *_edges(sized)])
+    grid = grid_of(now, until + longest, [*edges, *_edges(sized)], bids=len(sized))
     bounds = Bounds() if gate is None else bounds_of(gate.quotas, bids, pools, grid)
     part = Part(bids, sized, pools, fits, grid, bounds, now, spared=spared)
     if not longest:
         return part
-    usable = {
-        bid.bid_id: [number for number in fits[bid.shape] if lets(part, bid, number)]
-        for bid in bids
-        if bid.bid_id not in bounds.groups
-    }
+    within = Usable(part).within_limit
+    usable = {bid.bid_id: within(bid) for bid in bids if bid.bid_id not in bounds.groups}
     return replace(part, cleaning=cleaning_of(pools, usable))
 
 
@@ -77,31 +75,10 @@ def _edges(bids: Sequence[OpenBid]) -> Iterable[int]:
         yield from (bid.earliest, bid.earliest + bid.duration, bid.latest_start, bid.deadline)
 
 
-def lets(part: Part, bid: OpenBid, number: int) -> bool:
-    """Tell if a bid may have GPUs of a pool, which fits its shape, at its limit."""
-    return (
-        _open(part.pools[number], bid)
-        and (bid.bid_id, number) not in part.bounds.barred
-        and bid.bid_id not in part.spared
-    )
-
-
-def _open(pool: Pool, bid: OpenBid) -> bool:
-    listed = pool.listed
-    return (
-        listed.floor <= bid.limit
-        and listed.lease_min <= bid.duration
-        and listed.open_to(bid.bid_id)
-        and bid.takes(listed)
-        and listed.terms.tenant_id != bid.terms.tenant_id
-    )
-
-
 class Usable:
-    """Which pools bids may use at their limit, among those large enough for them; asked often.
+    """Which pools bids may use, by number and rising; asked for every bid of a round.
 
-    The same as `lets` for each pool, and then whether there is room for all GPUs of a bid in one
-    place: anywhere, on one host, in one NVLink group.
+    Those that fit its shape, whose offers take it and it them, and which no limit for one bid bars.
     """
 
     def __init__(self, part: Part) -> None:
@@ -109,6 +86,7 @@ class Usable:
         offers = [pool.listed for pool in part.pools]
         self._floors = np.array([listed.floor for listed in offers], np.int64)
         self._least = np.array([listed.lease_min for listed in offers], np.int64)
+        self._longest_least = int(self._least.max(initial=0))
         self._sizes = np.array([len(pool.uuids) for pool in part.pools], np.int64)
         self._owners: dict[object, int] = {}
         self._owner = _codes((listed.terms.tenant_id for listed in offers), self._owners)
@@ -121,16 +99,11 @@ class Usable:
             self._barred[bid_id].append(number)
 
     def __call__(self, bid: OpenBid) -> Ints:
-        """Return the numbers of the pools, rising."""
-        fit = self._fits[bid.shape]
-        own = self._owners.get(bid.terms.tenant_id, -1)
-        may = (self._floors[fit] <= bid.limit) & (self._least[fit] <= bid.duration)
-        found: Ints = fit[may & (self._owner[fit] != own)]
-        if bid.bid_id in self._part.spared:
-            return found[:0]
-        if self._kept or bid.is_choosy or bid.bid_id in self._barred:
-            number_of = found.tolist()
-            found = np.array([n for n in number_of if lets(self._part, bid, n)], np.int64)
+        """Return those within its limit, if they have room for all its GPUs in one place.
+
+        One place is anywhere, one host, or one NVLink group.
+        """
+        found = self.within_limit(bid)
         if bid.gpus == 1 or not found.size:
             return found
         if bid.terms.placement == "any-hosts":
@@ -139,6 +112,53 @@ class Usable:
         room = np.bincount(places, weights=self._sizes[found])
         enough: Ints = found[room[places] >= bid.gpus]
         return enough
+
+    def within_limit(self, bid: OpenBid) -> Ints:
+        """Return those whose floors are within its limit."""
+        found = self.at_any_price(bid)
+        dear: Ints = found[self._floors[found] <= bid.limit]
+        return dear
+
+    def at_any_price(self, bid: OpenBid) -> Ints:
+        """Return all of them. Mostly bids of one shape get the same array."""
+        fit = self._fits[bid.shape]
+        if bid.bid_id in self._part.spared:
+            return fit[:0]
+        own = self._owners.get(bid.terms.tenant_id, -1)
+        if own >= 0 or bid.duration < self._longest_least:
+            fit = fit[(self._least[fit] <= bid.duration) & (self._owner[fit] != own)]
+        barred = self._barred.get(bid.bid_id, ())
+        if self._kept or bid.is_choosy or barred:
+            offers = [(number, self._part.pools[number].listed) for number in fit.tolist()]
+            found = [
+                number
+                for number, listed in offers
+                if number not in barred and listed.open_to(bid.bid_id) and bid.takes(listed)
+            ]
+            return np.array(found, np.int64)
+        return fit
+
+
+class Entries:
+    """The pools that bids may use, with their floors, for the search: one tuple for bids alike.
+
+    Also those above a bid's limit, which the search leaves out itself: so bids that differ in
+    their limits only share what the search works out for their kind.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._usable = Usable(part)
+        self._each = [Entry(n, pool.listed.floor) for n, pool in enumerate(part.pools)]
+        self._known: dict[bytes, tuple[Entry, ...]] = {}
+
+    def __call__(self, bid: OpenBid) -> tuple[Entry, ...]:
+        """Return the entries of a bid."""
+        numbers = self._usable.at_any_price(bid)
+        key = numbers.tobytes()
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = tuple([self._each[n] for n in numbers.tolist()])
+        return found
 
 
 def _codes(values: Iterable[object], known: dict[object, int]) -> Ints:

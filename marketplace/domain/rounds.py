@@ -38,7 +38,7 @@ from marketplace.domain.owners import is_own
 from marketplace.domain.packing import Placement
 from marketplace.domain.pools import Pool
 from marketplace.domain.quota_gate import Gate, gate_of
-from marketplace.domain.round_parts import Part, lets, part_of
+from marketplace.domain.round_parts import Entries, Part, part_of
 from marketplace.domain.round_pricing import Priced, heard
 from marketplace.domain.settling import Given, given_names, guaranteed, pulled_forward, sweep
 from marketplace.domain.sizes import grown, once
@@ -46,9 +46,10 @@ from marketplace.domain.tries import BrokeOff, Enough, Late, Steps, Watch
 from marketplace.domain.vouching import UNVERIFIED
 from marketplace.domain.waiting import weight_of
 
-WORK = 100_000_000 if COMPILES else 10_000
-"""Steps of the innermost loop that finding prices may take. A round says how many it took, so one
-that was cleared with compiled kernels can be made again without them, and the other way round."""
+WORK, WORK_GUARDED = (100_000_000, 400_000_000) if COMPILES else (10_000, 10_000)
+"""Steps of the innermost loop that finding prices may take, where no clock ends it, and where one
+does. A round says how many it took, so one that was cleared with compiled kernels can be made again
+without them, and the other way round."""
 DUAL_MIN, DUAL_MAX = 3, 200
 SEARCH_MAX, SEARCH_GUARDED_MAX = (200, 2_500) if COMPILES else (0, 0)
 """Chunks of search at most, where no clock ends it, and where one does: then a large round makes
@@ -290,10 +291,10 @@ def _solved(part: Part, seed: int, enough: Enough | None, before: Effort | None)
         for number, pool in enumerate(part.pools)
     ]
     quotas, counts = once(part.sized, len(part.bounds.quotas))
-    asks = []
+    asks, entries = [], Entries(part)
     for bid, counted in zip(part.sized, counts, strict=True):
         try:
-            asks.append(_ask(part, bid, *counted))
+            asks.append(_ask(part, bid, entries(bid), *counted))
         except Exception as broken:
             raise BrokeOff(bid.bid_id) from broken
     try:
@@ -316,13 +317,14 @@ def _capacity(pool: Pool, grid: Ints, beyond: int) -> tuple[int, ...]:
     return tuple(free.tolist())
 
 
-def _ask(part: Part, bid: OpenBid, once_in: Sequence[int], shares: Sequence[int]) -> Ask:
+def _ask(
+    part: Part,
+    bid: OpenBid,
+    entries: tuple[Entry, ...],
+    once_in: Sequence[int],
+    shares: Sequence[int],
+) -> Ask:
     """Write a bid as numbers. once_in, shares: of the quota that lets it have one of its sizes."""
-    entries = tuple(
-        Entry(number, part.pools[number].listed.floor)
-        for number in part.fits[bid.shape]
-        if lets(part, bid, number)
-    )
     return Ask(
         gpus=bid.gpus,
         duration=bid.duration,
@@ -352,9 +354,9 @@ def _spread(bid: OpenBid) -> int:
 def _effort(part: Part, asks: Sequence[Ask], *, guarded: bool) -> Effort:
     """Return how much the round is worth searching, by its size."""
     step = max(1, sum(len(ask.entries) for ask in asks) * len(part.grid))
-    most = SEARCH_GUARDED_MAX if guarded else SEARCH_MAX
+    work, most = (WORK_GUARDED, SEARCH_GUARDED_MAX) if guarded else (WORK, SEARCH_MAX)
     return Effort(
-        dual=min(DUAL_MAX, max(DUAL_MIN, WORK // step)),
+        dual=min(DUAL_MAX, max(DUAL_MIN, work // step)),
         search=min(most, -(-len(asks) // SEARCH_BIDS)),
         exact=EXACT_NODES if guarded else 0,
     )

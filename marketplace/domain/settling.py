@@ -225,14 +225,11 @@ class _NoRoom:
         return True
 
     def _alike(self, bid: OpenBid) -> tuple[object, ...]:
-        sizes = (bid.gpus, bid.duration, bid.gpus_min, bid.duration_min)
-        earliest = max(bid.earliest, self._now)
-        whole = bid.limit if bid.has_ranges else None
         terms = bid.terms
         unit = None
         if self._gate is not None:  # of one unit the quotas are the same
             unit = (terms.subscriber_id, terms.user_id, terms.tenant_id)
-        return (bid.shape, sizes, terms.placement, earliest, bid.deadline, whole, unit)
+        return (bid.likeness(self._now), unit)
 
 
 def guaranteed(

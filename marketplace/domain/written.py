@@ -7,7 +7,9 @@ from uuid import UUID
 
 from ledger.domain.making import maker
 from ledger.domain.money import Rate
+from marketplace.domain import ranges
 from marketplace.domain.book import Book
+from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import Certificate, LeaseGranted, RoundCleared, Share, Unmatched
 from marketplace.domain.fills import ROUND_RULE, RULE, Clearing, Lane
@@ -15,12 +17,14 @@ from marketplace.domain.moments import moment
 from marketplace.domain.packing import Placement
 from marketplace.domain.setting_aside import left_out
 from marketplace.domain.supply import Listed
+from marketplace.domain.tries import Tries, Watch
 
 _cleared, _granted = maker(RoundCleared), maker(LeaseGranted)
 _share, _rate, _unmatched = maker(Share), maker(Rate), maker(Unmatched)
 
-TOLD_MAX = 500
-"""Reasons worked out in one round; the bids beyond are told in the rounds that follow."""
+TOLD_MIN, TOLD_MAX = 50, 500
+"""Reasons worked out in one round, the first of them however late it is; the bids beyond are told
+in the rounds that follow."""
 
 
 MODEL_CHARS_MAX = 64
@@ -34,12 +38,15 @@ def decided(
     lane: Lane,
     round_id: UUID,
     tell: Iterable[OpenBid],
+    watch: Watch | None = None,
 ) -> list[RoundCleared | LeaseGranted]:
     """Write a clearing down as events; nothing where nothing was granted and no reason is new.
 
-    tell: refused bids whose reasons are to be given; only those that differ from the last.
+    tell: refused bids whose reasons are to be given; only those that differ from the last. watch:
+    how long that may take in a round.
     """
-    unmatched = _news(book, clearing, tell, now)
+    tries = None if watch is None else watch.stage("reasons", least=TOLD_MIN)
+    unmatched = _news(book, clearing, tell, tries, now)
     if not clearing.fills and not unmatched and not _sets_aside(book, clearing, now):
         return []
     own = [fill.price == 0 and fill.own for fill in clearing.fills]
@@ -59,7 +66,7 @@ def decided(
         price_high=max(prices, default=0),
         rule=RULE if clearing.proof is None else ROUND_RULE,
         at=at,
-        certificate=_certificate(clearing),
+        certificate=_certificate(clearing, tries),
     )
     granted = [
         _granted(
@@ -103,7 +110,7 @@ def told(book: Book, bid: OpenBid, reason: str, *, now: int, round_id: UUID) -> 
     ]
 
 
-def _certificate(clearing: Clearing) -> Certificate | None:
+def _certificate(clearing: Clearing, tries: Tries | None) -> Certificate | None:
     proof = clearing.proof
     if proof is None:
         return None
@@ -115,7 +122,7 @@ def _certificate(clearing: Clearing) -> Certificate | None:
         weight_nanos=sum(fill.weighs for fill in clearing.fills),
         bound_nanos=proof.bound,
         seed=proof.seed,
-        iterations=proof.steps,
+        iterations=(*proof.steps, *(() if tries is None else tries.steps)),
         slots=proof.slots,
         pools=proof.pools,
         price_mean=paid // millis if millis else 0,
@@ -134,20 +141,51 @@ def _sets_aside(book: Book, clearing: Clearing, now: int) -> bool:
 
 
 def _news(
-    book: Book, clearing: Clearing, tell: Iterable[OpenBid], now: int
+    book: Book, clearing: Clearing, tell: Iterable[OpenBid], tries: Tries | None, now: int
 ) -> tuple[Unmatched, ...]:
     news = []
+    why = _at_once if clearing.proof is None else _AfterARound(book, clearing, now)
     for bid in sorted(tell, key=lambda bid: bid.bid_id in book.told)[:TOLD_MAX]:
-        if bid.bid_id in clearing.held_back:
-            reason: str | None = clearing.held_back[bid.bid_id]
-        elif clearing.proof is None and book.quotas is None:
-            # Nothing in the instant lane grows: what was refused has no place at the end either.
-            reason = book.reason(bid, now=now, calendar=clearing.calendar)
-        else:
-            reason = book.explain(bid, now=now, calendar=clearing.calendar).reason
+        if tries is not None and not tries.more(bid.bid_id):
+            break
+        reason = clearing.held_back.get(bid.bid_id) or why(book, clearing, bid, now)
         if reason is not None and book.told.get(bid.bid_id) != reason:
             news.append(Unmatched(bid.bid_id, reason))
     return tuple(news)
+
+
+def _at_once(book: Book, clearing: Clearing, bid: OpenBid, now: int) -> str | None:
+    """Return why the instant lane refused a bid: nothing grows in it, so it has no place."""
+    if book.quotas is None:
+        return book.reason(bid, now=now, calendar=clearing.calendar)
+    return book.explain(bid, now=now, calendar=clearing.calendar, priced=False).reason
+
+
+class _AfterARound:
+    """Why bids that a round refused have no place; None: one has, and was not come to."""
+
+    def __init__(self, book: Book, clearing: Clearing, now: int) -> None:
+        freed = any(fill.cuts for fill in clearing.fills)
+        self._plain = book.quotas is None and not freed
+        self._reserved = {each.terms.reserved_for for each in book.offers.values()}
+        self._known: dict[tuple[object, ...], str | None] = {}
+
+    def __call__(self, book: Book, clearing: Clearing, bid: OpenBid, now: int) -> str | None:
+        """Return the reason of a bid; of those that are alike it is worked out once."""
+        at_home = bid.terms.tenant_id in book.owners
+        if not self._plain or at_home or bid.bid_id in self._reserved:
+            return book.explain(bid, now=now, calendar=clearing.calendar, priced=False).reason
+        alike = (bid.likeness(now), bid.limit, bid.terms.seeks)
+        if alike not in self._known:
+            self._known[alike] = self._of_all_alike(book, clearing.calendar, bid, now)
+        return self._known[alike]
+
+    def _of_all_alike(self, book: Book, calendar: Calendar, bid: OpenBid, now: int) -> str | None:
+        # What has room at the end had it before: columns leave most offers out.
+        within = list(book.within_reach(bid, now=now))
+        if ranges.fit(bid, within, calendar, now=now) is not None:
+            return None
+        return book.reason(bid, now=now, calendar=calendar)
 
 
 def shares_of(placement: Placement) -> tuple[Share, ...]:

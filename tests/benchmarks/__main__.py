@@ -18,6 +18,7 @@ NAMES = (
     "admission",
     "shading",
     "batch",
+    "rounds",
 )
 
 

@@ -70,14 +70,14 @@ def poison_the_sweep(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
 def poison_the_reason(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     """Let the reason of a refused bid not be found."""
     [bid_id] = ids_of(word)
-    honest = Book.explain
+    honest = Book.reason
 
-    def explain(self: Book, bid: OpenBid, **said: Any) -> Any:
+    def reason(self: Book, bid: OpenBid, **said: Any) -> Any:
         if bid.bid_id == bid_id:
             raise Odd("in the reason")
         return honest(self, bid, **said)
 
-    monkeypatch.setattr(Book, "explain", explain)
+    monkeypatch.setattr(Book, "reason", reason)
 
 
 def last_round(market: Market) -> RoundCleared:

@@ -225,7 +225,15 @@ def test_a_rest_is_sold_once_even_if_its_buyer_needs_only_a_part() -> None:
 
     rounded(market)
 
-    assert sum(market.grant(word) is not None for word in ("one", "two")) == 1
+    one, two = market.grant("one"), market.grant("two")
+    assert one is not None and two is not None
+    bought, other = (one, two) if one.cuts else (two, one)
+    assert [cut.because for cut in bought.cuts] == ["resold"] and other.cuts == ()
+    [shared], [owners] = bought.shares, other.shares
+    assert shared.resold is not None
+    assert owners.resold is None, "what its buyer does not need is its owner's again"
+    assert not set(shared.gpu_uuids) & set(owners.gpu_uuids)
+    assert other.price == Rate(1_000_000_000)
     audit(market.events())
 
 

@@ -146,8 +146,11 @@ def _posed(
     taken = np.where(divided[:, None] & (capacity == 0), MASK_WHOLE, taken).astype(np.int32)
     in_use = np.array([bits.bit_count() for bits in range(MASK_WHOLE + 1)], np.int32)
     capacity = np.where(divided[:, None], 8 - in_use[taken], capacity).astype(np.int32)
+    # Asks alike have the same tuple mostly: comparing thousands of entries for each takes long.
+    distinct = {id(ask.entries): ask.entries for ask in asks}
     kinds: dict[tuple[Entry, ...], int] = {}
-    kind = [kinds.setdefault(ask.entries, len(kinds)) for ask in asks]
+    numbers = {key: kinds.setdefault(one, len(kinds)) for key, one in distinct.items()}
+    kind = [numbers[id(ask.entries)] for ask in asks]
     entries = [entry for known in kinds for entry in known]
     profiles: dict[tuple[int, ...], int] = {}
     profile = [

@@ -20,7 +20,7 @@ from marketplace.domain.governance_events import QuotaOverridden
 from marketplace.domain.moments import from_above
 from marketplace.domain.optimum.problem import Floats, Ints
 from marketplace.domain.quota_gate import gate_of
-from marketplace.domain.round_parts import Part, Usable, lets, part_of
+from marketplace.domain.round_parts import Entries, Part, Usable, part_of
 from marketplace.domain.round_prices import Prices
 from marketplace.domain.tries import Tries
 from tests.conftest import NOON
@@ -165,6 +165,20 @@ def plainly_cheapest(part: Part, bid: OpenBid, number: int, line: Floats) -> flo
     return found
 
 
+def lets(part: Part, bid: OpenBid, number: int) -> bool:
+    """Tell by its meaning if a bid may have GPUs of a pool, which fits its shape, at its limit."""
+    listed = part.pools[number].listed
+    return (
+        listed.floor <= bid.limit
+        and listed.lease_min <= bid.duration
+        and listed.open_to(bid.bid_id)
+        and bid.takes(listed)
+        and listed.terms.tenant_id != bid.terms.tenant_id
+        and (bid.bid_id, number) not in part.bounds.barred
+        and bid.bid_id not in part.spared
+    )
+
+
 def plainly_usable(part: Part, bid: OpenBid) -> list[int]:
     found = [number for number in part.fits[bid.shape] if lets(part, bid, number)]
 
@@ -218,13 +232,17 @@ def some_parts() -> Iterator[Part]:
 def test_prices_are_what_the_plain_rule_says() -> None:
     asked, runs = 0, 0
     for number, part in enumerate(some_parts()):
-        usable, random = Usable(part), np.random.default_rng(number)
+        usable, entries, random = Usable(part), Entries(part), np.random.default_rng(number)
         shape = (len(part.pools), len(part.grid) - 1)
         prices = Prices(part.grid, part.pools, random.integers(0, 3 * USD, shape), usable)
         paid = prices._paid()
         for bid in part.bids:
             numbers: Ints = usable(bid)
             assert numbers.tolist() == plainly_usable(part, bid)
+            plainly = [number for number in part.fits[bid.shape] if lets(part, bid, number)]
+            assert usable.within_limit(bid).tolist() == plainly
+            within = [each.pool for each in entries(bid) if each.floor <= bid.limit]
+            assert within == plainly
             plain = [plainly_cheapest(part, bid, n, paid[n]) for n in numbers.tolist()]
             assert prices._cheapest(bid, numbers, paid).tolist() == pytest.approx(plain)
             asked += len(plain)

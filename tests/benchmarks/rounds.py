@@ -1,0 +1,135 @@
+"""What a whole round of the engine takes and comes to: from its book to events that are checked.
+
+`batch` measures the search alone, on problems that are given as numbers. Here a round is what the
+engine runs: bids and offers of a market are written as numbers, searched under the engine's own
+guards, turned into GPUs with names, swept, priced, explained and checked. The engine serves nobody
+else meanwhile. Times of bids are any second; most of the hosts are partly leased. The search is
+measured against a bound of the problem as the round posed it, found apart in half a minute.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from random import Random
+from typing import Any
+from unittest import mock
+from uuid import UUID
+
+from ledger.eventstore.port import Position
+from marketplace.domain import rounds
+from marketplace.domain.book import Book
+from marketplace.domain.deciding import on_round
+from marketplace.domain.events import GpuRequest, RoundCleared
+from marketplace.domain.moments import from_above
+from marketplace.domain.optimum import Effort, Problem, solve
+from marketplace.queries.guards import Guard, guards_of_a_round
+from tests.benchmarks.figures import Figure
+from tests.conftest import NOON
+from tests.marketplace.trading import Market
+
+SIZES = ((1_000, 100), (5_000, 500))
+"""Patient bids, and hosts."""
+BOUND_SECONDS = 30.0
+MODELS = (("H100-80GB", 3.0), ("A100-80GB", 1.8), ("L4", 0.6))
+HOUR = timedelta(hours=1)
+
+
+def run() -> Iterator[Figure]:
+    """Yield each size's seconds, and what it came to."""
+    cleared(book_of(60, 6, seed=1), UUID(int=1))  # what is compiled, is before the watch starts
+    for bids, hosts in SIZES:
+        book = book_of(bids, hosts, seed=2)
+        problems: list[Problem] = []
+        events, seconds = cleared(book, UUID(int=2), problems)
+        [first, *granted] = events
+        assert isinstance(first, RoundCleared) and first.certificate is not None
+        proof = first.certificate
+        name = f"{bids:,} bids, {hosts} hosts"
+        yield Figure(f"{name}: the whole round", seconds, "s", digits=2)
+        yield Figure(f"{name}: granted", len(granted), "bids", digits=0)
+        bound = bound_of(problems[-1])
+        worth = proof.welfare_nanos + proof.weight_nanos
+        yield Figure(f"{name}: welfare, of that bound", 100 * worth / bound, "%")
+        yield Figure(f"{name}: of the bound it proved", 100 * worth / proof.bound_nanos, "%")
+
+
+def bound_of(problem: Problem) -> int:
+    """Return what no clearing of a problem is worth more than, by many steps of price finding."""
+    effort = Effort(dual=10_000, search=0)
+    return solve(problem, effort=effort, seed=1, enough=Guard(BOUND_SECONDS)).bound_nanos
+
+
+def cleared(book: Book, round_id: UUID, problems: list[Problem] | None = None) -> Any:
+    """Clear a round as the engine does; return its events and the seconds.
+
+    problems: takes those that it posed.
+    """
+    now = from_above(NOON + timedelta(minutes=7, seconds=31))
+
+    def noted(problem: Problem, **said: Any) -> Any:
+        if problems is not None:
+            problems.append(problem)
+        return solve(problem, **said)
+
+    with mock.patch.object(rounds, "solve", noted):
+        started = time.perf_counter()
+        events = on_round(book, now=now, round_id=round_id, guards=guards_of_a_round())
+        return events, time.perf_counter() - started
+
+
+def book_of(bids: int, hosts: int, *, seed: int) -> Book:
+    """Return the book of a market with so many patient bids."""
+    chance, market = Random(seed), Market()
+    for number in range(hosts):
+        model, cost = chance.choice(MODELS)
+        days = chance.choice((1, 1, 3))
+        market.offer(
+            f"h{number}",
+            gpus=chance.choice((2, 4, 8, 8)),
+            model=model,
+            at=round(cost * chance.uniform(0.35, 0.95), 3),
+            windows=[(NOON, NOON + days * 24 * HOUR)],
+        )
+        for other in range(2):
+            length = timedelta(seconds=chance.randint(1_800, 8 * 3_600))
+            market.bid(
+                f"held {number} {other}",
+                gpus=chance.choice((1, 2)),
+                hours=length / HOUR,
+                at=99,
+                request=GpuRequest(models=(model,)),
+            )
+    market.run()
+    for number in range(bids):
+        _patient(market, number, chance)
+    assert market.engine._book is not None
+    book = market.engine._book
+    for recorded in market.store.read_all(after=Position(book.read_to), limit=10 * bids).events:
+        if recorded.stream.startswith("market-"):
+            continue  # it has decided this itself
+        book.apply(recorded.event, recorded.position)
+        book.read_to = recorded.position
+    return book
+
+
+def _patient(market: Market, number: int, chance: Random) -> None:
+    model, cost = chance.choice(MODELS)
+    seconds = min(16 * 3_600, max(900, int(7_200 * chance.lognormvariate(0, 0.9))))
+    start = NOON + timedelta(seconds=chance.choice((0, 0, 1)) * chance.randint(0, 12 * 3_600))
+    slack = timedelta(seconds=int(seconds * chance.expovariate(1.0)) + 600)
+    strict = GpuRequest(models=(model,))
+    memory = GpuRequest(
+        memory_mib_min={"H100-80GB": 80_000, "A100-80GB": 80_000}.get(model, 20_000)
+    )
+    market.bid(
+        f"b{number}",
+        gpus=chance.choice((1, 1, 1, 2, 4, 8)),
+        hours=seconds / 3_600,
+        at=round(cost * chance.lognormvariate(0.05, 0.35), 3),
+        start=start,
+        deadline=start + timedelta(seconds=seconds) + slack,
+        request=strict if chance.random() < 0.33 else memory,
+        patience="patient",
+    )
