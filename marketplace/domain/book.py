@@ -202,17 +202,13 @@ class Book:
     def explain(
         self, bid: OpenBid, *, now: int, calendar: Calendar | None = None, priced: bool = True
     ) -> Explanation:
-        """Walk the funnel of a bid, which need not be in the book.
-
-        calendar: in place of the book's own. priced: whether the price it needs is looked for.
-        """
+        """Walk the funnel of any bid. priced: whether the price it needs is looked for."""
         screened = self._screened.get(bid.shape)
         if screened is None:
             if len(self._screened) >= SCREENED_MAX:
                 self._screened.clear()
             screened = self._screened[bid.shape] = screen(bid.shape, self.offers.values())
-        calendar = calendar or self.calendar
-        own = bid.terms.tenant_id in self.owners
+        calendar, own = calendar or self.calendar, bid.terms.tenant_id in self.owners
         entries = self.entries(bid.shape)
         found = explain(bid, screened, entries, calendar, now=now, own=own, priced=priced)
         return explained(self, bid, found, calendar, now=now)
