@@ -60,7 +60,12 @@ def test_the_forms_are_accessible_and_fit(
             *(f"{POLICIES}/{kind}" for kind in (*KINDS, "listing")),
             f"/fairness/try?kind=weight&node={world.unit_id}&weight=2",
         ],
-        (CONSUMER, "operator"): [POLICIES, f"{POLICIES}/limit", "/fairness/try"],
+        (CONSUMER, "operator"): [
+            POLICIES,
+            f"{POLICIES}/limit",
+            f"{POLICIES}/weight",
+            "/fairness/try",
+        ],
         (CONSUMER, "consumer"): everybody,
     }
     wrong = []
