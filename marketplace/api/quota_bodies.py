@@ -95,7 +95,7 @@ class LimitBody(Reasoned):
 
 
 class WeightBody(Reasoned):
-    """How much a unit's use counts; 1,000,000 counts once, 0 comes last."""
+    """How much use counts, of a unit or of all in a cohort; 1,000,000 counts once, 0 comes last."""
 
     node = TextField()
     weight_ppm = CountField(value_min=0, value_max=WEIGHT_PPM_MAX)

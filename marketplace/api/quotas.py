@@ -238,7 +238,7 @@ class QuotaWeights(Setting):
 
     @extend_schema(request=WeightBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
-        """Set how much the use of a business unit counts."""
+        """Set how much the use of a unit, or of all in a cohort, counts."""
         return self.set(self.asked("weight"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -39,6 +40,14 @@ OVERRIDES = (
     ("ends_at", "to"),
     ("why", "why"),
 )
+PLACED = (
+    ("who", "cohort or unit"),
+    ("place_before", "place"),
+    ("place_after", "with them"),
+    ("share_before", "share"),
+    ("share_after", "with them"),
+)
+NO_PLACE = "Everybody would keep their place."
 CHANGES = (("id", "bid or lease"), ("unit", "unit"), ("before", "before"), ("after", "after"))
 
 Market = Annotated[
@@ -182,7 +191,7 @@ def weight(
     why: Why = "",
     market: Market = None,
 ) -> None:
-    """Set how much the use of a business unit counts."""
+    """Set how much the use of a unit, or of all in a cohort, counts against what is beside it."""
     _set(context, market, "weights", node=node, weight_ppm=ppm, why=why)
 
 
@@ -315,6 +324,27 @@ def try_quota(
     session.printer.table(changes, CHANGES, empty="No bid and no lease would fare otherwise.")
     before, after = found["admitted_before"], found["admitted_after"]
     session.printer.say(f"Of {found['bids']} open bids {before} fit now, {after} would.")
+    session.printer.table(places_of(found), PLACED, empty=NO_PLACE)
+
+
+def places_of(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the cohorts and units that come earlier or later then, or have another share."""
+    placed = [
+        {
+            "who": each["cohort"],
+            "place_before": each["turn_before"],
+            "place_after": each["turn_after"],
+            "share_before": each["share_before"],
+            "share_after": each["share_after"],
+        }
+        for each in found.get("cohorts", ())
+    ] + [{**each, "who": each["unit"]} for each in found["queues"]]
+    return [
+        each
+        for each in placed
+        if (each["place_before"], each["share_before"])
+        != (each["place_after"], each["share_after"])
+    ]
 
 
 def _in_words(policy: dict[str, Any]) -> str:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from . import fair_shares
-from .quotas import CHANGES, Market, Why
+from .quotas import CHANGES, NO_PLACE, PLACED, Market, Why, places_of
 from .session import session_of
 from .spoken import NotUnderstood
 
 app = fair_shares.app
 
-PLACED = (
-    ("who", "cohort or unit"),
-    ("place_before", "place"),
-    ("place_after", "with them"),
-    ("share_before", "share"),
-    ("share_after", "with them"),
-)
 JUDGED = (
     ("kind", "what"),
     ("id", "which"),
@@ -85,7 +77,7 @@ def try_all(
     session.printer.table(changes, CHANGES, empty="No bid and no lease would fare otherwise.")
     before, after = found["admitted_before"], found["admitted_after"]
     session.printer.say(f"Of {found['bids']} open bids {before} fit now, {after} would.")
-    session.printer.table(_places(found), PLACED, empty="Everybody would keep their place.")
+    session.printer.table(places_of(found), PLACED, empty=NO_PLACE)
     if found.get("past") is not None:
         nothing = "In the last days nothing would have fared otherwise."
         session.printer.table(found["past"]["changes"], JUDGED, empty=nothing)
@@ -106,26 +98,6 @@ def set_all(context: typer.Context, file: PolicyFile, why: Why = "", market: Mar
     if market is not None:
         body["market"] = market
     session.printer.json(session.client.post("quotas/policies", body))
-
-
-def _places(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the cohorts and units that come earlier or later then, or have another share."""
-    placed = [
-        {
-            "who": each["cohort"],
-            "place_before": each["turn_before"],
-            "place_after": each["turn_after"],
-            "share_before": each["share_before"],
-            "share_after": each["share_after"],
-        }
-        for each in found.get("cohorts", ())
-    ] + [{**each, "who": each["unit"]} for each in found["queues"]]
-    return [
-        each
-        for each in placed
-        if (each["place_before"], each["share_before"])
-        != (each["place_after"], each["share_after"])
-    ]
 
 
 def _undisturbed(change: dict[str, Any]) -> dict[str, Any]:

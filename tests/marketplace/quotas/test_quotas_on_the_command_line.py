@@ -97,7 +97,7 @@ def test_a_trial_tells_what_would_change(offpeak: Callable[..., tuple[str, Asked
         "admitted_after": 1,
         "bid_changes": [change],
         "lease_changes": [],
-        "queues": [],
+        "queues": [{"unit": UNIT, **places(3, 1)}],
     }
 
     said, [(_, path, sent)] = offpeak("try", UNIT, "H100", "--nominal", "0", answer=answer)
@@ -105,6 +105,7 @@ def test_a_trial_tells_what_would_change(offpeak: Callable[..., tuple[str, Asked
     assert path == "quotas/trials"
     assert sent["policies"][0] | {"kind": "quota", "nominal": 0} == sent["policies"][0]
     assert "b1" in said and "admitted" in said
+    assert f"{UNIT}  3      1" in said
 
 
 def places(before: int, after: int) -> dict[str, Any]:
@@ -287,6 +288,7 @@ def test_a_trial_is_of_the_market_named(offpeak: Callable[..., tuple[str, Asked]
         "admitted_after": 0,
         "bid_changes": [],
         "lease_changes": [],
+        "queues": [],
     }
 
     words = ("try", UNIT, "H100", "--nominal", "8", "--market", "eu")
