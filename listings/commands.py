@@ -133,11 +133,25 @@ def allow_listing(
 
     Raises: PermitsNotYours, PermitClassUnreadable, TooManyPermits.
     """
+    return record_together(store, [permitting([permitted], by_platform=by_platform, by=by)])[0]
 
-    def decide(permits: ListingPermits | None) -> Sequence[ListingAllowed]:
-        return permit(permits, permitted, by_platform=by_platform)
 
-    return record(store, ListingPermits, permitted.market, decide, by=by)
+def permitting(permits: Sequence[ListingAllowed], *, by_platform: bool, by: Meta) -> Part:
+    """Return the part of an append that decides who may list what on one market, in this order.
+
+    Its rule refuses as `allow_listing`, all of them or none.
+    """
+
+    def decide(known: ListingPermits | None) -> Sequence[ListingAllowed]:
+        found = list[ListingAllowed]()
+        for permitted in permits:
+            for event in permit(known, permitted, by_platform=by_platform):
+                known = ListingPermits.evolve(known, event)
+                found.append(event)
+        return found
+
+    (market,) = {permitted.market for permitted in permits}
+    return Part(ListingPermits, market, decide, by)
 
 
 def finish_listing(

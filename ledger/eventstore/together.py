@@ -57,21 +57,27 @@ class Part:
     seen: folds.Fold | None = None
 
 
-def record_together(store: EventStore, parts: Sequence[Part]) -> list[Position]:
+def record_together(
+    store: EventStore, parts: Sequence[Part], *, alone: bool = False
+) -> list[Position]:
     """Ask the rules of several aggregates and append what they decide.
+
+    Args:
+        alone: let nobody else append meanwhile, where the store can do that: then it is all of it
+            or nothing. Where it cannot, the parts are written in their order.
 
     Returns: for each part, the position of the last event that its decision rests on.
     Raises: what the rules refuse, with nothing written unless another writer came in between;
         StreamMoved.
     """
-    [outcome] = record_each(store, [parts])
+    [outcome] = record_each(store, [parts], alone=alone)
     if isinstance(outcome, Refusal):
         raise outcome
     return outcome
 
 
 def record_each(
-    store: EventStore, requests: Sequence[Sequence[Part]]
+    store: EventStore, requests: Sequence[Sequence[Part]], *, alone: bool = False
 ) -> list[list[Position] | Refusal]:
     """Ask for several things, each as `record_together` would, and append all of it at once.
 
@@ -85,7 +91,7 @@ def record_each(
     command_ids = [[part.by.command_id or uuid4() for part in parts] for parts in requests]
     keys = list(dict.fromkeys(_key(part) for parts in requests for part in parts))
     for attempt in range(DECIDE_ATTEMPTS_MAX):
-        waits = attempt >= OVERTAKEN_MAX
+        waits = alone or attempt >= OVERTAKEN_MAX
         try:
             with folds.in_turn(store, keys), store.alone() if waits else nullcontext():
                 return _Desk(store, keys, () if attempt else requests).settle(requests, command_ids)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from ledger.eventstore.port import START, EventStore, Meta, Position, load, record
-from listings.commands import allow_listing
+from ledger.eventstore.port import START, EventStore, Meta, Position, record
+from ledger.eventstore.together import Part, record_together
+from listings.commands import permitting
 from listings.domain.permit_events import ListingAllowed
-from listings.domain.permits import ListingPermits, permit
 from marketplace.domain import governance, governance_requests
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import GovernanceEvent
@@ -34,13 +34,17 @@ def set_policies(
 ) -> Position:
     """Set policies of one market, one after the other: all of them, or none if one is refused.
 
-    Who may list is written first, on a stream of its own: should this process die between the
-    two, the same request sets the rest.
+    Who may list is on a stream of its own. Both are written in one append, while nobody else
+    writes; where a store cannot do that, who may list comes last, because once it was asked nothing
+    refuses it any more but the thousandth permit of somebody else, and the same request sets the
+    rest.
 
     Raises: every refusal of the rules that they fall under.
     """
     of_market = [each for each in policies if not isinstance(each, ListingAllowed)]
     listings = [each for each in policies if isinstance(each, ListingAllowed)]
+    for permitted in listings:
+        governance.need_reason(permitted.why)
 
     def rule(now: Policies | None) -> Sequence[GovernanceEvent]:
         state, found = now, list[GovernanceEvent]()
@@ -50,28 +54,12 @@ def set_policies(
                 found.append(event)
         return found
 
-    position = START
-    if listings:
-        market = listings[0].market
-        rule(load(store, Policies, market))
-        _would_be_permitted(load(store, ListingPermits, market), listings, setter)
-    for number, permitted in enumerate(listings):
-        step = by if len(listings) == 1 else by.step(f"listing-{number}")
-        position = allow_listing(
-            store, permitted=permitted, by_platform=setter.is_platform, by=step
-        )
+    parts = []
     if of_market:
-        position = max(position, _decide(store, of_market[0].market, rule, by))
-    return position
-
-
-def _would_be_permitted(
-    permits: ListingPermits | None, listings: Sequence[ListingAllowed], setter: Setter
-) -> None:
-    for permitted in listings:
-        governance.need_reason(permitted.why)
-        for event in permit(permits, permitted, by_platform=setter.is_platform):
-            permits = ListingPermits.evolve(permits, event)
+        parts.append(Part(Policies, of_market[0].market, rule, by))
+    if listings:
+        parts.append(permitting(listings, by_platform=setter.is_platform, by=by))
+    return max(record_together(store, parts, alone=len(parts) > 1), default=START)
 
 
 def lift_override(
