@@ -50,7 +50,8 @@ class Player:
 class Machine:
     """A GPU host. idle_from, idle_to: hours of the owner's clock in which its GPUs are listed.
 
-    shares: how each of them is divided; None: they are leased whole.
+    shares: how each of them is divided; None: they are leased whole. grace_seconds None: as it is
+    where an owner says nothing.
     """
 
     slug: str
@@ -62,6 +63,7 @@ class Machine:
     notice_seconds: int = 120
     reclaim_fee_ppm: int = 100_000
     shares: Division | None = None
+    grace_seconds: int | None = None
 
     @property
     def host_id(self) -> HostId:
@@ -110,7 +112,7 @@ AURORA = Organisation(
     ),
     units=(Unit("aurora-models", "Forecast models", "AU-100"),),
     machines=(
-        Machine("aurora-h100-1", "H100:8", "eu-central", "1.60", 18, 8),
+        Machine("aurora-h100-1", "H100:8", "eu-central", "1.60", 18, 8, grace_seconds=60),
         Machine("aurora-h100-2", "H100:8", "eu-central", "1.70", 18, 8),
         Machine("aurora-a100-1", "A100:8", "eu-central", "0.80", 0, 24, notice_seconds=60),
     ),
@@ -130,7 +132,7 @@ BOREALIS = Organisation(
     ),
     units=(Unit("borealis-render", "Rendering", "BO-7", prepaid_units=5_000),),
     machines=(
-        Machine("borealis-l40s-1", "L40S:8", "us-east", "0.55", 0, 24),
+        Machine("borealis-l40s-1", "L40S:8", "us-east", "0.55", 0, 24, grace_seconds=90),
         Machine("borealis-l40s-2", "L40S:4", "us-east", "0.60", 20, 14),
         Machine("borealis-l4-1", "L4:1", "us-east", "0.12", 0, 24, shares=Division("mps", 4)),
         Machine(

@@ -93,6 +93,7 @@ class Week(Played):
                 floor=Rate(nanos_of(machine.floor), self._currency),
                 lease_min_seconds=60,
                 notice_seconds=machine.notice_seconds,
+                grace_seconds=machine.grace_seconds,
                 reclaim_fee_ppm=machine.reclaim_fee_ppm,
             ),
             by=Meta(
