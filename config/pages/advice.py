@@ -29,6 +29,9 @@ WAIVED = {
     "region": "Take any region",
     "isolation": "Take any isolation level, shares of GPUs too",
     "labels": "Ask for no labels",
+    "notice": "Ask for no least notice of a reclaim",
+    "reclaim": "Ask for no pay on a reclaim",
+    "grace": "Ask for no least grace",
 }
 MATCHED = "Nothing: with the next pass, or in the next round"
 IN_THE_WAY = {
@@ -44,7 +47,7 @@ IN_THE_WAY = {
     "isolation": "They ask for a stronger isolation",
     "workload-kind": "You do not allow what they run",
     "currency": "They pay in another currency",
-    "host": "They leave your host out",
+    "host": "They leave your host or your terms of reclaim out",
     "reliability": "They ask for a host that has proved more reliable",
     "paused": "It is paused",
     "reserved": "It is kept for another bid",

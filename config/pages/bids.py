@@ -60,7 +60,7 @@ CONSTRAINTS = {
     "isolation": "isolated enough",
     "workload-kind": "whose owners allow this workload",
     "currency": "in your currency",
-    "host": "on hosts and of owners you take",
+    "host": "on hosts, of owners and on terms you take",
     "reliability": "that proved reliable enough",
     "paused": "not paused",
     "reserved": "not kept for another bid",

@@ -59,7 +59,7 @@ class OfferForm(forms.Form):
     cleaning = forms.IntegerField(label="Cleaned after each", min_value=0, required=False)
     notice = forms.IntegerField(label="Notice of a reclaim", min_value=0, initial=10)
     grace = forms.IntegerField(
-        label="Grace", min_value=0, max_value=GRACE_SECONDS_MAX, required=False
+        label="Grace to stop", min_value=0, max_value=GRACE_SECONDS_MAX, required=False
     )
     reclaim_fee = forms.IntegerField(
         label="You pay on reclaim", min_value=0, max_value=100, initial=10

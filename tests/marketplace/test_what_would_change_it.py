@@ -92,6 +92,9 @@ def test_a_lease_too_long_for_any_window_is_to_be_shorter() -> None:
         ("memory", GpuRequest(memory_mib_min=200_000)),
         ("nvlink", GpuRequest(nvlink=True)),
         ("labels", GpuRequest(labels=(("team", "x"),))),
+        ("notice", GpuRequest(notice_seconds_min=86_400)),
+        ("reclaim", GpuRequest(reclaim_fee_ppm_min=900_000)),
+        ("grace", GpuRequest(grace_seconds_min=60)),
         ("compute-capability", GpuRequest(compute_capability_min="12.0")),
     ],
 )
