@@ -35,6 +35,7 @@ from marketplace.domain.leases import LeaseOver
 from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
+from marketplace.queries.quotas import least_run_seconds
 from metering.domain.meters import MeterUnknown
 from metering.queries.usage import UseSoFar, use_so_far
 
@@ -300,8 +301,16 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         ],
         "grace": timedelta(seconds=row.grace_seconds),
         "length": row.ends_at - row.starts_at,
+        "undisturbed_until": None if over else _undisturbed_until(row),
         "work": _work(row, now),
     }
+
+
+def _undisturbed_until(row: LeaseRow) -> datetime | None:
+    """Return from when on other bids may interrupt a lease at a price; None: they never may."""
+    if row.service_class != "interruptible" or row.tenant_id in row.owner_ids:
+        return None
+    return row.starts_at + timedelta(seconds=least_run_seconds(default_store(), market=row.market))
 
 
 def _work(row: LeaseRow, now: datetime) -> dict[str, Any]:

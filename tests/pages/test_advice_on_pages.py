@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from django.conf import settings
+from django.utils import timezone
 
 from listings.models import OfferRow
-from marketplace.models import BidRow
+from marketplace.models import BidRow, LeaseRow
+from tests.marketplace.trading import Market
 from tests.pages.browser import browsing, enter, overflow, served, violations
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_fair_shares_on_pages import govern
@@ -99,6 +103,43 @@ def test_a_bid_over_quota_is_told_how_much_more_would_do(world: World) -> None:
     assert "of its own quota of H100 Ask for it" in part
     [quota] = [each for each in answer["changes"] if each["what"] == "quota"]
     assert quota["gpu_class"] == "H100" and quota["gpus"] >= 1
+
+
+def test_a_bid_is_told_what_it_may_not_interrupt_yet(world: World) -> None:
+    """Somebody else's work began just now; the bid could wait for less than half an hour."""
+    world.list_gpus(0, 1, floor="2.00")
+    other = Market(world.store, now=world.now, name=settings.ENV.market)
+    other.bid("soft", gpus=2, hours=4, at=2, service_class="interruptible")
+    world.settle()
+    consumer = world.member(CONSUMER, "consumer")
+    deadline = f"{timezone.now() + timedelta(hours=2, minutes=25):%Y-%m-%dT%H:%M}"
+    consumer.post("/bids/new", bid_form(gpus="2", limit="9.00", deadline=deadline))
+    world.settle()
+    bid = BidRow.objects.get(tenant_id=world.tenant(CONSUMER))
+
+    part = text(consumer.get(f"/bids/{bid.bid_id}/advice").content)
+    answer = consumer.get(f"/api/v1/bids/{bid.bid_id}/explain").json()
+
+    assert "It would take the place of 1 lease on 2 GPUs" in part
+    assert "leases run 30 min at least before another bid interrupts them" in part
+    found = answer["undisturbed"]
+    assert (found["leases"], found["gpus"], found["least_run_seconds"]) == (1, 2, 1_800)
+    assert found["starts_by"] < found["until"]
+
+
+@pytest.mark.parametrize("kind", ["interruptible", "on-demand"])
+def test_a_lease_says_until_when_other_bids_leave_it_alone(world: World, kind: str) -> None:
+    world.list_gpus(0, 1)
+    consumer = world.member(CONSUMER, "consumer")
+    consumer.post("/bids/new", bid_form(service_class=kind))
+    world.settle()
+    lease = LeaseRow.objects.get()
+
+    page = text(consumer.get(f"/leases/{lease.lease_id}").content)
+
+    until = timezone.localtime(lease.starts_at + timedelta(minutes=30))
+    said = f"Undisturbed by other bids until {until:%a %-d %b %H:%M %Z}"
+    assert (said in page) is (kind == "interruptible")
 
 
 @pytest.mark.django_db(transaction=True)
