@@ -105,8 +105,10 @@ def test_a_bid_over_quota_is_told_how_much_more_would_do(world: World) -> None:
     assert quota["gpu_class"] == "H100" and quota["gpus"] >= 1
 
 
-def test_a_bid_is_told_what_it_may_not_interrupt_yet(world: World) -> None:
-    """Somebody else's work began just now; the bid could wait for less than half an hour."""
+def test_a_bid_is_told_what_it_may_not_interrupt_yet(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else's work began a minute ago; the bid could wait for less than half an hour."""
     world.list_gpus(0, 1, floor="2.00")
     other = Market(world.store, now=world.now, name=settings.ENV.market)
     other.bid("soft", gpus=2, hours=4, at=2, service_class="interruptible")
@@ -116,6 +118,9 @@ def test_a_bid_is_told_what_it_may_not_interrupt_yet(world: World) -> None:
     consumer.post("/bids/new", bid_form(gpus="2", limit="9.00", deadline=deadline))
     world.settle()
     bid = BidRow.objects.get(tenant_id=world.tenant(CONSUMER))
+    # A lease begins at a whole second, which may be yet to come.
+    later = timezone.now() + timedelta(minutes=1)
+    monkeypatch.setattr(timezone, "now", lambda: later)
 
     part = text(consumer.get(f"/bids/{bid.bid_id}/advice").content)
     answer = consumer.get(f"/api/v1/bids/{bid.bid_id}/explain").json()
