@@ -307,10 +307,11 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
 
 
 def _undisturbed_until(row: LeaseRow) -> datetime | None:
-    """Return from when on other bids may interrupt a lease at a price; None: they never may."""
+    """Return until when no other bid interrupts a lease at a price; None: none ever does."""
     if row.service_class != "interruptible" or row.tenant_id in row.owner_ids:
         return None
-    return row.starts_at + timedelta(seconds=least_run_seconds(default_store(), market=row.market))
+    least = timedelta(seconds=least_run_seconds(default_store(), market=row.market))
+    return min(row.starts_at + least, row.ends_at)
 
 
 def _work(row: LeaseRow, now: datetime) -> dict[str, Any]:
