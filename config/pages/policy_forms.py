@@ -282,7 +282,11 @@ class CountingForm(PolicyForm):
         "How quotas and limits count a MIG instance or a share. All that is held is counted anew."
     )
 
-    counts = forms.ChoiceField(label="A part counts as", choices=COUNTS)
+    counts = forms.ChoiceField(
+        label="A part counts as",
+        choices=COUNTS,
+        help_text="Of compute and memory the larger. A class then has what is cut from its cards.",
+    )
 
 
 class UseForm(PolicyForm):

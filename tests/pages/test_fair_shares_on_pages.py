@@ -20,6 +20,7 @@ from marketplace.commands.quotas import set_policy
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import (
     CohortPlaced,
+    CountingSet,
     HalfLifeSet,
     LimitSet,
     QuotaSet,
@@ -27,6 +28,7 @@ from marketplace.domain.governance_events import (
     UnitPlaced,
 )
 from marketplace.domain.governance_rules import Policy
+from marketplace.models.bids import BidRow
 from marketplace.models.rounds import RoundRow
 from tests.pages.browser import browsing, enter, overflow, served, violations
 from tests.pages.test_bidding_on_pages import form as bid_form
@@ -135,6 +137,32 @@ def test_a_queue_is_shown_with_its_figures_and_the_arithmetic(governed: World) -
     assert "÷ weight 3 =" in page
     assert "1 of 2 queues shown" in page
     assert "Person" in page and "GPUs at once" in page
+
+
+@pytest.mark.django_db
+def test_a_bid_that_waits_for_quota_tells_the_arithmetic(governed: World) -> None:
+    consumer = governed.member(CONSUMER, "consumer")
+    bid = BidRow.objects.get(gpus=2)
+
+    page = shown(consumer, f"/bids/{bid.bid_id}")
+
+    assert "H100: 1 of 1 GPUs used, 2 more asked: 2 &gt; 0 that can be had (cohort)." in page
+
+
+@pytest.mark.django_db
+def test_the_page_says_where_parts_are_counted(governed: World) -> None:
+    consumer = governed.member(CONSUMER, "consumer")
+    assert "counts as the part that it is" not in shown(consumer)
+    set_policy(
+        governed.store,
+        policy=CountingSet(market=settings.ENV.market, counts="parts", at=datetime.now(UTC)),
+        setter=Setter(governed.tenant(PLATFORM), True),
+        by=BY,
+    )
+    governed.settle()
+
+    assert "counts as the part that it is" in shown(consumer)
+    assert "A part of a card counts as the part of it that it is" in shown(consumer)
 
 
 @pytest.mark.django_db

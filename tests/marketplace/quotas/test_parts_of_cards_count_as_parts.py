@@ -27,6 +27,7 @@ from marketplace.domain.moments import from_above, from_below
 from marketplace.domain.policies import Policies
 from marketplace.domain.quota_uses import Gpus, Use
 from marketplace.domain.verification_of_parts import gpus_in, gpus_of_all
+from marketplace.queries.advice import advise
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
 from tests.marketplace.quotas.test_no_round_breaks_a_policy import limit, quota
@@ -227,6 +228,20 @@ def test_who_asks_why_is_told_the_arithmetic(market: Divided) -> None:
     assert [stage.left for stage in explained.funnel][-2:] == [7, 0], (
         "of seven left, quota took all"
     )
+
+
+def test_quotas_are_raised_by_whole_cards(market: Divided) -> None:
+    market.count("parts")
+    for number in range(7):
+        market.want("red", f"bid {number}", "1g.10gb")
+    waits = market.want("red", "waits", "1g.10gb")
+    market.run()
+
+    found = advise(market.store, market=MARKET, bid_id=waits, now=market.now)
+
+    assert found is not None
+    [change] = [each for each in found if each.what == "quota"]
+    assert (change.gpus, change.gpu_class) == (1, "H100")
 
 
 def test_counted_whole_a_class_of_cards_says_nothing_of_instances(market: Divided) -> None:

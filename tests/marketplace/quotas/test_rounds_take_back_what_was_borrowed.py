@@ -16,9 +16,11 @@ from structlog.testing import capture_logs
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId
 from ledger.domain.money import Rate
+from listings.domain.events import Division
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import LeaseGranted, RoundCleared, ServiceClass
+from marketplace.domain.governance_events import CountingSet
 from marketplace.domain.moments import from_above
 from marketplace.domain.rules import Rules
 from marketplace.domain.verification import faults
@@ -261,13 +263,23 @@ def test_a_lease_that_need_not_go_is_found() -> None:
     assert any("not in the way" in fault.said for fault in found)
 
 
+@pytest.mark.parametrize("parts", [False, True], ids=["cards", "parts"])
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
-def test_no_round_takes_back_what_it_may_not(random: Random) -> None:
-    """Whatever was borrowed by whom: the check never drops a grant."""
+def test_no_round_takes_back_what_it_may_not(parts: bool, random: Random) -> None:
+    """Whatever was borrowed by whom: the check never drops a grant.
+
+    parts: some cards are divided, their parts are counted, and bids get the one or the other.
+    """
     market = Lent()
-    for host in range(2):
-        market.offer(f"rack {host}", gpus=4, at=random.choice((1, 2)))
+    market.offer("rack 0", gpus=4, at=random.choice((1, 2)))
+    if parts:
+        profiles = random.choice((("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"), ("1g.20gb",) * 4))
+        mig = Division("mig", profiles=profiles)
+        market.offer("rack 1", gpus=3, at=random.choice((1, 2)), division=mig)
+        market.policy(CountingSet(market=MARKET, counts="parts", at=market.now))
+    else:
+        market.offer("rack 1", gpus=4, at=random.choice((1, 2)))
     market.govern(red=(3, None), blue=(3, None), green=(2, random.choice((0, None))))
     for number in range(6):
         market.asking = random.choice(("red", "blue", "green"))
