@@ -27,6 +27,7 @@ from marketplace.domain.reclaim_fees import compensation
 from marketplace.domain.supply import Listed
 from marketplace.domain.verification_of_cards import faults_of_cards
 from marketplace.domain.verification_of_cleaning import faults_of_cleaning
+from marketplace.domain.verification_of_parts import counted_in_all
 from marketplace.domain.verification_of_terms import terms_of
 
 LOOKED_AT = 64
@@ -132,7 +133,7 @@ def faults_of_order(
             if (number < place and goes(each)) or (number > place and each.lease_id in stopped)
         ]
         there = room.without(others)
-        if there is not None and sound(there):
+        if there is not None and sound(there) and room.counts_alike():
             words = ", ".join(str(each.lease_id) for each in others) or "none"
             yield f"lease {lease.lease_id} is cut, although {words} would do"
 
@@ -173,6 +174,22 @@ class _Room:
                     if self._is_sound(found):
                         return found
         return None
+
+    def counts_alike(self) -> bool:
+        """Tell if all GPUs that the bid could get count alike in every quota and limit.
+
+        Where they do not, a place that quotas refused was tried, and which one is not told.
+        """
+        policies = None if self.book.quotas is None else self.book.quotas.policies
+        if policies is None:
+            return True
+        models = {
+            gpu.model
+            for listed in self.book.offers.values()
+            for gpu in listed.terms.gpus
+            if listed.floor <= self.bid.limit and self._serves(listed, gpu.uuid)
+        }
+        return len({counted_in_all(policies, model) for model in models}) <= 1
 
     def _grant(self, gpus: Sequence[tuple[Listed, str]], cuts: tuple[Cut, ...]) -> LeaseGranted:
         shares = tuple(

@@ -197,10 +197,15 @@ class _InClass:
         return 0 if use is None else self._of(use)
 
     def _borrows(self, rules: RulesAt, unit: str) -> bool:
-        """Tell if a unit uses more than it has until the last of its leases is taken from it."""
+        """Tell if a unit uses more than it has until the last of its leases is taken from it.
+
+        What later grants of the round cut still runs then.
+        """
         assert self.book.quotas is not None
         now = from_above(self.granted.at)
-        cut = {each.lease_id for granted in self.grants for each in granted.cuts}
+        before = self.grants[: self.grants.index(self.granted)]
+        gone = {each.lease_id for granted in before for each in granted.cuts}
+        cut = {each.lease_id for each in self.granted.cuts}
         runs: Size = 0
         last: Size = 0
         for lease_id, use in self.book.quotas.uses.items():
@@ -209,7 +214,9 @@ class _InClass:
                 continue
             if lease_id in cut:
                 last = max(last, self._of(use))
-            elif held is None or held.ends >= from_below(held.granted.window.ends_at):
+            elif lease_id not in gone and (
+                held is None or held.ends >= from_below(held.granted.window.ends_at)
+            ):
                 runs += self._of(use)
         # What the round gave it just now it uses, too.
         runs += sum(

@@ -26,11 +26,12 @@ from marketplace.domain.governance_events import CountingSet
 from marketplace.domain.moments import from_above, from_below
 from marketplace.domain.policies import Policies
 from marketplace.domain.quota_uses import Gpus, Use
+from marketplace.domain.verification import faults
 from marketplace.domain.verification_of_parts import gpus_in, gpus_of_all
 from marketplace.queries.advice import advise
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
-from tests.marketplace.quotas.test_no_round_breaks_a_policy import limit, quota
+from tests.marketplace.quotas.test_no_round_breaks_a_policy import limit, put, quota
 from tests.marketplace.quotas.test_the_engine_keeps_quotas import Governed, unit_of
 from tests.marketplace.random_market import Lane
 from tests.marketplace.test_rounds import book_of, cleared, no_fault
@@ -475,6 +476,30 @@ def test_a_round_of_parts_is_found_sound_by_who_checks_it(random: Random, acts: 
         for event, position in crowd.acts(lane.book):
             lane.take_in(event, position, now=crowd.now)
     on_round(lane.book, now=crowd.now, round_id=UUID(int=5), warn=no_fault)
+
+
+@pytest.mark.parametrize(
+    ("nominal", "too_many"), [(2, 0), (1, 7), (0, 14)], ids=["two", "one", "none"]
+)
+def test_who_checks_a_round_finds_the_sevenths_that_are_too_many(
+    nominal: int, too_many: int
+) -> None:
+    """A round of fourteen sevenths is cleared under no quota; then one is set."""
+    market = Divided()
+    market.cards("sevenths", *SEVENTHS, count=2)
+    market.govern(red=(None, None))
+    for number in range(14):
+        market.want("red", f"bid {number}", "1g.10gb", patience="patient")
+    book = book_of(market)
+    told, grants = cleared(book, warn=no_fault)
+    assert len(grants) == 14
+
+    counting = CountingSet(market=MARKET, counts="parts", at=NOON)
+    put(book, (counting, quota(RED, nominal, borrowing=0)))
+    found = faults(book, told, grants)
+
+    assert len({fault.lease_id for fault in found}) == too_many
+    assert all("H100: " in fault.said and f"used of {nominal}" in fault.said for fault in found)
 
 
 class WithoutParts(GovernedCrowd):

@@ -267,7 +267,23 @@ def test_a_lease_that_need_not_go_is_found() -> None:
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
 def test_no_round_takes_back_what_it_may_not(parts: bool, random: Random) -> None:
-    """Whatever was borrowed by whom: the check never drops a grant.
+    """Whatever was borrowed by whom: the check never drops a grant."""
+    nothing_is_dropped(random, parts=parts)
+
+
+@pytest.mark.parametrize("seed", [1_385, 1_464])
+def test_a_lease_that_a_later_grant_cuts_was_borrowed_until_then(seed: int) -> None:
+    nothing_is_dropped(Random(seed), parts=True)
+
+
+@pytest.mark.parametrize("seed", [1_127, 1_295])
+def test_which_gpus_quotas_refused_is_not_held_against_a_grant(seed: int) -> None:
+    """With fewer cuts there was a place on cards, which quotas refused, and one on their parts."""
+    nothing_is_dropped(Random(seed), parts=True)
+
+
+def nothing_is_dropped(random: Random, *, parts: bool) -> None:
+    """Let three units borrow, and take back in rounds.
 
     parts: some cards are divided, their parts are counted, and bids get the one or the other.
     """
