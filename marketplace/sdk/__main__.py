@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import bids, leases, market, money, offers, quotas_together, tokens
+from . import bids, hosts, leases, market, money, offers, quotas_together, tokens
 from .client import Client
 from .printing import Printer
 from .problems import Problem, Unreachable
@@ -30,6 +30,7 @@ app.add_typer(quotas_together.app, name="quotas")
 app.command("usage")(leases.usage)
 app.command("statement")(money.statement)
 app.command("export")(money.export)
+app.add_typer(hosts.app, name="hosts")
 app.add_typer(tokens.app, name="tokens")
 
 

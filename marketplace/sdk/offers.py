@@ -62,7 +62,9 @@ def hosts(context: typer.Context) -> None:
     """List your hosts."""
     session = session_of(context)
     session.printer.table(
-        session.client.all("hosts"), HOSTS, empty="No hosts. Register one on the owner page."
+        session.client.all("hosts"),
+        HOSTS,
+        empty="No hosts. Try: offpeak hosts add NAME --region eu",
     )
 
 

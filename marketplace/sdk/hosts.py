@@ -1,0 +1,77 @@
+"""`offpeak hosts`: machines whose GPUs you list."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from .session import session_of
+
+app = typer.Typer(help="Hosts: machines whose GPUs you list.", no_args_is_help=True)
+
+COLUMNS = (
+    ("id", "host"),
+    ("title", "name"),
+    ("state", "state"),
+    ("region", "region"),
+    ("market", "market"),
+    ("gpu_count", "GPUs"),
+)
+MADE = (("host_id", "host"), ("id", "token"), ("token", "its agent's secret, shown once"))
+
+
+@app.command("list")
+def list_hosts(context: typer.Context) -> None:
+    """List your hosts, newest first."""
+    session = session_of(context)
+    empty = "No hosts. Try: offpeak hosts add NAME --region eu"
+    rows = [row | {"gpu_count": len(row["gpus"])} for row in session.client.all("hosts")]
+    session.printer.table(rows, COLUMNS, empty=empty)
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    title: Annotated[str, typer.Argument(help="so that you know it again")],
+    region: Annotated[str, typer.Option(help="where it stands, such as eu-central")],
+    market: Annotated[str | None, typer.Option(help="that of its region otherwise")] = None,
+    label: Annotated[list[str] | None, typer.Option(help="rack=7; may be given repeatedly")] = None,
+) -> None:
+    """Make a host known, and a token for its agent. The token is shown this once."""
+    session = session_of(context)
+    asked: dict[str, Any] = {"title": title, "region": region}
+    if market is not None:
+        asked["market"] = market
+    if label:
+        asked["labels"] = _labels(label)
+    host = session.client.post("hosts", asked)["id"]
+    made = session.client.post(f"hosts/{host}/tokens", {"title": f"agent of {title}"})
+    session.printer.facts(made | {"host_id": host}, MADE)
+
+
+@app.command()
+def token(context: typer.Context, host: UUID, title: str = "its agent") -> None:
+    """Make another token for a host's agent. It is shown this once."""
+    session = session_of(context)
+    made = session.client.post(f"hosts/{host}/tokens", {"title": title})
+    session.printer.facts(made | {"host_id": str(host)}, MADE)
+
+
+@app.command()
+def retire(context: typer.Context, host: UUID) -> None:
+    """Take a host off the market for good; what runs there runs on."""
+    session = session_of(context)
+    session.client.post(f"hosts/{host}/retire")
+    session.printer.say("Retired. Its offers are withdrawn.")
+
+
+def _labels(said: list[str]) -> dict[str, str]:
+    found = {}
+    for each in said:
+        name, sign, value = each.partition("=")
+        if not sign:
+            raise typer.BadParameter(f"{each!r}: say NAME=VALUE", param_hint="--label")
+        found[name] = value
+    return found

@@ -1,0 +1,72 @@
+"""`offpeak hosts`: a host is made known with a token for its agent, listed, and retired."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from marketplace.sdk import __main__ as line
+from marketplace.sdk.client import Client
+
+HOST = UUID("0ff9ea40-0000-4000-8000-000000000002")
+ROW = {"id": str(HOST), "title": "rack nine", "state": "known", "region": "eu", "market": "main"}
+Sent = list[tuple[str, str, Any]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Result, Sent]]:
+    def said(*words: str) -> tuple[Result, Sent]:
+        sent: Sent = []
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            body = json.loads(request.content) if request.content else None
+            sent.append((request.method, request.url.path.removeprefix("/api/v1/"), body))
+            if request.method == "GET":
+                return httpx.Response(200, json={"data": [ROW | {"gpus": [{}, {}]}], "next": None})
+            if request.url.path.endswith("/tokens"):
+                return httpx.Response(201, json={"id": "t", "token": "offp_host_x", "position": 2})
+            return httpx.Response(201, json={"id": str(HOST), "position": 1})
+
+        transport = httpx.MockTransport(handle)
+        monkeypatch.setattr(
+            line, "Client", lambda server, token: Client(server, token, transport=transport)
+        )
+        return CliRunner().invoke(line.app, ["hosts", *words]), sent
+
+    return said
+
+
+def test_a_host_is_added_with_a_token_that_is_shown_once(run: Any) -> None:
+    result, sent = run("add", "rack nine", "--region", "eu", "--label", "rack=9", "--label", "a=")
+
+    assert result.exit_code == 0, result.output
+    assert "offp_host_x" in result.output and str(HOST) in result.output
+    labels = {"rack": "9", "a": ""}
+    assert sent == [
+        ("POST", "hosts", {"title": "rack nine", "region": "eu", "labels": labels}),
+        ("POST", f"hosts/{HOST}/tokens", {"title": "agent of rack nine"}),
+    ]
+
+
+def test_a_label_without_a_value_is_refused_before_anything_is_sent(run: Any) -> None:
+    result, sent = run("add", "rack nine", "--region", "eu", "--label", "nonsense")
+    assert result.exit_code == 2 and "NAME=VALUE" in result.output
+    assert sent == []
+
+
+def test_hosts_are_listed_with_their_gpus(run: Any) -> None:
+    result, _ = run("list")
+    assert result.exit_code == 0, result.output
+    assert "rack nine" in result.output and " 2" in result.output
+
+
+def test_a_host_is_retired(run: Any) -> None:
+    result, sent = run("retire", str(HOST))
+    assert result.exit_code == 0, result.output
+    assert sent == [("POST", f"hosts/{HOST}/retire", None)]

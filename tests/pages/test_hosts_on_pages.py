@@ -1,0 +1,111 @@
+"""An owner makes a host known on the page, starts its agent with the token, and retires it."""
+
+from __future__ import annotations
+
+import re
+from uuid import uuid4
+
+import pytest
+from django.test import Client, override_settings
+
+from listings.domain.markets import read_markets
+from listings.models import HostRow
+from tests.pages.world import CONSUMER, OWNER, World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def owner(world: World) -> Client:
+    return world.member(OWNER, "owner")
+
+
+def form(**changed: str) -> dict[str, str]:
+    said = {"token": str(uuid4()), "title": "rack nine", "region": "eu-central", "labels": ""}
+    return said | changed
+
+
+def test_who_has_no_host_is_led_to_the_form(world: World) -> None:
+    newcomer = world.member(CONSUMER, "owner")
+    for path in ("/owner", "/offers", "/offers/new"):
+        assert 'href="/owner/hosts/new"' in newcomer.get(path).content.decode()
+    assert newcomer.get("/owner/hosts/new").status_code == 200
+
+
+def test_a_host_is_added_and_its_agent_gets_a_token_that_works(world: World, owner: Client) -> None:
+    answer = owner.post("/owner/hosts/new", form(labels="rack=9 storage=nvme"))
+    world.settle()
+
+    page = answer.content.decode()
+    found = re.search(r"offp_host_[A-Za-z0-9_-]+", page)
+    assert answer.status_code == 200 and found is not None
+    row = HostRow.objects.get(title="rack nine")
+    assert (row.tenant_id, row.region, row.market) == (world.tenant(OWNER), "eu-central", "main")
+    assert row.labels == {"rack": "9", "storage": "nvme"}
+    assert "rack nine" in owner.get("/owner").content.decode()
+    asked = Client().get(
+        f"/api/v1/agent/assignments?host_id={row.host_id}",
+        headers={"Authorization": f"Bearer {found[0]}"},
+    )
+    assert asked.status_code == 200, asked.content
+
+
+def test_the_same_form_sent_twice_makes_one_host(world: World, owner: Client) -> None:
+    sent = form()
+    owner.post("/owner/hosts/new", sent)
+    again = owner.post("/owner/hosts/new", sent)
+    world.settle()
+
+    assert HostRow.objects.filter(title="rack nine").count() == 1
+    assert "offp_host_" not in again.content.decode(), "a token is shown once"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"title": ""}, "This field is required"),
+        ({"labels": "nonsense"}, "A label is a lower-case name"),
+        ({"region": "Ä ß"}, "lower-case"),
+    ],
+)
+def test_what_cannot_be_read_is_said_and_nothing_is_made(
+    world: World, owner: Client, changed: dict[str, str], said: str
+) -> None:
+    before = HostRow.objects.count()
+    answer = owner.post("/owner/hosts/new", form(**changed))
+    world.settle()
+
+    assert answer.status_code == 422
+    assert said in answer.content.decode()
+    assert HostRow.objects.count() == before
+
+
+def test_where_there_are_several_markets_a_host_goes_to_that_of_its_region_or_the_chosen_one(
+    world: World, owner: Client
+) -> None:
+    with override_settings(MARKETS=read_markets("main", "eu=eu;us=us-east")):
+        owner.post("/owner/hosts/new", form(title="by region", market=""))
+        owner.post("/owner/hosts/new", form(title="chosen", market="us"))
+    world.settle()
+
+    assert HostRow.objects.get(title="by region").market == "eu"
+    assert HostRow.objects.get(title="chosen").market == "us"
+
+
+def test_a_host_is_retired_for_good(world: World, owner: Client) -> None:
+    answer = owner.post(f"/owner/hosts/{world.host_id}/retire")
+    world.settle()
+
+    assert answer.status_code == 302
+    assert HostRow.objects.get(host_id=world.host_id).state == "retired"
+    assert str(world.host_id) not in owner.get("/owner").content.decode()
+
+
+def test_nobody_retires_the_host_of_another(world: World) -> None:
+    other = world.member(CONSUMER, "owner")
+    assert other.post(f"/owner/hosts/{world.host_id}/retire").status_code == 404
+    consumer = world.member(OWNER, "consumer")
+    assert consumer.get("/owner/hosts/new").status_code == 403
+    assert consumer.post(f"/owner/hosts/{world.host_id}/retire").status_code == 403
+    world.settle()
+    assert HostRow.objects.get(host_id=world.host_id).state != "retired"
