@@ -88,8 +88,9 @@ class Crowd:
         first = (start, start + timedelta(hours=rng.randint(1, 8)))
         later = (first[1] + timedelta(hours=1), first[1] + timedelta(hours=rng.randint(2, 4)))
         is_weekly = rng.random() < 0.2
+        word = self._word()
         self.market.offer(
-            self._word(),
+            word,
             host=host,
             gpus=4,
             only=sorted(rng.sample(range(4), rng.randint(1, 4))),
@@ -99,6 +100,7 @@ class Crowd:
             windows=() if is_weekly else (first, later) if rng.random() < 0.3 else (first,),
             weekly=_nights(rng) if is_weekly else None,
             lease_min=timedelta(minutes=rng.choice((1, 1, 90))),
+            grace=timedelta(seconds=(15, 60, 300)[int(word) % 3]),
             kinds=rng.choice(((), (), ("rendering",))),
             region=rng.choice(("eu-west", "eu-west", "us")),
             labels=rng.choice(((), (("team", "x"),))),
@@ -110,8 +112,9 @@ class Crowd:
         start = self.market.now + timedelta(hours=rng.choice((0, 0, 1, 3)))
         hours = rng.choice((0.5, 1, 1, 2, 5))
         slack = timedelta(hours=rng.choice((0, 1, 24, 24 * 20)))
+        word = self._word()
         self.market.bid(
-            self._word(),
+            word,
             gpus=rng.choice((1, 1, 2, 3, 4, 6)),
             hours=hours,
             at=rng.choice((0.5, 1, 1.5, 2, 3)),
@@ -123,6 +126,7 @@ class Crowd:
                 nvlink=rng.random() < 0.15,
                 region=rng.choice((None, None, "eu", "eu-west", "us")),
                 labels=rng.choice(((), (), (("team", "x"),))),
+                grace_seconds_min=60 if int(word) % 4 == 0 else None,
             ),
             gang=rng.random() < 0.25,
             kind=rng.choice(("other", "rendering")),
