@@ -79,7 +79,7 @@ class PlaceShape(serializers.Serializer[Any]):
     gpus_waiting = serializers.IntegerField()
 
 
-class LevelShape(serializers.Serializer[Any]):
+class ShareLevelShape(serializers.Serializer[Any]):
     """A unit or cohort against those beside it, in whose order it comes; share null: goes last.
 
     within: the cohort around it. depth: how many there are. turn: of so many `beside` each other.
@@ -131,7 +131,7 @@ class SharesShape(serializers.Serializer[Any]):
     period_ends_at = MomentField()
     classes = ClassShape(many=True)
     places = PlaceShape(many=True)
-    levels = LevelShape(many=True)
+    levels = ShareLevelShape(many=True)
     units = serializers.IntegerField()
     limits = LimitShape(many=True)
 
