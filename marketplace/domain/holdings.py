@@ -166,8 +166,8 @@ class Holdings:
                 )
                 for span in self._calendar.drop(uuid, event.lease_id):
                     self._give_back(uuid, span, free_from, kept=kept)
-                if not kept:
-                    freed.add(share.host_id)
+            # Also what its owner keeps: nobody has to clean up after the lease any more.
+            freed.add(share.host_id)
         return SupplyGrew(frozenset(freed)) if freed else None
 
     def _no_longer_interruptible(self, held: Held) -> None:

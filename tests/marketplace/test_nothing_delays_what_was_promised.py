@@ -168,6 +168,7 @@ def test_who_is_interrupted_had_notice_and_runtime_and_no_firm_lease_is_touched(
 @example(seed=20_566)  # an immediate one
 @example(seed=40_015)
 @example(seed=41_729)
+@example(seed=30_508_796)  # after a lease that its owner keeps the rest of, nothing is cleaned
 def test_nobody_waits_for_what_is_free(seed: int) -> None:
     """After each pass, and after a round of the patient, nothing that waits could be placed."""
     life = Life(Random(seed))
