@@ -211,7 +211,7 @@ class Book:
         calendar, own = calendar or self.calendar, bid.terms.tenant_id in self.owners
         entries = self.entries(bid.shape)
         found = explain(bid, screened, entries, calendar, now=now, own=own, priced=priced)
-        return explained(self, bid, found, calendar, now=now)
+        return explained(self, bid, found, calendar, now=now, counted=priced)
 
     def dead(self, now: int) -> list[BidId]:
         """Return the bids that can no longer be met, and forget that they were due."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, get_args
 
@@ -116,9 +116,18 @@ def _gpus(book: Book, granted: LeaseGranted) -> Iterable[tuple[str, int]]:
 
 
 def explained(
-    book: Book, bid: OpenBid, found: Explanation, calendar: Calendar, *, now: int
+    book: Book,
+    bid: OpenBid,
+    found: Explanation,
+    calendar: Calendar,
+    *,
+    now: int,
+    counted: bool = True,
 ) -> Explanation:
-    """Add to a funnel what quotas and limits leave of it, and heed them in the price needed."""
+    """Add to a funnel what quotas and limits leave of it, and heed them in the price needed.
+
+    counted: whether it is worked out how many GPUs they leave, or only that they are too few.
+    """
     if book.quotas is None or (found.placement is None and found.price_needed is None):
         return found
     gate = Gate(book.quotas, book.offers.values())
@@ -137,8 +146,8 @@ def explained(
         stage = Stage("quota", left)
         return replace(found, funnel=(*found.funnel, stage), placement=let[1])
     reason = gate.reasons.get(bid.bid_id, "quota")
-    stage = Stage(reason, min(left, bid.gpus - 1))
-    funnel = (*found.funnel, stage)
+    most = _most_let(book, bid, find) if counted else bid.gpus - 1
+    funnel = (*found.funnel, Stage(reason, min(left, most)))
     return replace(
         found,
         funnel=funnel,
@@ -147,3 +156,18 @@ def explained(
         price_needed=None,
         told=gate.told.get(bid.bid_id, ""),
     )
+
+
+def _most_let(book: Book, bid: OpenBid, find: Callable[[OpenBid], Found | None]) -> int:
+    """Return how many GPUs of those a bid asks for the quotas would let it have."""
+    assert book.quotas is not None
+    least, too_many = 0, bid.gpus
+    while too_many - least > 1:
+        gpus = (least + too_many) // 2
+        fewer = replace(bid.sized(gpus, bid.duration), gpus_min=gpus)
+        gate = Gate(book.quotas, book.offers.values())
+        if gate.admit(fewer, find, LeaseId(bid.bid_id)) is None:
+            too_many = gpus
+        else:
+            least = gpus
+    return least

@@ -21,6 +21,8 @@ from marketplace.domain.governance_events import (
     QuotaSet,
     UnitPlaced,
 )
+from marketplace.domain.moments import from_above
+from tests.marketplace.test_rounds import book_of
 from tests.marketplace.trading import MARKET, Market, named
 
 
@@ -323,3 +325,24 @@ def test_own_use_spends_nothing_of_a_limit_of_money(market: Governed) -> None:
     granted = market.granted()
     assert granted[str(home)].own and granted[str(again)].own
     assert not granted[str(away)].own
+
+
+@pytest.mark.parametrize(("nominal", "limit", "left"), [(5, None, 2), (3, None, 0), (8, 4, 1)])
+def test_the_funnel_says_how_many_gpus_a_quota_or_a_limit_leaves(
+    nominal: int, limit: int | None, left: int
+) -> None:
+    """Red has three GPUs and asks for four more."""
+    market = Governed()
+    market.offer("rack", gpus=8, at=1)
+    market.govern(red=(nominal, 0))
+    if limit is not None:
+        market.limit("subscriber", gpus=limit)
+    market.ask("red", "first", 3, hours=40)
+    market.ask("red", "second", 4, hours=40)
+    market.run()
+    book = book_of(market)
+
+    explained = book.explain(book.bids[BidId(named("bid second"))], now=from_above(market.now))
+
+    assert explained.funnel[-1].left == left
+    assert explained.reason == ("quota" if limit is None else "limit-subscriber")
