@@ -24,7 +24,7 @@ from marketplace.domain.deciding import on_round
 from marketplace.domain.events import GpuRequest, RoundCleared
 from marketplace.domain.moments import from_above
 from marketplace.domain.optimum import Effort, Problem, solve
-from marketplace.queries.guards import Guard, guards_of_a_round
+from marketplace.queries.guards import guards_of_a_round
 from tests.benchmarks.figures import Figure
 from tests.conftest import NOON
 from tests.marketplace.trading import Market
@@ -58,7 +58,10 @@ def run() -> Iterator[Figure]:
 def bound_of(problem: Problem) -> int:
     """Return what no clearing of a problem is worth more than, by many steps of price finding."""
     effort = Effort(dual=10_000, search=0)
-    return solve(problem, effort=effort, seed=1, enough=Guard(BOUND_SECONDS)).bound_nanos
+    due = time.perf_counter() + BOUND_SECONDS
+    return solve(
+        problem, effort=effort, seed=1, enough=lambda: time.perf_counter() >= due
+    ).bound_nanos
 
 
 def cleared(book: Book, round_id: UUID, problems: list[Problem] | None = None) -> Any:
