@@ -1,0 +1,84 @@
+"""Whatever happens in a market with quotas: nobody waits for what is free and allowed."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from ledger.domain.ids import SubscriberId, TenantId
+from marketplace.domain.governance_events import CohortPlaced, QuotaSet, UnitPlaced
+from marketplace.domain.moments import from_above
+from tests.marketplace.quotas.test_no_round_breaks_a_policy import limit
+from tests.marketplace.test_nothing_delays_what_was_promised import CLASSES, HOUR, Life
+from tests.marketplace.test_rounds import book_of
+from tests.marketplace.trading import MARKET, named
+
+UNITS = ("red", "blue", "green")
+
+
+class Governed(Life):
+    """The same market with three units in one cohort, with any quotas, and perhaps a limit."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        market, at = self.market, self.market.now
+        policies = f"governance-{MARKET}"
+        market.put(
+            policies,
+            CohortPlaced(market=MARKET, cohort="lab", parent=None, tenant_id=None, at=at),
+        )
+        for word in UNITS:
+            unit = SubscriberId(named(f"tenant {word}"))
+            placed = UnitPlaced(
+                market=MARKET, subscriber_id=unit, tenant_id=TenantId(unit), cohort="lab", at=at
+            )
+            quota = QuotaSet(
+                market=MARKET,
+                node=str(unit),
+                gpu_class="H100",
+                nominal=random.choice((0, 1, 2)),
+                borrowing=random.choice((None, 0, 1)),
+                lending=random.choice((None, 0)),
+                at=at,
+            )
+            market.put(policies, placed)
+            market.put(policies, quota)
+        if random.random() < 0.3:
+            market.put(policies, limit("subscriber", gpus=random.choice((1, 2, 3))))
+
+    def bid(self) -> None:
+        rng, market = self.random, self.market
+        self.words.append(f"b{len(self.words)}")
+        start = market.now + rng.choice((0, 0, 0, 1, 3)) * HOUR
+        hours = rng.choice((0.5, 1, 4, 12))
+        market.bid(
+            self.words[-1],
+            gpus=rng.choice((1, 1, 2, 3)),
+            hours=hours,
+            at=rng.choice((1, 2, 4, 9)),
+            start=start,
+            deadline=start + hours * HOUR + rng.choice((0, 1, 2, 8)) * HOUR,
+            gang=rng.random() < 0.4,
+            patience=rng.choice(("immediate", "patient")),
+            service_class=rng.choice(CLASSES),
+            tenant=TenantId(named(f"tenant {rng.choice(UNITS)}")),
+        )
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 1 << 32))
+def test_nobody_waits_for_what_is_free_and_allowed(seed: int) -> None:
+    life = Governed(Random(seed))
+    for _ in range(20):
+        life.act()
+    for _ in range(2):
+        life.market.wait(minutes=2)
+        life.market.run()
+    book, now = book_of(life.market), from_above(life.market.now)
+    explained = [book.explain(bid, now=now) for bid in book.bids.values()]
+    kept_out = sum(each.reason == "quota" for each in explained)
+
+    assert [each for each in explained if each.placement is not None] == []
+    event(f"waits for quota: {min(kept_out, 1)}")
