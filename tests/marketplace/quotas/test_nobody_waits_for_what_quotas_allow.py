@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from ledger.domain.ids import SubscriberId, TenantId
@@ -69,13 +69,15 @@ class Governed(Life):
 
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 1 << 32))
+@example(seed=538_915_333)  # what a cut lease left over
 def test_nobody_waits_for_what_is_free_and_allowed(seed: int) -> None:
     life = Governed(Random(seed))
+    life.fill()
     for _ in range(20):
         life.act()
-    for _ in range(2):
-        life.market.wait(minutes=2)
-        life.market.run()
+    life.market.wait(minutes=2)
+    life.market.run()
+    life.market.run()
     book, now = book_of(life.market), from_above(life.market.now)
     explained = [book.explain(bid, now=now) for bid in book.bids.values()]
     kept_out = sum(each.reason == "quota" for each in explained)
