@@ -11,7 +11,7 @@ from ledger.domain.ids import SubscriberId, TenantId
 from marketplace.domain.governance_events import CohortPlaced, QuotaSet, UnitPlaced
 from marketplace.domain.moments import from_above
 from tests.marketplace.quotas.test_no_round_breaks_a_policy import limit
-from tests.marketplace.test_nothing_delays_what_was_promised import CLASSES, HOUR, Life
+from tests.marketplace.test_nothing_delays_what_was_promised import Life
 from tests.marketplace.test_rounds import book_of
 from tests.marketplace.trading import MARKET, named
 
@@ -48,23 +48,8 @@ class Governed(Life):
         if random.random() < 0.3:
             market.put(policies, limit("subscriber", gpus=random.choice((1, 2, 3))))
 
-    def bid(self) -> None:
-        rng, market = self.random, self.market
-        self.words.append(f"b{len(self.words)}")
-        start = market.now + rng.choice((0, 0, 0, 1, 3)) * HOUR
-        hours = rng.choice((0.5, 1, 4, 12))
-        market.bid(
-            self.words[-1],
-            gpus=rng.choice((1, 1, 2, 3)),
-            hours=hours,
-            at=rng.choice((1, 2, 4, 9)),
-            start=start,
-            deadline=start + hours * HOUR + rng.choice((0, 1, 2, 8)) * HOUR,
-            gang=rng.random() < 0.4,
-            patience=rng.choice(("immediate", "patient")),
-            service_class=rng.choice(CLASSES),
-            tenant=TenantId(named(f"tenant {rng.choice(UNITS)}")),
-        )
+    def whose(self) -> dict[str, TenantId]:
+        return {"tenant": TenantId(named(f"tenant {self.random.choice(UNITS)}"))}
 
 
 @settings(deadline=None, max_examples=40)
