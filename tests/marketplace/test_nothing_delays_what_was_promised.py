@@ -73,12 +73,12 @@ class Life:
             gang=rng.random() < 0.4,
             patience=rng.choice(("immediate", "patient")),
             service_class=rng.choice(CLASSES),
-            **self.whose(),
+            tenant=self.whose(),
         )
 
-    def whose(self) -> dict[str, TenantId]:
-        """Return who bids, as `Market.bid` names it: each time somebody else."""
-        return {}
+    def whose(self) -> TenantId | None:
+        """Return who bids; None: each time somebody else."""
+        return None
 
     def fill(self) -> None:
         """Let interruptible work take all there is, for long and for little."""

@@ -48,8 +48,8 @@ class Governed(Life):
         if random.random() < 0.3:
             market.put(policies, limit("subscriber", gpus=random.choice((1, 2, 3))))
 
-    def whose(self) -> dict[str, TenantId]:
-        return {"tenant": TenantId(named(f"tenant {self.random.choice(UNITS)}"))}
+    def whose(self) -> TenantId:
+        return TenantId(named(f"tenant {self.random.choice(UNITS)}"))
 
 
 @settings(deadline=None, max_examples=40)
