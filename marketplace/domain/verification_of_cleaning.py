@@ -14,31 +14,35 @@ from marketplace.domain.events import LeaseGranted
 from marketplace.domain.faults import Fault
 from marketplace.domain.moments import moment
 
-Span = tuple[datetime, datetime, int, LeaseId | None]
-"""From when, until when, which grant of the round (0: an older lease), and whose."""
+Span = tuple[datetime, datetime, int, timedelta, LeaseId | None]
+"""From when, until when, which grant of the round (0: an older lease), how long its offer has the
+GPU cleaned before it and after it (of an older one: nothing is asked any more), and whose."""
 
 
 def faults_of_cleaning(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
-    """Find leases that follow another on one GPU too soon."""
+    """Find leases that follow another on one GPU too soon for what the offer of either asks.
+
+    A GPU may be in several offers, one after the other, each with a time of its own.
+    """
     ends_at = ends_of(grants)
-    gap: dict[str, timedelta] = defaultdict(timedelta)
     spans: dict[str, list[Span]] = defaultdict(list)
+    cleaned = set[str]()
     for number, granted in enumerate(grants, 1):
         for share in granted.shares:
             listed = book.offers.get(share.offer_id)
             seconds = 0 if listed is None else listed.terms.cleaning_seconds
             for uuid in share.gpu_uuids:
-                gap[uuid] = max(gap[uuid], timedelta(seconds=seconds))
-                window = granted.window
-                spans[uuid].append((window.starts_at, window.ends_at, number, granted.lease_id))
-    for uuid, least in gap.items():
-        if not least:
-            continue
-        for span in book.calendar.of(uuid):
-            if span.lease_id is not None:
-                ends = ends_at.get(span.lease_id, moment(span.ends))
-                spans[uuid].append((moment(span.starts), ends, 0, span.lease_id))
+                window, asked = granted.window, timedelta(seconds=seconds)
+                span = (window.starts_at, window.ends_at, number, asked, granted.lease_id)
+                spans[uuid].append(span)
+            if seconds:
+                cleaned.update(share.gpu_uuids)
+    for uuid in sorted(cleaned):
+        for held in book.calendar.of(uuid):
+            if held.lease_id is not None:
+                ends = ends_at.get(held.lease_id, moment(held.ends))
+                spans[uuid].append((moment(held.starts), ends, 0, timedelta(), held.lease_id))
         for earlier, later in pairwise(sorted(spans[uuid], key=lambda span: span[:3])):
-            if later[0] < earlier[1] + least and (earlier[2] or later[2]):
-                said = f"GPU {uuid} is not cleaned between {earlier[3]} and {later[3]}"
-                yield Fault(said, max(earlier, later, key=lambda span: span[2])[3])
+            if later[0] < earlier[1] + max(earlier[3], later[3]) and (earlier[2] or later[2]):
+                said = f"GPU {uuid} is not cleaned between {earlier[4]} and {later[4]}"
+                yield Fault(said, max(earlier, later, key=lambda span: span[2])[4])

@@ -171,6 +171,39 @@ def one_gpu(cleaning: timedelta, *lengths: tuple[float, float]) -> Book:
     return book
 
 
+def test_a_gpu_of_two_offers_is_cleaned_as_the_offer_of_each_lease_asks() -> None:
+    """Until three it is not cleaned; whoever has it from then on wants it clean."""
+    market = Market()
+    market.offer("early", host="a", at=1, windows=[(NOON, NOON + 3 * HOUR)])
+    market.offer("late", host="a", at=1, windows=[(NOON + 3 * HOUR, NOON + 6 * HOUR)], cleaning=TEN)
+    for word in ("x", "y", "z"):
+        market.bid(word, patience="patient", deadline=NOON + 3 * HOUR)
+    market.bid("late", patience="patient", start=NOON + 3 * HOUR, deadline=NOON + 6 * HOUR)
+    market.run()
+
+    assert sorted(starts(market, "x", "y", "z")) == [timedelta(), HOUR, 2 * HOUR]
+    assert starts(market, "late") == [3 * HOUR + TEN]
+    assert all(
+        each.reason != "unverified"
+        for cleared in market.decisions()
+        if isinstance(cleared.event, RoundCleared)
+        for each in cleared.event.unmatched
+    )
+
+    book = Book(MARKET)
+    for recorded in market.events():
+        if not recorded.stream.startswith("market-"):
+            book.apply(recorded.event, recorded.position)
+    cleared, *granted = [each.event for each in market.decisions()][:5]
+    assert isinstance(cleared, RoundCleared)
+    grants = [each for each in granted if isinstance(each, LeaseGranted)]
+    last = max(grants, key=lambda each: each.window.starts_at)
+    window = replace(last.window, starts_at=NOON + 3 * HOUR, ends_at=NOON + 4 * HOUR)
+    hasty = [replace(each, window=window) if each is last else each for each in grants]
+    [fault] = [each for each in faults(book, cleared, hasty) if "not cleaned" in each.said]
+    assert fault.lease_id is not None
+
+
 def test_the_search_of_a_round_knows_how_long_cleaning_takes() -> None:
     """Two of an hour and a half fill the window, but for the ten minutes between them."""
     lengths = ((1.5, 5), (1.5, 5), (1, 4), (1, 4))
