@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 from listings.models import OfferRow
 from marketplace.models import BidRow, LeaseRow
 from marketplace.models.rounds import RoundRow
-from tests.pages.browser import browsing, enter, overflow, served, violations
+from tests.pages.browser import browsing, comes_true, enter, overflow, served, violations
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
 
@@ -46,6 +46,13 @@ def all_roles(world: World) -> Client:
     return world.member(OWNER, "owner", "operator", "consumer", "finance")
 
 
+WIDE_FOR_FRAMES = """(frames) => {
+  const wide = document.createElement("div");
+  wide.style.inlineSize = "3000px";
+  document.body.append(wide);
+  const next = () => (frames-- > 0 ? requestAnimationFrame(next) : wide.remove());
+  next();
+}"""
 BURSTING_CONTROLS = """() => [...document.querySelectorAll(".card :is(input, select, textarea)")]
   .filter((each) => each.getBoundingClientRect().right
     > each.closest(".card").getBoundingClientRect().right)
@@ -94,6 +101,19 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
                     wrong[path] = found
 
     assert wrong == {}
+
+
+def test_a_page_is_too_wide_only_once_it_has_settled(site: str, tmp_path: Path) -> None:
+    with browsing(tmp_path / "profile") as (_, page, complaints):
+        page.goto(f"{site}/accounts/login/")
+        page.evaluate(WIDE_FOR_FRAMES, 5)
+        settling = overflow(page)
+        page.evaluate(WIDE_FOR_FRAMES, 1_000_000)
+        settled = overflow(page)
+
+    assert settling <= 0
+    assert settled > 0
+    assert complaints == []
 
 
 def test_the_market_page_is_light(open_world: World, site: str, tmp_path: Path) -> None:
@@ -189,7 +209,9 @@ def test_the_price_line_spans_the_day_and_the_last_price_holds(
     with browsing(tmp_path / "profile") as (context, page, _):
         enter(context, site, open_world.member(CONSUMER, "consumer").cookies)
         page.goto(site)
-        page.wait_for_function("document.querySelector('price-line')?.plot?.scales.x.max")
+        assert comes_true(
+            page, "document.querySelector('price-line')?.plot?.scales.x.max", within_ms=10_000
+        )
         begin, end, points = page.evaluate(
             "(({plot}) => [plot.scales.x.min, plot.scales.x.max, plot.data[0]])"
             "(document.querySelector('price-line'))"

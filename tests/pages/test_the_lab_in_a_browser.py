@@ -28,6 +28,16 @@ SOCKET = """(asked) => new Promise((resolve) => {
   socket.onclose = () => resolve("closed");
 })"""
 
+GIVEN_UP_AT_ONCE = """() => new Promise((resolve) => {
+  const run = document.querySelector("lab-run");
+  const again = [...run.querySelectorAll("button")].at(-1);
+  again.click();
+  const { socket } = run;
+  again.click();
+  socket.addEventListener("close", () =>
+    resolve([run.querySelector("[data-said]").textContent, "closed"]));
+})"""
+
 
 def traded() -> World:
     world = World()
@@ -80,6 +90,26 @@ def test_a_run_is_given_up_and_begun_again(committed_store: None, tmp_path: Path
         page.locator("#h-found").wait_for(timeout=PATIENCE_MS)
         wrong = list(said)
 
+    assert wrong == []
+
+
+def test_a_run_may_be_given_up_before_it_is_connected(
+    committed_store: None, tmp_path: Path
+) -> None:
+    world = traded()
+    with (
+        served(tmp_path / "site.log") as site,
+        browsing(tmp_path / "browser") as (context, page, said),
+    ):
+        enter(context, site, world.member(PLATFORM, "operator").cookies)
+        page.goto(site + ASKED)
+        page.get_by_role("button", name="Give up").click()
+        given_up = page.evaluate(GIVEN_UP_AT_ONCE)
+        page.get_by_role("button", name="Run it again").last.click()
+        page.locator("#h-found").wait_for(timeout=PATIENCE_MS)
+        wrong = list(said)
+
+    assert given_up == ["Given up.", "closed"]
     assert wrong == []
 
 

@@ -11,7 +11,7 @@ class LabRun extends HTMLElement {
   }
 
   disconnectedCallback() {
-    this.socket?.close();
+    this.leave();
   }
 
   start() {
@@ -22,9 +22,13 @@ class LabRun extends HTMLElement {
     this.bar.hidden = false;
     this.button.textContent = "Give up";
     this.tell("Reading the log…");
-    socket.addEventListener("open", () =>
-      socket.send(JSON.stringify({ path: this.dataset.path, query: location.search.slice(1) })));
-    socket.addEventListener("message", ({ data }) => this.hear(JSON.parse(data)));
+    socket.addEventListener("open", () => {
+      if (this.socket !== socket) socket.close();
+      else socket.send(JSON.stringify({ path: this.dataset.path, query: location.search.slice(1) }));
+    });
+    socket.addEventListener("message", ({ data }) => {
+      if (this.socket === socket) this.hear(JSON.parse(data));
+    });
     socket.addEventListener("close", () => {
       if (this.socket === socket) this.stop("The connection was lost.");
     });
@@ -42,9 +46,15 @@ class LabRun extends HTMLElement {
   }
 
   giveUp() {
-    const socket = this.socket;
+    this.leave();
     this.stop("Given up.");
-    socket.close();
+  }
+
+  // A socket that is still connecting closes itself once it is open: to close it before is a fault
+  // that the browser's console reports.
+  leave() {
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.close();
+    this.socket = null;
   }
 
   stop(why) {
