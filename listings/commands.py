@@ -6,7 +6,7 @@ as unknown to it as what does not exist. Loops and policies carry no tenant and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from ledger.domain.event import Event
@@ -116,10 +116,10 @@ def publish_offer(
     def decide(host: Host | None) -> Sequence[Event]:
         owned = _own_host(host, host_id, by)
         if earlier is None:
-            its, wanted = owned.registered, set(terms.gpu_uuids)
-            models = [gpu.model for uuid, gpu in owned.gpus.items() if uuid in wanted]
-            need_permits(load(store, ListingPermits, its.market), its.tenant_id, models)
-            return owned.list_gpus(offer_id, terms, now=now)
+            listed = owned.list_gpus(offer_id, terms, now=now)
+            for each in listed:
+                _need_permits(store, each.offer, owned.models_of(each.offer))
+            return listed
         return earlier.repeat(terms, host=owned.registered)
 
     position = record(store, Host, host_id, decide, by=by)
@@ -267,7 +267,8 @@ def choose_form(
 
     Raises:
         OfferUnknown, OfferIsGone, OfferIsPaused, OfferIsWithdrawn, OfferIsExpired, HostIsRetired,
-        GpuNotOnHost, FormNotAllowed, FormTooYoung, and the refusals of a division.
+        GpuNotOnHost, FormNotAllowed, FormTooYoung, ListingNotAllowed, and the refusals of a
+        division.
     """
     old = load(store, Offer, offer.offer_id)
     if old is None:
@@ -275,9 +276,12 @@ def choose_form(
     floor = old.floor
 
     def on_host(host: Host | None) -> Sequence[Event]:
-        return _own_host(host, offer.host_id, by).reform(
+        formed = _own_host(host, offer.host_id, by).reform(
             offer, form, floor=floor, offer_id=offer_id, chosen=chosen, now=now
         )
+        for each in formed:
+            _need_permits(store, each.offer, {gpu.model for gpu in each.offer.gpus})
+        return formed
 
     def on_offer(state: Offer | None) -> Sequence[Event]:
         return _own_offer(state, offer.offer_id, by).give_way(now=now)
@@ -324,6 +328,11 @@ def _free_gpus(store: EventStore, offer_id: OfferId, *, by: Meta, now: datetime)
     assert offer.state in FINAL
     host_id = offer.published.host_id
     return unlist_offer(store, host_id=host_id, offer_id=offer_id, by=by, now=now)
+
+
+def _need_permits(store: EventStore, offer: OfferPublished, models: Iterable[str]) -> None:
+    """Refuse what an offer would list and its owner may not. Raises: ListingNotAllowed."""
+    need_permits(load(store, ListingPermits, offer.market), offer.tenant_id, models)
 
 
 def _own_host(host: Host | None, host_id: HostId, by: Meta) -> Host:

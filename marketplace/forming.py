@@ -20,6 +20,7 @@ from ledger.eventstore.port import EventStore, Meta, load
 from listings import commands
 from listings.domain.events import Chosen, Form, OfferPublished
 from listings.domain.hosts import Host
+from listings.domain.permits import ListingPermits, need_permits
 from listings.domain.terms import cards_of, in_pieces
 from marketplace.domain.book import Book
 from marketplace.domain.demand import OpenBid
@@ -77,9 +78,10 @@ def _choices(store: EventStore, book: Book, now: Millis) -> Iterator[Choice]:
 def _worths(
     store: EventStore, book: Book, listed: Listed, bids: list[OpenBid], now: Millis
 ) -> Iterator[Worth]:
-    """Yield what each form is worth; one that the host's cards can no longer take, nothing."""
+    """Yield what each form is worth; none that its cards cannot take, or its owner not list."""
     offer = listed.terms
     host = load(store, Host, offer.host_id)
+    permits = load(store, ListingPermits, offer.market)
     assert host is not None and offer.by_demand is not None
     for form in offer.by_demand.forms:
         is_current = form.division == offer.division
@@ -91,6 +93,7 @@ def _worths(
             try:
                 cards = [host.gpus[uuid] for uuid in cards_of(offer)]
                 gpus = tuple(in_pieces(form.division, cards))
+                need_permits(permits, offer.tenant_id, {gpu.model for gpu in gpus})
             except (Refusal, KeyError):
                 continue
         round_id = uuid5(offer.offer_id, "worth")

@@ -320,7 +320,10 @@ class ListingForm(PolicyForm):
     """Who may list what."""
 
     kind, title = "listing", "Who may list"
-    text = "What speaks of an organisation comes first. Offers that are on the market stay."
+    text = (
+        "What speaks of an organisation comes first. A class of cards holds for MIG instances and "
+        "shares of them, too, unless another names those. Offers that are on the market stay."
+    )
 
     tenant_id = forms.ChoiceField(label="Who", required=False)
     allowed = forms.ChoiceField(label="May or may not list", choices=ALLOWED, initial="no")

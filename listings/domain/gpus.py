@@ -108,6 +108,28 @@ def names_share(model: str) -> bool:
     return any(_SHARE.fullmatch(word) for word in model_of(model).split("-"))
 
 
+@lru_cache(maxsize=4_096)
+def names_part(model: str) -> bool:
+    """Tell if a model, or a class, is that of a part of a card: a MIG instance or a share."""
+    words = model_of(model).split("-")
+    return any(_SHARE.fullmatch(word) or _PROFILE.fullmatch(word) for word in words)
+
+
+def own_model(gpu: Gpu) -> str:
+    """Return the market's name of a GPU, of a MIG instance with its profile.
+
+    The driver's name of an instance is that of its card. A profile whose memory the agent rounded
+    is named as its card has it: H200's 1g.16gb is its 1g.18gb.
+    """
+    model = model_of(gpu.model)
+    if len(gpu.mig_profiles) != 1 or names_part(model):
+        return model
+    name = gpu.mig_profiles[0].lower()
+    card = card_of(model)
+    profile = None if card is None else card.profile(name)
+    return f"{model}-{name if profile is None else profile.name}"
+
+
 def check_inventory(gpus: Sequence[Gpu], cards: Mapping[str, str]) -> tuple[Gpu, ...]:
     """Return the GPUs with normal model names, by UUID, or refuse the whole report.
 
@@ -173,7 +195,7 @@ def _check(gpu: Gpu, cards: Mapping[str, str]) -> Gpu:
             raise GpuUnreadable(gpu_uuid=gpu.uuid[:TEXT_MAX], field=field)
     return replace(
         gpu,
-        model=model_of(gpu.model),
+        model=own_model(gpu),
         mig_profiles=tuple(profile.lower() for profile in gpu.mig_profiles),
         card_uuid=card_uuid if gpu.mig_profiles else None,
     )

@@ -31,7 +31,7 @@ from listings.domain.events import (
     OfferSource,
 )
 from listings.domain.forms import reformed
-from listings.domain.gpus import check_inventory
+from listings.domain.gpus import check_inventory, own_model
 from listings.domain.terms import (
     OfferTerms,
     OfferTermsDiffer,
@@ -190,7 +190,11 @@ class Host:
         missing = [uuid for uuid in checked.gpu_uuids if uuid not in self.gpus]
         if missing:
             raise GpuNotOnHost(gpu_uuids=missing)
-        cards = [self.gpus[uuid] for uuid in checked.gpu_uuids]
+        # Inventories from before instances were named by profile name them by their card.
+        cards = [
+            replace(gpu, model=own_model(gpu))
+            for gpu in map(self.gpus.__getitem__, checked.gpu_uuids)
+        ]
         for form in () if checked.by_demand is None else checked.by_demand.forms:
             divided(replace(checked, division=form.division), cards)
         gpus = divided(checked, cards)
@@ -235,6 +239,16 @@ class Host:
         gpus = in_pieces(form.division, [self.gpus[uuid] for uuid in cards])
         formed = reformed(offer, form, gpus, floor=floor, offer_id=offer_id, chosen=chosen, now=now)
         return [FormChosen(host_id=self.host_id, offer_id=offer.offer_id, offer=formed, at=now)]
+
+    def models_of(self, offer: OfferPublished) -> set[str]:
+        """Return the models that an offer puts on the market, in each of its forms.
+
+        Raises: the refusals of `divided`, where the host's cards take a form no longer.
+        """
+        cards = [self.gpus[uuid] for uuid in cards_of(offer)]
+        forms = () if offer.by_demand is None else offer.by_demand.forms
+        in_forms = [in_pieces(form.division, cards) for form in forms]
+        return {gpu.model for gpus in (offer.gpus, *in_forms) for gpu in gpus}
 
     def unlist(self, offer_id: OfferId, *, now: datetime) -> list[GpusUnlisted]:
         """Give the GPUs of an offer back, once."""

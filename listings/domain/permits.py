@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ledger.domain.ids import TenantId
 from ledger.domain.refusal import Forbidden, Invalid, Refusal
-from listings.domain.gpus import model_matches
+from listings.domain.gpus import is_of, names_part
 from listings.domain.permit_events import ListingAllowed
 
 ANY_CLASS = "any"
@@ -55,17 +55,18 @@ class ListingPermits:
     def may_list(self, tenant_id: TenantId, model: str) -> bool:
         """Tell if an organisation may list a model of GPU.
 
-        What speaks of the organisation comes before what speaks of each, and of those what
-        speaks of the model before what speaks of any.
+        What speaks of a card holds for all that is cut from it: MIG instances, shares by MPS and
+        time slices. What speaks of the organisation comes before what speaks of each; of those
+        what names the part, then the narrowest class of cards, then any.
         """
         for whose in (tenant_id, None):
             found = [
-                (gpu_class == ANY_CLASS, -len(gpu_class), allowed)
+                (gpu_class == ANY_CLASS, not names_part(gpu_class), -len(gpu_class), allowed)
                 for (who, gpu_class), allowed in self.allowed.items()
-                if who == whose and (gpu_class == ANY_CLASS or model_matches(gpu_class, model))
+                if who == whose and (gpu_class == ANY_CLASS or is_of(gpu_class, model))
             ]
             if found:
-                return min(found)[2]
+                return min(found)[3]
         return True
 
 

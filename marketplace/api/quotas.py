@@ -346,7 +346,10 @@ class QuotaListings(Setting):
 
     @extend_schema(request=ListingBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
-        """Let an organisation list GPUs of a class, or no longer; offers there are stay."""
+        """Let an organisation list GPUs of a class, and parts of them, or no longer.
+
+        Offers that are there stay.
+        """
         return self.set(self.asked("listing"))
 
 

@@ -269,7 +269,10 @@ def allow(
     why: Why = "",
     market: Market = None,
 ) -> None:
-    """Let somebody list, lease or borrow GPUs of a class, or no longer."""
+    """Let somebody list, lease or borrow GPUs of a class, or no longer.
+
+    To list, a class of cards holds for their MIG instances and shares, too.
+    """
     common = {"gpu_class": gpu_class, "allowed": not forbid, "why": why}
     if what == "list":
         _set(context, market, "listings", tenant_id=who, **common)

@@ -37,6 +37,7 @@ from listings.domain.forms import (
 )
 from listings.domain.hosts import Host, OfferIsGone
 from listings.domain.offers import Offer
+from listings.domain.permit_events import ListingAllowed
 from listings.domain.terms import OfferTerms
 from listings.policies import POLICIES
 from marketplace.domain.events import LeaseClosed, LeaseGranted
@@ -49,6 +50,7 @@ HOST = HostId(UUID(int=77))
 FIRST = OfferId(UUID(int=700))
 BY_OWNER = Meta(actor="user:ada", tenant_id=OWNER)
 WHOLE, QUARTERS = Form(None), Form(Division("mps", 4))
+HALVES = Division("mps", 2)
 HOUR = timedelta(hours=1)
 
 
@@ -207,6 +209,21 @@ def test_what_other_gpus_can_serve_changes_nothing(market: Market) -> None:
     market.wait(minutes=10)
 
     assert choose(market) == 0
+
+
+def test_a_form_that_its_owner_may_no_longer_list_is_passed_over(market: Market) -> None:
+    list_card(market, by_demand((None, "2.00"), (Division("mps", 4), "0.60"), (HALVES, "0.60")))
+    for word in "abc":
+        small(market, word)
+    permitted = ListingAllowed(
+        market=MARKET, tenant_id=None, gpu_class="H100-mps.25.20gb", allowed=False, at=market.now
+    )
+    commands.allow_listing(market.store, permitted=permitted, by_platform=True, by=BY_OWNER)
+    market.wait(minutes=10)
+
+    assert choose(market) == 1
+
+    assert listed(market).division == HALVES
 
 
 def test_a_paused_offer_and_one_that_is_gone_are_left_alone(market: Market) -> None:

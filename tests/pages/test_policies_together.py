@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -10,12 +11,18 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
+from ledger.domain.ids import OfferId
+from ledger.domain.money import Rate
+from ledger.domain.span import Window
 from ledger.eventstore.port import load
+from listings.commands import publish_offer
+from listings.domain.events import Division
 from listings.domain.permits import ListingPermits
+from listings.domain.terms import OfferTerms
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_policies_on_pages import POLICIES, dean, olivia, policies
 from tests.pages.test_rounds_on_pages import text
-from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
+from tests.pages.world import BY, CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db
 
@@ -151,6 +158,33 @@ def test_a_permission_is_tried_on_the_last_days(world: World, olivia: Client) ->
     borrow = ask({**use, "what": "borrow"}, none_own)
     assert borrow == {"offer": [], "bid": ["needs-approval"], "lease": ["needs-approval"]}
     assert ask(listing, {**use, "gpu_class": "A100"})["lease"] == []
+
+
+def test_a_permission_tried_holds_for_parts_of_the_card(world: World, olivia: Client) -> None:
+    divided = OfferTerms(
+        gpu_uuids=("GPU-3",),
+        windows=(Window(world.now, world.now + timedelta(hours=10)),),
+        floor=Rate(1_000_000_000),
+        division=Division("mps", 4),
+    )
+    publish_offer(
+        world.store, offer_id=OfferId(uuid4()), host_id=world.host_id, terms=divided, by=BY,
+        now=world.now,
+    )  # fmt: skip
+    world.settle()
+
+    def refused(*said: tuple[str, bool]) -> list[list[str]]:
+        listings = [{"kind": "listing", "gpu_class": of, "allowed": may} for of, may in said]
+        answer = json(olivia, "quotas/trials", {"policies": listings}).json()
+        return sorted(each["gpu_models"] for each in answer["past"]["changes"])
+
+    [[card], [share]] = refused(("H100", False))
+    assert (card, share) == ("H100-80GB", "H100-80GB-mps.25.20gb")
+    assert refused((share, False)) == [[share]]
+    assert refused(("H100", False), (share, True)) == [[card]]
+    listing = {"kind": "listing", "gpu_class": share, "allowed": False}
+    found = json(olivia, "lab", {"hours": 24, "policies": [listing]}).json()
+    assert 0 < found["variant"]["offered_gpu_seconds"] < found["again"]["offered_gpu_seconds"]
 
 
 def test_permissions_tried_are_counted_on_the_page(world: World, olivia: Client) -> None:
