@@ -15,6 +15,7 @@ from ledger.domain.money import Rate
 from ledger.eventstore.port import START, EventStore, Meta, Position, load, record
 from ledger.eventstore.together import Part, record_together
 from listings.domain import hosts
+from listings.domain.changes import TermsChange
 from listings.domain.events import Chosen, Form, Gpu, OfferPublished, OfferSource
 from listings.domain.hosts import Host, HostUnknown
 from listings.domain.offers import FINAL, Offer, OfferUnknown
@@ -193,9 +194,29 @@ def reprice_offer(
     Raises:
         OfferUnknown, FloorOutOfBounds, CurrencyDiffers, OfferIsWithdrawn, OfferIsExpired.
     """
+    return change_offer(store, offer_id=offer_id, floor=floor, by=by, now=now)
+
+
+def change_offer(
+    store: EventStore,
+    *,
+    offer_id: OfferId,
+    floor: Rate | None = None,
+    terms: TermsChange | None = None,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Change the floor, other terms, or both at once, for leases to come. None: as before.
+
+    Raises:
+        OfferUnknown, OfferIsWithdrawn, OfferIsExpired, FloorOutOfBounds, CurrencyDiffers, and the
+        refusals of `check_promises`.
+    """
 
     def decide(offer: Offer | None) -> Sequence[Event]:
-        return _own_offer(offer, offer_id, by).reprice(floor, now=now)
+        own = _own_offer(offer, offer_id, by)
+        repriced = [] if floor is None else own.reprice(floor, now=now)
+        return [*repriced, *([] if terms is None else own.change_terms(terms, now=now))]
 
     return record(store, Offer, offer_id, decide, by=by)
 
@@ -273,7 +294,7 @@ def choose_form(
     old = load(store, Offer, offer.offer_id)
     if old is None:
         raise OfferUnknown(offer_id=offer.offer_id)
-    floor = old.floor
+    offer, floor = old.terms, old.floor
 
     def on_host(host: Host | None) -> Sequence[Event]:
         formed = _own_host(host, offer.host_id, by).reform(

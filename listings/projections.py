@@ -10,6 +10,7 @@ from ledger.domain.events import UsageCaptured
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
+from listings.domain.changes import CHANGING
 from listings.domain.events import (
     FormChosen,
     HostRegistered,
@@ -20,6 +21,7 @@ from listings.domain.events import (
     OfferPublished,
     OfferRepriced,
     OfferResumed,
+    OfferTermsChanged,
     OfferWithdrawn,
 )
 from listings.domain.windows import end_of, windows_of
@@ -71,6 +73,9 @@ def project_offers(recorded: Recorded, rows: Rows) -> None:
         case OfferRepriced(offer_id=offer_id, floor=floor):
             nanos = floor.nanos_per_gpu_hour
             rows.change(OfferRow, offer_id, floor_nanos_per_gpu_hour=nanos, version=version)
+        case OfferTermsChanged(offer_id=offer_id) as changed:
+            terms = {name: msgspec.to_builtins(getattr(changed, name)) for name in CHANGING}
+            rows.change(OfferRow, offer_id, **terms, version=version)
         case OfferPaused(offer_id=offer_id):
             rows.change(OfferRow, offer_id, state="paused", version=version)
         case OfferResumed(offer_id=offer_id):
@@ -149,6 +154,7 @@ PROJECTIONS: tuple[Projection, ...] = (
         on=names_of(
             OfferPublished,
             OfferRepriced,
+            OfferTermsChanged,
             OfferPaused,
             OfferResumed,
             OfferWithdrawn,

@@ -18,6 +18,7 @@ from config.figures import amount_text
 from config.pages.answers import done, meta_of, page
 from config.pages.offer_form import ISOLATIONS, OfferForm, RepriceForm, terms_of
 from config.pages.offer_ways import ways_of
+from config.pages.terms_form import TermsForm
 from config.pages.window_grid import Grid, Held, build_grid
 from config.visitors import zone_of
 from ledger.access import Actor
@@ -44,6 +45,7 @@ SAID = {
     "resume": "On the market again.",
     "withdraw": "Withdrawn.",
     "reprice": "The new floor holds for leases to come.",
+    "terms": "The new terms hold for leases to come.",
 }
 HOLDING = ("scheduled", "starting", "active", "reclaiming", "ending")
 
@@ -133,14 +135,16 @@ def page_of_offer(request: HttpRequest, offer_id: UUID) -> HttpResponse:
 
 
 def change(request: HttpRequest, offer_id: UUID) -> HttpResponse:
-    """Reprice, pause, resume or withdraw an offer: the button says which."""
+    """Reprice, pause, resume or withdraw an offer, or change its terms: the button says which."""
     actor = actor_of(request)
     actor.need("owner", "operator")
     queries.offer(actor, offer_id)
     verb = request.POST.get("do", "")
-    form = RepriceForm(request.POST, currency=settings.ENV.currency)
+    form, terms = RepriceForm(request.POST, currency=settings.ENV.currency), TermsForm(request.POST)
     if verb == "reprice" and not form.is_valid():
         return _show(request, offer_id, form=form)
+    if verb == "terms" and not terms.is_valid():
+        return _show(request, offer_id, terms=terms)
     store, offer, by, now = default_store(), OfferId(offer_id), meta_of(actor), timezone.now()
     try:
         match verb:
@@ -155,10 +159,15 @@ def change(request: HttpRequest, offer_id: UUID) -> HttpResponse:
                 position = commands.reprice_offer(
                     store, offer_id=offer, floor=floor, by=by, now=now
                 )
+            case "terms":
+                position = commands.change_offer(
+                    store, offer_id=offer, terms=terms.change(), by=by, now=now
+                )
             case _:
                 return HttpResponseBadRequest("unknown button")
     except Refusal as refusal:
-        return _show(request, offer_id, refusal=refusal)
+        asked = terms if verb == "terms" else None
+        return _show(request, offer_id, refusal=refusal, terms=asked)
     return done(request, f"/offers/{offer_id}", position, SAID[verb])
 
 
@@ -168,6 +177,7 @@ def _show(
     *,
     refusal: Refusal | None = None,
     form: RepriceForm | None = None,
+    terms: TermsForm | None = None,
 ) -> HttpResponse:
     actor = actor_of(request)
     row = queries.offer(actor, offer_id)
@@ -180,6 +190,7 @@ def _show(
         "windows": windows[:COMING_MAX],
         "form": form
         or RepriceForm(initial={"floor": queries.floor_of(row)}, currency=row.currency),
+        "terms": terms or TermsForm.of(row),
         "open": row.state in queries.OPEN,
         "leases": leases(actor, states=HOLDING).filter(gpu_uuids__overlap=row.gpu_uuids)[:LIST_MAX],
         "notice": timedelta(seconds=row.notice_seconds),
@@ -194,7 +205,7 @@ def _show(
         "chosen": row.chosen,
         "form_min": timedelta(seconds=(row.by_demand or {}).get("form_min_seconds", 0)),
     }
-    invalid = form is not None and bool(form.errors)
+    invalid = any(asked is not None and asked.errors for asked in (form, terms))
     return page(request, "pages/offer.html", context, refusal=refusal, invalid=invalid)
 
 

@@ -17,8 +17,8 @@ from ledger.domain.money import Rate
 from ledger.eventstore.port import stream_name
 from ledger.rest import Endpoint, etag_of
 from listings import commands, queries
+from listings.api.changes import ChangeOffer, change_of
 from listings.api.shapes import (
-    ChangeOffer,
     EarningsShape,
     OfferShape,
     PreviewOffer,
@@ -105,12 +105,13 @@ class OneOffer(Endpoint):
 
     @extend_schema(request=ChangeOffer, responses=Written)
     def patch(self, request: Request, offer_id: UUID) -> Response:
-        """Change the floor for leases to come; those granted keep their price."""
+        """Change floor or terms for leases to come; those granted keep price and terms."""
         asked = self.body(ChangeOffer)
-        position = commands.reprice_offer(
+        position = commands.change_offer(
             self.store(stream_name(Offer, offer_id)),
             offer_id=OfferId(offer_id),
-            floor=Rate(asked["floor"], asked["currency"]),
+            floor=Rate(asked["floor"], asked["currency"]) if "floor" in asked else None,
+            terms=change_of(asked),
             by=self.meta(),
             now=timezone.now(),
         )

@@ -141,13 +141,6 @@ class PublishOffer(PreviewOffer):
     offer_id = serializers.UUIDField(required=False)
 
 
-class ChangeOffer(Body):
-    """A new floor."""
-
-    floor = AmountField()
-    currency = TextField()
-
-
 class MakeAgentToken(Body):
     """A token for the agent of a host. expires_at: 90 days from now, if left out."""
 

@@ -197,6 +197,22 @@ class OfferRepriced(Event, name="listings.offer-repriced"):
     at: datetime
 
 
+class OfferTermsChanged(Event, name="listings.offer-terms-changed"):
+    """The owner changed what it promises those who lease. Leases granted before keep their terms.
+
+    All of them as they are from now on, also those that stayed; fields as of `OfferPublished`.
+    """
+
+    offer_id: OfferId
+    lease_min_seconds: int
+    notice_seconds: int
+    grace_seconds: int
+    reclaim_fee_ppm: int
+    reclaim_steps: tuple[ReclaimStep, ...]
+    workload_kinds: tuple[str, ...]
+    at: datetime
+
+
 class OfferPaused(Event, name="listings.offer-paused"):
     """The owner stopped new leases for now."""
 
@@ -264,5 +280,11 @@ HostEvent = (
     HostRegistered | InventoryReported | GpusListed | GpusUnlisted | FormChosen | HostRetired
 )
 OfferEvent = (
-    OfferPublished | OfferRepriced | OfferPaused | OfferResumed | OfferWithdrawn | OfferExpired
+    OfferPublished
+    | OfferRepriced
+    | OfferTermsChanged
+    | OfferPaused
+    | OfferResumed
+    | OfferWithdrawn
+    | OfferExpired
 )

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, assert_never
 
 from ledger.domain.money import Rate
 from ledger.domain.refusal import Invalid, Refusal, Unknown
+from listings.domain.changes import TermsChange, changed, on_terms
 from listings.domain.events import (
     GpusListed,
     HostRegistered,
@@ -17,6 +18,7 @@ from listings.domain.events import (
     OfferPublished,
     OfferRepriced,
     OfferResumed,
+    OfferTermsChanged,
     OfferWithdrawn,
 )
 from listings.domain.terms import (
@@ -63,11 +65,15 @@ class CurrencyDiffers(Invalid):
 
 @dataclass(frozen=True)
 class Offer:
-    """An offer as its events tell it."""
+    """An offer as its events tell it. terms: as published, with those that were changed since.
+
+    floor: of leases to come; that of `terms` is the one it was published with.
+    """
 
     STREAM: ClassVar[str] = "offer"
 
     published: OfferPublished
+    terms: OfferPublished
     floor: Rate
     state: OfferState = "listed"
 
@@ -76,11 +82,13 @@ class Offer:
         """Return the offer after `event`."""
         if isinstance(event, OfferPublished):
             assert state is None
-            return cls(published=event, floor=event.floor)
+            return cls(published=event, terms=event, floor=event.floor)
         assert state is not None
         match event:
             case OfferRepriced():
                 return replace(state, floor=event.floor)
+            case OfferTermsChanged():
+                return replace(state, terms=on_terms(state.terms, event))
             case OfferPaused():
                 return replace(state, state="paused")
             case OfferResumed():
@@ -120,6 +128,15 @@ class Offer:
         if floor == self.floor:
             return []
         return [OfferRepriced(offer_id=self.published.offer_id, floor=floor, at=now)]
+
+    def change_terms(self, change: TermsChange, *, now: datetime) -> list[OfferTermsChanged]:
+        """Decide on other terms for leases to come. Leases granted before keep theirs.
+
+        Raises: the refusals of `check_promises`, OfferIsWithdrawn, OfferIsExpired.
+        """
+        event = changed(self.terms, change, now=now)
+        self._need_open(now=now)
+        return [] if on_terms(self.terms, event) == self.terms else [event]
 
     def pause(self, *, now: datetime) -> list[OfferPaused]:
         """Decide to give no new leases for now.

@@ -153,29 +153,37 @@ def check_terms(terms: OfferTerms, *, now: datetime) -> OfferTerms:
     windows = check_windows(terms.windows, weekly, now=now)
     terms = _begun(terms)
     check_floor(terms.floor)
+    terms = check_promises(replace(terms, windows=windows, weekly=weekly))
+    if not 0 <= terms.cleaning_seconds <= CLEANING_SECONDS_MAX:
+        raise CleaningOutOfBounds(seconds_max=CLEANING_SECONDS_MAX)
+    return replace(
+        terms,
+        gpu_uuids=tuple(sorted(terms.gpu_uuids)),
+        labels=check_labels(terms.labels),
+        division=check_division(terms.division),
+    )
+
+
+def check_promises(terms: OfferTerms) -> OfferTerms:
+    """Return the terms with what a lease is granted on in its normal form, or refuse that.
+
+    Shortest lease, notice, grace, fees and kinds of work: all that may change while it stands.
+
+    Raises: LeaseMinOutOfBounds, NoticeOutOfBounds, GraceOutOfBounds, ReclaimFeeOutOfBounds,
+        ReclaimStepsUnordered, WorkloadKindsUnreadable.
+    """
     if not 1 <= terms.lease_min_seconds <= LEASE_MIN_SECONDS_MAX:
         raise LeaseMinOutOfBounds(seconds_min=1, seconds_max=LEASE_MIN_SECONDS_MAX)
-    longest = max((window.millis // 1000 for window in windows), default=0)
-    if weekly is None and terms.lease_min_seconds > longest:
+    longest = max((window.millis // 1000 for window in terms.windows), default=0)
+    if terms.weekly is None and terms.lease_min_seconds > longest:
         raise LeaseMinOutOfBounds(seconds_min=1, seconds_max=longest)
     if not 0 <= terms.notice_seconds <= NOTICE_SECONDS_MAX:
         raise NoticeOutOfBounds(seconds_max=NOTICE_SECONDS_MAX)
     grace = _grace_of(terms)
-    if not 0 <= terms.cleaning_seconds <= CLEANING_SECONDS_MAX:
-        raise CleaningOutOfBounds(seconds_max=CLEANING_SECONDS_MAX)
     if not 0 <= terms.reclaim_fee_ppm <= PPM:
         raise ReclaimFeeOutOfBounds(ppm_max=PPM)
     _check_steps(terms)
-    return replace(
-        terms,
-        gpu_uuids=tuple(sorted(terms.gpu_uuids)),
-        windows=windows,
-        weekly=weekly,
-        grace_seconds=grace,
-        workload_kinds=check_kinds(terms.workload_kinds),
-        labels=check_labels(terms.labels),
-        division=check_division(terms.division),
-    )
+    return replace(terms, grace_seconds=grace, workload_kinds=check_kinds(terms.workload_kinds))
 
 
 def _grace_of(terms: OfferTerms) -> int:

@@ -17,14 +17,7 @@ from typing import Any
 
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId, HostId
-from listings.domain.events import (
-    OfferExpired,
-    OfferPaused,
-    OfferPublished,
-    OfferRepriced,
-    OfferResumed,
-    OfferWithdrawn,
-)
+from listings.domain.events import OfferExpired, OfferPublished, OfferWithdrawn
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.catalogue import SHAPES_MAX, Catalogue
 from marketplace.domain.demand import OpenBid, Shape
@@ -52,6 +45,7 @@ from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import KINDS, explained, follow, set_policy
 from marketplace.domain.reasons import at_a_glance, reason_of
 from marketplace.domain.setting_aside import Aside, noted
+from marketplace.domain.standing_offers import RULES as OFFER_RULES
 from marketplace.domain.supply import Entry, Listed
 from marketplace.domain.triggers import BidCame, MoveAsked, SupplyGrew, Trigger
 
@@ -236,44 +230,24 @@ class Book:
             return None
         listed = Listed(event, position, event.floor.nanos_per_gpu_hour)
         self.calendar.drop_kept([gpu.uuid for gpu in event.gpus])
-        self._screened.clear()
         self.take_in(listed)
         return SupplyGrew(frozenset({event.host_id}))
-
-    def _repriced(self, event: OfferRepriced, position: int) -> Trigger | None:
-        listed = self.offers.get(event.offer_id)
-        if listed is None:
-            return None
-        cheaper = event.floor.nanos_per_gpu_hour < listed.floor
-        listed.floor, listed.since = event.floor.nanos_per_gpu_hour, position
-        self.catalogue.changed(listed)
-        return SupplyGrew(frozenset({listed.terms.host_id})) if cheaper else None
-
-    def _paused(self, event: OfferPaused, position: int) -> Trigger | None:
-        listed = self.offers.get(event.offer_id)
-        if listed is not None:
-            listed.paused = True
-            self.catalogue.changed(listed)
-        return None
-
-    def _resumed(self, event: OfferResumed, position: int) -> Trigger | None:
-        listed = self.offers.get(event.offer_id)
-        if listed is None:
-            return None
-        listed.paused, listed.since = False, position
-        self.catalogue.changed(listed)
-        return SupplyGrew(frozenset({listed.terms.host_id}))
 
     def _gone(self, event: OfferWithdrawn | OfferExpired, position: int) -> Trigger | None:
         listed = self.offers.get(event.offer_id)
         if listed is not None:
-            self._screened.clear()
-            self.catalogue.remove(listed)
-            self.owners.gone(listed)
+            self.take_out(listed)
         return None
+
+    def take_out(self, listed: Listed) -> None:
+        """Forget an offer."""
+        self._screened.clear()
+        self.catalogue.remove(listed)
+        self.owners.gone(listed)
 
     def take_in(self, listed: Listed) -> None:
         """Take in an offer, with all that is known of it."""
+        self._screened.clear()
         listed.record = self.leases.records[listed.terms.host_id]
         self.catalogue.add(listed)
         self.owners.offered(listed)
@@ -376,9 +350,6 @@ class Book:
 
 RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     OfferPublished: Book._published,
-    OfferRepriced: Book._repriced,
-    OfferPaused: Book._paused,
-    OfferResumed: Book._resumed,
     OfferWithdrawn: Book._gone,
     OfferExpired: Book._gone,
     BidPlaced: Book._placed,
@@ -390,6 +361,7 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     BidHandedOn: Book._handed_on,
     RoundCleared: Book._cleared,
     LeaseGranted: Book._granted,
+    **OFFER_RULES,
     **dict.fromkeys(LEASE_RULES, Book._of_lease),
     **dict.fromkeys(KINDS, set_policy),
 }

@@ -30,6 +30,7 @@ ONE = (
     ("notice_seconds", "notice, s"),
     ("grace_seconds", "grace, s"),
     ("reclaim_fee_ppm", "reclaim fee, ppm"),
+    ("lease_min_seconds", "shortest lease, s"),
 )
 REMOVED = (
     ("reason", "in the way"),
@@ -188,6 +189,56 @@ def _step(text: str) -> dict[str, int]:
 
 
 @app.command()
+def reprice(
+    context: typer.Context,
+    offer: UUID,
+    floor: Annotated[str, typer.Argument(help="least per GPU-hour, such as 1.50")],
+) -> None:
+    """Set another floor for leases to come; those granted keep their price."""
+    currency = session_of(context).client.get(f"offers/{offer}")["currency"]
+    _change(context, offer, {"floor": floor, "currency": currency})
+
+
+@app.command()
+def terms(
+    context: typer.Context,
+    offer: UUID,
+    notice: Annotated[str | None, typer.Option(help="between a reclaim and the loss: 30m")] = None,
+    grace: Annotated[
+        str | None, typer.Option(help="from the signal to stop to the kill, within it: 60s")
+    ] = None,
+    fee: Annotated[
+        int | None, typer.Option(help="share of the lost value that a reclaim pays, ppm")
+    ] = None,
+    step: Annotated[
+        list[str] | None,
+        typer.Option(help="cheaper with more notice: 24h=0; may be repeated; all anew, or none"),
+    ] = None,
+    lease_min: Annotated[str | None, typer.Option(help="no shorter lease: 30m")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="a kind of work that may run; may be repeated; all anew, or anything"),
+    ] = None,
+) -> None:
+    """Set other terms for leases to come; those granted keep theirs. What is not said stays."""
+    asked: dict[str, Any] = {
+        f"{name}_seconds": length_of(length)
+        for name, length in (("notice", notice), ("grace", grace), ("lease_min", lease_min))
+        if length is not None
+    }
+    if fee is not None:
+        asked["reclaim_fee_ppm"] = fee
+    if step:
+        steps = [] if step == ["none"] else map(_step, step)
+        asked["reclaim_steps"] = sorted(steps, key=lambda one: one["notice_seconds"])
+    if only:
+        asked["workload_kinds"] = [] if only == ["anything"] else only
+    if not asked:
+        raise typer.BadParameter("Say what is to change, such as --notice 30m.")
+    _change(context, offer, asked)
+
+
+@app.command()
 def pause(context: typer.Context, offer: UUID) -> None:
     """Give no new leases for now."""
     _ask(context, offer, "pause")
@@ -220,6 +271,12 @@ def explain(context: typer.Context, offer: UUID) -> None:
     session.printer.table(removed, REMOVED, empty="Nobody waits for GPUs.")
     session.printer.table(answer["changes"], CHANGES, empty="No single change would help.")
     session.printer.facts(answer, UNSOLD)
+
+
+def _change(context: typer.Context, offer: UUID, asked: dict[str, Any]) -> None:
+    session = session_of(context)
+    done = session.client.patch(f"offers/{offer}", asked)
+    session.printer.facts(session.client.get(f"offers/{offer}", after=done["position"]), ONE)
 
 
 def _ask(context: typer.Context, offer: UUID, verb: str) -> None:

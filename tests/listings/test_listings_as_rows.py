@@ -20,8 +20,9 @@ from ledger.eventstore.port import Expect, NewEvent, load
 from ledger.following import follow_policies, follow_projections
 from ledger.rows import Rows
 from listings import commands, queries
+from listings.domain.changes import TermsChange
 from listings.domain.earnings import ASSUMED, DayOfMarket, Fill, fill_of, preview_earnings
-from listings.domain.events import ByDemand, Division, Form, WeeklyRule
+from listings.domain.events import ByDemand, Division, Form, ReclaimStep, WeeklyRule
 from listings.domain.hosts import Host, HostUnknown
 from listings.domain.offers import Offer, OfferUnknown
 from listings.loops import expire_offers
@@ -73,6 +74,10 @@ def test_rows_equal_their_rebuild_from_the_first_event(market: MemoryStore) -> N
     publish(market, OTHER_OFFER, terms("GPU-b", labels=(("nvme", "yes"),)))
     commands.reprice_offer(market, offer_id=OFFER, floor=Rate(7), by=ADA, now=NOON)
     read(market)
+    change = TermsChange(
+        notice_seconds=600, reclaim_fee_ppm=9, reclaim_steps=(ReclaimStep(900, 1),)
+    )
+    commands.change_offer(market, offer_id=OFFER, terms=change, by=ADA, now=NOON)
     commands.pause_offer(market, offer_id=OFFER, by=ADA, now=NOON)
     commands.withdraw_offer(market, offer_id=OTHER_OFFER, by=ADA, now=NOON)
     read(market)
@@ -91,6 +96,8 @@ def test_rows_equal_their_rebuild_from_the_first_event(market: MemoryStore) -> N
 
     assert {model: as_told(model) for model in live} == live
     assert [row["state"] for row in live[OfferRow]] == ["paused", "withdrawn"]
+    assert [row["notice_seconds"] for row in live[OfferRow]] == [600, 300]
+    assert queries.steps_of_row(queries.offer(OWNING, OFFER)) == (ReclaimStep(900, 1),)
 
 
 def test_a_page_and_a_row_tell_the_version_of_the_stream(market: MemoryStore) -> None:

@@ -147,6 +147,50 @@ def test_an_offer_goes_through_its_life(owner: Caller) -> None:
     assert listed == {"data": [], "next": None}
 
 
+def test_terms_change_over_http_with_the_floor_or_without(owner: Caller) -> None:
+    offer_id = send(owner, "POST", "offers", offer_body(new_host(owner))).json()["id"]
+    step = {"notice_seconds": 7_200, "fee_ppm": 0}
+
+    both = {"floor": "2.00", "currency": "USD", "notice_seconds": 1_800, "grace_seconds": 60}
+    first = send(owner, "PATCH", f"offers/{offer_id}", both)
+    more = {"reclaim_fee_ppm": 200_000, "reclaim_steps": [step], "lease_min_seconds": 1_800}
+    second = send(owner, "PATCH", f"offers/{offer_id}", more | {"workload_kinds": ["render"]})
+    read()
+    shown = send(owner, "GET", f"offers/{offer_id}").json()
+
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert (shown["floor"], shown["notice_seconds"], shown["grace_seconds"]) == ("2.00", 1_800, 60)
+    assert (shown["reclaim_fee_ppm"], shown["reclaim_steps"]) == (200_000, [step])
+    assert (shown["lease_min_seconds"], shown["workload_kinds"]) == (1_800, ["render"])
+    (listed,) = send(owner, "GET", "listings").json()["data"]
+    assert (listed["notice_seconds"], listed["grace_seconds"]) == (1_800, 60)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, "body-invalid"),
+        ({"floor": "2.00"}, "body-invalid"),
+        ({"currency": "USD", "notice_seconds": 60}, "body-invalid"),
+        ({"cleaning_seconds": 60}, "body-invalid"),
+        ({"notice_seconds": "60"}, "body-invalid"),
+        ({"notice_seconds": 8 * 86_400}, "notice-out-of-bounds"),
+        ({"grace_seconds": 301}, "grace-out-of-bounds"),
+        ({"reclaim_fee_ppm": 1_000_001}, "reclaim-fee-out-of-bounds"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_and_writes_nothing(
+    owner: Caller, body: dict[str, Any], code: str
+) -> None:
+    offer_id = send(owner, "POST", "offers", offer_body(new_host(owner))).json()["id"]
+    head = PostgresStore().head()
+
+    answer = send(owner, "PATCH", f"offers/{offer_id}", body)
+
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
+    assert PostgresStore().head() == head
+
+
 @pytest.mark.parametrize(
     ("fields", "status", "code"),
     [

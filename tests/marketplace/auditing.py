@@ -10,7 +10,8 @@ from uuid import UUID
 
 from ledger.domain.ids import BidId, LeaseId, OfferId
 from ledger.eventstore.port import Recorded
-from listings.domain.events import OfferPublished, OfferRepriced
+from listings.domain.changes import on_terms
+from listings.domain.events import OfferPublished, OfferRepriced, OfferTermsChanged
 from listings.domain.windows import windows_of
 from marketplace.domain.events import (
     BidAmended,
@@ -30,6 +31,7 @@ HALF_AN_HOUR = timedelta(minutes=30)
 def audit(log: Iterable[Recorded]) -> None:
     """Check every grant of a log: no GPU twice, terms kept, prices fair to both sides."""
     offers: dict[OfferId, OfferPublished] = {}
+    stood: dict[OfferId, list[tuple[int, OfferPublished]]] = defaultdict(list)
     floors: dict[OfferId, list[tuple[int, int]]] = defaultdict(list)
     bids: dict[BidId, BidPlaced] = {}
     limits: dict[BidId, list[tuple[int, int, datetime]]] = defaultdict(list)
@@ -42,11 +44,15 @@ def audit(log: Iterable[Recorded]) -> None:
         match recorded.event:
             case OfferPublished() as offer:
                 offers[offer.offer_id] = offer
+                stood[offer.offer_id].append((recorded.position, offer))
                 floors[offer.offer_id].append((recorded.position, offer.floor.nanos_per_gpu_hour))
             case OfferRepriced() as repriced:
                 floors[repriced.offer_id].append(
                     (recorded.position, repriced.floor.nanos_per_gpu_hour)
                 )
+            case OfferTermsChanged() as changed:
+                told = on_terms(stood[changed.offer_id][-1][1], changed)
+                stood[changed.offer_id].append((recorded.position, told))
             case RoundCleared() as cleared:
                 read[cleared.round_id] = cleared.through
             case LeastRunSet() as said:
@@ -69,6 +75,7 @@ def audit(log: Iterable[Recorded]) -> None:
                 for cut in granted.cuts:
                     ends[cut.lease_id] = min(ends[cut.lease_id], cut.ends_at)
                 _check_terms(granted, bids[granted.bid_id], limits[granted.bid_id], offers, floors)
+                _check_promises(granted, stood, read.get(granted.round_id))
             case ExtensionGranted() as extension:
                 ends[extension.lease_id] = extension.ends_at
                 for share in grants[extension.lease_id].shares:
@@ -122,7 +129,6 @@ def _check_terms(
         offer = offers[share.offer_id]
         _check_window(offer, window.starts_at, window.ends_at)
         assert set(share.gpu_uuids) <= {gpu.uuid for gpu in offer.gpus}
-        assert timedelta(seconds=offer.lease_min_seconds) <= window.length
         assert offer.reserved_for in (None, bid.bid_id)
         if granted.own:
             assert share.owner_id == bid.tenant_id and price == 0
@@ -131,6 +137,23 @@ def _check_terms(
         if bid.request.memory_mib_min is not None:
             memory = {gpu.uuid: gpu.memory_mib for gpu in offer.gpus}
             assert all(memory[uuid] >= bid.request.memory_mib_min for uuid in share.gpu_uuids)
+
+
+def _check_promises(
+    granted: LeaseGranted,
+    stood: Mapping[OfferId, Sequence[tuple[int, OfferPublished]]],
+    read: int | None,
+) -> None:
+    """Check that each share is on the terms that its offer had when the grant was decided."""
+    assert read is not None, "whatever grants tells how far it had read"
+    for share in granted.shares:
+        offer = [told for position, told in stood[share.offer_id] if position <= read][-1]
+        assert timedelta(seconds=offer.lease_min_seconds) <= granted.window.length
+        if share.resold is None:
+            assert share.notice_seconds == offer.notice_seconds
+            assert share.grace_seconds == offer.grace_seconds
+            assert share.reclaim_fee_ppm == offer.reclaim_fee_ppm
+            assert share.reclaim_steps == offer.reclaim_steps
 
 
 def _check_window(offer: OfferPublished, starts_at: datetime, ends_at: datetime) -> None:

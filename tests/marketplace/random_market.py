@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import time, timedelta
 from random import Random
+from typing import Any
 from uuid import UUID, uuid5
 
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId, LeaseId, TenantId
 from ledger.eventstore.port import START
 from listings.domain.events import WeeklyRule
+from listings.domain.terms import LeaseMinOutOfBounds
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_fact
 from marketplace.domain.events import (
@@ -22,6 +25,7 @@ from marketplace.domain.events import (
     ReclaimRequested,
 )
 from marketplace.domain.moments import from_above
+from marketplace.domain.triggers import Trigger
 from tests.conftest import NOON
 from tests.marketplace.trading import MARKET, OWNER, Market, named
 
@@ -38,7 +42,10 @@ class Lane:
 
     def take_in(self, event: Event, position: int, *, now: int) -> list[MarketEvent]:
         """Fold a fact, decide, fold the decisions; return them."""
-        trigger = self.book.apply(event, position)
+        return self.answer(self.book.apply(event, position), position, now=now)
+
+    def answer(self, trigger: Trigger | None, position: int, *, now: int) -> list[MarketEvent]:
+        """Decide on what a fact may have made possible, fold the decisions; return them."""
         self.book.read_to = position
         if trigger is None:
             return []
@@ -137,8 +144,24 @@ class Crowd:
         offers = [str(word) for word in range(1, self.words + 1)]
         there = [word for word in offers if named(f"offer {word}") in book.offers]
         if there:
-            what = self.random.choice(("reprice", "reprice", "pause", "resume", "withdraw"))
-            self.market.change_offer(self.random.choice(there), what, self.random.choice((0.5, 2)))
+            what = self.random.choice(("reprice", "terms", "pause", "resume", "withdraw"))
+            word = self.random.choice(there)
+            if what == "terms":
+                self._change_terms(word)
+            else:
+                self.market.change_offer(word, what, self.random.choice((0.5, 2)))
+
+    def _change_terms(self, word: str) -> None:
+        rng = self.random
+        said: dict[str, Any] = {
+            "lease_min_seconds": rng.choice((None, 60, 5_400)),
+            "notice_seconds": rng.choice((None, 60, 1_800)),
+            "grace_seconds": rng.choice((None, 15, 60)),
+            "reclaim_fee_ppm": rng.choice((None, 0, 200_000)),
+            "workload_kinds": rng.choice((None, (), ("rendering",))),
+        }
+        with suppress(LeaseMinOutOfBounds):
+            self.market.change_terms(word, **said)
 
     def _amend(self, book: Book) -> None:
         word = self._waiting(book)

@@ -18,6 +18,7 @@ from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Meta, load
 from listings import commands
+from listings.domain.changes import TermsChange
 from listings.domain.divisions import SharesUnfit, card_of
 from listings.domain.events import (
     ByDemand,
@@ -254,6 +255,25 @@ def test_a_new_floor_of_the_owner_stays_with_its_form(market: Market) -> None:
 
     assert (listed(market).isolation, listed(market).floor) == ("whole", usd("1.70"))
     assert listed(market).offer_id not in (FIRST, offer.offer_id)
+
+
+def test_new_terms_of_the_owner_go_along_into_the_next_form(market: Market) -> None:
+    list_card(market)
+    stale = listed(market)
+    commands.change_offer(
+        market.store,
+        offer_id=FIRST,
+        terms=TermsChange(notice_seconds=7_200, reclaim_fee_ppm=300_000),
+        by=BY_OWNER,
+        now=market.now,
+    )
+    market.wait(minutes=10)
+
+    reform(market.store, stale, QUARTERS, now=market.now)
+
+    offer = listed(market)
+    assert (offer.isolation, offer.offer_id) != ("whole", FIRST)
+    assert (offer.notice_seconds, offer.reclaim_fee_ppm) == (7_200, 300_000)
 
 
 def test_whoever_withdraws_first_is_obeyed(market: Market) -> None:

@@ -30,7 +30,9 @@ NEVER = 10**10
 def contents(book: Book) -> dict[str, Any]:
     """Return what a book knows, comparably."""
     return {
-        "offers": sorted((*each.rank, each.paused) for each in book.offers.values()),
+        "offers": sorted(
+            (*each.rank, each.paused, repr(each.terms)) for each in book.offers.values()
+        ),
         "bids": sorted((each.price_time, each.deadline) for each in book.bids.values()),
         "held": {key: (held.ends, held.reclaimed_by) for key, held in book.held.items()},
         "taken": {uuid: book.calendar.of(uuid) for uuid in book.calendar.gpus()},
@@ -45,6 +47,7 @@ class MarketMachine(RuleBasedStateMachine):
         self.market = Market(self.store, now=BEFORE_DST)
         self.rival = self.market.new_engine()
         self.count = 0
+        self.offered: list[str] = []
 
     def word(self) -> str:
         self.count += 1
@@ -59,7 +62,10 @@ class MarketMachine(RuleBasedStateMachine):
     )
     def offer(self, host: str, gpus: int, at: int, hours: int, model: str) -> None:
         window = (self.market.now, self.market.now + timedelta(hours=hours))
-        self.market.offer(self.word(), host=host, gpus=gpus, at=at, model=model, windows=[window])
+        self.offered.append(self.word())
+        self.market.offer(
+            self.offered[-1], host=host, gpus=gpus, at=at, model=model, windows=[window]
+        )
 
     @rule(host=st.sampled_from("de"), at=st.integers(1, 5), since=st.integers(0, 23))
     def offer_nights(self, host: str, at: int, since: int) -> None:
@@ -70,13 +76,24 @@ class MarketMachine(RuleBasedStateMachine):
             until=time((since + 7) % 24),
             first=date(2026, 3, 20),
         )
-        self.market.offer(self.word(), host=host, gpus=2, at=at, weekly=weekly)
+        self.offered.append(self.word())
+        self.market.offer(self.offered[-1], host=host, gpus=2, at=at, weekly=weekly)
 
     @precondition(lambda self: self.count)
     @rule(data=st.data(), what=st.sampled_from(["reprice", "pause", "resume", "withdraw"]))
     def change_offer(self, data: st.DataObject, what: str) -> None:
         word = str(data.draw(st.integers(1, self.count)))
         self.market.change_offer(word, what, data.draw(st.integers(1, 5)))
+
+    @precondition(lambda self: self.offered)
+    @rule(
+        data=st.data(),
+        notice_seconds=st.sampled_from([None, 0, 60, 3_600]),
+        lease_min_seconds=st.sampled_from([None, 60, 3_600]),
+        reclaim_fee_ppm=st.sampled_from([None, 0, 300_000]),
+    )
+    def change_terms(self, data: st.DataObject, **said: Any) -> None:
+        self.market.change_terms(data.draw(st.sampled_from(self.offered)), **said)
 
     @rule(
         gpus=st.integers(1, 4),

@@ -88,3 +88,60 @@ def test_an_offer_is_listed_with_the_grace_that_is_said(
     assert result.exit_code == 0, result.output
     assert [body.get("grace_seconds") for body in asked] == [sent]
     assert "grace, s" in result.output
+
+
+def changed(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[list[Any], Any]:
+    """Run `offpeak offers` with some words; return what was sent, and how it ended."""
+    sent: list[Any] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == f"/api/v1/offers/{OFFER}"
+        if request.method == "PATCH":
+            sent.append(json.loads(request.content))
+            return httpx.Response(200, json={"id": str(OFFER), "position": 1})
+        return httpx.Response(200, json={"id": str(OFFER), "currency": "EUR"})
+
+    transport = httpx.MockTransport(handle)
+    monkeypatch.setattr(
+        line, "Client", lambda server, token: Client(server, token, transport=transport)
+    )
+    return sent, CliRunner().invoke(line.app, ["offers", *words])
+
+
+def test_terms_change_and_what_is_not_said_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = ["--notice", "30m", "--grace", "60s", "--fee", "200000", "--lease-min", "1h"]
+    more = ["--step", "24h=0", "--step", "2h=50000", "--only", "inference"]
+
+    sent, ended = changed(monkeypatch, "terms", str(OFFER), *said, *more)
+    short, _ = changed(monkeypatch, "terms", str(OFFER), "--step", "none", "--only", "anything")
+
+    assert ended.exit_code == 0, ended.output
+    assert sent == [
+        {
+            "notice_seconds": 1_800,
+            "grace_seconds": 60,
+            "lease_min_seconds": 3_600,
+            "reclaim_fee_ppm": 200_000,
+            "reclaim_steps": [
+                {"notice_seconds": 7_200, "fee_ppm": 50_000},
+                {"notice_seconds": 86_400, "fee_ppm": 0},
+            ],
+            "workload_kinds": ["inference"],
+        }
+    ]
+    assert short == [{"reclaim_steps": [], "workload_kinds": []}]
+
+
+def test_a_floor_changes_in_the_currency_of_the_offer(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, ended = changed(monkeypatch, "reprice", str(OFFER), "1.60")
+
+    assert ended.exit_code == 0, ended.output
+    assert sent == [{"floor": "1.60", "currency": "EUR"}]
+
+
+def test_a_change_of_nothing_says_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, ended = changed(monkeypatch, "terms", str(OFFER))
+
+    assert ended.exit_code == 2
+    assert "--notice" in ended.output
+    assert sent == []

@@ -34,7 +34,9 @@ from ledger.eventstore.port import (
     NewEvent,
     Position,
     Recorded,
+    load,
 )
+from listings.domain.changes import TermsChange, changed
 from listings.domain.divisions import divide
 from listings.domain.events import (
     Division,
@@ -47,6 +49,7 @@ from listings.domain.events import (
     OfferWithdrawn,
     WeeklyRule,
 )
+from listings.domain.offers import Offer
 from marketplace.domain.events import (
     BidAmended,
     BidCancelled,
@@ -213,6 +216,14 @@ class Market:
         else:
             kinds = {"pause": OfferPaused, "resume": OfferResumed, "withdraw": OfferWithdrawn}
             event = kinds[what](offer_id=offer_id, at=self.now)
+        self.put(f"offer-{offer_id}", event)
+
+    def change_terms(self, word: str, **said: Any) -> None:
+        """Change the terms of an offer; said: as `TermsChange` names them."""
+        offer_id = OfferId(named(f"offer {word}"))
+        offer = load(self.store, Offer, offer_id)
+        assert offer is not None
+        event = changed(offer.terms, TermsChange(**said), now=self.now)
         self.put(f"offer-{offer_id}", event)
 
     def bid(

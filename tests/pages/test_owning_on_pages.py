@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
+from html import unescape
 from typing import Any
 from uuid import uuid4
 
@@ -10,6 +12,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from ledger.domain.ids import OfferId
+from ledger.eventstore import default_store
+from ledger.eventstore.port import Meta
+from listings.commands import change_offer
+from listings.domain.changes import TermsChange
+from listings.domain.events import ReclaimStep
 from listings.models import OfferRow
 from marketplace.models import LeaseRow
 from tests.pages.test_bidding_on_pages import form as bid_form
@@ -193,6 +201,95 @@ def test_an_offer_is_paused_repriced_resumed_and_withdrawn(world: World, owner: 
     again = owner.post(place, {"do": "resume"})
     assert again.status_code == 422
     assert b"The offer is withdrawn" in again.content
+
+
+def as_shown(page: str, card: str) -> dict[str, str]:
+    """Return the fields of a card's form with the values that the browser would send."""
+    part = page.split(f'aria-labelledby="{card}"')[1].split("</form>")[0]
+    fields = re.findall(r"<input[^>]*>", part)
+    found = {
+        name[1]: unescape(value[1]) if value else ""
+        for field in fields
+        if (name := re.search(r' name="([^"]*)"', field))
+        for value in [re.search(r' value="([^"]*)"', field)]
+    }
+    return {name: value for name, value in found.items() if name != "csrfmiddlewaretoken"}
+
+
+def test_an_owner_changes_the_terms_of_an_offer_that_stands(world: World, owner: Client) -> None:
+    sent = form(world, grace="90", longer_notice="2", longer_fee="5")
+    place = owner.post("/offers/new", sent)["Location"].split("?")[0]
+    world.settle()
+    shown = as_shown(owner.get(place).content.decode(), "h-change")
+
+    changed = {"notice": "30", "grace": "", "steps": "2h=5; 36h=0.5", "workload_kinds": "render"}
+    answer = owner.post(place, shown | changed | {"do": "terms"})
+    world.settle()
+
+    assert (shown["notice"], shown["grace"], shown["reclaim_fee"]) == ("10", "90", "10")
+    assert (shown["steps"], shown["lease_min"], shown["workload_kinds"]) == ("2h=5", "15", "")
+    assert answer.status_code == 302
+    row = OfferRow.objects.get()
+    assert (row.notice_seconds, row.grace_seconds, row.lease_min_seconds) == (1_800, 90, 900)
+    assert [each["fee_ppm"] for each in row.reclaim_steps] == [50_000, 5_000]
+    assert row.workload_kinds == ["render"]
+
+
+def test_what_the_form_shows_changes_nothing_however_fine_it_is(
+    world: World, owner: Client
+) -> None:
+    place = owner.post("/offers/new", form(world))["Location"].split("?")[0]
+    world.settle()
+    steps = (ReclaimStep(10_000, 123_456), ReclaimStep(172_800, 1))
+    change_offer(
+        default_store(),
+        offer_id=OfferId(id_in(place)),
+        terms=TermsChange(
+            notice_seconds=601,
+            reclaim_fee_ppm=123_457,
+            reclaim_steps=steps,
+            lease_min_seconds=1_801,
+        ),
+        by=Meta(actor="test"),
+        now=timezone.now(),
+    )
+    world.settle()
+    before = OfferRow.objects.get()
+
+    shown = as_shown(owner.get(place).content.decode(), "h-change")
+    answer = owner.post(place, shown | {"do": "terms"})
+    world.settle()
+
+    assert answer.status_code == 302, answer.content
+    assert shown["steps"] == "10000s=12.3456; 2d=0.0001"
+    assert OfferRow.objects.get().version == before.version == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"notice": ""}, "This field is required"),
+        ({"notice": "20000"}, "less than or equal to"),
+        ({"steps": "two hours"}, "Write notice and percent"),
+        ({"steps": "2h=50"}, "Each step of a reclaim"),
+        ({"notice": "1", "grace": "61"}, "The grace lies between"),
+        ({"lease_min": "600"}, "The minimum lease lies between"),
+    ],
+)
+def test_terms_that_cannot_be_are_refused_and_stay_in_the_form(
+    world: World, owner: Client, changed: dict[str, str], words: str
+) -> None:
+    place = owner.post("/offers/new", form(world))["Location"].split("?")[0]
+    world.settle()
+    shown = as_shown(owner.get(place).content.decode(), "h-change")
+
+    answer = owner.post(place, shown | changed | {"do": "terms"})
+
+    page = answer.content.decode()
+    assert answer.status_code == 422
+    assert words in page
+    assert as_shown(page, "h-change") == shown | changed
+    assert OfferRow.objects.get().version == 1
 
 
 def test_a_host_is_reclaimed_with_its_effect_shown_before(world: World, owner: Client) -> None:
