@@ -35,7 +35,7 @@ from marketplace.domain.leases import LeaseOver
 from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
-from marketplace.queries.quotas import least_run_seconds
+from marketplace.queries.quotas import least_runs
 from metering.domain.meters import MeterUnknown
 from metering.queries.usage import UseSoFar, use_so_far
 
@@ -310,8 +310,8 @@ def _undisturbed_until(row: LeaseRow) -> datetime | None:
     """Return until when no other bid interrupts a lease at a price; None: none ever does."""
     if row.service_class != "interruptible" or row.tenant_id in row.owner_ids:
         return None
-    least = timedelta(seconds=least_run_seconds(default_store(), market=row.market))
-    return min(row.starts_at + least, row.ends_at)
+    runs = least_runs(default_store(), market=row.market)
+    return min(row.starts_at + timedelta(seconds=runs.of(row.gpu_model)), row.ends_at)
 
 
 def _work(row: LeaseRow, now: datetime) -> dict[str, Any]:

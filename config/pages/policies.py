@@ -99,7 +99,8 @@ def show(
         "half_life": timedelta(seconds=found.half_life_seconds),
         "period": timedelta(seconds=found.period_seconds),
         "period_starts": found.period_starts,
-        "least_run": timedelta(seconds=found.least_run_seconds),
+        "least_run": timedelta(seconds=found.least_runs.seconds),
+        "least_runs": [(of, timedelta(seconds=each)) for of, each in found.least_runs.classes],
         "counts": found.counts,
         "permits": list(_permits(actor, market, choices)),
         "requests": [
@@ -240,7 +241,8 @@ def _as_it_is(kind: str, choices: Choices, request: HttpRequest) -> dict[str, An
         case "counting":
             return {"counts": found.counts}
         case "least-run":
-            return {"length": f"{found.least_run_seconds / 3_600:g}"}
+            of = request.GET.get("gpu_class") or ""
+            return {"length": f"{found.least_runs.of(of) / 3_600:g}"}
         case "period":
             return {
                 "length": f"{found.period_seconds / 3_600:g}",

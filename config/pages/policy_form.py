@@ -17,6 +17,7 @@ FIELD_OF: Mapping[str, tuple[str, ...]] = {
     "cohort-unreadable": ("cohort",),
     "gpu-class-unreadable": ("gpu_class",),
     "permit-class-unreadable": ("gpu_class",),
+    "too-many-least-runs": ("gpu_class",),
     "cohort-unknown": ("node", "cohort", "parent", "who", "subscriber_id"),
     "cohort-circular": ("parent",),
     "borrowing-needs-cohort": ("borrowing",),

@@ -260,18 +260,38 @@ class LeastRunForm(PolicyForm):
     """How long leases run at least."""
 
     kind, title = "least-run", "Least running time"
-    text = "How long a lease runs at least before it is interrupted for another bid."
+    text = (
+        "How long a lease runs at least before it is interrupted for another bid: in the market, "
+        "or of a class, also of parts of its cards. The longest of a lease's GPUs counts."
+    )
 
-    length = HoursField(label="Runs at least", help_text="0: it may be interrupted at once.")
+    gpu_class = forms.CharField(
+        label="Class of GPUs", max_length=40, required=False, help_text="Empty: all others."
+    )
+    length = HoursField(
+        label="Runs at least",
+        required=False,
+        help_text="0: it may be interrupted at once. Empty, of a class: as all others.",
+    )
 
-    def clean_length(self) -> timedelta:
+    def offer(self, choices: Choices) -> None:
+        """Offer the classes that there are."""
+        self.fields["gpu_class"].widget.attrs |= {"list": "classes", "autocomplete": "off"}
+
+    def clean_length(self) -> timedelta | None:
         """Refuse what is out of range."""
-        return _within(self.cleaned_data["length"], 0, LEAST_RUN_SECONDS_MAX)
+        length = self.cleaned_data["length"]
+        if length is None and not self.cleaned_data.get("gpu_class"):
+            raise forms.ValidationError(self.fields["length"].error_messages["required"])
+        return None if length is None else _within(length, 0, LEAST_RUN_SECONDS_MAX)
 
     def asked(self) -> dict[str, Any]:
         """Return what the form says."""
         said = super().asked()
-        return said | {"seconds": said.pop("length") // SECOND}
+        length = said.pop("length")
+        if length is None and said.get("gpu_class"):
+            return said | {"lift": True}
+        return said | {"seconds": None if length is None else length // SECOND}
 
 
 class CountingForm(PolicyForm):

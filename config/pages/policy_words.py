@@ -117,9 +117,12 @@ def _period(said: Said, name: Name) -> str:
 
 
 def _least_run(said: Said, name: Name) -> str:
+    leases = f"Leases of {said['gpu_class']}" if said.get("gpu_class") else "Leases"
+    if said.get("lifted"):
+        return f"{leases} have no least running time of their own any more"
     if not int(said["seconds"]):
-        return "Leases may be interrupted for other bids from their start"
-    return f"Leases run {_length(said)} at least before other bids interrupt them"
+        return f"{leases} may be interrupted for other bids from their start"
+    return f"{leases} run {_length(said)} at least before other bids interrupt them"
 
 
 def _counting(said: Said, name: Name) -> str:

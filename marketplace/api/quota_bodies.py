@@ -115,9 +115,15 @@ class PeriodBody(Reasoned):
 
 
 class LeastRunBody(Reasoned):
-    """How long a lease runs at least before it is interrupted for another bid."""
+    """How long a lease runs at least before it is interrupted for another bid.
 
-    seconds = CountField(value_min=0, value_max=LEAST_RUN_SECONDS_MAX)
+    gpu_class: of which GPUs; left out: of all that no class speaks of. lift: in place of `seconds`:
+    the class has no time of its own any more.
+    """
+
+    seconds = CountField(value_min=0, value_max=LEAST_RUN_SECONDS_MAX, required=False)
+    gpu_class = TextField(required=False)
+    lift = serializers.BooleanField(required=False)
 
 
 class CountingBody(Reasoned):

@@ -264,10 +264,21 @@ class QuotaPeriod(Setting):
         return self.set(self.asked("period"))
 
 
+class ClassLeastRunShape(serializers.Serializer[Any]):
+    """The least running time of a class of GPUs, and of parts of them."""
+
+    gpu_class = serializers.CharField()
+    seconds = serializers.IntegerField()
+
+
 class LeastRunShape(serializers.Serializer[Any]):
-    """How long a lease runs at least before it is interrupted for another bid."""
+    """How long a lease runs at least before it is interrupted for another bid.
+
+    classes: those with a time of their own; `seconds` holds for all others.
+    """
 
     seconds = serializers.IntegerField()
+    classes = ClassLeastRunShape(many=True)
 
 
 class QuotaLeastRun(Setting):
@@ -278,12 +289,13 @@ class QuotaLeastRun(Setting):
     @extend_schema(responses=LeastRunShape, parameters=[MARKET])
     def get(self, request: Request) -> Response:
         """Show what is in force; for everybody to know."""
-        found = queries.least_run_seconds(self.store(), market=market_of(request))
-        return Response({"seconds": found})
+        found = queries.least_runs(self.store(), market=market_of(request))
+        classes = [{"gpu_class": name, "seconds": seconds} for name, seconds in found.classes]
+        return Response({"seconds": found.seconds, "classes": classes})
 
     @extend_schema(request=LeastRunBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
-        """Set it; leases that run already are judged by it too."""
+        """Set it, for all or a class; leases that run already are judged by it too."""
         return self.set(self.asked("least-run"))
 
 

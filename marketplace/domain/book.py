@@ -36,10 +36,10 @@ from marketplace.domain.events import (
 from marketplace.domain.holdings import RULES as LEASE_RULES
 from marketplace.domain.holdings import Holdings
 from marketplace.domain.hurry import fast_host, leveller, room_finder, row_joiner, row_placer
+from marketplace.domain.least_runs import NONE_SET
 from marketplace.domain.moments import whole_second
 from marketplace.domain.one_host import OneHost, is_uniform
 from marketplace.domain.owners import Owners
-from marketplace.domain.policies import LEAST_RUN_SECONDS
 from marketplace.domain.queue import Queue
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import KINDS, explained, follow, set_policy
@@ -67,7 +67,7 @@ class Book:
         self.queue = Queue(lambda bid: self.catalogue.kinds.shape(bid.shape))
         self.owners = Owners(self.catalogue, lambda bid: self.catalogue.kinds.shape(bid.shape))
         self.quotas: QuotaBook | None = None
-        self.least_run_seconds = LEAST_RUN_SECONDS
+        self.least_runs = NONE_SET
         self.coming: dict[BidId, OpenBid] = {}
         """Bids that another market is asked to hand on to this one, as they are by now."""
         self.told: dict[BidId, str] = {}

@@ -155,13 +155,19 @@ class GuaranteePeriodSet(Event, name="marketplace.guarantee-period-set"):
     why: str = ""
 
 
-class LeastRunSet(Event, name="marketplace.least-run-set"):
-    """No lease is interrupted for another bid before it ran so long."""
+class LeastRunSet(Event, name="marketplace.least-run-set", version=2, grown_from=1):
+    """No lease is interrupted for another bid before it ran so long.
+
+    gpu_class: of which GPUs, parts of them too; None: of all that no class speaks of. lifted: the
+    class has no time of its own any more, and `seconds` says nothing.
+    """
 
     market: str
     seconds: int
     at: datetime
     why: str = ""
+    gpu_class: str | None = None
+    lifted: bool = False
 
 
 class UseAllowed(Event, name="marketplace.use-allowed"):

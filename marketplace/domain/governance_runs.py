@@ -1,14 +1,26 @@
-"""Who may set how long leases run undisturbed: only the platform, for all of a market."""
+"""Who may set how long leases run undisturbed: only the platform, for a market or a class."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from marketplace.domain.governance import Setter, need_figure, need_platform
+from ledger.domain.refusal import Invalid, Refusal
+from marketplace.domain.counting import ANY_CLASS
+from marketplace.domain.governance import Setter, need_class, need_figure, need_platform
 from marketplace.domain.governance_events import GovernanceEvent, LeastRunSet
 from marketplace.domain.policies import Policies
 
 LEAST_RUN_SECONDS_MAX = 86_400
+LEAST_RUN_CLASSES_MAX = 100
+
+
+class LeastRunMissing(Invalid):
+    """Say how long leases run at least, or lift what holds for a class that you name."""
+
+
+class TooManyLeastRuns(Refusal):
+    """A market has least running times of their own for at most a hundred classes of GPUs."""
 
 
 def set_least_run(
@@ -16,9 +28,19 @@ def set_least_run(
 ) -> Sequence[GovernanceEvent]:
     """Set how long a lease runs at least before it is interrupted for another bid.
 
-    Raises: PolicyNotYours, FigureOutOfRange.
+    Raises: PolicyNotYours, GpuClassUnreadable, LeastRunMissing, FigureOutOfRange,
+        TooManyLeastRuns.
     """
     need_platform(by)
+    if event.gpu_class == ANY_CLASS:
+        event = replace(event, gpu_class=None)
+    if event.gpu_class is not None:
+        need_class(event.gpu_class)
+    elif event.lifted:
+        raise LeastRunMissing()
     need_figure(event.seconds, LEAST_RUN_SECONDS_MAX)
-    same = (policies or Policies()).least_run_seconds == event.seconds
-    return [] if same else [event]
+    now = (policies or Policies()).least_runs
+    after = now.after(event)
+    if len(after.classes) > LEAST_RUN_CLASSES_MAX:
+        raise TooManyLeastRuns()
+    return [] if after == now else [event]

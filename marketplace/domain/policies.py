@@ -30,6 +30,7 @@ from marketplace.domain.governance_events import (
     UseAllowed,
     UseKind,
 )
+from marketplace.domain.least_runs import NONE_SET, LeastRuns
 from marketplace.domain.quotas import Quota, Tree
 
 HALF_LIFE_SECONDS = 7 * 86_400
@@ -38,9 +39,6 @@ WEIGHT_PPM = 1_000_000
 PERIOD_SECONDS = 7 * 86_400
 PERIOD_STARTS = datetime(1970, 1, 5, tzinfo=UTC)
 """Weeks from Monday, where no policy says otherwise."""
-
-LEAST_RUN_SECONDS = 30 * 60
-"""What a lease may run before it is interrupted for another bid, where no policy says another."""
 
 
 class OfUnit(Protocol):
@@ -82,7 +80,7 @@ class Policies:
     period_seconds: int = PERIOD_SECONDS
     period_starts: datetime = PERIOD_STARTS
     permits: Mapping[tuple[str | None, UseKind, str], bool] = field(default_factory=dict)
-    least_run_seconds: int = LEAST_RUN_SECONDS
+    least_runs: LeastRuns = NONE_SET
     counts: Counts = "whole"
 
     @classmethod
@@ -112,7 +110,7 @@ class Policies:
             case GuaranteePeriodSet():
                 return replace(now, period_seconds=event.seconds, period_starts=event.starts_at)
             case LeastRunSet():
-                return replace(now, least_run_seconds=event.seconds)
+                return replace(now, least_runs=now.least_runs.after(event))
             case UseAllowed():
                 key = (event.who, event.what, event.gpu_class)
                 return replace(now, permits={**now.permits, key: event.allowed})

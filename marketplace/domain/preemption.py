@@ -7,10 +7,10 @@ happens, and the capacity of the interrupted goes to nobody else in between.
 Who takes part and who is safe:
 - the bid is reserved or on-demand and was refused by what is free: at once if it is immediate, and
   if it is patient by a round (`making_room`), which tries few bids, those worth the most;
-- the lease is interruptible, runs for the market's least running time at least before it has to
-  stop (a policy, as it is when this is decided), stops while the bid can still start, and is not
-  reclaimed, for sale, bought, rented, or over within its notice anyway. An interrupted lease ends,
-  and the next one of its consumer has this time of its own: so nobody is driven from place to
+- the lease is interruptible, runs for the least running time of its GPUs before it has to stop (a
+  policy, as it is when this is decided: `least_runs`), stops while the bid can still start, and is
+  not reclaimed, for sale, bought, rented, or over within its notice anyway. An interrupted lease
+  ends, and the next one of its consumer has this time of its own: so nobody is driven from place to
   place faster than that;
 - the work has the notice that its owner promised for a reclaim, and is compensated as by one;
 - nobody earns less: the bid pays the lowest price, within its limit, at which what it pays on the
@@ -31,6 +31,7 @@ from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import Cut, LeaseGranted, MarketEvent
 from marketplace.domain.fills import Clearing, Fill
 from marketplace.domain.holdings import Held
+from marketplace.domain.least_runs import LeastRuns
 from marketplace.domain.moments import ONE_MILLI, Millis, from_below, moment, whole_second
 from marketplace.domain.own_first import others
 from marketplace.domain.packing import Placement, place
@@ -160,7 +161,12 @@ def first_stop(book: Book, held: Held, *, now: int) -> int:
 
 def undisturbed_until(book: Book, held: Held) -> int:
     """Return when a lease has run for so long that it may be interrupted for another bid."""
-    return from_below(held.granted.window.starts_at) + book.least_run_seconds * SECOND
+    return undisturbed_under(book.least_runs, held.granted)
+
+
+def undisturbed_under(runs: LeastRuns, granted: LeaseGranted) -> int:
+    """Return the same under a policy that need not be in force."""
+    return from_below(granted.window.starts_at) + runs.of(granted.gpu_model) * SECOND
 
 
 def _loss(held: Held, stop: int, now: int) -> int:

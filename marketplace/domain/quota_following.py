@@ -13,8 +13,9 @@ from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.eligibility import Explanation, Stage
 from marketplace.domain.events import BidPlaced, ExtensionGranted, LeaseClosed, LeaseGranted
 from marketplace.domain.governance_events import GovernanceEvent, LeastRunSet
+from marketplace.domain.least_runs import NONE_SET, LeastRuns
 from marketplace.domain.moments import from_above, from_below
-from marketplace.domain.policies import LEAST_RUN_SECONDS, Policies
+from marketplace.domain.policies import Policies
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_gate import Found, Gate
 from marketplace.domain.quota_uses import Use, gpus_of
@@ -30,7 +31,7 @@ class Book(Protocol):
 
     market: str
     quotas: QuotaBook | None
-    least_run_seconds: int
+    least_runs: LeastRuns
     offers: Any
     held: Any
 
@@ -47,7 +48,7 @@ def set_policy(book: Book, event: GovernanceEvent, position: int) -> Trigger | N
     if event.market != book.market:
         return None
     if isinstance(event, LeastRunSet):
-        book.least_run_seconds = event.seconds
+        book.least_runs = book.least_runs.after(event)
         if book.quotas is None:
             return None
     if book.quotas is None:
@@ -59,8 +60,8 @@ def set_policy(book: Book, event: GovernanceEvent, position: int) -> Trigger | N
 def begun(book: Book) -> QuotaBook:
     """Return quotas without policies that count all leases there are."""
     quotas = QuotaBook()
-    if book.least_run_seconds != LEAST_RUN_SECONDS:
-        quotas.policies = Policies(least_run_seconds=book.least_run_seconds)
+    if book.least_runs != NONE_SET:
+        quotas.policies = Policies(least_runs=book.least_runs)
     for lease_id in book.held:
         _take(book, quotas, lease_id)
     return quotas

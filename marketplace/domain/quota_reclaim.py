@@ -9,8 +9,8 @@ Who takes part and who is safe:
   immediate; if it is patient, in the last rounds in which those that go can still be told in time;
 - the lease is of a unit of the same outermost cohort that uses more than its quota, runs, is not
   reclaimed, for sale, bought, rented, its owner's own use, or over within its notice anyway, and
-  has run the market's least running time by when it has to stop. Interruptible ones go first, then
-  the newest, no more than needed;
+  has run the least running time of its GPUs by when it has to stop. Interruptible ones go first,
+  then the newest, no more than needed;
 - the work has the notice that its owner promised for a reclaim, and is compensated as by one;
 - the bid pays the transfer price and, within its limit, what compensations cost on top: every
   owner still earns its floor. Whose GPUs the bid does not get pays no compensation for it.

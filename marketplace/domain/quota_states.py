@@ -19,7 +19,8 @@ from marketplace.domain.governance_events import (
     UnitPlaced,
     UseKind,
 )
-from marketplace.domain.policies import LEAST_RUN_SECONDS, Policies, Request
+from marketplace.domain.least_runs import NONE_SET, LeastRuns
+from marketplace.domain.policies import Policies, Request
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_sums import Sums
 from marketplace.domain.quota_uses import Use
@@ -41,7 +42,7 @@ class PoliciesState:
     period_seconds: int
     period_starts: datetime
     permits: tuple[tuple[str | None, UseKind, str, bool], ...]
-    least_run_seconds: int = LEAST_RUN_SECONDS
+    least_runs: LeastRuns = NONE_SET
     counts: Counts = "whole"
 
 
@@ -104,7 +105,7 @@ def _state_of(policies: Policies) -> PoliciesState:
         period_seconds=policies.period_seconds,
         period_starts=policies.period_starts,
         permits=tuple((*of, allowed) for of, allowed in policies.permits.items()),
-        least_run_seconds=policies.least_run_seconds,
+        least_runs=policies.least_runs,
         counts=policies.counts,
     )
 
@@ -123,6 +124,6 @@ def _restored(state: PoliciesState) -> Policies:
         period_seconds=state.period_seconds,
         period_starts=state.period_starts,
         permits={(who, what, of): allowed for who, what, of, allowed in state.permits},
-        least_run_seconds=state.least_run_seconds,
+        least_runs=state.least_runs,
         counts=state.counts,
     )

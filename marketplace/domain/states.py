@@ -17,8 +17,8 @@ from marketplace.domain.calendar import Taken
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import BidAmended, BidPlaced, LeaseGranted, ResaleOpened
 from marketplace.domain.holdings import Held
+from marketplace.domain.least_runs import NONE_SET, LeastRuns
 from marketplace.domain.moments import Millis, moment
-from marketplace.domain.policies import LEAST_RUN_SECONDS
 from marketplace.domain.quota_states import QuotaState, restored_quotas, state_of_quotas
 from marketplace.domain.reliability import Record
 from marketplace.domain.setting_aside import Aside
@@ -93,7 +93,7 @@ class BookState:
     records: tuple[RecordState, ...]
     quotas: QuotaState | None
     aside: tuple[tuple[BidId, Aside], ...] = ()
-    least_run_seconds: int = LEAST_RUN_SECONDS
+    least_runs: LeastRuns = NONE_SET
 
 
 def state_of(book: Book) -> BookState:
@@ -128,7 +128,7 @@ def state_of(book: Book) -> BookState:
         ),
         quotas=state_of_quotas(book.quotas),
         aside=tuple(book.aside.items()),
-        least_run_seconds=book.least_run_seconds,
+        least_runs=book.least_runs,
     )
 
 
@@ -157,7 +157,7 @@ def restored(state: BookState) -> Book:
     book.aside.update(state.aside)
     book.resales.update((lease_id, (since, sale)) for lease_id, since, sale in state.resales)
     book.quotas = restored_quotas(state.quotas)
-    book.least_run_seconds = state.least_run_seconds
+    book.least_runs = state.least_runs
     return book
 
 

@@ -18,6 +18,7 @@ from marketplace.domain.faults import Fault
 from marketplace.domain.holdings import Held
 from marketplace.domain.moments import ONE_MILLI, moment
 from marketplace.domain.reclaim_fees import compensation
+from marketplace.domain.verification_of_least_runs import least_run
 from marketplace.domain.verification_of_order import faults_of_order, in_order, lost, may_go
 from marketplace.domain.verification_of_quotas import faults_of_quotas
 from marketplace.domain.verification_of_reclaims import faults_of_reclaim
@@ -132,7 +133,7 @@ def _stopped(
     notice = max(timedelta(seconds=share.notice_seconds) for share in victim.shares)
     if cut.ends_at < granted.at + notice:
         yield f"has less notice than {notice}"
-    ran, least = cut.ends_at - victim.window.starts_at, timedelta(seconds=book.least_run_seconds)
+    ran, least = cut.ends_at - victim.window.starts_at, least_run(book, victim)
     if ran < least:
         yield f"has not run long enough: {ran} of {least}"
 

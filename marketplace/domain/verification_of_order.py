@@ -27,6 +27,7 @@ from marketplace.domain.reclaim_fees import compensation
 from marketplace.domain.supply import Listed
 from marketplace.domain.verification_of_cards import faults_of_cards
 from marketplace.domain.verification_of_cleaning import faults_of_cleaning
+from marketplace.domain.verification_of_least_runs import least_run
 from marketplace.domain.verification_of_parts import counted_in_all
 from marketplace.domain.verification_of_terms import terms_of
 
@@ -59,7 +60,6 @@ def may_go(
     grants: before this one; what they cut is not cut again. since: no lease stops before it.
     """
     gone = {cut.lease_id for each in grants for cut in each.cuts}
-    ran = timedelta(seconds=book.least_run_seconds)
     for held in book.held.values():
         it = held.granted
         if it.lease_id in gone or held.reclaimed_by is not None or it.lease_id in book.resales:
@@ -67,7 +67,7 @@ def may_go(
         if it.own or any(share.resold or share.source == "burst" for share in it.shares):
             continue
         notice = max(timedelta(seconds=share.notice_seconds) for share in it.shares)
-        stop_at = max(granted.at + notice, it.window.starts_at + ran, since)
+        stop_at = max(granted.at + notice, it.window.starts_at + least_run(book, it), since)
         stop_at += -(stop_at - datetime.min.replace(tzinfo=stop_at.tzinfo)) % SECOND
         if it.window.starts_at <= granted.at and stop_at < moment(held.ends):
             yield MayGo(held, stop_at)

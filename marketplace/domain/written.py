@@ -7,6 +7,7 @@ from uuid import UUID
 
 from ledger.domain.making import maker
 from ledger.domain.money import Rate
+from listings.domain.divisions import MODEL_CHARS_MAX
 from marketplace.domain import ranges
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar
@@ -25,9 +26,6 @@ _share, _rate, _unmatched = maker(Share), maker(Rate), maker(Unmatched)
 TOLD_MIN, TOLD_MAX = 50, 500
 """Reasons worked out in one round, the first of them however late it is; the bids beyond are told
 in the rounds that follow."""
-
-
-MODEL_CHARS_MAX = 64
 
 
 def decided(

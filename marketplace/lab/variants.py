@@ -19,7 +19,8 @@ class Variant:
     """What is put differently. round_seconds: between two rounds of patient bids.
 
     half_life_seconds: in which use is forgotten by half, where there are quotas; None: as set.
-    least_run_seconds: before other bids interrupt a lease; None: as set.
+    least_run_seconds: before other bids interrupt a lease of a class without a time of its own;
+    None: as set.
     policies: in force from the start of the stretch on, in place of those of the same kind.
     listing: who may list, of what is listed in the stretch; None: whoever did.
     """
@@ -44,4 +45,4 @@ class Variant:
         """Tell if what was set within the stretch is left out."""
         if isinstance(event, HalfLifeSet):
             return self.half_life_seconds is not None
-        return self.least_run_seconds is not None
+        return self.least_run_seconds is not None and event.gpu_class is None

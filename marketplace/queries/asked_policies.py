@@ -31,6 +31,7 @@ from marketplace.domain.governance_events import (
     UseAllowed,
 )
 from marketplace.domain.governance_rules import Policy
+from marketplace.domain.governance_runs import LeastRunMissing
 
 Asked = Policy | ListingAllowed
 """What can be asked for: every policy of a market, and who may list on it."""
@@ -131,7 +132,12 @@ def _period(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str) -
 
 
 def _least_run(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str) -> Policy:
-    return LeastRunSet(seconds=asked["seconds"], **about)
+    seconds, lifted = asked.get("seconds"), bool(asked.get("lift"))
+    if lifted == (seconds is not None):
+        raise LeastRunMissing()
+    return LeastRunSet(
+        seconds=seconds or 0, gpu_class=asked.get("gpu_class"), lifted=lifted, **about
+    )
 
 
 def _counting(asked: Mapping[str, Any], actor: Actor, about: Any, currency: str) -> Policy:

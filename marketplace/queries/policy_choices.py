@@ -11,6 +11,7 @@ from ledger.eventstore.port import EventStore, load
 from listings.domain.gpus import model_matches
 from marketplace.domain.counting import ANY_CLASS, Counts
 from marketplace.domain.governance_events import CohortPlaced, LimitSet, QuotaSet, UnitPlaced
+from marketplace.domain.least_runs import LeastRuns
 from marketplace.domain.policies import Policies
 from marketplace.queries.books import book_of
 from marketplace.queries.quota_shares import sees
@@ -32,7 +33,7 @@ class Governed:
     half_life_seconds: int
     period_seconds: int
     period_starts: datetime
-    least_run_seconds: int
+    least_runs: LeastRuns
     counts: Counts
     classes: tuple[str, ...]
 
@@ -63,7 +64,7 @@ def governed(store: EventStore, actor: Actor, *, market: str) -> Governed:
         half_life_seconds=policies.half_life_seconds,
         period_seconds=policies.period_seconds,
         period_starts=policies.period_starts,
-        least_run_seconds=policies.least_run_seconds,
+        least_runs=policies.least_runs,
         counts=policies.counts,
         classes=_classes(models, policies.classes),
     )

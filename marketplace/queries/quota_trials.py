@@ -25,7 +25,7 @@ from marketplace.domain.governance_events import GovernanceEvent, UseAllowed
 from marketplace.domain.governance_rules import Policy, ruled
 from marketplace.domain.moments import from_above, from_below, moment
 from marketplace.domain.policies import Policies
-from marketplace.domain.preemption import SECOND, undisturbed_until
+from marketplace.domain.preemption import undisturbed_under, undisturbed_until
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import begun
 from marketplace.domain.quota_gate import capacity_of
@@ -287,8 +287,7 @@ def _run_changes(
     book: Book, after: Policies, at: int, shown: Callable[[str], bool]
 ) -> Iterator[RunChange]:
     """Yield the leases that may be interrupted for other bids, and run undisturbed otherwise."""
-    longer = (after.least_run_seconds - book.least_run_seconds) * SECOND
-    if not longer:
+    if after.least_runs == book.least_runs:
         return
     for held in book.held.values():
         granted, terms = held.granted, held.bid
@@ -298,13 +297,14 @@ def _run_changes(
         if not shown(unit) or not (held.is_interruptible or unit in after.units):
             continue
         before = undisturbed_until(book, held)
-        if max(before, before + longer) > at:
+        then = undisturbed_under(after.least_runs, granted)
+        if before != then and max(before, then) > at:
             yield RunChange(
                 lease_id=granted.lease_id,
                 unit=unit,
                 gpus=sum(len(share.gpu_uuids) for share in granted.shares),
                 before=_if_to_come(before, at),
-                after=_if_to_come(before + longer, at),
+                after=_if_to_come(then, at),
             )
 
 

@@ -12,6 +12,7 @@ from listings.domain.permits import ListingPermits
 from marketplace.domain.counting import Counts, in_gpus
 from marketplace.domain.governance_events import QuotaOverridden, UseKind
 from marketplace.domain.governance_requests import QuotaRequestUnknown
+from marketplace.domain.least_runs import LeastRuns
 from marketplace.domain.moments import from_above
 from marketplace.domain.policies import Policies
 from marketplace.domain.quotas import Quota
@@ -44,9 +45,9 @@ def setter_of(actor: Actor) -> tuple[bool, bool]:
     return is_operator, is_operator and actor.is_platform
 
 
-def least_run_seconds(store: EventStore, *, market: str) -> int:
-    """Return what a lease may run before it is interrupted for another bid."""
-    return (load(store, Policies, market) or Policies()).least_run_seconds
+def least_runs(store: EventStore, *, market: str) -> LeastRuns:
+    """Return what leases may run before they are interrupted for another bid."""
+    return (load(store, Policies, market) or Policies()).least_runs
 
 
 def counts(store: EventStore, *, market: str) -> Counts:

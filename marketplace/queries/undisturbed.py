@@ -12,6 +12,7 @@ from marketplace.domain.book import Book
 from marketplace.domain.deciding import would_get
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import LeaseGranted
+from marketplace.domain.least_runs import LeastRuns
 from marketplace.domain.moments import from_above, moment
 from marketplace.domain.preemption import undisturbed_until
 from marketplace.queries.books import book_of
@@ -24,7 +25,7 @@ class Undisturbed:
     """Leases that would make room for a bid, had they run for their least time.
 
     leases, gpus: how many. until: when the last of them has. starts_by: the last moment at which
-    the bid could start; it is before that. least: the market's least running time.
+    the bid could start; it is before that. least: the longest least running time of theirs.
     """
 
     leases: int
@@ -43,7 +44,7 @@ def undisturbed_for(
     """
     with book_of(store, market) as book:
         bid = book.bids.get(BidId(bid_id))
-        if bid is None or not book.least_run_seconds:
+        if bid is None or not book.least_runs.longest:
             return None
         at_once = replace(bid, terms=replace(bid.terms, patience="immediate"))
         at = from_above(now)
@@ -61,7 +62,9 @@ def undisturbed_for(
             gpus=sum(len(share.gpu_uuids) for each in held for share in each.granted.shares),
             until=moment(until),
             starts_by=moment(bid.least.latest_start),
-            least=timedelta(seconds=book.least_run_seconds),
+            least=timedelta(
+                seconds=max(book.least_runs.of(each.granted.gpu_model) for each in held)
+            ),
         )
 
 
@@ -70,9 +73,9 @@ def _granted(book: Book, bid: OpenBid, now: int) -> LeaseGranted | None:
 
 
 def _without_least_run(book: Book, bid: OpenBid, now: int) -> LeaseGranted | None:
-    was, book.least_run_seconds = book.least_run_seconds, 0
+    was, book.least_runs = book.least_runs, LeastRuns(0)
     try:
         return _granted(book, bid, now)
     finally:
         # The book is lent, under its lock: it must come back as it was.
-        book.least_run_seconds = was
+        book.least_runs = was

@@ -207,12 +207,18 @@ def least_run(
     length: Annotated[
         str | None, typer.Argument(help="how long: 30m; left out: show what is in force")
     ] = None,
+    gpu_class: Annotated[
+        str | None, typer.Option("--class", help="of these GPUs and parts of them; else of all")
+    ] = None,
+    lift: Annotated[bool, typer.Option("--lift", help="the class has none of its own")] = False,
     why: Why = "",
     market: Market = None,
 ) -> None:
     """Set, or show, how long a lease runs at least before another bid may interrupt it."""
-    if length is not None:
-        _set(context, market, "least-run", seconds=length_of(length), why=why)
+    if length is not None or lift:
+        seconds = None if length is None else length_of(length)
+        said = {"seconds": seconds, "gpu_class": gpu_class, "lift": lift or None}
+        _set(context, market, "least-run", **said, why=why)
         return
     session = session_of(context)
     found = session.client.get("quotas/least-run", market=market)
@@ -220,6 +226,8 @@ def least_run(
         session.printer.json(found)
         return
     session.printer.say(f"No lease is interrupted before it ran {found['seconds']} s.")
+    for each in found["classes"]:
+        session.printer.say(f"None of {each['gpu_class']} before it ran {each['seconds']} s.")
 
 
 @app.command()

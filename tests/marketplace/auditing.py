@@ -12,6 +12,7 @@ from ledger.domain.ids import BidId, LeaseId, OfferId
 from ledger.eventstore.port import Recorded
 from listings.domain.changes import on_terms
 from listings.domain.events import OfferPublished, OfferRepriced, OfferTermsChanged
+from listings.domain.gpus import is_of, names_part
 from listings.domain.windows import windows_of
 from marketplace.domain.events import (
     BidAmended,
@@ -38,7 +39,7 @@ def audit(log: Iterable[Recorded]) -> None:
     grants: dict[LeaseId, LeaseGranted] = {}
     ends: dict[LeaseId, datetime] = {}
     closed: dict[LeaseId, datetime] = {}
-    least_runs: list[tuple[int, timedelta]] = [(0, HALF_AN_HOUR)]
+    least_runs: list[tuple[int, LeastRunSet]] = []
     read: dict[UUID, int] = {}
     for recorded in log:
         match recorded.event:
@@ -56,7 +57,7 @@ def audit(log: Iterable[Recorded]) -> None:
             case RoundCleared() as cleared:
                 read[cleared.round_id] = cleared.through
             case LeastRunSet() as said:
-                least_runs.append((recorded.position, timedelta(seconds=said.seconds)))
+                least_runs.append((recorded.position, said))
             case BidPlaced() as bid:
                 bids[bid.bid_id] = bid
                 limits[bid.bid_id].append(
@@ -71,7 +72,8 @@ def audit(log: Iterable[Recorded]) -> None:
                 assert granted.bid_id not in {each.bid_id for each in grants.values()}
                 grants[granted.lease_id] = granted
                 ends[granted.lease_id] = granted.window.ends_at
-                _check_runs(granted, grants, least_runs, read.get(granted.round_id))
+                known = read.get(granted.round_id)
+                _check_runs(granted, grants, offers, least_runs, known)
                 for cut in granted.cuts:
                     ends[cut.lease_id] = min(ends[cut.lease_id], cut.ends_at)
                 _check_terms(granted, bids[granted.bid_id], limits[granted.bid_id], offers, floors)
@@ -92,15 +94,40 @@ def audit(log: Iterable[Recorded]) -> None:
 def _check_runs(
     granted: LeaseGranted,
     grants: Mapping[LeaseId, LeaseGranted],
-    least_runs: Sequence[tuple[int, timedelta]],
+    offers: Mapping[OfferId, OfferPublished],
+    least_runs: Sequence[tuple[int, LeastRunSet]],
     read: int | None,
 ) -> None:
     """Check that nobody is interrupted before its least running time, as it was known then."""
     for cut in granted.cuts:
         if cut.because == "interrupted":
             assert read is not None, "a round tells how far it had read"
-            least = [length for position, length in least_runs if position <= read][-1]
-            assert cut.ends_at - grants[cut.lease_id].window.starts_at >= least
+            lease = grants[cut.lease_id]
+            said = [each for position, each in least_runs if position <= read]
+            ran = cut.ends_at - lease.window.starts_at
+            assert all(ran >= _least(said, model) for model in _models(lease, offers))
+
+
+def _models(lease: LeaseGranted, offers: Mapping[OfferId, OfferPublished]) -> set[str]:
+    return {
+        gpu.model
+        for share in lease.shares
+        for gpu in offers[share.offer_id].gpus
+        if gpu.uuid in share.gpu_uuids
+    }
+
+
+def _least(said: Sequence[LeastRunSet], model: str) -> timedelta:
+    """Return how long a GPU of a model is left alone: what names it most exactly says so."""
+    standing: dict[str | None, timedelta] = {None: HALF_AN_HOUR}
+    for each in said:
+        if each.lifted:
+            standing.pop(each.gpu_class, None)
+        else:
+            standing[each.gpu_class] = timedelta(seconds=each.seconds)
+    about = [each for each in standing if each is not None and is_of(each, model)]
+    exactly = max(about, key=lambda each: (names_part(each), len(each)), default=None)
+    return standing[exactly]
 
 
 def _check_terms(

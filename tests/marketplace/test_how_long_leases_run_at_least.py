@@ -17,6 +17,7 @@ from marketplace.domain.events import LeaseGranted, RoundCleared
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import CohortPlaced, HalfLifeSet, LeastRunSet
 from marketplace.domain.governance_rules import Policy
+from marketplace.domain.least_runs import LeastRuns
 from marketplace.domain.moments import from_above
 from marketplace.domain.preemption import VICTIMS_MAX
 from marketplace.domain.states import restored, state_of
@@ -38,10 +39,15 @@ from tests.marketplace.trading import MARKET, OWNER, Market, named
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
-def least_run(market: Market, length: timedelta, *, name: str = MARKET) -> None:
-    """Set the policy."""
-    seconds = length // timedelta(seconds=1)
-    market.put(f"governance-{name}", LeastRunSet(market=name, seconds=seconds, at=market.now))
+def least_run(
+    market: Market, length: timedelta | None, *, name: str = MARKET, of: str | None = None
+) -> None:
+    """Set the policy, of all or a class. length: None: what holds for the class is lifted."""
+    seconds = (length or timedelta()) // timedelta(seconds=1)
+    policy = LeastRunSet(
+        market=name, seconds=seconds, at=market.now, gpu_class=of, lifted=length is None
+    )
+    market.put(f"governance-{name}", policy)
     market.run()
 
 
@@ -163,7 +169,7 @@ def test_set_alone_it_binds_no_quota_and_counts_nothing(market: Market) -> None:
 
     book = book_of(market)
 
-    assert book.least_run_seconds == 7_200
+    assert book.least_runs.seconds == 7_200
     assert book.quotas is None
 
 
@@ -175,19 +181,19 @@ def test_quotas_that_come_later_know_it(market: Market) -> None:
     book = book_of(market)
 
     assert book.quotas is not None and book.quotas.policies is not None
-    assert book.quotas.policies.least_run_seconds == book.least_run_seconds == 7_200
+    assert book.quotas.policies.least_runs.seconds == book.least_runs.seconds == 7_200
 
 
 def test_that_of_another_market_is_none_of_ones_own(market: Market) -> None:
     least_run(market, 2 * HOUR, name="elsewhere")
 
-    assert book_of(market).least_run_seconds == 1_800
+    assert book_of(market).least_runs.seconds == 1_800
 
 
 def test_a_snapshot_keeps_it(market: Market) -> None:
     least_run(market, 2 * HOUR)
 
-    assert restored(state_of(book_of(market))).least_run_seconds == 7_200
+    assert restored(state_of(book_of(market))).least_runs.seconds == 7_200
 
 
 def test_the_newest_leases_do_not_hide_those_that_may_go(market: Market) -> None:
@@ -284,7 +290,8 @@ def test_the_check_of_a_round_finds_who_is_cut_too_soon(market: Market, length: 
     assert isinstance(told, RoundCleared) and isinstance(granted, LeaseGranted)
     assert faults(book, told, [granted]) == []
 
-    book.least_run_seconds += 600 if length else 901
+    more = 600 if length else 901
+    book.least_runs = LeastRuns(book.least_runs.seconds + more)
     found = faults(book, told, [granted])
 
     assert any("has not run long enough" in str(fault) for fault in found), found
@@ -327,14 +334,18 @@ def test_whatever_the_policy_nobody_is_cut_before_it(acts: Sequence[Act]) -> Non
     """Asked of the log by the audit, in both lanes, with policies that change meanwhile."""
     market = Lent()
     market.offer("a", gpus=3, at=1, notice=NOTICE)
-    market.offer("b", gpus=2, at="1.50", notice=timedelta())
+    market.offer("b", gpus=2, at="1.50", notice=timedelta(), model="L4")
+    market.offer("c", gpus=2, at=1, notice=NOTICE, model="H100-80GB-1g.10gb", isolation="mig")
     if acts[0][1] > 1:
         market.govern(red=(2, None), blue=(3, None))
     for number, (what, gpus, minutes, seconds) in enumerate(acts):
         word, hours = f"{what}{number}", 1 + number % 5
         market.asking = ("red", "blue", "")[number % 3]
         if what == "policy":
-            least_run(market, timedelta(seconds=seconds))
+            of = (None, "H100", "L4", "H100-80GB", "any part")[number % 5]
+            of = "H100-1g.10gb" if of == "any part" else of
+            lifted = of is not None and gpus == 3
+            least_run(market, None if lifted else timedelta(seconds=seconds), of=of)
         else:
             market.bid(
                 word, gpus=gpus, hours=8 if what == "soft" else hours,
@@ -465,7 +476,7 @@ def test_a_trial_tells_which_leases_would_run_undisturbed(
 
     expected = [None if minutes is None else NOON + minutes * MINUTE for minutes in (before, after)]
     assert [[each.before, each.after] for each in found.run_changes] == [expected] * (ran < 120)
-    assert book_of(market).least_run_seconds == 1_800, "nothing was written"
+    assert book_of(market).least_runs.seconds == 1_800, "nothing was written"
 
 
 def test_a_trial_of_less_tells_which_leases_may_be_interrupted_at_once(market: Market) -> None:

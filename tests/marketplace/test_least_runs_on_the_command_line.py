@@ -46,12 +46,13 @@ def said(monkeypatch: pytest.MonkeyPatch, path: str, answer: dict[str, Any], *wo
 
 
 def test_what_is_in_force_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    path, answer = "quotas/least-run", {"seconds": 7_200}
+    path = "quotas/least-run"
+    answer = {"seconds": 7_200, "classes": [{"gpu_class": "H100", "seconds": 60}]}
 
     shown = said(monkeypatch, path, answer, "quotas", "least-run")
     as_json = said(monkeypatch, path, answer, "-o", "json", "quotas", "least-run")
 
-    assert "No lease is interrupted before it ran 7200 s." in shown
+    assert "No lease is interrupted before it ran 7200 s. None of H100 before it ran 60 s." in shown
     assert json.loads(as_json) == answer
 
 

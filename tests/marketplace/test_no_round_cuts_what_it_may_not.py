@@ -15,8 +15,8 @@ from ledger.domain.money import Rate
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_round
 from marketplace.domain.events import LeaseGranted, RoundCleared, Share
+from marketplace.domain.least_runs import LEAST_RUN_SECONDS
 from marketplace.domain.moments import from_above
-from marketplace.domain.policies import LEAST_RUN_SECONDS
 from marketplace.domain.verification import faults
 from tests.conftest import NOON
 from tests.marketplace.test_preemption import NOTICE, busy_market

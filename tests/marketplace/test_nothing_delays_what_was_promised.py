@@ -24,9 +24,9 @@ from marketplace.domain.events import (
     ReclaimRequested,
     ServiceClass,
 )
+from marketplace.domain.least_runs import LEAST_RUN_SECONDS
 from marketplace.domain.moments import from_above
 from marketplace.domain.own_first import fit
-from marketplace.domain.policies import LEAST_RUN_SECONDS
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.test_rounds import book_of

@@ -12,7 +12,7 @@ from ledger.domain.money import Money, Rate
 from marketplace.domain import close_reasons
 from marketplace.domain.events import LeaseClosed, LeaseGranted, LeaseInterrupted, Share
 from marketplace.domain.interruption import interrupt
-from marketplace.domain.policies import LEAST_RUN_SECONDS
+from marketplace.domain.least_runs import LEAST_RUN_SECONDS
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.leasing import (

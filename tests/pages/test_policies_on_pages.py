@@ -13,6 +13,7 @@ from django.test import Client
 from ledger.eventstore.port import load
 from listings.domain.markets import read_markets
 from listings.domain.permits import ListingPermits
+from marketplace.domain.least_runs import LeastRuns
 from marketplace.domain.policies import Policies
 from tests.pages.test_fair_shares_on_pages import govern, shown
 from tests.pages.test_rounds_on_pages import text
@@ -86,6 +87,9 @@ def test_every_kind_of_policy_is_set_on_a_page(world: World, olivia: Client) -> 
     put(olivia, "half-life", length="48")
     put(olivia, "period", length="168", starts_at="2026-01-05T00:00")
     put(olivia, "least-run", length="1.5")
+    put(olivia, "least-run", length="2", gpu_class="H100")
+    put(olivia, "least-run", length="3", gpu_class="L4")
+    put(olivia, "least-run", length="", gpu_class="L4")
     put(olivia, "counting", counts="parts")
     put(olivia, "use", who="physics", allowed="no", what="borrow", gpu_class="H100")
     put(olivia, "listing", tenant_id=cirrus, allowed="no", gpu_class="B200")
@@ -104,11 +108,31 @@ def test_every_kind_of_policy_is_set_on_a_page(world: World, olivia: Client) -> 
     assert found.money is not None and found.money.nanos == 20_000_000_000
     assert now.weights[unit] == 2_500_000
     assert (now.half_life_seconds, now.period_seconds) == (172_800, 604_800)
-    assert now.least_run_seconds == 5_400
+    assert now.least_runs == LeastRuns(5_400, (("H100", 7_200),))
     assert now.counts == "parts"
     assert now.permits["physics", "borrow", "H100"] is False
     permits = load(world.store, ListingPermits, settings.ENV.market)
     assert permits is not None and permits.allowed == {(cirrus, "B200"): False}
+
+
+def test_the_least_running_time_of_a_class_is_shown_said_and_changed(
+    world: World, olivia: Client
+) -> None:
+    put(olivia, "least-run", length="2", gpu_class="H100")
+    world.settle()
+
+    page = olivia.get(POLICIES).content.decode()
+    form = olivia.get(f"{POLICIES}/least-run?gpu_class=H100").content.decode()
+
+    assert "Of H100 2 h" in text(page.encode())
+    assert f'href="{POLICIES}/least-run?gpu_class=H100"' in page
+    assert 'name="length" value="2"' in form and 'value="H100"' in form
+    said = shown(olivia)
+    assert "Leases of H100 run 2 h at least before other bids interrupt them" in said
+    put(olivia, "least-run", length="", gpu_class="H100")
+    world.settle()
+    assert "Leases of H100 have no least running time of their own any more" in shown(olivia)
+    assert "Of H100" not in text(olivia.get(POLICIES).content)
 
 
 def test_not_set_and_nothing_are_two_things_on_the_page(world: World, olivia: Client) -> None:
@@ -138,6 +162,8 @@ def test_a_reason_is_needed(world: World, olivia: Client) -> None:
         ("quota", {"gpu_class": "H100", "nominal": "-1"}, "nominal", "greater than or equal to 0"),
         ("half-life", {"length": "0.001"}, "length", "Choose from"),
         ("least-run", {"length": "25"}, "length", "Choose from 0 to 24 hours"),
+        ("least-run", {"length": ""}, "length", "This field is required"),
+        ("least-run", {"length": "1", "gpu_class": "H 100"}, "gpu_class", "A class of GPUs is"),
     ],
 )
 def test_a_refusal_is_shown_at_its_field(

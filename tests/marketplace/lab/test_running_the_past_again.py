@@ -365,6 +365,12 @@ def test_another_least_running_time_holds_from_the_start_of_the_stretch() -> Non
     assert (found.recorded.interrupted, found.again.interrupted) == (1, 1)
     assert found.variant.interrupted == 0
     assert asked_of(market, Variant(least_run_seconds=3_600)).variant.interrupted == 1
+    of_class = LeastRunSet(market=MARKET, seconds=14_400, at=market.now, gpu_class="H100")
+    assert asked_of(market, Variant(policies=(of_class,))).variant.interrupted == 0
+    another = replace(of_class, gpu_class="L4")
+    assert asked_of(market, Variant(policies=(another,))).variant.interrupted == 1
+    both = Variant(least_run_seconds=0, policies=(of_class,))
+    assert asked_of(market, both).variant.interrupted == 0, "the class keeps its own"
 
 
 @pytest.mark.parametrize("seconds", [-1, 86_401])

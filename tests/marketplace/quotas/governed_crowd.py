@@ -153,7 +153,11 @@ class GovernedCrowd(Crowd):
                             at=self.at,
                         ),
                         HalfLifeSet(market=MARKET, seconds=rng.choice((3_600, 86_400)), at=self.at),
-                        LeastRunSet(market=MARKET, seconds=rng.choice((0, 60, 7_200)), at=self.at),
+                        LeastRunSet(
+                            market=MARKET, seconds=rng.choice((0, 60, 7_200)), at=self.at,
+                            gpu_class=(of := rng.choice((None, "H100", "H100-80GB-1g.10gb"))),
+                            lifted=of is not None and rng.random() < 0.3,
+                        ),
                         CountingSet(
                             market=MARKET, counts=rng.choice(("whole", "parts", "parts")),
                             at=self.at,

@@ -101,7 +101,7 @@ def test_both_are_set() -> None:
     permits = load(store, ListingPermits, MARKET)
     policies = load(store, Policies, MARKET)
     assert permits is not None and set(permits.allowed) == {(None, "H100"), (None, "A100")}
-    assert policies is not None and policies.least_run_seconds == 60
+    assert policies is not None and policies.least_runs.seconds == 60
     assert kept(store) == (2, 2)
 
 

@@ -57,6 +57,16 @@ def test_a_quota_that_is_left_out_is_not_sent(
     [
         (["counting", "parts"], "quotas/counting", {"counts": "parts", "why": ""}),
         (["least-run", "90m"], "quotas/least-run", {"seconds": 5_400, "why": ""}),
+        (
+            ["least-run", "2h", "--class", "H100"],
+            "quotas/least-run",
+            {"seconds": 7_200, "gpu_class": "H100", "why": ""},
+        ),
+        (
+            ["least-run", "--class", "H100", "--lift"],
+            "quotas/least-run",
+            {"lift": True, "gpu_class": "H100", "why": ""},
+        ),
         (["half-life", "2d"], "quotas/half-life", {"seconds": 172_800, "why": ""}),
         (["weight", UNIT, "500000"], "quotas/weights", {"node": UNIT, "weight_ppm": 500_000}),
         (["allow", "list", "B200", "--forbid"], "quotas/listings", {"allowed": False}),

@@ -143,6 +143,9 @@ def test_every_policy_is_set_with_its_reason_and_tried_before(
         ("", {"node": lab, "gpu_class": "H100", "nominal": 4, "gpu_hours": 100}),
         ("weights", {"node": lab, "weight_ppm": 2_000_000}),
         ("least-run", {"seconds": 7_200}),
+        ("least-run", {"seconds": 0, "gpu_class": "H100"}),
+        ("least-run", {"seconds": 60, "gpu_class": "L4"}),
+        ("least-run", {"lift": True, "gpu_class": "L4"}),
         ("counting", {"counts": "parts"}),
         ("half-life", {"seconds": 86_400}),
         ("period", {"seconds": 604_800, "starts_at": "2026-01-05T00:00:00Z"}),
@@ -153,12 +156,19 @@ def test_every_policy_is_set_with_its_reason_and_tried_before(
         answer = platform.post(f"/api/v1/quotas/{path}".rstrip("/"), body)
         assert answer.status_code == 201, (path, answer.content)
 
+    for nothing in ({}, {"gpu_class": "H100"}, {"lift": True}, {"lift": True, "seconds": 60}):
+        answer = platform.post("/api/v1/quotas/least-run", nothing)
+        assert answer.json()["code"] == "least-run-missing", answer.content
+
     [use] = dean.get("/api/v1/quotas/uses").json()["data"]
     assert use == {"who": lab, "what": "lease", "gpu_class": "B200", "allowed": False}
     [listing] = dean.get("/api/v1/quotas/listings").json()["data"]
     assert listing == {"who": None, "what": "list", "gpu_class": "B200", "allowed": False}
 
-    assert dean.get("/api/v1/quotas/least-run").json() == {"seconds": 7_200}
+    assert dean.get("/api/v1/quotas/least-run").json() == {
+        "seconds": 7_200,
+        "classes": [{"gpu_class": "H100", "seconds": 0}],
+    }
     assert dean.get("/api/v1/quotas/counting").json() == {"counts": "parts"}
     shares = dean.get("/api/v1/quotas/shares").json()
     assert shares["half_life_seconds"] == 86_400
