@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from config.pages.answers import done, meta_of, page
 from config.pages.bid_form import BidForm, bid_terms
 from config.pages.fields import MomentField, RateField, TokenField
+from config.pages.funnel import funnel_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.ids import BidId
@@ -29,7 +30,7 @@ from marketplace.commands import chains
 from marketplace.commands.bids import amend_bid, cancel_bid, place_bid
 from marketplace.domain.bids import cost_at_most
 from marketplace.domain.chains import ENDED
-from marketplace.domain.eligibility import REASONS, Explanation
+from marketplace.domain.eligibility import REASONS
 from marketplace.domain.workloads import advise
 from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
@@ -46,36 +47,6 @@ ENDED_BECAUSE = {
     "deadline": "It could no longer be met by its deadline.",
     "good-till": "The time that it was to wait is over.",
     "not-at-once": "It could not be met when it came, and was not to wait.",
-}
-CONSTRAINTS = {
-    "listed": "GPUs on the market",
-    "gpu-model": "of the models asked for",
-    "memory": "with enough memory",
-    "compute-capability": "with that compute capability",
-    "compute-share": "with that share of a card",
-    "driver": "with that driver",
-    "nvlink": "joined by NVLink",
-    "region": "in that region",
-    "labels": "with those labels",
-    "isolation": "isolated enough",
-    "workload-kind": "whose owners allow this workload",
-    "currency": "in your currency",
-    "host": "on hosts, of owners and on terms you take",
-    "reliability": "that proved reliable enough",
-    "paused": "not paused",
-    "reserved": "not kept for another bid",
-    "lease-minimum": "leased for as short as this",
-    "windows": "with a window that is long enough",
-    "taken": "not held by others then",
-    "limit": "within your limit",
-    "own": "all your own, or all of others",
-    "together": "free together at one time",
-    "quota": "that the quota still lets you have",
-    "limit-bid": "that one bid may have",
-    "limit-user": "that your limit still lets you have",
-    "limit-subscriber": "that your unit's limit lets you have",
-    "limit-tenant": "that your organisation's limit lets you have",
-    "not-allowed": "that your unit may lease",
 }
 
 
@@ -161,7 +132,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
                 gpus=terms.gpus_min or terms.gpus,
                 isolation=terms.request.isolation,
             )
-            context |= _explained(quote.explanation, terms.gpus)
+            context |= funnel_of(quote.explanation, terms.gpus)
         except Refusal as refusal:
             context["refusal"] = refusal
     else:
@@ -301,11 +272,11 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
             default_store(), market=row.market, bid_id=row.bid_id, now=timezone.now()
         )
         if told is not None:
-            context |= _explained(told, row.gpus)
+            context |= funnel_of(told, row.gpus)
     elif row.state in ("expired", "cancelled"):
         ended = explain_ended(default_store(), market=row.market, bid_id=row.bid_id)
         if ended is not None:
-            context |= {**_explained(ended.explanation, row.gpus), "as_of": ended.at}
+            context |= {**funnel_of(ended.explanation, row.gpus), "as_of": ended.at}
     return context
 
 
@@ -324,31 +295,6 @@ def _chain(actor: Actor, rows: Sequence[BidRow]) -> list[dict[str, Any]]:
         {"row": row, "length": _length(row), "before": left.get(row.resumes_lease_id)}
         for row in rows
     ]
-
-
-def _explained(told: Explanation, gpus: int) -> dict[str, Any]:
-    """Return the funnel without the steps that took nothing away, and what to do."""
-    whole = told.funnel[0].left
-    steps, left = [], None
-    for stage in told.funnel:
-        if stage.left != left:
-            steps.append(
-                {
-                    "text": CONSTRAINTS.get(stage.constraint, stage.constraint),
-                    "left": stage.left,
-                    "stop": stage.left < gpus,
-                }
-            )
-        left = stage.left
-    return {
-        "funnel": steps,
-        "whole": whole,
-        "wanted": gpus,
-        "reason": REASONS.get(told.reason or "", ""),
-        "arithmetic": told.told,
-        "fits": told.reason is None,
-        "price_needed": told.price_needed,
-    }
 
 
 def _length(row: BidRow) -> timedelta:

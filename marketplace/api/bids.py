@@ -17,13 +17,12 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import stream_name
 from ledger.rest import Body, Endpoint, MomentField, etag_of
+from marketplace.api.explanations import ExplanationShape, explanation_json
 from marketplace.api.shapes import (
     AmendBid,
     AskBid,
     BidShape,
-    ExplanationShape,
     QuoteShape,
-    explanation_json,
     quote_json,
     terms_of,
 )

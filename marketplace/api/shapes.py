@@ -14,10 +14,15 @@ from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import BidId, TenantId, UserId
 from ledger.domain.money import Money, Rate
 from ledger.rest import AmountField, Body, CountField, DurationField, MomentField, TextField
+from marketplace.api.explanations import (
+    ExplanationShape,
+    ReasonShape,
+    explanation_json,
+    reason_json,
+)
 from marketplace.api.promises import PromiseShape, promises_json
 from marketplace.domain.bids import BidTerms
 from marketplace.domain.bounds import GPUS_MAX
-from marketplace.domain.eligibility import REASONS, Explanation
 from marketplace.domain.events import Patience, Placement, Seeks, ServiceClass, Workload
 from marketplace.domain.good_till import read_good_till, write_good_till
 from marketplace.domain.query import read_query, write_query
@@ -152,18 +157,6 @@ def terms_of(
     )
 
 
-class ReasonShape(serializers.Serializer[Any]):
-    """The first constraint that leaves too few GPUs, and how it reads."""
-
-    constraint = serializers.CharField()
-    text = serializers.CharField()
-
-
-def reason_json(reason: str | None) -> dict[str, str] | None:
-    """Return a reason as the API shows it; one of an older rule reads as its name."""
-    return {"constraint": reason, "text": REASONS.get(reason, reason)} if reason else None
-
-
 class WorkloadShape(serializers.Serializer[Any]):
     """What will run."""
 
@@ -249,29 +242,6 @@ class BidShape(serializers.Serializer[BidRow]):
         return reason_json(row.reason if row.state == "open" else None)
 
 
-class StageShape(serializers.Serializer[Any]):
-    """GPUs left once one more constraint is applied."""
-
-    constraint = serializers.CharField()
-    gpus = serializers.IntegerField()
-
-
-class ExplanationShape(serializers.Serializer[Any]):
-    """The funnel from all GPUs of the market to those that can serve the bid, and what is lacking.
-
-    price_needed: the lowest limit at which it could be placed now, all else equal. told: where a
-    quota or limit stands in the way, its arithmetic.
-    """
-
-    state = serializers.CharField()
-    funnel = StageShape(many=True)
-    reason = ReasonShape(allow_null=True)
-    told = serializers.CharField()
-    can_be_placed = serializers.BooleanField()
-    price_needed = AmountField(allow_null=True)
-    currency = serializers.CharField()
-
-
 class SliceShape(serializers.Serializer[Any]):
     """A part of a GPU, or a whole one, and how much of its compute that is."""
 
@@ -320,23 +290,6 @@ class QuoteShape(serializers.Serializer[Any]):
     reclaim = PromiseShape(many=True)
     explanation = ExplanationShape()
     expires_at = MomentField()
-
-
-def explanation_json(
-    explanation: Explanation | None, *, state: str, currency: str
-) -> dict[str, Any]:
-    """Return an explanation as the API shows it; None: the bid does not wait any more."""
-    found = explanation or Explanation((), None, None, None)
-    needed = found.price_needed
-    return {
-        "state": state,
-        "funnel": [{"constraint": stage.constraint, "gpus": stage.left} for stage in found.funnel],
-        "reason": reason_json(found.reason),
-        "told": found.told,
-        "can_be_placed": found.placement is not None,
-        "price_needed": None if needed is None else _amount(needed.nanos_per_gpu_hour),
-        "currency": currency,
-    }
 
 
 def quote_json(quote: Quote) -> dict[str, Any]:

@@ -188,9 +188,9 @@ class Book:
         return at_a_glance(bid, self.catalogue, now=now)
 
     def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str | None:
-        """Return why a bid that cannot be placed cannot: what `explain` would say."""
+        """Return why a bid that cannot be placed cannot: what `explain` would file."""
         if bid.terms.tenant_id in self.owners:
-            return self.explain(bid, now=now, calendar=calendar).reason
+            return self.explain(bid, now=now, calendar=calendar).filed
         return reason_of(bid.least, self.catalogue, calendar, now=now)
 
     def explain(

@@ -13,6 +13,7 @@ from listings.domain.gpus import names_share
 from marketplace.domain.events import BidAmended, BidPlaced, GpuRequest
 from marketplace.domain.moments import Millis, from_below
 from marketplace.domain.reliability import Record, meets
+from marketplace.domain.values import Promise
 
 NEVER = 1 << 62
 TAKES_SHARES = ("mps", "timeslice", "cooperative")
@@ -163,13 +164,21 @@ class OpenBid:
 
     def chooses(self, offer: OfferPublished) -> bool:
         """Tell if the bid leaves out neither the host, the owner nor the terms of an offer."""
+        return self.lacks(offer) is None and self.chooses_host(offer)
+
+    def chooses_host(self, offer: OfferPublished) -> bool:
+        """Tell if the bid leaves out neither the host nor the owner of an offer."""
         asked = self.shape.request
         return (
-            (offer.tenant_id == self.terms.tenant_id or asked.accepts(offer))
-            and (not asked.own or offer.tenant_id == self.terms.tenant_id)
+            (not asked.own or offer.tenant_id == self.terms.tenant_id)
             and (not asked.hosts or offer.host_id in asked.hosts)
             and offer.host_id not in asked.not_hosts
         )
+
+    def lacks(self, offer: OfferPublished) -> Promise | None:
+        """Return what an offer promises too little of; of one's own nothing is asked."""
+        own = offer.tenant_id == self.terms.tenant_id
+        return None if own else self.shape.request.lacks(offer)
 
     @property
     def waits(self) -> bool:

@@ -19,12 +19,14 @@ from listings.domain.gpus import is_of, model_matches, names_share
 from listings.domain.markets import within
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
+from marketplace.domain.events import GpuRequest
 from marketplace.domain.kinds import Kind, Spec
 from marketplace.domain.moments import whole_second
 from marketplace.domain.packing import Placement, cheapest
-from marketplace.domain.query import ISOLATIONS
+from marketplace.domain.query import ISOLATIONS, write_query
 from marketplace.domain.ranges import apart, home_first
 from marketplace.domain.supply import Entry, Listed
+from marketplace.domain.values import Promise
 from marketplace.domain.workloads import allowed_by
 
 Pool = list[tuple[Listed, tuple[str, ...]]]
@@ -141,6 +143,9 @@ REASONS: dict[str, str] = {
     "workload-kind": "their owners do not allow this kind of workload",
     "currency": "they are offered in another currency",
     "host": "they are on hosts, of owners, or on terms of reclaim that the bid leaves out",
+    "notice": "too few GPUs whose owners give that much notice of a reclaim",
+    "reclaim": "too few GPUs whose owners pay that much on a reclaim",
+    "grace": "too few GPUs with that much time between the signal to stop and the kill",
     "reliability": "too few GPUs on hosts that have proved that reliable",
     "paused": "their owners have paused the offers",
     "reserved": "they are kept for another bid",
@@ -161,6 +166,10 @@ REASONS: dict[str, str] = {
 }
 """Every reason an unmatched bid can have, in order, and how it reads."""
 
+FILED_AS: dict[str | None, str] = dict.fromkeys(("notice", "reclaim", "grace"), "host")
+"""Reasons that are told apart to who asks, but not in what is decided: there they have been one
+from the beginning, and a round cleared again must tell what it told."""
+
 
 def passed(shape: Shape, kind: Kind) -> tuple[int, ...]:
     """Return for each spec of a kind how many constraints it passes before one that it does not."""
@@ -174,10 +183,14 @@ def passed(shape: Shape, kind: Kind) -> tuple[int, ...]:
 
 
 class Stage(NamedTuple):
-    """One step of the funnel: GPUs left once `constraint` is applied too."""
+    """One step of the funnel: GPUs left once `constraint` is applied too.
+
+    asked: of notice, reclaim and grace, the condition of the bid's query; else nothing.
+    """
 
     constraint: str
     left: int
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +208,11 @@ class Explanation:
     placement: Placement | None
     price_needed: Rate | None
     told: str = ""
+
+    @property
+    def filed(self) -> str | None:
+        """Return the reason as decisions tell it: see `FILED_AS`."""
+        return FILED_AS.get(self.reason, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +270,13 @@ def explain(
     funnel = list(screened.stages)
     earliest = max(bid.earliest, whole_second(now))
 
-    def narrow(name: str, keep: Callable[[Listed], bool]) -> None:
+    def narrow(name: str, keep: Callable[[Listed], bool], asked: str = "") -> None:
         pool[:] = [(listed, uuids) for listed, uuids in pool if keep(listed)]
-        funnel.append(Stage(name, _count(pool)))
+        funnel.append(Stage(name, _count(pool), asked))
 
-    narrow("host", lambda listed: bid.chooses(listed.terms))
+    narrow("host", lambda listed: bid.chooses_host(listed.terms))
+    for promise, condition in _promises(bid.shape.request):
+        narrow(promise, _promised(bid, promise), condition)
     narrow("reliability", lambda listed: bid.trusts(listed.record))
     narrow("paused", lambda listed: not listed.paused)
     narrow("reserved", lambda listed: listed.open_to(bid.bid_id))
@@ -270,19 +290,34 @@ def explain(
     narrow("limit", lambda listed: is_own(listed) or listed.floor <= bid.limit)
     if own:
         parts = [[each for each in pool if is_own(each[0]) == home] for home in (True, False)]
-        pool = max(parts, key=_count)
-        funnel.append(Stage("own", _count(pool)))
+        funnel.append(Stage("own", max(map(_count, parts))))
     placement = None if placed is None else placed[1]
     left = funnel[-1].left
     funnel.append(Stage(TOGETHER, left if placement is not None else min(left, bid.gpus - 1)))
-    reason = None
-    if placement is None:
-        reason = next(stage.constraint for stage in funnel if stage.left < bid.gpus)
+    short = (stage.constraint for stage in funnel if stage.left < bid.gpus)
+    reason = next(short) if placement is None else None
     at_any_price = None if bid.seeks_soonest else placement
     if at_any_price is None and priced:
         at_any_price = cheapest(bid, away, calendar, now=now, limit=None)
     needed = None if at_any_price is None else Rate(at_any_price.floor, bid.shape.currency)
     return Explanation(tuple(funnel), reason, placement, needed)
+
+
+def _promised(bid: OpenBid, promise: Promise) -> Callable[[Listed], bool]:
+    """Return what tells if an offer promises enough of one thing, where it does of those before."""
+    return lambda listed: bid.lacks(listed.terms) != promise
+
+
+def _promises(asked: GpuRequest) -> Iterable[tuple[Promise, str]]:
+    """Yield what owners promise for a reclaim, in order, with what a bid asks of each."""
+    notice, fee, grace = (
+        asked.notice_seconds_min,
+        asked.reclaim_fee_ppm_min,
+        asked.grace_seconds_min,
+    )
+    yield "notice", "" if notice is None else write_query(GpuRequest(notice_seconds_min=notice))
+    yield "reclaim", "" if fee is None else write_query(GpuRequest(reclaim_fee_ppm_min=fee))
+    yield "grace", "" if grace is None else write_query(GpuRequest(grace_seconds_min=grace))
 
 
 def _free(pool: Pool, bid: OpenBid, calendar: Calendar, earliest: int) -> Pool:

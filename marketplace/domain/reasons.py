@@ -1,6 +1,6 @@
 """The reason a bid is not matched, without the whole funnel: the engine tells it to every such bid.
 
-The same answer as `eligibility.explain` gives, which counts everything there is. Here counting
+The same answer as `eligibility.explain` files, which counts everything there is. Here counting
 stops as soon as it is known that enough GPUs are left, and begins with the last constraint: what
 most bids lack is price or a free moment.
 """

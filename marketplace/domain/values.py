@@ -25,6 +25,10 @@ Patience = Literal["immediate", "patient"]
 patient: cleared in rounds."""
 
 
+Promise = Literal["notice", "reclaim", "grace"]
+"""What an owner promises for a reclaim: its notice, its fee, the grace to stop; as bids ask it."""
+
+
 class Reclaimed(Protocol):
     """What says on which terms capacity is taken back."""
 
@@ -79,13 +83,13 @@ class GpuRequest:
     reclaim_fee_ppm_min: int | None = None
     grace_seconds_min: int | None = None
 
-    def accepts(self, offer: Reclaimed) -> bool:
-        """Tell if an owner promises enough for a reclaim."""
-        return (
-            offer.notice_seconds >= (self.notice_seconds_min or 0)
-            and offer.reclaim_fee_ppm >= (self.reclaim_fee_ppm_min or 0)
-            and offer.grace_seconds >= (self.grace_seconds_min or 0)
-        )
+    def lacks(self, offer: Reclaimed) -> Promise | None:
+        """Return what an owner promises too little of for a reclaim, the first; None: nothing."""
+        if offer.notice_seconds < (self.notice_seconds_min or 0):
+            return "notice"
+        if offer.reclaim_fee_ppm < (self.reclaim_fee_ppm_min or 0):
+            return "reclaim"
+        return "grace" if offer.grace_seconds < (self.grace_seconds_min or 0) else None
 
     @property
     def regions(self) -> tuple[str, ...]:

@@ -156,7 +156,7 @@ def _at_once(book: Book, clearing: Clearing, bid: OpenBid, now: int) -> str | No
     """Return why the instant lane refused a bid: nothing grows in it, so it has no place."""
     if book.quotas is None:
         return book.reason(bid, now=now, calendar=clearing.calendar)
-    return book.explain(bid, now=now, calendar=clearing.calendar, priced=False).reason
+    return book.explain(bid, now=now, calendar=clearing.calendar, priced=False).filed
 
 
 class _AfterARound:
@@ -172,7 +172,7 @@ class _AfterARound:
         """Return the reason of a bid; of those that are alike it is worked out once."""
         at_home = bid.terms.tenant_id in book.owners
         if not self._plain or at_home or bid.bid_id in self._reserved:
-            return book.explain(bid, now=now, calendar=clearing.calendar, priced=False).reason
+            return book.explain(bid, now=now, calendar=clearing.calendar, priced=False).filed
         alike = (bid.likeness(now), bid.limit, bid.terms.seeks)
         if alike not in self._known:
             self._known[alike] = self._of_all_alike(book, clearing.calendar, bid, now)

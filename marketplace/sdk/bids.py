@@ -295,7 +295,9 @@ def explain(context: typer.Context, bid: UUID) -> None:
         session.printer.json(answer)
         return
     session.printer.table(
-        answer["funnel"], (("constraint", "after"), ("gpus", "GPUs left")), empty=""
+        answer["funnel"],
+        (("constraint", "after"), ("asked", "asked"), ("gpus", "GPUs left"), ("fewer", "fewer")),
+        empty="",
     )
     session.printer.facts(
         answer,

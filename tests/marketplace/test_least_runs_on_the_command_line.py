@@ -16,7 +16,10 @@ from marketplace.sdk.client import Client
 BID = UUID("0ff9ea40-0000-4000-8000-000000000002")
 EXPLAINED: dict[str, Any] = {
     "state": "open",
-    "funnel": [{"constraint": "taken", "gpus": 0}],
+    "funnel": [
+        {"constraint": "notice", "gpus": 5, "fewer": 12, "asked": "notice>=30m"},
+        {"constraint": "taken", "gpus": 0, "fewer": 5, "asked": ""},
+    ],
     "reason": {"code": "taken", "text": "Others hold them at that time."},
     "can_be_placed": False,
     "price_needed": None,
@@ -64,5 +67,6 @@ def test_a_bid_is_told_what_runs_undisturbed_yet(
 
     shown = said(monkeypatch, f"bids/{BID}/explain", answer, "bids", "explain", str(BID))
 
+    assert "notice notice>=30m 5 12" in shown
     assert ("(2, on 3 GPUs) have not run for their least time yet" in shown) is bool(later)
     assert ("until 2030-01-05T14:00:00Z" in shown) is bool(later)

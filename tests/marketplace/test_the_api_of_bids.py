@@ -170,6 +170,26 @@ def test_the_funnel_of_a_waiting_bid(ada: Caller, unit: str, market: Market) -> 
     assert explained["price_needed"] == "1.50"
 
 
+def test_a_funnel_says_what_was_asked_of_owners_and_how_many_gpus_it_costs(
+    ada: Caller, unit: str, market: Market
+) -> None:
+    placed = ada.post("/api/v1/bids", body(unit, query="grace>=1m notice>=90s")).json()
+    market.now = timezone.now()
+    market.run()
+    read()
+
+    told = ada.get(f"/api/v1/bids/{placed['id']}").json()["reason"]
+    explained = ada.get(f"/api/v1/bids/{placed['id']}/explain").json()
+
+    steps = {stage.pop("constraint"): stage for stage in explained["funnel"]}
+    assert steps["listed"] == {"gpus": 4, "fewer": 0, "asked": ""}
+    assert steps["notice"] == {"gpus": 4, "fewer": 0, "asked": "notice>=90s"}
+    assert steps["reclaim"] == {"gpus": 4, "fewer": 0, "asked": ""}
+    assert steps["grace"] == {"gpus": 0, "fewer": 4, "asked": "grace>=1m"}
+    assert explained["reason"]["constraint"] == "grace"
+    assert told["constraint"] == "host"
+
+
 def test_a_bid_can_be_amended_at_the_version_seen_and_cancelled(ada: Caller, unit: str) -> None:
     placed = ada.post("/api/v1/bids", body(unit)).json()
     path = f"/api/v1/bids/{placed['id']}"

@@ -79,8 +79,8 @@ class PlainBook(Book):
         screened = screen(bid.shape, self.offers.values())
         entries = self._plain_entries(bid.shape)
         explanation = explain(bid, screened, entries, calendar, now=now)
-        assert explanation.reason is not None
-        return explanation.reason
+        assert explanation.filed is not None
+        return explanation.filed
 
 
 def _fit(listed: Listed, shape: Shape) -> tuple[tuple[str, ...], frozenset[str]]:

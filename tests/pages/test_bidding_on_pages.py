@@ -103,6 +103,25 @@ def test_a_waiting_bid_shows_where_it_fails(world: World, consumer: Client) -> N
 
 
 @pytest.mark.parametrize(
+    ("query", "step"),
+    [
+        ("notice>=36h", "with the notice you ask for, at least 1 d 12 h"),
+        ("reclaim>=100%", "with the pay on a reclaim you ask for, at least 100.0%"),
+        ("grace>=90s", "with the grace you ask for, at least 1 min 30 s"),
+    ],
+)
+def test_a_funnel_names_the_promise_that_is_lacking(
+    world: World, consumer: Client, query: str, step: str
+) -> None:
+    told = consumer.post("/bids/estimate", form(query=query)).content.decode()
+    place = consumer.post("/bids/new", form(query=query))["Location"]
+    world.settle()
+
+    for page in (told, consumer.get(place).content.decode()):
+        assert f'<span>{step} <span class="quiet">2&nbsp;fewer</span>' in page
+
+
+@pytest.mark.parametrize(
     ("changed", "says"),
     [
         ({"limit": "NaN"}, "An amount is a plain decimal number such as 2.15."),
