@@ -282,7 +282,7 @@ class LeastRunForm(PolicyForm):
         """Refuse what is out of range."""
         length = self.cleaned_data["length"]
         if length is None and not self.cleaned_data.get("gpu_class"):
-            raise forms.ValidationError(self.fields["length"].error_messages["required"])
+            raise forms.ValidationError("Say how long; only a class may be left as all others.")
         return None if length is None else _within(length, 0, LEAST_RUN_SECONDS_MAX)
 
     def asked(self) -> dict[str, Any]:

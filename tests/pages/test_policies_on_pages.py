@@ -124,7 +124,7 @@ def test_the_least_running_time_of_a_class_is_shown_said_and_changed(
     page = olivia.get(POLICIES).content.decode()
     form = olivia.get(f"{POLICIES}/least-run?gpu_class=H100").content.decode()
 
-    assert "Of H100 2 h" in text(page.encode())
+    assert "Leases of H100 2 h" in text(page.encode())
     assert f'href="{POLICIES}/least-run?gpu_class=H100"' in page
     assert 'name="length" value="2"' in form and 'value="H100"' in form
     said = shown(olivia)
@@ -132,7 +132,7 @@ def test_the_least_running_time_of_a_class_is_shown_said_and_changed(
     put(olivia, "least-run", length="", gpu_class="H100")
     world.settle()
     assert "Leases of H100 have no least running time of their own any more" in shown(olivia)
-    assert "Of H100" not in text(olivia.get(POLICIES).content)
+    assert "Leases of H100" not in text(olivia.get(POLICIES).content)
 
 
 def test_not_set_and_nothing_are_two_things_on_the_page(world: World, olivia: Client) -> None:
@@ -162,7 +162,7 @@ def test_a_reason_is_needed(world: World, olivia: Client) -> None:
         ("quota", {"gpu_class": "H100", "nominal": "-1"}, "nominal", "greater than or equal to 0"),
         ("half-life", {"length": "0.001"}, "length", "Choose from"),
         ("least-run", {"length": "25"}, "length", "Choose from 0 to 24 hours"),
-        ("least-run", {"length": ""}, "length", "This field is required"),
+        ("least-run", {"length": ""}, "length", "Say how long"),
         ("least-run", {"length": "1", "gpu_class": "H 100"}, "gpu_class", "A class of GPUs is"),
     ],
 )
