@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 from uuid import UUID
 
@@ -12,13 +11,12 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
+from config.pages.agent_tokens import issue_agent_token
 from config.pages.answers import done, meta_of, page
 from config.pages.fields import TokenField, reason
-from ledger import commands
 from ledger.access import Actor
 from ledger.access.visits import actor_of
-from ledger.domain import tokens
-from ledger.domain.ids import HostId, TokenId
+from ledger.domain.ids import HostId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
@@ -99,7 +97,7 @@ def retire(request: HttpRequest, host_id: UUID) -> HttpResponse:
 
 def _register(actor: Actor, data: dict[str, Any]) -> tuple[str, Position]:
     """Register a host and make a token for its agent; return the token's text."""
-    host_id, token_id = HostId(data["token"]), TokenId(data["token"])
+    host_id = HostId(data["token"])
     store, by, now = default_store(), meta_of(actor, data["token"]), timezone.now()
     asked, by_region = data.get("market"), market_of_region(settings.MARKETS, data["region"])
     register_host(
@@ -113,19 +111,14 @@ def _register(actor: Actor, data: dict[str, Any]) -> tuple[str, Position]:
         by=by.step("host"),
         now=now,
     )
-    text = tokens.write("host", secrets.token_bytes(tokens.ENTROPY_BYTES_MIN))
-    position = commands.issue_host_token(
-        store,
-        token_id=token_id,
-        tenant_id=actor.tenant_id,
+    return issue_agent_token(
+        actor,
+        token_id=data["token"],
         host_id=host_id,
-        written=tokens.read(text),
-        title=f"agent of {data['title']}",
-        expires_at=None,
+        host=data["title"],
         by=by.step("token"),
         now=now,
     )
-    return text, position
 
 
 def _regions(actor: Actor) -> list[str]:

@@ -13,13 +13,14 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
+from config.pages.agent_tokens import issue_agent_token
 from config.pages.answers import done, meta_of, page
 from config.pages.fields import TokenField
 from ledger import commands, queries
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain import tokens
-from ledger.domain.ids import HostId, TokenId, UserId
+from ledger.domain.ids import TokenId, UserId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
@@ -93,19 +94,14 @@ def _issue(actor: Actor, form: TokenForm | HostTokenForm) -> tuple[str, Position
     token_id = TokenId(data["token"])
     if isinstance(form, HostTokenForm):
         actor.need("owner", "operator")
-        text = tokens.write("host", secrets.token_bytes(tokens.ENTROPY_BYTES_MIN))
-        position = commands.issue_host_token(
-            default_store(),
+        return issue_agent_token(
+            actor,
             token_id=token_id,
-            tenant_id=actor.tenant_id,
-            host_id=HostId(UUID(data["host"])),
-            written=tokens.read(text),
-            title=f"agent of {dict(form.fields['host'].choices)[data['host']]}",  # type: ignore[attr-defined]  # a ChoiceField
-            expires_at=None,
+            host_id=UUID(data["host"]),
+            host=dict(form.fields["host"].choices)[data["host"]],  # type: ignore[attr-defined]  # a ChoiceField
             by=meta_of(actor, data["token"]),
             now=now,
         )
-        return text, position
     text = tokens.write("user", secrets.token_bytes(tokens.ENTROPY_BYTES_MIN))
     position = commands.issue_token(
         default_store(),

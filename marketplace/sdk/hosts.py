@@ -19,6 +19,8 @@ COLUMNS = (
     ("market", "market"),
     ("gpu_count", "GPUs"),
 )
+TOKEN_TITLE_MAX = 120
+"""Characters that the title of a token may have."""
 MADE = (("host_id", "host"), ("id", "token"), ("token", "its agent's secret, shown once"))
 
 
@@ -47,7 +49,8 @@ def add(
     if label:
         asked["labels"] = _labels(label)
     host = session.client.post("hosts", asked)["id"]
-    made = session.client.post(f"hosts/{host}/tokens", {"title": f"agent of {title}"})
+    named = f"agent of {title}"[:TOKEN_TITLE_MAX]
+    made = session.client.post(f"hosts/{host}/tokens", {"title": named})
     session.printer.facts(made | {"host_id": host}, MADE)
 
 

@@ -54,6 +54,12 @@ def test_a_host_is_added_with_a_token_that_is_shown_once(run: Any) -> None:
     ]
 
 
+def test_the_longest_name_of_a_host_has_a_token_too(run: Any) -> None:
+    _, sent = run("add", "r" * 120, "--region", "eu")
+
+    assert sent[-1][2] == {"title": "agent of " + "r" * 111}
+
+
 def test_a_label_without_a_value_is_refused_before_anything_is_sent(run: Any) -> None:
     result, sent = run("add", "rack nine", "--region", "eu", "--label", "nonsense")
     assert result.exit_code == 2 and "NAME=VALUE" in result.output

@@ -50,6 +50,18 @@ def test_a_host_is_added_and_its_agent_gets_a_token_that_works(world: World, own
     assert asked.status_code == 200, asked.content
 
 
+def test_the_longest_name_of_a_host_has_a_token_too(world: World, owner: Client) -> None:
+    name = "r" * 120
+    made = owner.post("/owner/hosts/new", form(title=name))
+    world.settle()
+    row = HostRow.objects.get(title=name)
+    again = owner.post("/settings", {"token": str(uuid4()), "host": str(row.host_id)})
+
+    for answer in (made, again):
+        assert answer.status_code == 200
+        assert "offp_host_" in answer.content.decode()
+
+
 def test_the_same_form_sent_twice_makes_one_host(world: World, owner: Client) -> None:
     sent = form()
     owner.post("/owner/hosts/new", sent)
