@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cache
 
+import structlog
+
 import bursting.policies
 import bursting.projections
 import ledger.policies
@@ -28,13 +30,16 @@ from config.env import Env
 from config.live import Relay
 from config.loops import Loop
 from config.overflow import ADMIT_AGENT, overflow_of
-from ledger.collecting import settle
+from ledger.collecting import let_go, settle
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projection, follow_policies, follow_projections
 from ledger.rest.idempotency import forget_old_keys
 from listings.domain.markets import read_markets
 from marketplace.engine import Engine
+from marketplace.keeper import Keeper
 from marketplace.snapshots import snapshots_for
+
+log = structlog.get_logger()
 
 
 def build_store(env: Env) -> EventStore:
@@ -103,6 +108,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             gather_seconds=0.1,
         ),
         *(_clearing(env, market.name) for market in read_markets(env.market, env.markets)),
+        *(_keeping(env, market.name) for market in read_markets(env.market, env.markets)),
         Loop(
             "lease-clock",
             0.5,
@@ -167,6 +173,8 @@ def _clearing(env: Env, market: str) -> Loop:
             engines[store] = Engine(store, market, round_seconds=seconds, snapshots=kept)
             made = engines[store].run_once(now=now)
             settle()  # the book just folded: a collector that walks it would hold up the market
+            began, read = engines[store].folded
+            log.info("engine.folded", market=market, snapshot=began, read_since=read)
             return made
         return engines[store].run_once(now=now)
 
@@ -183,17 +191,38 @@ def _warm() -> None:
     rehearse()
 
 
+def _keeping(env: Env, market: str) -> Loop:
+    """Return the loop that keeps snapshots of one market's book for whoever starts from them."""
+    keepers: dict[EventStore, Keeper] = {}
+
+    def keep(store: EventStore, now: datetime) -> int:
+        if store not in keepers:
+            keepers[store] = Keeper(store, market, snapshots=snapshots_for(store))
+        kept = keepers[store].run_once(now=now)
+        if kept:
+            let_go()
+        return kept
+
+    return Loop(keeping_of(env, market), 10.0, keep)
+
+
 def clearing_of(env: Env, market: str) -> str:
     """Return the name of the loop that clears a market."""
     return "clearing" if market == env.market else f"clearing-{market}"
 
 
+def keeping_of(env: Env, market: str) -> str:
+    """Return the name of the loop that keeps a market's snapshots."""
+    return "snapshots" if market == env.market else f"snapshots-{market}"
+
+
 def loop_groups(env: Env) -> dict[str, tuple[str, ...]]:
-    """Return how `manage.py up` spreads the loops over processes: every market has its own."""
+    """Return how `manage.py up` spreads the loops over processes: every engine has its own."""
     groups = dict(LOOP_GROUPS)
     for market in read_markets(env.market, env.markets)[1:]:
         groups["overflow"] = (*LOOP_GROUPS["overflow"], "bid-moves")
         groups[f"engine-{market.name}"] = (clearing_of(env, market.name),)
+        groups["snapshots"] = (*groups["snapshots"], keeping_of(env, market.name))
     return groups
 
 
@@ -224,9 +253,10 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "old-keys",
     ),
     "overflow": ("bursting", "reaper", "forms"),
+    "snapshots": ("snapshots",),
 }
 """How the loops of one market are spread over processes; `loop_groups` adds those of others."""
 
-GIVE_WAY: Mapping[str, int] = {"read-side": 5, "clockwork": 3, "overflow": 5}
+GIVE_WAY: Mapping[str, int] = {"read-side": 5, "clockwork": 3, "overflow": 5, "snapshots": 10}
 """Niceness of the processes that may be late where cores are few: those who bid do not wait for
 them, and what they ask of the database is not held back."""

@@ -26,3 +26,11 @@ def uncollected() -> Iterator[None]:
 def settle() -> None:
     """Take everything made so far for permanent: the collector does not look at it again."""
     gc.freeze()
+
+
+def let_go() -> None:
+    """Give back the memory of something large that is not needed any more.
+
+    A whole collection also empties the lists of free objects, which keep much of it from going.
+    """
+    gc.collect()

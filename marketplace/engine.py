@@ -10,7 +10,7 @@ log again.
 
 It keeps nothing but the book. After a crash at any step another one folds the log: decisions are
 there or they are not, and what came after the last decision's `through` is gone through again.
-Now and then it keeps a snapshot of its book, so that the fold need not start at the first event.
+The fold starts from a snapshot that the keeper made of the log, so that nobody here waits for one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from ledger.collecting import uncollected
 from ledger.domain.ids import BidId, named
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import (
@@ -30,36 +29,32 @@ from ledger.eventstore.port import (
     Meta,
     NewEvent,
     OutcomeUnknown,
-    Page,
-    Position,
     Recorded,
     StreamMoved,
 )
 from marketplace.commands.bids import expire_bid
 from marketplace.domain.book import READS, Book
 from marketplace.domain.deciding import RoundUnsound, follow_up, on_fact, on_round
-from marketplace.domain.events import DECISIONS, MarketEvent
+from marketplace.domain.events import MarketEvent, NothingDecided
 from marketplace.domain.faults import Fault
 from marketplace.domain.last_calls import is_called
 from marketplace.domain.moments import EPOCH, Millis, from_above
 from marketplace.domain.rules import PRESENT, Rules
-from marketplace.domain.states import restored, state_of
 from marketplace.domain.triggers import Trigger
+from marketplace.folding import FORGET_AFTER, PAGE, Folding, folded
 from marketplace.queries.guards import guards_of_a_round
 from marketplace.snapshots.memory import MemorySnapshots
-from marketplace.snapshots.port import Snapshot, Snapshots, Tail, usable
+from marketplace.snapshots.port import Snapshots
 
-PAGE = 1_000
 APPEND_MAX = 500
 """Decisions after which a pass appends what it has and goes on: bounds the size of an append."""
 APPEND_ATTEMPTS_MAX = 5
-SNAPSHOT_FACTS = 20_000
-"""Facts and decisions after which the book is kept anew, in a market of up to ten thousand bids and
-leases; in a larger one as many as there are, twice. What a fold reads at most, nearly."""
+UNDECIDED_MAX = 20_000
+"""Facts without a decision after which it says that there was none to make: bounds what a fold
+has to go through in a quiet market, whose log holds the facts of busy ones."""
 CALLS_EVERY = timedelta(seconds=20)
 """How often it is looked for bids that cannot wait for the next round."""
 FORGET_EVERY = timedelta(hours=1)
-FORGET_AFTER = timedelta(days=1)
 
 log = structlog.get_logger()
 
@@ -75,11 +70,9 @@ class Engine:
         round_seconds: int = 60,
         rules: Rules = PRESENT,
         snapshots: Snapshots | None = None,
-        snapshot_facts: int = SNAPSHOT_FACTS,
     ) -> None:
         self._store = store
         self._snapshots: Snapshots = MemorySnapshots() if snapshots is None else snapshots
-        self._snapshot_facts = snapshot_facts
         self._rules = rules
         self._market = market
         self._stream = f"market-{market}"
@@ -87,12 +80,12 @@ class Engine:
         self._by = Meta(actor=f"loop:engine-{market}")
         self._book: Book | None = None
         self._now = self._round_at = self._forgot_at = self._called_at = EPOCH
-        self._position = START
-        self._tail, self._version, self._facts = Tail(), 0, 0
-        self._decision_id: UUID | None = None
+        self._position, self._version, self._undecided = START, 0, 0
         self._waiting: list[Recorded] = []
         self._decided: list[MarketEvent] = []
         self._append_id = uuid4()
+        self.folded = 0, 0
+        """At which version of the market's stream its last fold began, and how much that read."""
 
     def run_once(self, *, now: datetime) -> int:
         """Take in what is new, decide, append; return how many decisions and expiries that made.
@@ -116,96 +109,44 @@ class Engine:
     def _run(self, now: datetime) -> int:
         self._now = now
         if self._book is None:
-            self._book, self._called_at = self._fold(), now
+            self._book, self._called_at = self._started(self._fold()), now
         book, made = self._book, 0
         waiting, self._waiting = self._waiting, []
         made += self._go_through(book, waiting)
         while True:
             page = self._store.read_all(after=self._position, limit=PAGE, only=READS)
             made += self._go_through(book, page.events)
-            self._has_read(page)
+            self._position = page.next_position
             if page.caught_up:
                 break
         if now - self._round_at >= self._round_every or self._is_called(book):
             self._round_at = now
             self._clear_round(book)
+        if self._undecided >= UNDECIDED_MAX and not self._decided:
+            self._decided.append(
+                NothingDecided(market=self._market, through=book.read_to, at=self._now)
+            )
         made += self._append()
         made += self._expire(book.dead(from_above(now)))
         if now - self._forgot_at >= FORGET_EVERY:
             self._forgot_at = now
             book.forget_before(from_above(now - FORGET_AFTER))
-        if self._facts >= self._due(book):
-            self._keep_snapshot(book)
         return made
-
-    def _has_read(self, page: Page) -> None:
-        for recorded in page.events:
-            self._tail.note(recorded)
-        self._facts += len(page.events)
-        self._position = page.next_position
-
-    def _keep_snapshot(self, book: Book) -> None:
-        """Keep the book: it has gone through all that was read, and all it decided is appended."""
-        tail = Tail(self._tail.before, self._tail.position, self._tail.last_id)
-        with uncollected():
-            self._snapshots.keep(
-                Snapshot(state_of(book), tail, self._position, self._version, self._decision_id)
-            )
-        self._facts = 0
-
-    def _due(self, book: Book) -> int:
-        """Return the facts after which the book is kept: the more, the longer keeping it takes."""
-        return max(self._snapshot_facts, 2 * (len(book.bids) + len(book.held)))
 
     # --- reading ---------------------------------------------------------------------------
 
-    def _fold(self) -> Book:
-        """Bring a book to where the last decision left it; later facts wait.
+    def _fold(self) -> Folding:
+        """Bring a book to where the last decision left it; later facts wait."""
+        return folded(self._store, self._market, self._snapshots)
 
-        Facts go in at the place where the engine that decided had read them.
-        """
-        with uncollected():
-            snapshot = usable(self._snapshots, self._store, self._market)
-            book = None if snapshot is None else self._fold_from(snapshot)
-            if book is None:
-                book = self._fold_from(None)
-        assert book is not None
-        return book
-
-    def _fold_from(self, snapshot: Snapshot | None) -> Book | None:
-        """Fold what came after a snapshot; None if an engine decided that had read less than it."""
-        self._decided, self._facts = [], 0
-        if snapshot is None:
-            book = Book(self._market)
-            self._tail, self._position, self._version = Tail(), START, 0
-            self._decision_id = None
-        else:
-            book = restored(snapshot.state)
-            self._tail, self._position = snapshot.tail, snapshot.next_position
-            self._version, self._decision_id = snapshot.version, snapshot.decision_id
-        read_before = book.read_to
-        later: list[Recorded] = []
-        while True:
-            page = self._store.read_all(after=self._position, limit=PAGE, only=READS)
-            for recorded in page.events:
-                if recorded.stream != self._stream:
-                    later.append(recorded)
-                    continue
-                if recorded.version <= self._version:
-                    continue  # in the snapshot: appended before it was taken, read after
-                event = recorded.event
-                if isinstance(event, DECISIONS):
-                    if event.through < read_before:
-                        return None
-                    later = _take_in(book, later, event.through)
-                book.apply(event, recorded.position)
-                self._version, self._decision_id = recorded.version, recorded.id
-            self._has_read(page)
-            if page.caught_up:
-                break
-        self._waiting = later
-        self._round_at = book.round_at or EPOCH
-        return book
+    def _started(self, folding: Folding) -> Book:
+        """Go on from a book; what waits is gone through first."""
+        self._decided, self._undecided = [], 0
+        self._position, self._version = folding.position, folding.version
+        self._waiting = [recorded for _, recorded in folding.waiting]
+        self._round_at = folding.book.round_at or EPOCH
+        self.folded = folding.began, folding.read
+        return folding.book
 
     def _go_through(self, book: Book, facts: Iterable[Recorded]) -> int:
         """Take in facts one by one, decide on each; return how much was appended."""
@@ -217,6 +158,7 @@ class Engine:
                 continue
             trigger = book.apply(recorded.event, recorded.position)
             book.read_to = recorded.position
+            self._undecided += 1
             if trigger is not None:
                 self._decide(book, trigger)
             if len(self._decided) >= APPEND_MAX:
@@ -314,8 +256,7 @@ class Engine:
                 # Asked again with the same ids it is written once, whichever reply was lost.
                 if attempt == APPEND_ATTEMPTS_MAX:
                     raise
-        self._version, self._decision_id = appended.version, fresh[-1].id
-        self._facts += len(fresh)
+        self._version, self._undecided = appended.version, 0
         self._decided, self._append_id = [], uuid4()
         return len(fresh)
 
@@ -330,13 +271,3 @@ class Engine:
                 # One bid that cannot be ended must not hold up the market.
                 log.error("bid.stuck", bid=str(bid_id), code=refusal.code)
         return ended
-
-
-def _take_in(book: Book, facts: Sequence[Recorded], through: int) -> list[Recorded]:
-    """Fold the facts up to a position; return the rest."""
-    for index, recorded in enumerate(facts):
-        if recorded.position > through:
-            return list(facts[index:])
-        book.apply(recorded.event, recorded.position)
-        book.read_to = Position(recorded.position)
-    return []

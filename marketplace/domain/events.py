@@ -172,8 +172,26 @@ class BidHandedOn(Event, name="marketplace.bid-handed-on"):
     at: datetime
 
 
-MarketEvent = RoundCleared | LeaseGranted | ExtensionGranted | ExtensionDeclined | BidHandedOn
-DECISIONS = (RoundCleared, ExtensionGranted, ExtensionDeclined, BidHandedOn)
+class NothingDecided(Event, name="marketplace.nothing-decided"):
+    """The engine went through many facts and had nothing to decide. through: as in RoundCleared.
+
+    By it a fold need not wait for the next decision of a quiet market beside busy ones.
+    """
+
+    market: str
+    through: int
+    at: datetime
+
+
+MarketEvent = (
+    RoundCleared
+    | LeaseGranted
+    | ExtensionGranted
+    | ExtensionDeclined
+    | BidHandedOn
+    | NothingDecided
+)
+DECISIONS = (RoundCleared, ExtensionGranted, ExtensionDeclined, BidHandedOn, NothingDecided)
 """Those that say how far the engine had read; grants follow their round."""
 
 

@@ -25,6 +25,7 @@ from marketplace.domain.events import (
     LeaseClosed,
     LeaseGranted,
     LeaseShortened,
+    NothingDecided,
     ReclaimRequested,
     ResaleEnded,
     ResaleOpened,
@@ -141,8 +142,8 @@ class Holdings:
         if held is not None:
             self._ends_at(held, from_above(event.ends_at))
 
-    def _declined(self, event: ExtensionDeclined, position: int) -> None:
-        """Change nothing: it is read for its `through`, by which an engine folds."""
+    def _unchanged(self, event: ExtensionDeclined | NothingDecided, position: int) -> None:
+        """Change nothing: it is read for its `through`, by which a book is folded."""
 
     def _reclaimed(self, event: ReclaimRequested, position: int) -> None:
         self.resales.pop(event.lease_id, None)
@@ -219,7 +220,8 @@ def _forms(listed: Listed) -> set[str]:
 
 RULES: dict[type[Event], Callable[[Holdings, Any, int], Trigger | None]] = {
     ExtensionGranted: Holdings._extended,
-    ExtensionDeclined: Holdings._declined,
+    ExtensionDeclined: Holdings._unchanged,
+    NothingDecided: Holdings._unchanged,
     ExtensionRequested: Holdings._extension_asked,
     ReclaimRequested: Holdings._reclaimed,
     LeaseClosed: Holdings._closed,

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count, groupby
 
-from ledger.collecting import uncollected
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
@@ -46,6 +45,7 @@ from marketplace.domain.governance_events import HalfLifeSet, LeastRunSet
 from marketplace.domain.moments import EPOCH
 from marketplace.domain.rules import Rules
 from marketplace.engine import Engine
+from marketplace.folding import Folding, to_the_end
 from marketplace.lab.past import what_was
 from marketplace.lab.replica import Replica
 from marketplace.lab.variants import Variant
@@ -110,13 +110,9 @@ class _Unhurried(Engine):
         super().__init__(store, market, round_seconds=round_seconds, rules=rules)
         self._start = start
 
-    def _fold(self) -> Book:
-        if self._start is None:
-            return super()._fold()
-        with uncollected():
-            book = self._fold_from(self._start)
-        assert book is not None, "no decision since had read less than the snapshot"
-        return book
+    def _fold(self) -> Folding:
+        # Whoever read the stretch saw that no decision since had read less than the snapshot.
+        return to_the_end(Folding(self._market, self._start), self._store)
 
     def _clear_round(self, book: Book) -> None:
         round_id = self._next_id("round")

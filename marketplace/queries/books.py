@@ -67,7 +67,7 @@ class _Reader:
 
     What was read may turn out never to have happened: a transaction that was rolled back, a
     database put back to an older state. So each reading starts at the last fact known; if it is
-    not there any more, everything is read anew. It starts from the engine's last snapshot.
+    not there any more, everything is read anew. It starts from the market's last snapshot.
     """
 
     def __init__(self, market: str) -> None:

@@ -107,7 +107,7 @@ def _printed(name: str, point: Point) -> Iterator[Figure]:
     yield Figure("  memory of a GPU, offers alone", point.offers_bytes / point.gpus, "bytes")
     yield Figure("  memory of a bid or lease", point.bids_bytes / _held(point), "bytes")
     yield Figure("  snapshot", point.snapshot_bytes / 1e6, "MB", digits=2)
-    yield Figure("  taking it holds the engine up for", point.kept, "ms")
+    yield Figure("  writing it, by the keeper", point.kept, "ms")
     yield Figure("  starting from it", point.restored, "ms")
     yield Figure("  folding all events instead", point.folded, "ms")
     yield Figure("    each", 1e3 * point.folded / point.facts, "µs")

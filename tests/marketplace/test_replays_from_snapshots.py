@@ -8,7 +8,6 @@ import pytest
 
 from ledger.eventstore.postgres import PostgresStore
 from marketplace.domain.events import RoundCleared
-from marketplace.engine import Engine
 from marketplace.models import SnapshotRow
 from marketplace.queries.replay import book_at, replay_round
 from marketplace.snapshots.memory import MemorySnapshots
@@ -23,9 +22,7 @@ ROUNDS = 24
 def market(db: None) -> Market:
     """A market that had many rounds, with a snapshot every few facts."""
     market = Market(PostgresStore())
-    market.engine = Engine(
-        market.store, market.name, snapshots=PostgresSnapshots(), snapshot_facts=4
-    )
+    market.keep(PostgresSnapshots(), facts=4)
     for number in range(ROUNDS):
         market.offer(f"host {number}", gpus=2)
         market.bid(f"bid {number}", gpus=1 + number % 2)
@@ -97,7 +94,7 @@ def test_the_newest_stay(market: Market) -> None:
 
 def test_snapshots_in_memory_are_found_by_version() -> None:
     market, snapshots = Market(), MemorySnapshots()
-    market.engine = Engine(market.store, "main", snapshots=snapshots, snapshot_facts=2)
+    market.keep(snapshots, facts=2)
     for number in range(6):
         market.offer(f"host {number}")
         market.bid(f"bid {number}")

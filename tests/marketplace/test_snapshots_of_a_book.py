@@ -70,7 +70,7 @@ class Killed(Exception):
 
 
 class DyingSnapshots(MemorySnapshots):
-    """Kills the engine at a snapshot, before it is written or after."""
+    """Kills the keeper at a snapshot, before it is written or after."""
 
     die: str | None = None
     made = 0
@@ -98,7 +98,7 @@ def act(market: Market, number: int) -> None:
 
 
 def run(market: Market) -> None:
-    """Let the engine do one pass; if it is killed, a new one does it."""
+    """Let engine and keeper do one pass; if they are killed, new ones do it."""
     try:
         market.run()
     except Killed:
@@ -111,8 +111,8 @@ def run(market: Market) -> None:
 
 
 def use(market: Market, snapshots: Snapshots) -> None:
-    """Let a new process be the engine; it keeps a snapshot every few facts."""
-    market.engine = Engine(market.store, MARKET, snapshots=snapshots, snapshot_facts=4)
+    """Let new processes be engine and keeper; a snapshot is kept every few facts."""
+    market.keep(snapshots, facts=4)
 
 
 def what_was_decided(market: Market) -> list[tuple[object, ...]]:
@@ -138,7 +138,7 @@ def where_it_reads(market: Market) -> list[Position]:
 
 
 @pytest.mark.parametrize("die", ["before", "after"])
-def test_an_engine_killed_at_every_snapshot_decides_the_same(die: str) -> None:
+def test_killed_at_every_snapshot_they_decide_the_same(die: str) -> None:
     plain, market, snapshots = Market(), Market(), DyingSnapshots()
     use(market, snapshots)
 
@@ -195,9 +195,9 @@ def test_a_snapshot_whose_last_decision_is_not_in_the_log_is_ignored() -> None:
 
 def test_a_decision_by_an_engine_that_had_read_less_sets_the_snapshot_aside() -> None:
     market, snapshots = Market(), MemorySnapshots()
-    market.engine = Engine(market.store, MARKET, snapshots=snapshots, snapshot_facts=1)
+    market.keep(snapshots, facts=1)
     market.offer("a", at=1)
-    market.offer("b", at=2)
+    market.bid("b", at=2)
     market.run()
     assert usable(snapshots, market.store, MARKET) is not None
     slow = RoundCleared(
@@ -252,7 +252,7 @@ def test_a_snapshot_of_another_form_is_not_read() -> None:
 
 
 @pytest.mark.django_db
-def test_a_web_process_starts_from_the_engines_snapshot() -> None:
+def test_a_web_process_starts_from_the_snapshot_of_the_keeper() -> None:
     market = Market(PostgresStore())
     use(market, PostgresSnapshots())
     for number in range(4):

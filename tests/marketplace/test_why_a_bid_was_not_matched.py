@@ -8,7 +8,6 @@ from uuid import uuid4
 from ledger.domain.ids import BidId
 from ledger.eventstore.postgres import PostgresStore
 from marketplace.domain.bid_events import BidCancelled, BidExpired
-from marketplace.engine import Engine
 from marketplace.queries import ended
 from marketplace.queries.ended import Ended, explain_ended
 from marketplace.snapshots.postgres import PostgresSnapshots
@@ -87,9 +86,7 @@ def test_one_that_waits_or_was_granted_or_is_unknown_is_not_told() -> None:
 
 def test_it_is_the_same_from_a_snapshot(db: None) -> None:
     market = Market(PostgresStore())
-    market.engine = Engine(
-        market.store, market.name, snapshots=PostgresSnapshots(), snapshot_facts=2
-    )
+    market.keep(PostgresSnapshots(), facts=2)
     for number in range(6):
         market.offer(f"o {number}", gpus=1, at=3)
         market.bid(f"b {number}", gpus=1, hours=1, at=2, deadline=market.now + 2 * HOUR)

@@ -65,6 +65,8 @@ from marketplace.domain.events import (
     Workload,
 )
 from marketplace.engine import Engine
+from marketplace.keeper import Keeper
+from marketplace.snapshots.port import Snapshots
 from tests.conftest import NOON, SOMEBODY
 
 NAMES = UUID(int=0x0FF9EA4)
@@ -123,14 +125,23 @@ class Market:
         self.store: EventStore = MemoryStore() if store is None else store
         self.now = now
         self.engine = self.new_engine()
+        self.keeper: Keeper | None = None
 
     def new_engine(self, *, round_seconds: int = 60) -> Engine:
         """Return another engine for the same market."""
         return Engine(self.store, self.name, round_seconds=round_seconds)
 
+    def keep(self, snapshots: Snapshots, *, facts: int) -> None:
+        """Keep a snapshot after so many facts from now on; a new engine starts from them."""
+        self.engine = Engine(self.store, self.name, snapshots=snapshots)
+        self.keeper = Keeper(self.store, self.name, snapshots=snapshots, snapshot_facts=facts)
+
     def run(self) -> int:
-        """Let the engine do one pass."""
-        return self.engine.run_once(now=self.now)
+        """Let the engine do one pass, and then the keeper, if there is one."""
+        made = self.engine.run_once(now=self.now)
+        if self.keeper is not None:
+            self.keeper.run_once(now=self.now)
+        return made
 
     def wait(self, **length: float) -> None:
         """Let time pass."""

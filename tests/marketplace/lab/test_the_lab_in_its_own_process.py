@@ -13,7 +13,6 @@ import pytest
 
 from ledger.eventstore.postgres import PostgresStore
 from marketplace.domain import extras
-from marketplace.engine import Engine
 from marketplace.lab import apart
 from marketplace.lab.apart import Apart, LabBroke, LabBusy, compare_apart
 from marketplace.lab.comparing import Job, Question, answered, prepared
@@ -65,9 +64,7 @@ def test_it_comes_to_the_same_as_in_this_process() -> None:
 
 def test_what_lies_before_the_snapshot_is_asked_for(db: None) -> None:
     market = Market(PostgresStore())
-    market.engine = Engine(
-        market.store, market.name, snapshots=PostgresSnapshots(), snapshot_facts=4
-    )
+    market.keep(PostgresSnapshots(), facts=4)
     a_day(market)
     market.amend("patient 20", at=4, deadline=market.now + timedelta(hours=9))
     market.run()

@@ -9,7 +9,6 @@ import pytest
 from ledger.eventstore.port import START
 from ledger.eventstore.postgres import PostgresStore
 from marketplace.domain.rules import Rules
-from marketplace.engine import Engine
 from marketplace.lab import comparing
 from marketplace.lab.beginning import place_of, snapshot_before
 from marketplace.lab.comparing import Comparison, Question, StretchTooLong, compare
@@ -34,9 +33,7 @@ def market(db: None) -> Market:
     Some bids and leases of each day are still there on the next, and some end only then.
     """
     market = Market(PostgresStore())
-    market.engine = Engine(
-        market.store, market.name, snapshots=PostgresSnapshots(), snapshot_facts=4
-    )
+    market.keep(PostgresSnapshots(), facts=4)
     for day in range(DAYS):
         for number in range(5):
             name = f"{day}.{number}"

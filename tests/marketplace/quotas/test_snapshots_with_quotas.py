@@ -75,9 +75,9 @@ def test_a_book_with_quotas_goes_on_as_if_nothing_had_been(random: Random, when:
     equal(other.book, whole.book)
 
 
-def test_an_engine_keeps_snapshots_of_a_market_with_quotas() -> None:
+def test_an_engine_starts_from_a_snapshot_of_a_market_with_quotas() -> None:
     market, snapshots = Governed(), MemorySnapshots()
-    market.engine = Engine(market.store, MARKET, snapshots=snapshots, snapshot_facts=4)
+    market.keep(snapshots, facts=4)
     market.offer("rack", gpus=8)
     market.govern(red=(2, 1), blue=(4, 0))
     first = market.ask("red", "first", 3)
