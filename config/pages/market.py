@@ -14,9 +14,11 @@ from django.views.decorators.http import require_safe
 
 from config import tape
 from config.charts import Level, Slot
+from config.figures import duration_text
 from config.models import TapeRow
 from config.pages.answers import page
 from config.pages.markets import choice_of, market_of
+from config.templatetags.offpeak import percent_ppm
 from config.visitors import zone_of
 from ledger.access.visits import actor_of
 from ledger.domain.money import Rate, decimal_of
@@ -35,12 +37,14 @@ from marketplace.queries.market import (
     trades,
 )
 from marketplace.queries.price_index import HALF_LIFE, price_index
+from marketplace.queries.promised import Promised, promised_together
 from marketplace.queries.quotes import WindowQuote, window_quotes
 
 DAY = timedelta(days=1)
 SLOT = timedelta(minutes=30)
 SLOTS = 48
 KINDS_MAX = 8
+NO_BREAK = "\N{NO-BREAK SPACE}"
 POINTS_MAX = 600
 TAPE_LINES = 30
 NIGHT_FROM, NIGHT_UNTIL = 20, 6
@@ -129,6 +133,7 @@ def _book_of(market: str, kind: Kind, now: datetime, within: Within) -> dict[str
         "within": within,
         "withins": WITHINS.items(),
         "floor_within": book.asks[0].price_nanos if book and book.asks else None,
+        "promised": _promised_of(goods.promised),
         "quotes": _quotes_of(market, kind, now),
         "asks": [Level(each.price_nanos, each.gpus) for each in book.asks] if book else [],
         "bids": [Level(each.price_nanos, each.gpus) for each in book.bids] if book else [],
@@ -185,8 +190,36 @@ def _quotes_of(market: str, kind: Kind, now: datetime) -> list[dict[str, Any]]:
     for quote in quotes:
         lines[quote.gpus, quote.length].append(quote)
     return [
-        {"gpus": gpus, "length": length, "quotes": found} for (gpus, length), found in lines.items()
+        {
+            "gpus": gpus,
+            "length": length,
+            "quotes": found,
+            "promised": _promised_of(promised_together(each.promised for each in found)),
+        }
+        for (gpus, length), found in lines.items()
     ]
+
+
+def _promised_of(found: Promised | None) -> dict[str, str] | None:
+    """Return each promise as a text: one figure, or from the least to the most."""
+    if found is None:
+        return None
+    return {
+        "notice": _lengths(found.notice_seconds_min, found.notice_seconds_max),
+        "fee": _from_to(
+            percent_ppm(found.reclaim_fee_ppm_min), percent_ppm(found.reclaim_fee_ppm_max)
+        ),
+        "grace": _lengths(found.grace_seconds_min, found.grace_seconds_max),
+    }
+
+
+def _lengths(least: int, most: int) -> str:
+    texts = (duration_text(timedelta(seconds=seconds)) for seconds in (least, most))
+    return _from_to(*(text.replace(" ", NO_BREAK) for text in texts))
+
+
+def _from_to(least: str, most: str) -> str:
+    return least if least == most else f"{least} to {most}"
 
 
 def _line(row: TapeRow) -> dict[str, Any]:

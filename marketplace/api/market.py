@@ -18,6 +18,7 @@ from rest_framework.response import Response
 from ledger.domain.refusal import Invalid
 from ledger.rest import AmountField, Endpoint, MomentField
 from listings.domain.markets import named
+from marketplace.api.promises import PromisedShape
 from marketplace.domain.eligibility import REASONS
 from marketplace.domain.query import CONDITIONS
 from marketplace.domain.workloads import ENVELOPES
@@ -41,7 +42,8 @@ class HoursOutOfRange(Invalid):
 class GoodsShape(serializers.Serializer[Any]):
     """One GPU model: supply, demand, and the prices of the last 24 hours.
 
-    reliability_ppm: the share of leases that its hosts did not break off, in millionths.
+    reliability_ppm: the share of leases that its hosts did not break off, in millionths. promised:
+    by the owners of what is listed; null: nothing is.
     """
 
     gpu_model = serializers.CharField()
@@ -59,6 +61,7 @@ class GoodsShape(serializers.Serializer[Any]):
     high_price = AmountField(source="high_nanos", allow_null=True)
     trades = serializers.IntegerField()
     reliability_ppm = serializers.IntegerField(allow_null=True)
+    promised = PromisedShape(allow_null=True)
 
     def get_free_day_gpu_seconds(self, goods: queries.Goods24h) -> int:
         """Return the free GPU-time of the next day."""
@@ -146,6 +149,7 @@ class QuotedShape(serializers.Serializer[Any]):
     cost = AmountField(source="cost.nanos", default=None, allow_null=True)
     starts_at = MomentField(source="window.starts_at", default=None, allow_null=True)
     ends_at = MomentField(source="window.ends_at", default=None, allow_null=True)
+    promised = PromisedShape(allow_null=True)
 
     def get_duration_seconds(self, quote: WindowQuote) -> int:
         """Return for how long."""

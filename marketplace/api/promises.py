@@ -28,6 +28,17 @@ class PromiseShape(serializers.Serializer[Any]):
     grace_seconds = serializers.IntegerField()
 
 
+class PromisedShape(serializers.Serializer[Any]):
+    """What the owners of some GPUs promise for a reclaim at the least notice: from, to."""
+
+    notice_seconds_min = serializers.IntegerField()
+    notice_seconds_max = serializers.IntegerField()
+    reclaim_fee_ppm_min = serializers.IntegerField()
+    reclaim_fee_ppm_max = serializers.IntegerField()
+    grace_seconds_min = serializers.IntegerField()
+    grace_seconds_max = serializers.IntegerField()
+
+
 def promises_json(promises: Iterable[Promise]) -> list[Any]:
     """Return the promises of a quote as the API shows them."""
     return [

@@ -13,7 +13,7 @@ from listings.domain.gpus import names_share
 from marketplace.domain.events import BidAmended, BidPlaced, GpuRequest
 from marketplace.domain.moments import Millis, from_below
 from marketplace.domain.reliability import Record, meets
-from marketplace.domain.values import Promise
+from marketplace.domain.values import ReclaimTerm
 
 NEVER = 1 << 62
 TAKES_SHARES = ("mps", "timeslice", "cooperative")
@@ -175,7 +175,7 @@ class OpenBid:
             and offer.host_id not in asked.not_hosts
         )
 
-    def lacks(self, offer: OfferPublished) -> Promise | None:
+    def lacks(self, offer: OfferPublished) -> ReclaimTerm | None:
         """Return what an offer promises too little of; of one's own nothing is asked."""
         own = offer.tenant_id == self.terms.tenant_id
         return None if own else self.shape.request.lacks(offer)

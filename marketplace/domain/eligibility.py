@@ -26,7 +26,7 @@ from marketplace.domain.packing import Placement, cheapest
 from marketplace.domain.query import ISOLATIONS, write_query
 from marketplace.domain.ranges import apart, home_first
 from marketplace.domain.supply import Entry, Listed
-from marketplace.domain.values import Promise
+from marketplace.domain.values import ReclaimTerm
 from marketplace.domain.workloads import allowed_by
 
 Pool = list[tuple[Listed, tuple[str, ...]]]
@@ -303,12 +303,12 @@ def explain(
     return Explanation(tuple(funnel), reason, placement, needed)
 
 
-def _promised(bid: OpenBid, promise: Promise) -> Callable[[Listed], bool]:
+def _promised(bid: OpenBid, promise: ReclaimTerm) -> Callable[[Listed], bool]:
     """Return what tells if an offer promises enough of one thing, where it does of those before."""
     return lambda listed: bid.lacks(listed.terms) != promise
 
 
-def _promises(asked: GpuRequest) -> Iterable[tuple[Promise, str]]:
+def _promises(asked: GpuRequest) -> Iterable[tuple[ReclaimTerm, str]]:
     """Yield what owners promise for a reclaim, in order, with what a bid asks of each."""
     notice, fee, grace = (
         asked.notice_seconds_min,

@@ -25,7 +25,7 @@ Patience = Literal["immediate", "patient"]
 patient: cleared in rounds."""
 
 
-Promise = Literal["notice", "reclaim", "grace"]
+ReclaimTerm = Literal["notice", "reclaim", "grace"]
 """What an owner promises for a reclaim: its notice, its fee, the grace to stop; as bids ask it."""
 
 
@@ -83,7 +83,7 @@ class GpuRequest:
     reclaim_fee_ppm_min: int | None = None
     grace_seconds_min: int | None = None
 
-    def lacks(self, offer: Reclaimed) -> Promise | None:
+    def lacks(self, offer: Reclaimed) -> ReclaimTerm | None:
         """Return what an owner promises too little of for a reclaim, the first; None: nothing."""
         if offer.notice_seconds < (self.notice_seconds_min or 0):
             return "notice"

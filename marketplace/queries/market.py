@@ -26,6 +26,7 @@ from marketplace.domain.reliability import Record, together
 from marketplace.domain.supply import Listed
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 from marketplace.queries.books import book_of
+from marketplace.queries.promised import Promised, promised_by
 
 DAY_MILLIS = 24 * MILLIS_PER_HOUR
 WEEK_MILLIS = 7 * DAY_MILLIS
@@ -72,7 +73,7 @@ class Goods24h:
     listed, free: GPUs. free_*_gpu_millis: free GPU-time within the next day, and week.
     floor_nanos: the lowest among GPUs free now. Prices are None where nothing traded.
     reliability_ppm: the share of leases that the listed hosts together did not break off; None:
-    too few have ended.
+    too few have ended. promised: by the owners of what is listed; None: nothing is.
     """
 
     gpu_model: str
@@ -90,6 +91,7 @@ class Goods24h:
     high_nanos: int | None = None
     trades: int = 0
     reliability_ppm: int | None = None
+    promised: Promised | None = None
 
 
 def market_now(store: EventStore, *, market: str, now: datetime) -> list[Goods24h]:
@@ -112,6 +114,7 @@ def market_now(store: EventStore, *, market: str, now: datetime) -> list[Goods24
 
 def _add_supply(book: Book, now: int, one: Callable[[Goods], Goods24h]) -> None:
     records: dict[Goods, dict[HostId, Record]] = {}
+    promises: dict[Goods, set[tuple[int, int, int]]] = defaultdict(set)
     for listed, uuid, model in _for_everybody(book):
         each = one((model, listed.terms.floor.currency))
         each.listed += 1
@@ -119,11 +122,14 @@ def _add_supply(book: Book, now: int, one: Callable[[Goods], Goods24h]) -> None:
         if any(opens <= now < closes for opens, closes in spans):
             each.free += 1
             each.floor_nanos = min(each.floor_nanos or listed.floor, listed.floor)
-        records.setdefault((model, each.currency), {})[listed.terms.host_id] = listed.record
+        key, terms = (model, each.currency), listed.terms
+        records.setdefault(key, {})[terms.host_id] = listed.record
+        promises[key].add((terms.notice_seconds, terms.reclaim_fee_ppm, terms.grace_seconds))
         each.free_day_gpu_millis += _overlap(spans, now, now + DAY_MILLIS)
         each.free_week_gpu_millis += _overlap(spans, now, now + WEEK_MILLIS)
     for key, by_host in records.items():
         one(key).reliability_ppm = together(by_host.values())
+        one(key).promised = promised_by(promises[key])
 
 
 def _for_everybody(book: Book) -> Iterator[tuple[Listed, str, str]]:

@@ -17,6 +17,7 @@ from ledger.eventstore.port import EventStore
 from marketplace.domain.bids import BidTerms
 from marketplace.domain.events import GpuRequest, Workload
 from marketplace.queries.books import book_of, preview
+from marketplace.queries.promised import Promised, promised_by
 
 NOBODY = UUID("b1d5c0de-0000-4000-8000-0ffea4000002")
 GPUS = (1, 8)
@@ -35,7 +36,8 @@ AT_ANY_PRICE = Rate(10_000 * 1_000_000_000)
 class WindowQuote:
     """What so many GPUs on one host cost for so long, started by then. None: not to be had.
 
-    starts_within: `now`, `day` or `week`. price: per GPU-hour, the cheapest there is.
+    starts_within: `now`, `day` or `week`. price: per GPU-hour, the cheapest there is. promised: by
+    the owners of those GPUs.
     """
 
     gpu_model: str
@@ -45,6 +47,7 @@ class WindowQuote:
     price: Rate | None
     cost: Money | None
     window: Window | None
+    promised: Promised | None = None
 
 
 def models_listed(store: EventStore, *, market: str) -> list[str]:
@@ -100,4 +103,10 @@ def _quote(
         workload=Workload(kind="other"),
     )
     quote = preview(store, terms=terms, now=now)
-    return WindowQuote(gpu_model, gpus, length, name, quote.price, quote.cost, quote.window)
+    promised = promised_by(
+        (each.steps[0].notice_seconds, each.steps[0].fee_ppm, each.grace_seconds)
+        for each in quote.promises
+    )
+    return WindowQuote(
+        gpu_model, gpus, length, name, quote.price, quote.cost, quote.window, promised
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +17,10 @@ COLUMNS = (
     ("highest_limit", "highest bid"),
     ("last_price", "last price"),
     ("currency", "per GPU-hour"),
+    ("notice", "notice"),
+    ("grace", "grace"),
 )
+UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def market(
@@ -28,8 +31,31 @@ def market(
 ) -> None:
     """Show prices and supply, a line for each GPU model."""
     session = session_of(context)
+    found = session.client.all("market", market=name)
     session.printer.table(
-        session.client.all("market", market=name),
+        found if session.printer.as_json else map(_with_promises, found),
         COLUMNS,
         empty="Nothing is listed. Owners list idle windows: offpeak offers --help",
     )
+
+
+def _with_promises(goods: dict[str, Any]) -> dict[str, Any]:
+    """Add what owners promise as people read it: 5m, or 5m to 1h."""
+    promised = goods.get("promised") or {}
+    return goods | {
+        name: _from_to(promised.get(f"{name}_seconds_min"), promised.get(f"{name}_seconds_max"))
+        for name in ("notice", "grace")
+    }
+
+
+def _from_to(least: int | None, most: int | None) -> str:
+    if least is None or most is None:
+        return ""
+    return _length(least) if least == most else f"{_length(least)} to {_length(most)}"
+
+
+def _length(seconds: int) -> str:
+    unit, size = next(
+        ((unit, size) for unit, size in UNITS if seconds and seconds % size == 0), UNITS[-1]
+    )
+    return f"{seconds // size}{unit}"

@@ -145,3 +145,36 @@ def test_a_change_of_nothing_says_what_to_write(monkeypatch: pytest.MonkeyPatch)
     assert ended.exit_code == 2
     assert "--notice" in ended.output
     assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "said"),
+    [(300, 300, "5m"), (0, 5_400, "0s to 90m"), (90, 172_800, "90s to 2d")],
+)
+def test_the_market_says_what_owners_promise(
+    monkeypatch: pytest.MonkeyPatch, least: int, most: int, said: str
+) -> None:
+    goods = {
+        "gpu_model": "H100-80GB",
+        "promised": {
+            "notice_seconds_min": least,
+            "notice_seconds_max": most,
+            "grace_seconds_min": 15,
+            "grace_seconds_max": 60,
+        },
+    }
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"data": [goods, {"gpu_model": "L4"}], "next": None})
+
+    transport = httpx.MockTransport(handle)
+    monkeypatch.setattr(
+        line, "Client", lambda server, token: Client(server, token, transport=transport)
+    )
+    wide = {"COLUMNS": "200"}
+    told = CliRunner().invoke(line.app, ["market"], env=wide).output
+    as_json = CliRunner().invoke(line.app, ["-o", "json", "market"], env=wide).output
+
+    assert f"{said} " in told
+    assert "15s to 1m" in told
+    assert json.loads(as_json)[0] == goods
