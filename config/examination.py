@@ -14,12 +14,16 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 
 from config.health import Finding, findings
+from config.wiring import keeping_of
 from ledger.access import Actor
 from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore import codec, default_store
 from ledger.eventstore.port import StoreError
 from ledger.queries.money import disagreements
+from listings.domain.markets import read_markets
 from marketplace.domain.close_reasons import REASONS
+from marketplace.keeper import is_overdue
+from marketplace.snapshots import snapshots_for
 from metering.queries.progress import lagging_meters, uncharged_windows
 from metering.queries.usage import agents
 
@@ -96,6 +100,16 @@ def _installation() -> Iterator[Finding]:
         not silent,
         f"silent: {', '.join(silent)}; look at the agent's log on these hosts" if silent else "",
     )
+    yield from _snapshots()
+
+
+def _snapshots() -> Iterator[Finding]:
+    """Look if somebody keeps the books: without, each start of an engine takes longer."""
+    store = default_store()
+    markets = [each.name for each in read_markets(settings.ENV.market, settings.ENV.markets)]
+    late = [name for name in markets if is_overdue(store, name, snapshots_for(store))]
+    names = " ".join(keeping_of(settings.ENV, name) for name in late)
+    yield Finding("snapshots are kept", not late, f"is `run {names}` up?" if late else "")
 
 
 def _invariants() -> Iterator[Finding]:

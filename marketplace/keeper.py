@@ -18,16 +18,21 @@ import structlog
 
 from ledger.collecting import uncollected
 from ledger.eventstore.port import START, EventStore
-from marketplace.domain.book import READS, Book
+from marketplace.domain.book import READS
 from marketplace.domain.moments import from_above
 from marketplace.folding import FORGET_AFTER, PAGE, folded
-from marketplace.snapshots.port import Snapshots
+from marketplace.snapshots.port import Snapshots, usable
 
 SNAPSHOT_FACTS = 20_000
 """Facts and decisions after which the book is kept anew, in a market of up to ten thousand bids and
 leases; in a larger one as many as there are, twice. What a fold reads at most, nearly."""
 
 log = structlog.get_logger()
+
+
+def due_of(bids_and_leases: int, snapshot_facts: int = SNAPSHOT_FACTS) -> int:
+    """Return the facts after which a book is kept anew: the more, the longer keeping it takes."""
+    return max(snapshot_facts, 2 * bids_and_leases)
 
 
 class Keeper:
@@ -85,11 +90,38 @@ class Keeper:
             self._snapshots.keep(folding.snapshot())
             counts = {"bids": len(book.bids), "leases": len(book.held)}
             log.info("snapshot.kept", market=self._market, version=folding.version, **counts)
-        self._position, self._due = folding.position, self._due_of(book)
+        self._position, self._due = (
+            folding.position,
+            due_of(len(book.bids) + len(book.held), self._snapshot_facts),
+        )
         self._new = 0 if is_kept else folding.read
         self._has_decided = has_decided and not is_kept
         return folding.read if is_kept else 0
 
-    def _due_of(self, book: Book) -> int:
-        """Return the facts after which a book is kept anew: the more, the longer keeping takes."""
-        return max(self._snapshot_facts, 2 * (len(book.bids) + len(book.held)))
+
+def is_overdue(
+    store: EventStore,
+    market: str,
+    snapshots: Snapshots,
+    *,
+    snapshot_facts: int = SNAPSHOT_FACTS,
+) -> bool:
+    """Tell if twice as much came since the last snapshot as one is kept after.
+
+    Then no keeper is at work, or it fails. An engine that decides nothing leaves nothing to keep.
+    """
+    snapshot = usable(snapshots, store, market)
+    position, version, due = START, 0, snapshot_facts
+    if snapshot is not None:
+        position, version = snapshot.next_position, snapshot.version
+        due = due_of(len(snapshot.state.bids) + len(snapshot.state.held), snapshot_facts)
+    new, has_decided, stream = 0, False, f"market-{market}"
+    while not (has_decided and new > 2 * due):
+        page = store.read_all(after=position, limit=PAGE, only=READS)
+        fresh = [each for each in page.events if each.stream != stream or each.version > version]
+        new += len(fresh)
+        has_decided |= any(each.stream == stream for each in fresh)
+        position = page.next_position
+        if page.caught_up:
+            break
+    return has_decided and new > 2 * due

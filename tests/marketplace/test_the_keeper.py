@@ -24,7 +24,7 @@ from marketplace.domain.moments import from_above
 from marketplace.domain.states import BookState, state_of
 from marketplace.engine import Engine
 from marketplace.folding import FORGET_AFTER, Folding, Overtaken, folded, to_the_end
-from marketplace.keeper import Keeper
+from marketplace.keeper import Keeper, is_overdue
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import Snapshot, usable
 from tests.marketplace.random_market import Crowd
@@ -390,3 +390,20 @@ def test_a_quiet_market_is_not_folded_from_its_last_decision() -> None:
     assert state_of(folded(store, MARKET, snapshots).book) == state_of(
         to_the_end(Folding(MARKET), store).book
     )
+
+
+def test_it_is_told_where_nobody_keeps_snapshots() -> None:
+    market, _, _, _ = busy(100, of=60)
+    snapshots = MemorySnapshots()
+
+    def overdue(facts: int) -> bool:
+        return is_overdue(market.store, MARKET, snapshots, snapshot_facts=facts)
+
+    assert [overdue(facts) for facts in (60, 50, 49)] == [False, False, True]
+    Keeper(market.store, MARKET, snapshots=snapshots, snapshot_facts=1).run_once(now=market.now)
+    assert not overdue(1)
+    for number in range(300):
+        market.bid(f"unheard {number}")
+    assert not overdue(1), "the engine is down: there is nothing else to keep"
+    market.engine.run_once(now=market.now)
+    assert overdue(1)
