@@ -214,14 +214,14 @@ class Engine:
         self._called_at = self._now
         return is_called(book, since=from_above(self._round_at), now=self._millis)
 
-    def _set_aside(self, bid_id: BidId, unsound: RoundUnsound) -> None:
+    def _set_aside(self, bid_id: BidId | None, unsound: RoundUnsound) -> None:
         self._warn_of("round.bid-set-aside", bid_id, unsound)
 
-    def _left_out(self, bid_id: BidId, unsound: RoundUnsound) -> None:
+    def _left_out(self, bid_id: BidId | None, unsound: RoundUnsound) -> None:
         self._warn_of("fact.bid-left-out", bid_id, unsound)
 
-    def _warn_of(self, what: str, bid_id: BidId, unsound: RoundUnsound) -> None:
-        said = {"bid": str(bid_id), "faults": str(unsound)}
+    def _warn_of(self, what: str, bid_id: BidId | None, unsound: RoundUnsound) -> None:
+        said = {"bid": bid_id and str(bid_id), "faults": str(unsound)}
         log.error(what, market=self._market, **said, exc_info=unsound.__cause__)
 
     def _keep(self, book: Book, events: Sequence[MarketEvent]) -> None:

@@ -8,6 +8,7 @@ they return to the book.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -27,7 +28,7 @@ from marketplace.domain.quota_following import everywhere
 from marketplace.domain.quota_reclaim import lawful, reclaim_for, reclaimed
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.selling_on import BIDS_MAX, sell_on
-from marketplace.domain.setting_aside import SET_ASIDE, left_out, without_culprits
+from marketplace.domain.setting_aside import SET_ASIDE, Looks, left_out, without_culprits
 from marketplace.domain.tries import BrokeOff, Watch
 from marketplace.domain.triggers import (
     BidCame,
@@ -41,11 +42,11 @@ from marketplace.domain.verification import faults
 from marketplace.domain.vouching import vouched
 from marketplace.domain.written import decided, told
 
-Told = Callable[[BidId, RoundUnsound], object]
-"""Told at which bids a decision breaks off, and how."""
+Told = Callable[[BidId | None, RoundUnsound], object]
+"""Told at which bids a decision breaks off, and how. None: at none of those that were looked at."""
 
 
-def _nobody(bid_id: BidId, unsound: RoundUnsound) -> None:
+def _nobody(bid_id: BidId | None, unsound: RoundUnsound) -> None:
     """Tell nobody."""
 
 
@@ -89,8 +90,10 @@ def _supplied(
     book: Book, hosts: Collection[HostId], now: int, round_id: UUID, rules: Rules, tell: Told
 ) -> list[MarketEvent]:
     """Offer what is new on some hosts to those that wait; one that breaks off costs itself only."""
+    looks = Looks(near=len(hosts), wide=len(book.offers))
 
     def attempt(some: Sequence[OpenBid] | None) -> list[MarketEvent]:
+        looks.take(some or ())
         try:
             return _cleared(book, some, now, round_id, rules, tell=False, hosts=hosts)
         except Exception as broken:
@@ -99,9 +102,21 @@ def _supplied(
     try:
         return attempt(None)
     except RoundUnsound as unsound:
-        events, left_out = without_culprits(book.resting(hosts)[:BIDS_MAX], attempt, unsound)
+        waiting = book.resting(hosts)[:BIDS_MAX]
+        first = looks.first(waiting)
+        try:
+            events = attempt(first)
+        except RoundUnsound as again:
+            events, left_out = without_culprits(first, attempt, again, too_long=looks.over)
+        else:
+            tell(None, unsound)
+            return events
         for bid in left_out:
             tell(bid.bid_id, unsound)
+        if len(first) < len(waiting):
+            # Who took no part in the search is served too, unless it breaks off there as well.
+            with suppress(RoundUnsound):
+                return attempt([bid for bid in waiting if bid not in left_out])
         return events
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, takewhile
 from typing import TypeVar
 
 from ledger.domain.ids import BidId
@@ -31,6 +32,13 @@ ASIDE_MAX = 8
 """Bids that one round may set aside. Where it takes more, the mistake is elsewhere."""
 GROUP_MAX = 64
 """So many are set aside together where time is up before it is known which of them it is."""
+
+LOOKS_MAX = 8_000
+"""Looks of a bid at a host, in all, until new supply is given up at which decisions break off: a
+fraction of a second. A bound on the work, not on time, so that a replay comes to the same."""
+LOOKS_SHARE = 8
+"""Only so many bids take part that trying them all takes this part of it: then up to three of them
+are found wherever they are."""
 
 Result = TypeVar("Result")
 Attempt = Callable[[Sequence[OpenBid]], Result]
@@ -93,6 +101,33 @@ def explained(known: Known, bid: OpenBid, found: Explanation, *, now: int) -> Ex
 
 
 # --- finding out --------------------------------------------------------------------------------
+
+
+class Looks:
+    """What may be looked at to find out at which bids new supply breaks off.
+
+    near, wide: how many hosts a bid looks at, and one that takes GPUs of several.
+    """
+
+    def __init__(self, *, near: int, wide: int) -> None:
+        self._near, self._wide, self._left = near, wide, LOOKS_MAX
+
+    def first(self, bids: Sequence[OpenBid]) -> Sequence[OpenBid]:
+        """Return the first bids, as many as take part; GROUP_MAX at least."""
+        looks = accumulate(map(self._of, bids))
+        many = sum(1 for _ in takewhile(lambda all_: all_ <= LOOKS_MAX // LOOKS_SHARE, looks))
+        return bids[: max(many, GROUP_MAX)]
+
+    def take(self, bids: Iterable[OpenBid]) -> None:
+        """Count a try of some bids."""
+        self._left -= sum(map(self._of, bids))
+
+    def over(self) -> bool:
+        """Tell if it was looked for long enough."""
+        return self._left <= 0
+
+    def _of(self, bid: OpenBid) -> int:
+        return 1 + (self._wide if bid.terms.placement == "any-hosts" else self._near)
 
 
 def without_culprits(
