@@ -115,6 +115,11 @@ def occurrences(rule: WeeklyRule, *, since: datetime, until: datetime) -> Iterat
         day += DAY
 
 
+def is_unbroken(rule: WeeklyRule) -> bool:
+    """Tell if each window goes on into the next: all hours of all days, from the first on."""
+    return len(rule.days) == 7 and rule.since == rule.until
+
+
 def last_end(rule: WeeklyRule) -> datetime | None:
     """Return when the last window of a rule with a last day ends; None if it has none."""
     assert rule.last is not None

@@ -55,8 +55,19 @@ class OneHost:
                 self._gpus[span].append(uuid)
 
     def _free(self, calendar: Calendar) -> list[tuple[str, Spans]]:
-        """Return the free spans of each GPU, by id."""
-        return sorted(self.listed.all_free(calendar, since=self._now, until=self._now))
+        """Return the free spans of each GPU from now on, by id."""
+        free = self.listed.all_free(calendar, since=self._now, until=self._now)
+        of_spans: dict[int, Spans] = {}
+        for _, spans in free:  # mostly many GPUs have the very same
+            if id(spans) not in of_spans:
+                of_spans[id(spans)] = self._coming(spans)
+        return sorted((uuid, of_spans[id(spans)]) for uuid, spans in free)
+
+    def _coming(self, spans: Spans) -> Spans:
+        since = self._since
+        if spans and spans[0][0] >= since:
+            return spans
+        return tuple([(max(opens, since), closes) for opens, closes in spans if closes > since])
 
     def serves(self, bid: OpenBid) -> bool:
         """Tell if `place` is to be asked for a bid: nobody else's GPUs, and no choice of them."""

@@ -28,7 +28,8 @@ NO_LIMIT = 1 << 62
 class Start(NamedTuple):
     """One GPU could begin to serve a bid anywhere from `first` to `last`.
 
-    slack: how much longer than the bid the GPU is free there; a tight fit wastes least.
+    slack: how much longer than the bid the GPU is free there from now on; a tight fit wastes
+    least. Time gone by wastes nothing: whoever still knows of it decides as who has forgotten.
     """
 
     first: int
@@ -104,7 +105,8 @@ def cheapest(
     limit: int | None = -1,
 ) -> Placement | None:
     """Find GPUs at the cheapest floor, whatever the bid seeks, or None: as `place`."""
-    earliest = max(bid.earliest, whole_second(now))
+    since = whole_second(now)
+    earliest = max(bid.earliest, since)
     if entries == () or earliest > bid.latest_start or now > bid.lapses:
         return None
     highest = NO_LIMIT if limit is None else bid.limit if limit < 0 else limit
@@ -116,13 +118,14 @@ def cheapest(
     if bid.is_choosy:
         usable = (entry for entry in usable if bid.takes(entry.listed))
     if bid.terms.placement == "same-host":
-        return _on_one_host(bid, usable, calendar, earliest, highest)
-    return _over_hosts(bid, usable, calendar, earliest, highest)
+        return _on_one_host(bid, usable, calendar, since, highest)
+    return _over_hosts(bid, usable, calendar, since, highest)
 
 
 def _on_one_host(
-    bid: OpenBid, entries: Iterable[Entry], calendar: Calendar, earliest: int, highest: int
+    bid: OpenBid, entries: Iterable[Entry], calendar: Calendar, since: int, highest: int
 ) -> Placement | None:
+    earliest = max(bid.earliest, since)
     pools: dict[object, list[Start]] = defaultdict(list)
     best: dict[object, tuple[int, bool, int]] = {}
     at_once = 0
@@ -131,7 +134,7 @@ def _on_one_host(
     for entry in entries:
         if entry.floor > level:
             break
-        for key, starts in _pools_of(entry, bid, calendar, earliest):
+        for key, starts in _pools_of(entry, bid, calendar, since):
             pool = pools[key]
             pool.extend(starts)
             if len(pool) < bid.gpus:
@@ -156,24 +159,24 @@ def _on_one_host(
 
 
 def _pools_of(
-    entry: Entry, bid: OpenBid, calendar: Calendar, earliest: int
+    entry: Entry, bid: OpenBid, calendar: Calendar, since: int
 ) -> Iterable[tuple[object, list[Start]]]:
     """Return what the entry adds to its host, or to each NVLink group where that is asked."""
     host_id = entry.listed.terms.host_id
     if not bid.terms.request.nvlink:
-        yield host_id, _starts(entry.listed, entry.uuids, bid, calendar, earliest)
+        yield host_id, _starts(entry.listed, entry.uuids, bid, calendar, since)
         return
     groups: dict[str | None, list[str]] = defaultdict(list)
     for uuid in entry.uuids:
         groups[entry.listed.groups[uuid]].append(uuid)
     for group, uuids in groups.items():
-        yield (host_id, group), _starts(entry.listed, uuids, bid, calendar, earliest)
+        yield (host_id, group), _starts(entry.listed, uuids, bid, calendar, since)
 
 
 def _starts(
-    listed: Listed, uuids: Iterable[str], bid: OpenBid, calendar: Calendar, earliest: int
+    listed: Listed, uuids: Iterable[str], bid: OpenBid, calendar: Calendar, since: int
 ) -> list[Start]:
-    deadline, duration = bid.deadline, bid.duration
+    earliest, deadline, duration = max(bid.earliest, since), bid.deadline, bid.duration
     latest = deadline - duration
     found = []
     for uuid in uuids:
@@ -186,7 +189,8 @@ def _starts(
             first = opens if opens > earliest else earliest
             last = (closes if closes < deadline else deadline) - duration
             if first <= last:
-                found.append(Start(first, last, closes - opens - duration, uuid, listed))
+                slack = closes - (opens if opens > since else since) - duration
+                found.append(Start(first, last, slack, uuid, listed))
             at += 1
     return found
 
@@ -274,7 +278,7 @@ def _placement(at: int, chosen: Sequence[Start]) -> Placement:
 
 
 def _over_hosts(
-    bid: OpenBid, entries: Iterable[Entry], calendar: Calendar, earliest: int, highest: int
+    bid: OpenBid, entries: Iterable[Entry], calendar: Calendar, since: int, highest: int
 ) -> Placement | None:
     """Serve a gang: the fewest of the cheapest offers that can, then the fewest hosts of those."""
     pool: list[Start] = []
@@ -282,7 +286,7 @@ def _over_hosts(
     for entry in entries:
         if entry.floor > highest:
             break
-        added = _starts(entry.listed, entry.uuids, bid, calendar, earliest)
+        added = _starts(entry.listed, entry.uuids, bid, calendar, since)
         if added and sizes and sizes[-1][0] == entry.floor:
             sizes.pop()
         pool.extend(added)

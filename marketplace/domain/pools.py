@@ -68,7 +68,7 @@ def _pools(listed: Listed, calendar: Calendar, since: int, until: int) -> list[P
         spans = tuple(
             (Millis(max(opens, since)), Millis(min(closes, until)))
             for opens, closes in listed.free(gpu.uuid, calendar, since=since, until=until)
-            if closes > since and opens < until
+            if max(opens, since) < min(closes, until)
         )
         if spans:
             alike.setdefault((replace(gpu, uuid=""), spans), []).append(gpu.uuid)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from ledger.domain.ids import BidId, OfferId, text_of
+from ledger.domain.span import Window
 from listings.domain.events import OfferPublished
-from listings.domain.windows import windows_of
+from listings.domain.recurrence import is_unbroken
+from listings.domain.windows import end_of, windows_of
 from marketplace.domain.calendar import Calendar, Taken, gaps
 from marketplace.domain.kinds import Kind, kind_of
 from marketplace.domain.moments import (
@@ -28,6 +31,7 @@ LONG_AGO, FAR_AHEAD = (
     from_above(datetime(1970, 1, 1, tzinfo=UTC)),
     from_below(datetime(2200, 1, 1, tzinfo=UTC)),
 )
+WEEK = timedelta(days=7) // ONE_MILLI
 NEVER = 1 << 62
 
 Spans = tuple[tuple[Millis, Millis], ...]
@@ -103,30 +107,23 @@ class Listed:
         return (NEVER if self._known_from is None else self._known_from, self._known_until)
 
     def windows(self, since: int, until: int) -> Spans:
-        """Return the windows that may share time with [since, until), joined where they touch."""
+        """Return the windows that may share time with [since, until), joined where they touch.
+
+        Each is whole, however far they are worked out: where it ends says how tight a gap is.
+        """
         if self._known_from is None or since < self._known_from or until > self._known_until:
             self._work_out(since, until)
         return self._windows
 
     def _work_out(self, since: int, until: int) -> None:
         if self.terms.weekly is None:
-            since, until = min(since, LONG_AGO), max(until, FAR_AHEAD)
-        start = since if self._known_from is None else min(since, self._known_from)
-        end = max(until, self._known_until)
-        joined: list[tuple[Millis, Millis]] = []
-        if self.terms.weekly is None:
-            found = sorted(self.terms.windows)
+            start, end = min(since, LONG_AGO), max(until, FAR_AHEAD)
+            self._windows = joined(self.terms.windows)
         else:
-            found = windows_of(self.terms, since=moment(start), until=moment(end) + KNOWN_AHEAD)
-        for window in found:
-            starts, ends = from_above(window.starts_at), from_below(window.ends_at)
-            if joined and starts <= joined[-1][1]:
-                joined[-1] = (joined[-1][0], max(ends, joined[-1][1]))
-            else:
-                joined.append((starts, ends))
-        self._windows = tuple(joined)
-        self._known_from = start
-        self._known_until = end + KNOWN_AHEAD // ONE_MILLI
+            start = since if self._known_from is None else min(since, self._known_from)
+            end = max(until, self._known_until) + KNOWN_AHEAD // ONE_MILLI
+            self._windows = whole_windows(self.terms, start, end)
+        self._known_from, self._known_until = start, end
 
     def free(self, uuid: str, calendar: Calendar, *, since: int, until: int) -> Spans:
         """Return the free spans of one GPU within the windows, in order; some may lie outside.
@@ -172,6 +169,38 @@ class Listed:
         return any(
             opens <= starts and ends <= closes for opens, closes in self.windows(starts, ends)
         )
+
+
+def joined(windows: Iterable[Window]) -> Spans:
+    """Return windows in order of time, those that touch as one, in milliseconds."""
+    found: list[tuple[Millis, Millis]] = []
+    for window in sorted(windows):
+        starts, ends = from_above(window.starts_at), from_below(window.ends_at)
+        if found and starts <= found[-1][1]:
+            found[-1] = (found[-1][0], max(ends, found[-1][1]))
+        else:
+            found.append((starts, ends))
+    return tuple(found)
+
+
+def whole_windows(terms: OfferPublished, since: int, until: int) -> Spans:
+    """Return the windows of a weekly offer that end after `since` and start before `until`.
+
+    The last goes on for as long as one touches the next. What came before `since` is cut there:
+    time gone by is not for lease.
+    """
+    looked = until
+    while True:
+        looked += WEEK
+        found = joined(windows_of(terms, since=moment(since), until=moment(looked)))
+        found = tuple([each for each in found if each[0] < until])
+        if not found or found[-1][1] < looked:
+            return found
+        assert terms.weekly is not None
+        if is_unbroken(terms.weekly):
+            last = end_of(terms.windows, terms.weekly)
+            ends = FAR_AHEAD if last is None else from_below(last)
+            return (*found[:-1], (found[-1][0], ends))
 
 
 class Entry(NamedTuple):

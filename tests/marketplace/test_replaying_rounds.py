@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import time, timedelta
 from uuid import uuid4
 
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.eventstore.port import Recorded
+from listings.domain.events import WeeklyRule
 from marketplace.domain.events import GpuRequest, LeaseGranted, Patience, RoundCleared
 from marketplace.queries import replay
 from marketplace.queries.market import Level, RoundUnknown
 from marketplace.queries.replay import book_at, replay_round
+from tests.conftest import NOON
 from tests.marketplace.trading import MARKET, Market, OpenStore, named, rate
 
 
@@ -62,6 +65,40 @@ def test_what_came_later_changes_nothing() -> None:
     again = [replay_round(market.store, market=MARKET, round_id=each.round_id) for each in before]
 
     assert {each.outcome for each in again} == {"identical"}
+
+
+def test_what_the_engine_has_forgotten_changes_nothing() -> None:
+    market = Market()
+    market.offer("a", gpus=2)
+    market.bid("x", hours=1)
+    market.bid("y", hours=2)  # has the other GPU for longer
+    market.run()
+    market.wait(hours=36)
+    market.run()  # forgets both leases
+    market.bid("z", hours=1)
+    market.run()
+
+    again = [replay_round(market.store, market=MARKET, round_id=e.round_id) for e in rounds(market)]
+
+    assert [each.outcome for each in again] == ["identical"] * 3
+
+
+def test_how_far_weekly_windows_were_worked_out_changes_nothing() -> None:
+    market = Market()
+    market.offer("a", gpus=2, weekly=nights(24))
+    later = NOON + timedelta(days=12)
+    for word in ("x", "y"):  # one GPU each
+        market.bid(word, hours=1, start=later, deadline=later + timedelta(hours=1))
+    market.run()
+    market.close("x")
+    market.bid("far", hours=1, start=NOON + timedelta(days=60))
+    market.run()
+    market.bid("z", hours=1)
+    market.run()
+
+    again = [replay_round(market.store, market=MARKET, round_id=e.round_id) for e in rounds(market)]
+
+    assert [each.outcome for each in again] == ["identical"] * len(again)
 
 
 def test_facts_that_came_while_the_engine_decided_are_not_in_its_book() -> None:
@@ -134,13 +171,21 @@ def test_the_curves_show_the_book_just_before_the_round() -> None:
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["offer", "bid", "patient", "close", "wait", "run"]),
+        st.sampled_from(
+            ["offer", "nights", "always", "bid", "later", "patient", "close", "wait", "days", "run"]
+        ),
         st.integers(1, 4),
         st.integers(1, 4),
     ),
     min_size=4,
     max_size=25,
 )
+
+
+def nights(hours: int) -> WeeklyRule:
+    """Return some hours of each evening; 24: all of every day."""
+    until = time(20 - hours % 24)
+    return WeeklyRule("Europe/Berlin", tuple(range(7)), time(20), until, NOON.date())
 
 
 @given(steps)
@@ -151,6 +196,12 @@ def test_any_history_replays(history: list[tuple[str, int, int]]) -> None:
         match what:
             case "offer":
                 market.offer(str(number), gpus=gpus, at=price)
+            case "nights" | "always":
+                weekly = nights(24 if what == "always" else 24 - 4 * price)
+                market.offer(str(number), gpus=gpus, at=price, weekly=weekly)
+            case "later":
+                start = market.now + timedelta(days=3 * gpus)
+                market.bid(str(number), hours=price, start=start)
             case "bid" | "patient":
                 patience: Patience = "immediate" if what == "bid" else "patient"
                 market.bid(str(number), gpus=gpus, hours=price, at=price + 1, patience=patience)
@@ -163,6 +214,10 @@ def test_any_history_replays(history: list[tuple[str, int, int]]) -> None:
                     market.close(word)
             case "wait":
                 market.wait(minutes=gpus * price)
+            case "days":
+                market.wait(hours=13 * gpus)
+                market.run()
+                market.engine = market.new_engine() if price == 1 else market.engine
             case _:
                 market.run()
     market.wait(minutes=5)
