@@ -155,7 +155,7 @@ class Book:
         if only is not None:
             return len(served), only.bids(served)
         bids = served.with_room(
-            lambda: [self.catalogue.levels(host_id, calendar) for host_id in hosts],
+            lambda: self.catalogue.free(hosts, calendar, served, now=now),
             lambda: calendar.changes,
             now,
         )
@@ -170,12 +170,13 @@ class Book:
         offers = [each for host in hosts for each in self.catalogue.on(host) if not each.paused]
         if len(offers) != 1 or not is_uniform(offers[0]):
             return None
-        listed = offers[0]
-        if not self._may_be_fast(listed):
-            return OneHost(listed, self.catalogue, calendar, now=now)
-        if self._fast_host is None:
-            self._fast_host = fast_host()
-        return self._fast_host(listed, self.catalogue, calendar, now=now)
+        listed, until = offers[0], now
+        if listed.terms.weekly is not None:
+            until = self.queue.served(self.catalogue.floors(hosts)).furthest
+        kind: Callable[..., OneHost] = OneHost
+        if self._may_be_fast(listed):
+            kind = self._fast_host = self._fast_host or fast_host()
+        return kind(listed, self.catalogue, calendar, now=now, until=until)
 
     def _may_be_fast(self, listed: Listed) -> bool:
         owner = listed.terms.tenant_id

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+import numpy as np
+
 from ledger.domain.ids import HostId, OfferId
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
@@ -25,18 +27,16 @@ from marketplace.domain.host_columns import (
     HostColumns,
 )
 from marketplace.domain.kinds import Kinds
-from marketplace.domain.openings import (
-    NOWHERE,
-    Ints,
-    Levels,
-    level_of,
-    levels_of,
-)
+from marketplace.domain.openings import NOWHERE, Ints, Levels, level_of, levels_of
+from marketplace.domain.queue import Selection
 from marketplace.domain.ranking import Ranking
+from marketplace.domain.room import ANYBODY, Free, Hosts
 from marketplace.domain.supply import Entry, Listed, Spans
 
 SHAPES_MAX = 2_000
 """Shapes kept; beyond, those that no bid has any more are forgotten."""
+KINDS_APART_MAX = 4
+"""Kinds of offers on one host, up to which it is looked at whom each set of them fits."""
 NOTHING_ASKED = Asked(-1, 0, 0, 0)
 
 
@@ -177,13 +177,41 @@ class Catalogue:
             max([closes - opens for opens, closes in windows], default=0),
         )
 
-    def levels(self, host_id: HostId, calendar: Calendar) -> Levels:
-        """Return when a host has room, as a calendar has it; always, where that is not known."""
-        listed = [each for each in self.on(host_id) if not each.paused]
-        if any(each.terms.weekly is not None for each in listed):
-            gpus = sum(len(each.terms.gpus) for each in listed)
-            return [[(-ALWAYS, ALWAYS)]] * (level_of(gpus) + 1)
-        return levels_of(_free(listed, calendar)) if listed else []
+    def free(
+        self,
+        hosts: Collection[HostId],
+        calendar: Calendar,
+        bids: Selection,
+        *,
+        now: int,
+        for_nothing: bool = False,
+    ) -> Hosts:
+        """Return when some hosts have room for bids, as a calendar has it.
+
+        Who pays the floor of an offer may have it together with the cheaper ones of its host, of
+        those that fit. for_nothing: floors do not count.
+        """
+        found, fits = list[Free](), None
+        for host_id in hosts:
+            listed = [each for each in self.on(host_id) if not each.paused]
+            for each in listed:
+                if each.terms.weekly is not None:
+                    each.windows(now, bids.furthest)
+            kinds = sorted({each.number for each in listed})
+            sets = {ANYBODY: kinds}
+            if len(hosts) == 1 and 1 < len(kinds) <= KINDS_APART_MAX:
+                fits = self.kinds.fitting_sets(kinds)
+                sets = {
+                    number: [kind for place, kind in enumerate(kinds) if number >> place & 1]
+                    for number in np.unique(fits).tolist()
+                }
+            for number, of_set in sets.items():
+                fitting = [each for each in listed if each.number in of_set]
+                for floor in {0} if for_nothing else {each.floor for each in fitting}:
+                    paid = [each for each in fitting if for_nothing or each.floor <= floor]
+                    if paid:
+                        found.append(Free(_free(paid, calendar), floor, number))
+        return Hosts(found, fits)
 
     def floors(self, hosts: Collection[HostId]) -> Floors:
         """Return for each shape, by number, the lowest floor of what fits it on some hosts."""

@@ -46,10 +46,12 @@ class Desk:
         self.gpus, self.most = gpus, spans
         self.spans: Ints = np.zeros((gpus, spans, 2), np.int64)
         self.counts: Ints = np.zeros(gpus, np.int64)
+        self.links: Ints = np.zeros(gpus, np.int64)
+        self.sizes: Ints = np.zeros(gpus + 1, np.int64)
         self.stretches: Ints = np.zeros((PARTS_START, 2), np.int64)
         self.terms: Ints = np.zeros(TERMS, np.int64)
         self.reach: Ints = np.zeros(2 + LEVELS_MAX + gpus, np.int64)
-        self.found: Ints = np.zeros((gpus * spans, 5), np.int64)
+        self.found: Ints = np.zeros((gpus * spans, 6), np.int64)
         self.answers: Ints = np.zeros((AT_ONCE, 2 + gpus), np.int64)
 
     def for_host(self, free: Sequence[Spans]) -> Desk:
@@ -71,7 +73,7 @@ class Desk:
         """Make room for twice as many spans of each GPU."""
         self.spans = np.concatenate([self.spans, np.zeros_like(self.spans)], axis=1)
         self.most *= 2
-        self.found = np.zeros((self.gpus * self.most, 5), np.int64)
+        self.found = np.zeros((self.gpus * self.most, 6), np.int64)
 
     def lay_out(self, served: Selection, floor: int) -> Ints:
         """Return the first and last rows of each part of a selection."""
@@ -93,15 +95,22 @@ class FastHost(OneHost):
         calendar: Calendar,
         *,
         now: int,
+        until: int,
         desk: Desk | None = None,
     ) -> None:
         self._desk = desk or Desk()
-        super().__init__(listed, catalogue, calendar, now=now)
+        super().__init__(listed, catalogue, calendar, now=now, until=until)
 
     def _look(self, calendar: Calendar) -> None:
         found = self._free(calendar)
         self._uuids = [uuid for uuid, _ in found]
         self._desk = self._desk.for_host([spans for _, spans in found])
+        self._links, self._sizes = self._desk.links[: len(found)], self._desk.sizes[:1]
+        if self._linked:
+            named = sorted({group for group in self.listed.groups.values() if group is not None})
+            places = {None: 0} | {group: place for place, group in enumerate(named, 1)}
+            self._links[:] = [places[self.listed.groups[uuid]] for uuid in self._uuids]
+            self._sizes = self._desk.sizes[: len(places)]
 
     def bids(self, served: Selection) -> Iterator[OpenBid]:
         """Yield the bids that find room, in order, and `placed`; and those to be looked at."""
@@ -124,6 +133,8 @@ class FastHost(OneHost):
                 desk.terms,
                 desk.spans,
                 desk.counts[:gpus],
+                self._links,
+                self._sizes,
                 desk.reach,
                 desk.found,
                 desk.answers,

@@ -7,7 +7,7 @@ once for each pair of them and kept in a table of booleans that NumPy can filter
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter
@@ -149,6 +149,12 @@ class Kinds:
             found: list[int] = self._table[kind, :shapes].nonzero()[0].tolist()
             known = self._fitting[kind] = (shapes, found)
         return known[1]
+
+    def fitting_sets(self, kinds: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Return for each shape which of some kinds fit it: one bit for each, the first lowest."""
+        fits = self._table[list(kinds), : len(self._listed_shapes)]
+        sets: npt.NDArray[np.int64] = (1 << np.arange(len(kinds))) @ fits.astype(np.int64)
+        return sets
 
     def specs(self, kind: int, shape: int) -> tuple[int, ...]:
         """Return for each spec of a kind how many constraints it passes; not of a mixed kind."""

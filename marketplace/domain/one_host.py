@@ -1,50 +1,50 @@
 """The room on a host that has one offer, and where bids go there: what `packing` says, faster.
 
 Most hosts have one offer with GPUs that are all alike. What differs between them is then only when
-they are free, and mostly many are free at the same time: they are looked at together.
+they are free, and mostly many are free at the same time: they are looked at together. And which of
+them are linked: that says whom a bid gets, and nothing else.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.catalogue import Catalogue
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.moments import Millis, whole_second
-from marketplace.domain.openings import Levels, levels_of
 from marketplace.domain.packing import Placement
 from marketplace.domain.queue import Selection, is_plain
+from marketplace.domain.room import Free, Hosts
 from marketplace.domain.supply import Listed, Spans
 
 
 def is_uniform(listed: Listed) -> bool:
-    """Tell if nothing tells the GPUs of an offer apart but when they are free."""
-    terms = listed.terms
-    return (
-        terms.weekly is None
-        and terms.reserved_for is None
-        and not any(listed.groups.values())
-        and not listed.paused
-    )
+    """Tell if but two things tell the GPUs of an offer apart: when they are free, and links."""
+    named_well = "" not in listed.groups.values()
+    return listed.terms.reserved_for is None and not listed.paused and named_well
 
 
 class OneHost:
-    """When the GPUs of the only offer of a host are free, while room is only taken."""
+    """When the GPUs of the only offer of a host are free, while room is only taken.
+
+    until: nobody is to be placed there who has to be over later than this, in milliseconds.
+    """
 
     placed: Placement | None = None
     """Where the bid that was yielded last goes, if that is known and taken already."""
 
     def __init__(
-        self, listed: Listed, catalogue: Catalogue, calendar: Calendar, *, now: int
+        self, listed: Listed, catalogue: Catalogue, calendar: Calendar, *, now: int, until: int
     ) -> None:
         self.listed = listed
         self._changes = 0
         self._catalogue = catalogue
         self._since = whole_second(now)
-        self._now = now
+        self._now, self._until = now, until
+        self._linked = any(group is not None for group in listed.groups.values())
         self._look(calendar)
 
     def _look(self, calendar: Calendar) -> None:
@@ -56,7 +56,7 @@ class OneHost:
 
     def _free(self, calendar: Calendar) -> list[tuple[str, Spans]]:
         """Return the free spans of each GPU from now on, by id."""
-        free = self.listed.all_free(calendar, since=self._now, until=self._now)
+        free = self.listed.all_free(calendar, since=self._now, until=self._until)
         of_spans: dict[int, Spans] = {}
         for _, spans in free:  # mostly many GPUs have the very same
             if id(spans) not in of_spans:
@@ -77,17 +77,19 @@ class OneHost:
             and self._catalogue.fits_whole(self.listed, bid.shape)
         )
 
-    def levels(self) -> Levels:
-        """Return when how many of its GPUs are free."""
+    def bids(self, served: Selection) -> Iterator[OpenBid]:
+        """Yield the bids that may find room, in order; who asks takes room for one at a time."""
+        return served.with_room(
+            lambda: Hosts([Free(self._of_each())]), lambda: self._changes, self._now
+        )
+
+    def _of_each(self) -> list[list[tuple[int, int]]]:
+        """Return when each of its GPUs is free."""
         gpus: dict[str, list[tuple[int, int]]] = {uuid: [] for uuid in self.listed.groups}
         for span in sorted(self._gpus):
             for uuid in self._gpus[span]:
                 gpus[uuid].append(span)
-        return levels_of(list(gpus.values()))
-
-    def bids(self, served: Selection) -> Iterator[OpenBid]:
-        """Yield the bids that may find room, in order; who asks takes room for one at a time."""
-        return served.with_room(lambda: [self.levels()], lambda: self._changes, self._now)
+        return list(gpus.values())
 
     def place(self, bid: OpenBid) -> Placement | None:
         """Find GPUs for a bid that asks for nothing but GPUs of one host which fit, all alike."""
@@ -112,8 +114,22 @@ class OneHost:
             for uuid in uuids
         ]
         serving.sort()  # tight gaps first
+        if self._linked:
+            serving = self._by_links(serving, bid.gpus)
         gpus = tuple([(listed, uuid) for _, uuid in serving[: bid.gpus]])
         return Placement(Millis(at), gpus, listed.floor)
+
+    def _by_links(self, serving: list[tuple[int, str]], gpus: int) -> list[tuple[int, str]]:
+        """Put one NVLink group that just suffices first, as `packing` does."""
+        groups = self.listed.groups
+        sizes = Counter(groups[uuid] for _, uuid in serving)
+
+        def preference(one: tuple[int, str]) -> tuple[bool, int, str]:
+            group = groups[one[1]]
+            size = 1 if group is None else sizes[group]
+            return (size < gpus, -size if size < gpus else size, group or "")
+
+        return sorted(serving, key=preference)
 
     def take(self, uuids: Collection[str], starts: int, ends: int) -> None:
         """Give a span of some GPUs to somebody; those of other hosts are left out."""

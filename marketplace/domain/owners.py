@@ -129,8 +129,9 @@ class Owners:
             for bid in self._bids[tenant_id]:
                 queue.add(bid)
         floors = self._catalogue.floors(hosts)
-        yield from queue.served(floors.of_nothing).with_room(
-            lambda: [self._catalogue.levels(host_id, calendar) for host_id in hosts],
+        served = queue.served(floors.of_nothing)
+        yield from served.with_room(
+            lambda: self._catalogue.free(hosts, calendar, served, now=now, for_nothing=True),
             lambda: calendar.changes,
             now,
         )

@@ -13,15 +13,16 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise, repeat
 
 import numpy as np
 
-from marketplace.domain.columns import KEY, SINCE, Columns, Group
+from marketplace.domain.columns import DEADLINE, KEY, SINCE, Columns, Group
 from marketplace.domain.demand import NEVER, OpenBid
 from marketplace.domain.floors import NOTHING, Floors, OneFloor
-from marketplace.domain.openings import Ints, Levels, Seconds, level_of, seen
-from marketplace.domain.room import SHAPE, SLOT, Bools, Room
+from marketplace.domain.openings import Ints, Seconds, level_of, seen
+from marketplace.domain.room import SHAPE, SLOT, Bools, Hosts, Room
 
 HEAD = 128
 """Bids of each group that are put in order at once."""
@@ -250,22 +251,27 @@ class Selection:
         columns = self.columns
         return [(columns.order[:, a:b], columns.asked[:, a:b]) for a, b in parts if a < b]
 
+    @cached_property
+    def furthest(self) -> int:
+        """Return the latest deadline of any of them, in milliseconds; or a later one."""
+        return max((int(order[DEADLINE].max()) for order, _ in self.parts), default=0)
+
     def with_room(
-        self, levels: Callable[[], Sequence[Levels]], changes: Callable[[], int], now: int
+        self, free: Callable[[], Hosts], changes: Callable[[], int], now: int
     ) -> Iterator[OpenBid]:
         """Yield those for which some host may have room, in order, while room is only taken.
 
         Args:
-            levels: gives the room of each host as it is now.
+            free: gives the room of the hosts as it is now.
             changes: gives another number once the room may be another.
             now: milliseconds; nothing starts before.
         """
-        room, seen = Room(levels(), now), changes()
+        room, seen = Room(free(), now), changes()
         parts, by_shape = self.parts, self.floors.by_shape
         while parts and not room.is_empty:
             some, parts = _dearest(parts)
             order, asked = _that_fit(*some, room, by_shape)
-            bids, asked = self._in_order(order, asked)
+            bids, keys, asked = self._in_order(order, asked)
             at = misses = 0
             while at < len(bids):
                 bid = bids[at]
@@ -276,25 +282,26 @@ class Selection:
                 yield bid
                 misses = misses + 1 if changes() == before else 0
                 if misses > MISSES_MAX and before != seen:
-                    room, seen = Room(levels(), now), before
-                    misses, kept = 0, room.takes(asked[:, at:]).nonzero()[0]
-                    bids, asked = [bids[at + place] for place in kept], asked[:, at:][:, kept]
+                    room, seen = Room(free(), now), before
+                    misses, kept = 0, room.takes(asked[:, at:], -keys[at:]).nonzero()[0] + at
+                    bids, keys, asked = [bids[place] for place in kept], keys[kept], asked[:, kept]
                     at = 0
             if seen != changes():
-                room, seen = Room(levels(), now), changes()
+                room, seen = Room(free(), now), changes()
             parts = self._left(parts, room)
 
-    def _in_order(self, order: Ints, asked: Seconds) -> tuple[list[OpenBid | None], Seconds]:
-        """Return the bids of some rows in order of price and time, and what they ask for."""
+    def _in_order(self, order: Ints, asked: Seconds) -> tuple[list[OpenBid | None], Ints, Seconds]:
+        """Return the bids of some rows, by price and time, their keys and what they ask for."""
         by_price = np.lexsort((order[SINCE], order[KEY]))
         order, asked = order[:, by_price], asked[:, by_price]
         bids = [self.bids[slot] for slot in asked[SLOT].tolist()]
         if not (order[:2, 1:] == order[:2, :-1]).all(axis=0).any():
-            return bids, asked
+            return bids, order[KEY], asked
         # The id decides, which hardly ever happens: a position is one bid's.
         there = [(bid.price_time, at, bid) for at, bid in enumerate(bids) if bid is not None]
         there.sort(key=lambda each: each[:2])
-        return [bid for _, _, bid in there], asked[:, [at for _, at, _ in there]]
+        places = [at for _, at, _ in there]
+        return [bid for _, _, bid in there], order[KEY, places], asked[:, places]
 
     def _left(self, parts: list[Part], room: Room) -> list[Part]:
         """Return what is left of some parts by the room there is."""
@@ -305,7 +312,10 @@ class Selection:
                 found.append((order[:, places], asked[:, places]))
         if not found:
             return []
-        kept = room.takes(np.concatenate([asked for _, asked in found], axis=1))
+        kept = room.takes(
+            np.concatenate([asked for _, asked in found], axis=1),
+            -np.concatenate([order[KEY] for order, _ in found]),
+        )
         ends = np.cumsum([0, *(order.shape[1] for order, _ in found)]).tolist()
         left = []
         for (order, asked), (since, until) in zip(found, pairwise(ends), strict=True):
@@ -322,7 +332,7 @@ def _pays(order: Ints, asked: Seconds, by_shape: Ints) -> Bools:
 
 def _that_fit(order: Ints, asked: Seconds, room: Room, by_shape: Ints) -> Part:
     fits = _pays(order, asked, by_shape)
-    fits &= room.takes(asked)
+    fits &= room.takes(asked, -order[KEY])
     places = fits.nonzero()[0]
     return order[:, places], asked[:, places]
 

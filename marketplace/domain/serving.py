@@ -60,29 +60,62 @@ def longest(spans: Ints, counts: Ints, reach: Ints) -> int:
 
 
 @compiled
+def prefer(found: Ints, rows: int, gpus: int, start: int, links: Ints, sizes: Ints) -> None:
+    """Write how well each span serves by links: one group that just suffices comes first.
+
+    links: the place of each GPU's NVLink group by name, from 1 on; 0: none. sizes: to work with.
+    """
+    sizes[:] = 0
+    for row in range(rows):
+        if found[row, 0] <= start <= found[row, 1]:
+            sizes[links[found[row, 3]]] += 1
+    most = links.size + 1
+    for row in range(rows):
+        group = links[found[row, 3]]
+        size = 1 if group == 0 else sizes[group]
+        rank = 2 * most - size if size < gpus else size  # of those too small, the largest
+        found[row, 5] = rank * most + group
+
+
+@compiled
+def serves_better(found: Ints, row: int, other: int) -> bool:
+    """Compare two spans: links, then tight gaps, then ids, which GPUs are numbered by."""
+    for field in (5, 2, 3):
+        if found[row, field] != found[other, field]:
+            return bool(found[row, field] < found[other, field])
+    return False
+
+
+@compiled
 def choose(found: Ints, rows: int, gpus: int, start: int) -> None:
     """Bring the spans that serve best from `start` on to the front of `found`."""
-    for chosen in range(gpus):  # tight gaps first, then by id, which GPUs are numbered by
+    for chosen in range(gpus):
         best = -1
         for row in range(chosen, rows):
-            if found[row, 0] <= start <= found[row, 1] and (
-                best < 0
-                or found[row, 2] < found[best, 2]
-                or (found[row, 2] == found[best, 2] and found[row, 3] < found[best, 3])
-            ):
+            if not found[row, 0] <= start <= found[row, 1]:
+                continue
+            if best < 0 or serves_better(found, row, best):
                 best = row
-        for field in range(5):
+        for field in range(6):
             found[chosen, field], found[best, field] = found[best, field], found[chosen, field]
 
 
 @compiled
 def placed(
-    spans: Ints, counts: Ints, found: Ints, gpus: int, duration: int, earliest: int, deadline: int
+    spans: Ints,
+    counts: Ints,
+    links: Ints,
+    sizes: Ints,
+    found: Ints,
+    gpus: int,
+    duration: int,
+    earliest: int,
+    deadline: int,
 ) -> int:
     """Find the first instant at which so many GPUs can begin; -1: none.
 
     found: is left with one row for each span long enough: first and last start, slack, GPU and
-    place of the span; the first `gpus` rows are those chosen.
+    place of the span, and how well it serves by links; the first `gpus` rows are those chosen.
     """
     rows = 0
     for gpu in range(counts.size):
@@ -111,6 +144,10 @@ def placed(
             break
     if start < 0:
         return -1
+    if sizes.size > 1:
+        prefer(found, rows, gpus, start, links, sizes)
+    else:
+        found[:rows, 5] = 0
     choose(found, rows, gpus, start)
     return start
 
@@ -260,6 +297,8 @@ def serve(
     terms: Ints,
     spans: Ints,
     counts: Ints,
+    links: Ints,
+    sizes: Ints,
     reach: Ints,
     found: Ints,
     answers: Ints,
@@ -270,7 +309,8 @@ def serve(
         stretches: for each part, the next row and the one after its last; moved on.
         fits: by shape; waits: by slot.
         spans, counts: when each GPU is free; changed.
-        reach, found: to work with.
+        links: the number of each GPU's NVLink group, from 1 on, by name; 0: none.
+        sizes, reach, found: to work with; sizes: one for each group, and one for none.
         answers: a row for each bid that was placed: its slot, its start and its GPUs; after them
             the slot of a bid that somebody has to look at.
 
@@ -302,7 +342,8 @@ def serve(
             if duration < terms[LEASE_MIN]:
                 continue
             earliest = max(order[EARLIEST, best], terms[NOW])
-            start = placed(spans, counts, found, gpus, duration, earliest, order[DEADLINE, best])
+            deadline = order[DEADLINE, best]
+            start = placed(spans, counts, links, sizes, found, gpus, duration, earliest, deadline)
         answers[done, 1] = start
         for chosen in range(gpus):
             gpu, at = found[chosen, 3], found[chosen, 4]

@@ -14,6 +14,7 @@ NAMES = (
     "bids",
     "ingest",
     "instant",
+    "hosts",
     "growth",
     "admission",
     "shading",

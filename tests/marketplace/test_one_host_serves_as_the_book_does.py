@@ -4,48 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import time, timedelta
 from random import Random
 
 import pytest
 
 from ledger.domain.event import Event
 from ledger.domain.ids import TenantId
-from listings.domain.events import OfferPublished
+from listings.domain.events import Gpu, OfferPublished, WeeklyRule
 from marketplace.domain import book as books
+from marketplace.domain import room
 from marketplace.domain.book import Book
 from marketplace.domain.events import BidCancelled, BidPlaced, LeaseClosed, LeaseGranted
 from marketplace.domain.hurry import fast_host
 from marketplace.domain.one_host import OneHost
-from tests.benchmarks.instant import Lane, Traffic
+from tests.benchmarks.instant import NOON, Lane, Traffic
 from tests.marketplace.test_the_book_finds_what_there_is import PlainBook
 
-BIDS, OFFERS = 60, 6
+BIDS, OFFERS = 80, 8
 ODD = 0.2
 """The share of bids that more is to be looked at for than whether GPUs are free."""
 
 
 @dataclass
 class OddTraffic(Traffic):
-    """As the benchmark's, with odd bids among them, prices in few steps and times of any second."""
+    """As the benchmark's, with odd bids and offers, prices in few steps, times of any second."""
+
+    before: OfferPublished | None = None
 
     def offer(self) -> OfferPublished:
-        """Return a new host's offer."""
-        offer = super().offer()
-        seconds = self.random.choice((0, 0, 1, 90, 1_800))
-        return replace(offer, cleaning_seconds=seconds)
+        """Return an offer: of a new host, or sometimes of more GPUs of the one before."""
+        rng, offer = self.random, super().offer()
+        offer = replace(offer, cleaning_seconds=rng.choice((0, 0, 1, 90, 1_800)))
+        if rng.random() < 0.4:
+            offer = replace(offer, windows=offer.windows[: rng.randrange(2)], weekly=self._weekly())
+        if rng.random() < 0.5:
+            offer = replace(offer, gpus=self._joined(offer.gpus))
+        if self.before is not None and rng.random() < 0.3:
+            of, floor = self.before, offer.floor
+            if rng.random() < 0.5:
+                floor = of.floor
+            offer = replace(offer, host_id=of.host_id, region=of.region, floor=floor)
+        self.before = offer
+        return offer
+
+    def _weekly(self) -> WeeklyRule:
+        rng = self.random
+        days = tuple(sorted(rng.sample(range(7), rng.choice((2, 5, 7, 7)))))
+        since = time(rng.randrange(24))
+        until = since if rng.random() < 0.3 else time(rng.randrange(24))
+        return WeeklyRule("Europe/Berlin", days, since, until, NOON.date())
+
+    def _joined(self, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+        rng = self.random
+        size, words = rng.choice((2, 4)), rng.choices(("a", "b", "c", None), k=3)
+        groups = (
+            [rng.choice(words) for _ in gpus]
+            if rng.random() < 0.3
+            else [f"{'dcba'[place // size]}" for place in range(len(gpus))]
+        )
+        return tuple(
+            replace(gpu, nvlink_group=group) for gpu, group in zip(gpus, groups, strict=True)
+        )
 
     def bid(self, worth: float = 1.0) -> BidPlaced:
         """Return a new bid."""
         rng, bid = self.random, super().bid(worth)
         shift = timedelta(seconds=rng.choice((0, 0, 60, 1_801)), microseconds=rng.choice((0, 1)))
+        shift += timedelta(days=rng.choice((0, 0, 0, 0, 20)))
         cents = 10**7
         limit = bid.limit.nanos_per_gpu_hour // cents * cents or cents
         bid = replace(
             bid,
             limit=replace(bid.limit, nanos_per_gpu_hour=limit),
             earliest_start=bid.earliest_start + shift,
-            deadline=bid.deadline + shift,
+            deadline=bid.deadline + shift + timedelta(days=rng.choice((0, 0, 0, 2, 15, 40))),
         )
         if rng.random() > ODD:
             return bid
@@ -90,7 +123,7 @@ def facts(random: Random, book: Book) -> Iterator[Event]:
 
 
 @pytest.mark.parametrize("kind", [OneHost, None], ids=["plain", "compiled"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(25))
 def test_an_offer_is_filled_as_by_looking_at_everything(
     kind: Callable[..., OneHost] | None, seed: int
 ) -> None:
@@ -99,6 +132,7 @@ def test_an_offer_is_filled_as_by_looking_at_everything(
         pytest.skip("numba is not installed, or kernels are not compiled here")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(books, "fast_host", lambda: chosen)
+        patch.setattr(room, "SPANS_MAX", 3 if seed % 2 else room.SPANS_MAX)
         random = Random(seed)
         fast, plain, grants = Lane(), Lane(PlainBook("main")), 0
 
