@@ -40,7 +40,7 @@ from marketplace.domain.least_runs import NONE_SET
 from marketplace.domain.moments import whole_second
 from marketplace.domain.one_host import OneHost, is_uniform
 from marketplace.domain.owners import Owners
-from marketplace.domain.queue import Queue
+from marketplace.domain.queue import Queue, Selection
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import KINDS, explained, follow, set_policy
 from marketplace.domain.reasons import at_a_glance, reason_of
@@ -121,7 +121,9 @@ class Book:
     def within_reach(self, bid: OpenBid, *, now: int) -> Iterable[Entry]:
         """Return those of `entries` that may serve a bid in some size, in the same order."""
         earliest = max(bid.earliest, whole_second(now))
-        found = self.catalogue.candidates(bid.least, earliest=earliest, limit=bid.reach)
+        found = self.catalogue.candidates(
+            bid.least, earliest=earliest, limit=bid.reach, longest=bid.duration
+        )
         return list(found) if bid.has_ranges else found
 
     def patient(self) -> list[OpenBid]:
@@ -145,21 +147,33 @@ class Book:
         *,
         now: int,
         only: OneHost | None = None,
+        freed: Collection[HostId] | None = None,
     ) -> tuple[int, Iterator[OpenBid]]:
         """Return how many bids `resting` would, and those of them for which there may be room.
 
         calendar: in which the caller takes room for one bid before it asks for the next.
         only: the room of the only host there is, in which the caller takes too.
+        freed: the hosts with more room, where on the others it is quotas that leave more.
         """
         served = self.queue.served(self.catalogue.floors(hosts))
         if only is not None:
             return len(served), only.bids(served)
-        bids = served.with_room(
+        if freed is None:
+            return len(served), self._with_room(served, hosts, calendar, now)
+        near = self.queue.served(self.catalogue.floors(freed))
+        placed = self.queue.perhaps_placed(
+            served.floors, self._with_room(near, freed, calendar, now)
+        )
+        return len(served), iter(placed)
+
+    def _with_room(
+        self, served: Selection, hosts: Collection[HostId], calendar: Calendar, now: int
+    ) -> Iterator[OpenBid]:
+        return served.with_room(
             lambda: self.catalogue.free(hosts, calendar, served, now=now),
             lambda: calendar.changes,
             now,
         )
-        return len(served), bids
 
     def only_host(
         self, hosts: Collection[HostId], calendar: Calendar, *, now: int

@@ -37,7 +37,7 @@ SHAPES_MAX = 2_000
 """Shapes kept; beyond, those that no bid has any more are forgotten."""
 KINDS_APART_MAX = 4
 """Kinds of offers on one host, up to which it is looked at whom each set of them fits."""
-NOTHING_ASKED = Asked(-1, 0, 0, 0)
+NOTHING_ASKED = Asked(-1, 0, 0, 0, 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -231,7 +231,13 @@ class Catalogue:
     # --- finding ---------------------------------------------------------------------------
 
     def candidates(
-        self, bid: OpenBid, *, earliest: int, limit: int, gpus: int | None = None
+        self,
+        bid: OpenBid,
+        *,
+        earliest: int,
+        limit: int,
+        gpus: int | None = None,
+        longest: int | None = None,
     ) -> Iterable[Entry]:
         """Return the offers of every host that may have room for a bid, cheapest first.
 
@@ -240,8 +246,9 @@ class Catalogue:
         Args:
             gpus: the least that a host must have free to be of use; those of the bid, or one
                 where several hosts may serve it together.
+            longest: how long it may be leased at most, where that is not how long at least.
         """
-        if not self.has_room(bid, earliest=earliest):
+        if not self.has_room(bid, earliest=earliest, longest=longest):
             return ()
         if gpus is None:
             gpus = bid.gpus if bid.terms.placement == "same-host" else 1
@@ -256,13 +263,14 @@ class Catalogue:
         order = floors.argsort(kind="stable")
         return self._in_order(slots[order].tolist(), floors[order].tolist(), shape)
 
-    def has_room(self, bid: OpenBid, *, earliest: int) -> bool:
+    def has_room(self, bid: OpenBid, *, earliest: int, longest: int | None = None) -> bool:
         """Tell if any GPU that fits may be free for long enough, at any price.
 
         None is for most bids that come, and then nothing else need be looked at.
         """
         self._bring_up_to_date()
-        asked = Asked(self.kinds.shape(bid.shape), earliest, bid.deadline, bid.duration)
+        shape, longest = self.kinds.shape(bid.shape), longest or bid.duration
+        asked = Asked(shape, earliest, bid.deadline, bid.duration, longest)
         if asked != self._asked:
             self._roomy = self.columns.with_room(0, self.kinds.table, asked)
             self._asked = asked
@@ -314,7 +322,7 @@ class Catalogue:
             entry = self._entry(witness[0], shape)
             assert entry is not None, "it fitted once"
             yield entry
-        asked = Asked(shape, earliest, bid.deadline, bid.duration)
+        asked = Asked(shape, earliest, bid.deadline, bid.duration, bid.duration)
         for slot in self.columns.with_windows(self.kinds.table, asked):
             for listed in self._by_slot[slot].offers.values():
                 entry = self._entry(listed, shape)

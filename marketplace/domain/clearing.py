@@ -6,6 +6,7 @@ Pure and deterministic: the same book, moment and bids give the same grants, als
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from uuid import UUID
 
 from ledger.domain.ids import BidId, HostId, LeaseId
@@ -19,10 +20,13 @@ from marketplace.domain.moments import Millis
 from marketplace.domain.one_host import OneHost
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.pricing import instant_price
-from marketplace.domain.quota_gate import gate_of, outcome
+from marketplace.domain.queue import Queue
+from marketplace.domain.quota_gate import Gate, gate_of, outcome
 from marketplace.domain.ranges import smaller
 from marketplace.domain.supply import Entry
 
+FEW = 32
+"""Hosts that are simply gone through; of more, the columns say which have room."""
 Placed = tuple[OpenBid, LeaseId, Placement]
 _fill_of = maker(Fill)
 
@@ -34,12 +38,14 @@ def clear(
     now: int,
     round_id: UUID,
     hosts: Collection[HostId] | None = None,
+    freed: Collection[HostId] | None = None,
 ) -> Clearing:
     """Match bids to free GPUs one after the other, in the order given: the instant lane.
 
     Args:
         now: milliseconds; nothing starts before.
         hosts: the only ones where anything can have become possible for bids on one host.
+        freed: where these are all hosts, those with more room: see `SupplyGrew`.
         bids: None: all those that wait and that `hosts` could serve, best price first.
 
     Returns:
@@ -47,18 +53,16 @@ def clear(
         the floors of its offers and the limit of its bid.
     """
     calendar, lease_id = book.calendar.fork(), lease_ids_of(round_id)
-    placed: list[Placed] = []
-    refused, waiting = list[OpenBid](), 0
+    placed, refused, waiting = list[Placed](), list[OpenBid](), 0
     gate, home = gate_of(book), set[BidId]()
     only: OneHost | None = None
     if bids is None:
         own_use = own_first.served(book, hosts or (), calendar, gate, now=now, round_id=round_id)
         placed = [(bid, lease_id(bid), at) for bid, at in own_use]
         home = {bid.bid_id for bid, _, _ in placed}
-        waiting -= sum(_could_pay(book, bid, hosts or ()) for bid, _, _ in placed)
         only = book.only_host(hosts or (), calendar, now=now) if gate is None else None
-        count, bids = book.served_by(hosts or (), calendar, now=now, only=only)
-        waiting += count
+        waiting, bids = book.served_by(hosts or (), calendar, now=now, only=only, freed=freed)
+        waiting -= sum(_could_pay(book, bid, hosts or ()) for bid, _, _ in placed)
     promised = len(placed)
     for bid in bids if gate is None else gate.turns(bids, now=now):
         if only is not None and only.placed is not None:
@@ -71,11 +75,10 @@ def clear(
             at_once = only.place(bid)
             found = None if at_once is None else (bid, at_once)
         elif gate is None:
-            found = _found(book, bid, hosts, calendar, now)
+            found = _found(book, bid, hosts=hosts, calendar=calendar, now=now)
         else:
-            found = gate.admit(
-                bid, lambda it: _found(book, it, hosts, calendar, now), lease_id(bid)
-            )
+            find = partial(_found, book, hosts=hosts, calendar=calendar, now=now)
+            found = gate.admit(bid, find, lease_id(bid))
         if found is None:
             refused.append(bid)
         else:
@@ -83,10 +86,21 @@ def clear(
             promised = _promise(calendar, placed, promised)
             _take(only, placed[-1])
     _promise(calendar, placed, promised)
+    _note(book.queue, refused, gate, everywhere=hosts is None or freed is not None)
     own, refused, held_back = outcome(gate, refused)
     fills = tuple([_fill(*each, own) for each in placed])
     passed_over = max(0, waiting - (len(placed) - len(home)) - len(refused))
     return Clearing(fills, tuple(refused), calendar, None, passed_over, held_back)
+
+
+def _note(queue: Queue, refused: list[OpenBid], gate: Gate | None, *, everywhere: bool) -> None:
+    """Note who found no place, of those who looked everywhere, and who did but has no quota."""
+    if gate is None:
+        return
+    held_back = [bid for bid in refused if bid.bid_id in gate.reasons]
+    if everywhere:
+        queue.placeless.update(queue.those_that_wait(refused))
+    queue.placeless.difference_update(held_back)
 
 
 def _fill(bid: OpenBid, lease: LeaseId, at: Placement, own: Collection[LeaseId]) -> Fill:
@@ -103,7 +117,7 @@ def _could_pay(book: Book, bid: OpenBid, hosts: Collection[HostId]) -> bool:
 
 
 def _found(
-    book: Book, bid: OpenBid, hosts: Collection[HostId] | None, calendar: Calendar, now: int
+    book: Book, bid: OpenBid, *, hosts: Collection[HostId] | None, calendar: Calendar, now: int
 ) -> tuple[OpenBid, Placement] | None:
     """Return a bid in the size it gets and where it goes, or None."""
     if hosts is None and bid.terms.tenant_id in book.owners:
@@ -128,6 +142,9 @@ def _within_reach(
     """
     if hosts is None or bid.terms.placement == "any-hosts":
         return own_first.others(book, bid, book.within_reach(bid, now=now))
+    if len(hosts) > FEW:
+        found = own_first.others(book, bid, book.within_reach(bid, now=now))
+        return (entry for entry in found if entry.listed.terms.host_id in hosts)
     return own_first.others(book, bid, book.entries_on(bid.shape, hosts))
 
 

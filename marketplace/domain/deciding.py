@@ -68,8 +68,8 @@ def on_fact(
     match trigger:
         case BidCame(bid_id):
             return _come(book, book.bids[bid_id], now, round_id, rules)
-        case SupplyGrew(hosts):
-            return _supplied(book, hosts, now, round_id, rules, tell)
+        case SupplyGrew():
+            return _supplied(book, trigger, now, round_id, rules, tell)
         case ExtensionAsked(asked=extension):
             return [decide_extension(book, extension, now=now)]
         case MoveAsked(asked):
@@ -87,21 +87,25 @@ def on_fact(
 
 
 def _supplied(
-    book: Book, hosts: Collection[HostId], now: int, round_id: UUID, rules: Rules, tell: Told
+    book: Book, grew: SupplyGrew, now: int, round_id: UUID, rules: Rules, tell: Told
 ) -> list[MarketEvent]:
     """Offer what is new on some hosts to those that wait; one that breaks off costs itself only."""
+    hosts = grew.hosts
     looks = Looks(near=len(hosts), wide=len(book.offers))
 
     def attempt(some: Sequence[OpenBid] | None) -> list[MarketEvent]:
         looks.take(some or ())
         try:
-            return _cleared(book, some, now, round_id, rules, tell=False, hosts=hosts)
+            return _cleared(
+                book, some, now, round_id, rules, tell=False, hosts=hosts, freed=grew.freed
+            )
         except Exception as broken:
             raise RoundUnsound(f"new supply could not be offered: {broken!r}") from broken
 
     try:
         return attempt(None)
     except RoundUnsound as unsound:
+        book.queue.placeless.clear()  # what it was learnt from did not happen
         waiting = book.resting(hosts)[:BIDS_MAX]
         first = looks.first(waiting)
         try:
@@ -130,9 +134,10 @@ def follow_up(book: Book, events: Iterable[MarketEvent]) -> SupplyGrew | None:
     held = [book.held[cut.lease_id] for cut in cuts if cut.lease_id in book.held]
     if not held:
         return None
+    hosts = frozenset(share.host_id for it in held for share in it.granted.shares)
     if book.quotas is not None:
-        return everywhere(book)
-    return SupplyGrew(frozenset(share.host_id for it in held for share in it.granted.shares))
+        return everywhere(book, hosts)
+    return SupplyGrew(hosts)
 
 
 def would_get(book: Book, bid: OpenBid, *, now: int, round_id: UUID) -> LeaseGranted | None:
@@ -204,7 +209,7 @@ def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:
             return book.patient()
         case BidCame(bid_id):
             return [book.bids[bid_id]]
-        case SupplyGrew(hosts):
+        case SupplyGrew(hosts=hosts):
             return book.resting(hosts)
         case ExtensionAsked() | MoveAsked():
             return []
@@ -355,8 +360,9 @@ def _cleared(
     *,
     tell: bool,
     hosts: Collection[HostId] | None = None,
+    freed: Collection[HostId] | None = None,
 ) -> list[MarketEvent]:
-    clearing = clear(book, bids, now=now, round_id=round_id, hosts=hosts)
+    clearing = clear(book, bids, now=now, round_id=round_id, hosts=hosts, freed=freed)
     clearing = rules.priced(clearing)
     told = clearing.refused if tell else ()
     return list(decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=told))

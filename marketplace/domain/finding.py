@@ -23,6 +23,7 @@ def room_on(
     facts: Ints,
     table: Bools,
     shape: int,
+    longest: int,
     duration: int,
     latest: int,
     soonest: int,
@@ -33,6 +34,7 @@ def room_on(
     Args:
         rows: of the columns of a level, those that are in use.
         facts: of each host; table: which kinds fit which shapes.
+        longest: how long at most, in milliseconds.
         duration, latest, soonest: how long at least, from when and until when at the least; in
             the seconds of columns.
         found: a row for each span: its host's slot and floor.
@@ -41,7 +43,7 @@ def room_on(
     for row in range(rows):
         if lengths[row] >= duration and opens[row] <= latest and closes[row] >= soonest:
             slot = slots[row]
-            if table[facts[KIND, slot], shape] and facts[LEASE_MIN, slot] <= duration * 1_000:
+            if table[facts[KIND, slot], shape] and facts[LEASE_MIN, slot] <= longest:
                 found[count, 0], found[count, 1] = slot, floors[row]
                 count += 1
     return count

@@ -26,12 +26,16 @@ NO_OFFERS = (0, 0, ALWAYS, -ALWAYS, ALWAYS, ALWAYS, -ALWAYS, 0)
 
 
 class Asked(NamedTuple):
-    """What a bid asks for: the number of its shape, and milliseconds."""
+    """What a bid asks for: the number of its shape, and milliseconds.
+
+    duration: for how long at least; longest: at most.
+    """
 
     shape: int
     earliest: int
     deadline: int
     duration: int
+    longest: int
 
 
 class HostColumns:
@@ -89,7 +93,7 @@ class HostColumns:
 
         table: which kinds fit which shapes.
         """
-        found, seconds = NOWHERE, asked_for(*asked[1:])
+        found, seconds = NOWHERE, asked_for(asked.earliest, asked.deadline, asked.duration)
         if number < len(self._levels) and seconds is not None:
             found = self._look(self._levels[number], table, asked, seconds)
         if not self.loose:
@@ -118,6 +122,7 @@ class HostColumns:
                 self._facts,
                 table,
                 asked.shape,
+                asked.longest,
                 *seconds,
                 found,
             )
@@ -135,7 +140,7 @@ class HostColumns:
         if not len(slots):
             return NOWHERE
         fit = table[self._facts[KIND, slots], asked.shape]
-        fit &= self._facts[LEASE_MIN, slots] <= asked.duration
+        fit &= self._facts[LEASE_MIN, slots] <= asked.longest
         return slots[fit], floors[fit]
 
     def _unknown(self, table: Bools, asked: Asked) -> Ints:
@@ -145,7 +150,7 @@ class HostColumns:
         unknown |= facts[KNOWN_FROM] > asked.earliest
         slots: Ints = unknown.nonzero()[0]
         fit = table[facts[KIND, slots], asked.shape]
-        fit &= facts[LEASE_MIN, slots] <= asked.duration
+        fit &= facts[LEASE_MIN, slots] <= asked.longest
         found: Ints = slots[fit]
         return found
 

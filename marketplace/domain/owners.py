@@ -101,7 +101,9 @@ class Owners:
         if len(hosts) <= FEW:
             return self._catalogue.entries_on(bid.shape, hosts)
         # Any floor will do at home, so no limit narrows what is looked at: only room does.
-        found = self._catalogue.candidates(bid.least, earliest=earliest, limit=ALWAYS)
+        found = self._catalogue.candidates(
+            bid.least, earliest=earliest, limit=ALWAYS, longest=bid.duration
+        )
         return [entry for entry in found if entry.listed.terms.tenant_id == tenant_id]
 
     def waiting(

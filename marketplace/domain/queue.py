@@ -79,6 +79,9 @@ class Queue:
         """By slot: whether its bid still waits."""
         self._waiting = seen(self._waits)
         self._unused: list[int] = []
+        self.placeless: set[OpenBid] = set()
+        """Bids that found no place anywhere, whatever quotas say: so it stays until a host has
+        more room. Where this is not known of a bid, it is tried."""
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -134,6 +137,7 @@ class Queue:
             slot = slots.pop(bid, None)
             if slot is None:
                 continue
+            self.placeless.discard(bid)
             of_slot[slot] = None
             self._waiting[slot] = False
             keys, group = of_shape[shapes[slot]]
@@ -169,6 +173,20 @@ class Queue:
         return sorted(
             (bid for bid in self._bids if bid is not None), key=lambda bid: bid.price_time
         )
+
+    def those_that_wait(self, bids: Iterable[OpenBid]) -> Iterator[OpenBid]:
+        """Leave out bids that do not wait here."""
+        return (bid for bid in bids if bid in self._slots)
+
+    def perhaps_placed(self, floors: Floors, near: Iterable[OpenBid]) -> list[OpenBid]:
+        """Return who reaches the floors and may have a place now, best price first.
+
+        near: those for whom there may be more room than before.
+        """
+        lowest, slots, shapes = seen(floors.by_shape), self._slots, self._shapes
+        found = (slots.keys() - self.placeless).union(near)
+        paying = (bid for bid in found if bid.reach >= lowest[shapes[slots[bid]]])
+        return sorted(paying, key=lambda bid: bid.price_time)
 
     def served(self, floors: Floors) -> Selection:
         """Return the bids whose limit reaches the floor for their shape."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol, get_args
 
 from ledger.domain.event import Event
-from ledger.domain.ids import LeaseId
+from ledger.domain.ids import HostId, LeaseId
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.eligibility import Explanation, Stage
@@ -34,6 +34,7 @@ class Book(Protocol):
     least_runs: LeastRuns
     offers: Any
     held: Any
+    queue: Any
 
     def entries(self, shape: Shape) -> Sequence[Entry]:
         """Return the offers that fit a shape, cheapest first."""
@@ -54,6 +55,7 @@ def set_policy(book: Book, event: GovernanceEvent, position: int) -> Trigger | N
     if book.quotas is None:
         book.quotas = begun(book)
     book.quotas.apply(event)
+    book.queue.placeless.clear()  # who may lease what may be another
     return everywhere(book)
 
 
@@ -81,15 +83,19 @@ def follow(book: Book, event: Event, trigger: Trigger | None) -> Trigger | None:
             quotas.extend(event.lease_id, book.held[event.lease_id].ends)
         case LeaseClosed() if event.lease_id in quotas.uses:
             quotas.release(event.lease_id, from_above(event.at))
-            return everywhere(book)
+            return everywhere(book, trigger.hosts if isinstance(trigger, SupplyGrew) else ())
         case _:
             pass
     return trigger
 
 
-def everywhere(book: Book) -> SupplyGrew:
-    """Return that on every host something can be leased that could not be before."""
-    return SupplyGrew(frozenset(listed.terms.host_id for listed in book.offers.values()))
+def everywhere(book: Book, freed: Iterable[HostId] = ()) -> SupplyGrew:
+    """Return that on every host something can be leased that could not be before.
+
+    freed: the hosts that have more room.
+    """
+    hosts = frozenset(listed.terms.host_id for listed in book.offers.values())
+    return SupplyGrew(hosts, hosts.intersection(freed))
 
 
 def _take(book: Book, quotas: QuotaBook, lease_id: LeaseId) -> None:

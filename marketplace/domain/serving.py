@@ -147,7 +147,8 @@ def placed(
     if sizes.size > 1:
         prefer(found, rows, gpus, start, links, sizes)
     else:
-        found[:rows, 5] = 0
+        for row in range(rows):
+            found[row, 5] = 0
     choose(found, rows, gpus, start)
     return start
 
@@ -166,6 +167,15 @@ def cut(spans: Ints, counts: Ints, gpu: int, at: int, starts: int, ends: int) ->
     if after < closes:
         spans[gpu, counts[gpu], 0], spans[gpu, counts[gpu], 1] = after, closes
         counts[gpu] += 1
+
+
+@compiled
+def most_of(counts: Ints) -> int:
+    """Return the largest of some numbers."""
+    most = 0
+    for count in counts:
+        most = max(most, count)
+    return most
 
 
 @compiled
@@ -319,9 +329,8 @@ def serve(
     """
     done, gap = 0, terms[CLEANING]
     while done < answers.shape[0]:
-        for gpu in range(counts.size):
-            if counts[gpu] + 1 >= spans.shape[1]:
-                return FULL, done
+        if most_of(counts) + 1 >= spans.shape[1]:
+            return FULL, done
         levels = longest(spans, counts, reach)
         if levels == 0:
             return NOBODY, done
@@ -332,8 +341,7 @@ def serve(
             of = next_part(order, asked, stretches, fits, waits, reach, levels, opens, closes)
             if of < 0:
                 return NOBODY, done
-            best = stretches[of, 0]
-            stretches[of, 0] += 1
+            best, stretches[of, 0] = stretches[of, 0], stretches[of, 0] + 1
             answers[done, 0] = asked[SLOT, best]
             gpus = asked[GPUS, best]
             if gpus == 0:
@@ -342,12 +350,11 @@ def serve(
             if duration < terms[LEASE_MIN]:
                 continue
             earliest = max(order[EARLIEST, best], terms[NOW])
-            deadline = order[DEADLINE, best]
-            start = placed(spans, counts, links, sizes, found, gpus, duration, earliest, deadline)
+            until = order[DEADLINE, best]
+            start = placed(spans, counts, links, sizes, found, gpus, duration, earliest, until)
         answers[done, 1] = start
-        for chosen in range(gpus):
-            gpu, at = found[chosen, 3], found[chosen, 4]
-            answers[done, 2 + chosen] = gpu
-            cut(spans, counts, gpu, at, start - gap, start + duration + gap)
+        for row in range(gpus):
+            answers[done, 2 + row] = found[row, 3]
+            cut(spans, counts, found[row, 3], found[row, 4], start - gap, start + duration + gap)
         done += 1
     return MORE, done

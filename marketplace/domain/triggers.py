@@ -17,9 +17,14 @@ class BidCame:
 
 @dataclass(frozen=True, slots=True)
 class SupplyGrew:
-    """On these hosts something can be leased that could not be before."""
+    """On these hosts something can be leased that could not be before.
+
+    freed: those of them that have more room; on the others only quotas leave more than before.
+    None: all of them have.
+    """
 
     hosts: frozenset[HostId]
+    freed: frozenset[HostId] | None = None
 
 
 @dataclass(frozen=True, slots=True)

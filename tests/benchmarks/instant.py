@@ -40,7 +40,7 @@ from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from listings.domain.events import Gpu, OfferPublished, OfferWithdrawn
 from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_fact
+from marketplace.domain.deciding import RoundUnsound, on_fact
 from marketplace.domain.events import (
     BidCancelled,
     BidPlaced,
@@ -185,13 +185,18 @@ class Lane:
         if trigger is None:
             return []
         round_id = self._named(f"round{self.position}")
-        events = on_fact(self.book, trigger, now=self.now, round_id=round_id)
+        events = on_fact(self.book, trigger, now=self.now, round_id=round_id, tell=_breaks_off)
         self.book.decided(events, self.position)
         if self.keep is not None:
             for each in events:
                 self.keep(each)
         self.decided += len(events)
         return events
+
+
+def _breaks_off(bid_id: BidId | None, unsound: RoundUnsound) -> None:
+    """Let nothing that breaks off pass for slow."""
+    raise AssertionError(bid_id) from unsound
 
 
 def filled(windows: int, resting: int, traffic: Traffic) -> Lane:

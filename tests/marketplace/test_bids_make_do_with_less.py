@@ -121,6 +121,18 @@ def test_a_lease_minimum_is_met_by_the_longer_size_only(market: Market) -> None:
     assert size(market.grant("long")) == (1, 4 * HOUR)
 
 
+def test_the_whole_of_a_bid_goes_where_less_of_it_could_not(market: Market) -> None:
+    market.offer("dear", at=2)
+    market.offer("cheap, for long", at=1, lease_min=timedelta(hours=2))
+    market.bid("x", at=3, hours=3, duration_min_seconds=1_800)
+
+    market.run()
+
+    granted = market.grant("x")
+    assert size(granted) == (1, 3 * HOUR)
+    assert granted is not None and granted.price == rate(1)
+
+
 def test_in_a_round_too_it_takes_what_is_left(market: Market) -> None:
     market.offer("a", gpus=4, windows=[(NOON, NOON + HOUR)])
     market.bid("x", patience="patient", gpus=3, at=5)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import time, timedelta
 from random import Random
+from uuid import uuid5
 
 import pytest
 
@@ -18,7 +19,7 @@ from marketplace.domain.book import Book
 from marketplace.domain.events import BidCancelled, BidPlaced, LeaseClosed, LeaseGranted
 from marketplace.domain.hurry import fast_host
 from marketplace.domain.one_host import OneHost
-from tests.benchmarks.instant import NOON, Lane, Traffic
+from tests.benchmarks.instant import NAMES, NOON, Lane, Traffic
 from tests.marketplace.test_the_book_finds_what_there_is import PlainBook
 
 BIDS, OFFERS = 80, 8
@@ -31,6 +32,7 @@ class OddTraffic(Traffic):
     """As the benchmark's, with odd bids and offers, prices in few steps, times of any second."""
 
     before: OfferPublished | None = None
+    owners_bid: bool = True
 
     def offer(self) -> OfferPublished:
         """Return an offer: of a new host, or sometimes of more GPUs of the one before."""
@@ -77,6 +79,7 @@ class OddTraffic(Traffic):
         bid = replace(
             bid,
             limit=replace(bid.limit, nanos_per_gpu_hour=limit),
+            gpus=rng.choice((bid.gpus, rng.randint(1, 8))),
             earliest_start=bid.earliest_start + shift,
             deadline=bid.deadline + shift + timedelta(days=rng.choice((0, 0, 0, 2, 15, 40))),
         )
@@ -91,13 +94,15 @@ class OddTraffic(Traffic):
                 return replace(bid, request=replace(bid.request, nvlink=True))
             case 3:
                 return replace(bid, good_until=bid.deadline - timedelta(hours=1))
+            case _ if self.owners_bid:
+                return replace(bid, tenant_id=TenantId(uuid5(NAMES, "owner")))
             case _:
-                return replace(bid, tenant_id=TenantId(self.offer().tenant_id))
+                return bid
 
 
 def facts(random: Random, book: Book) -> Iterator[Event]:
     """Yield offers that come to many waiting bids, with some bids and leases that end."""
-    traffic = OddTraffic(random)
+    traffic = OddTraffic(random, owners_bid=random.random() < 0.3)
     for _ in range(BIDS):
         yield traffic.bid()
     for _ in range(OFFERS):

@@ -59,6 +59,7 @@ class PlainBook(Book):
         *,
         now: int,
         only: OneHost | None = None,
+        freed: Collection[HostId] | None = None,
     ) -> tuple[int, Iterator[OpenBid]]:
         waiting = self.resting(hosts)
         return len(waiting), iter(waiting)
@@ -78,7 +79,8 @@ class PlainBook(Book):
     def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str:
         screened = screen(bid.shape, self.offers.values())
         entries = self._plain_entries(bid.shape)
-        explanation = explain(bid, screened, entries, calendar, now=now)
+        own = bid.terms.tenant_id in self.owners
+        explanation = explain(bid, screened, entries, calendar, now=now, own=own)
         assert explanation.filed is not None
         return explanation.filed
 
