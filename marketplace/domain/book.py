@@ -339,6 +339,8 @@ class Book:
     # --- the engine's own decisions, and what became of leases --------------------------------
 
     def _cleared(self, event: RoundCleared, position: int) -> None:
+        if event.market != self.market:
+            return
         if event.lane == "round":
             self.round_at = event.at
             self.aside = noted(self.aside, self.bids, event)
@@ -347,7 +349,8 @@ class Book:
                 self.told[unmatched.bid_id] = unmatched.reason
 
     def _granted(self, event: LeaseGranted, position: int) -> None:
-        self._granted_each([event])
+        if event.market == self.market:
+            self._granted_each([event])
 
     def _granted_each(self, grants: Sequence[LeaseGranted]) -> None:
         bids = [self.bids.pop(event.bid_id, None) for event in grants]

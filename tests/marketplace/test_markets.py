@@ -23,6 +23,8 @@ from listings.domain.markets import (
     read_markets,
     within_reach,
 )
+from marketplace.domain.book import Book
+from marketplace.domain.events import ExtensionGranted, RoundCleared
 from marketplace.domain.query import read_query
 from marketplace.domain.routing import Look, choose
 from tests.conftest import NOON
@@ -133,3 +135,41 @@ def test_engines_of_two_markets_in_one_log_leave_each_other_alone() -> None:
 
     assert list(main.grants()) != list(eu.grants())
     assert (len(main.grants()), len(eu.grants())) == (1, 1)
+
+
+def test_a_lease_is_in_the_book_of_its_market_only() -> None:
+    store = MemoryStore()
+    main, eu = Market(store), Market(store, name="eu")
+    main.offer("m")
+    eu.offer("e")
+    eu.bid("x", hours=2)
+    for market in (main, eu):
+        market.run()
+    until = NOON + 4 * HOUR
+
+    eu.extend("x", until)
+    for market in (main, eu):
+        market.run()
+
+    assert [each.event for each in main.decisions()] == []
+    granted = eu.decisions()[-1].event
+    assert isinstance(granted, ExtensionGranted)
+    assert granted.ends_at == until
+
+
+def test_rounds_of_one_market_leave_what_another_has_set_aside() -> None:
+    store = MemoryStore()
+    main, eu = Market(store), Market(store, name="eu")
+    book = Book("main")
+    main.bid("x", patience="patient", hours=1)
+    main.run()
+    eu.bid("y", patience="patient", hours=1)
+    eu.wait(minutes=2)
+    eu.run()
+
+    for each in main.events():
+        book.apply(each.event, each.position)
+
+    cleared = [each.event for each in main.decisions() if isinstance(each.event, RoundCleared)]
+    others = [each.event for each in eu.decisions() if isinstance(each.event, RoundCleared)]
+    assert book.round_at == cleared[-1].at < others[-1].at
