@@ -105,23 +105,35 @@ def _supplied(
     try:
         return attempt(None)
     except RoundUnsound as unsound:
-        book.queue.placeless.clear()  # what it was learnt from did not happen
         waiting = book.resting(hosts)[:BIDS_MAX]
-        first = looks.first(waiting)
         try:
-            events = attempt(first)
-        except RoundUnsound as again:
-            events, left_out = without_culprits(first, attempt, again, too_long=looks.over)
-        else:
-            tell(None, unsound)
-            return events
-        for bid in left_out:
-            tell(bid.bid_id, unsound)
-        if len(first) < len(waiting):
-            # Who took no part in the search is served too, unless it breaks off there as well.
-            with suppress(RoundUnsound):
-                return attempt([bid for bid in waiting if bid not in left_out])
+            return _without_who_breaks(waiting, attempt, looks, unsound, tell)
+        finally:
+            book.queue.placeless.clear()  # what it was learnt from did not all happen
+
+
+def _without_who_breaks(
+    waiting: Sequence[OpenBid],
+    attempt: Callable[[Sequence[OpenBid]], list[MarketEvent]],
+    looks: Looks,
+    unsound: RoundUnsound,
+    tell: Told,
+) -> list[MarketEvent]:
+    first = looks.first(waiting)
+    try:
+        events = attempt(first)
+    except RoundUnsound as again:
+        events, left_out = without_culprits(first, attempt, again, too_long=looks.over)
+    else:
+        tell(None, unsound)
         return events
+    for bid in left_out:
+        tell(bid.bid_id, unsound)
+    if len(first) < len(waiting):
+        # Who took no part in the search is served too, unless it breaks off there as well.
+        with suppress(RoundUnsound):
+            return attempt([bid for bid in waiting if bid not in left_out])
+    return events
 
 
 def follow_up(book: Book, events: Iterable[MarketEvent]) -> SupplyGrew | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
+from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
@@ -13,9 +14,11 @@ import pytest
 from ledger.domain.event import Event
 from ledger.domain.ids import SubscriberId, TenantId
 from listings.domain.events import OfferPublished
+from marketplace.domain import deciding, written
 from marketplace.domain.events import BidPlaced, LeaseClosed, LeaseGranted
 from marketplace.domain.governance_events import LimitSet, QuotaSet, UnitPlaced
 from marketplace.domain.states import restored, state_of
+from tests.benchmarks import instant
 from tests.benchmarks.instant import NAMES, NOON, Lane
 from tests.marketplace.test_one_host_serves_as_the_book_does import OddTraffic
 from tests.marketplace.test_the_book_finds_what_there_is import PlainBook
@@ -140,3 +143,24 @@ def test_who_waits_for_quota_is_not_forgotten_when_other_supply_does_not_suit() 
     market.run()
 
     assert market.grant("held back") is not None
+
+
+def test_nothing_is_learnt_from_what_broke_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    lane, traffic = Lane(), Ruled(Random(2))
+    for event in (traffic.policy(), *[traffic.bid() for _ in range(BIDS)]):
+        lane.take_in(event)
+    known = set(lane.book.queue.placeless)
+    decided, broken = written.decided, list[int]()
+
+    def breaks_at_first(*args: Any, **named: Any) -> Any:
+        if not broken:
+            broken.append(1)
+            raise ArithmeticError
+        return decided(*args, **named)
+
+    monkeypatch.setattr(deciding, "decided", breaks_at_first)
+    monkeypatch.setattr(instant, "_breaks_off", lambda bid_id, unsound: None)
+    lane.take_in(traffic.policy())
+
+    assert known and broken
+    assert not lane.book.queue.placeless
