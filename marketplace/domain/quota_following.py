@@ -74,7 +74,7 @@ def follow(book: Book, event: Event, trigger: Trigger | None) -> Trigger | None:
     quotas = book.quotas
     assert quotas is not None
     match event:
-        case LeaseGranted():
+        case LeaseGranted() if event.market == book.market:
             for cut in event.cuts:
                 if cut.lease_id in book.held:
                     quotas.extend(cut.lease_id, book.held[cut.lease_id].ends)

@@ -25,6 +25,7 @@ from listings.domain.markets import (
 )
 from marketplace.domain.book import Book
 from marketplace.domain.events import ExtensionGranted, RoundCleared
+from marketplace.domain.governance_events import HalfLifeSet
 from marketplace.domain.query import read_query
 from marketplace.domain.routing import Look, choose
 from tests.conftest import NOON
@@ -140,6 +141,8 @@ def test_engines_of_two_markets_in_one_log_leave_each_other_alone() -> None:
 def test_a_lease_is_in_the_book_of_its_market_only() -> None:
     store = MemoryStore()
     main, eu = Market(store), Market(store, name="eu")
+    for market in (main, eu):  # quotas of one count nothing of the other either
+        market.put("quotas", HalfLifeSet(market=market.name, seconds=3_600, at=NOON))
     main.offer("m")
     eu.offer("e")
     eu.bid("x", hours=2)

@@ -125,14 +125,18 @@ class BoundedFile:
     def write(self, data: bytes) -> None:
         """Append; when the disk is full the output is dropped, for the work must go on."""
         try:
-            if self._bytes + len(data) > self.bytes_max:
-                self._file.close()
-                os.replace(self.path, self.path.with_name(self.path.name + ".1"))
-                self._file = self.path.open("ab", buffering=0)
-                self._bytes = 0
-            self._bytes += self._file.write(data) or 0
+            for start in range(0, len(data), self.bytes_max):
+                self._put(data[start : start + self.bytes_max])
         except (OSError, ValueError):
             return
+
+    def _put(self, part: bytes) -> None:
+        if self._bytes + len(part) > self.bytes_max:
+            self._file.close()
+            os.replace(self.path, self.path.with_name(self.path.name + ".1"))
+            self._file = self.path.open("ab", buffering=0)
+            self._bytes = 0
+        self._bytes += self._file.write(part) or 0
 
 
 def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
