@@ -18,6 +18,7 @@ from marketplace.domain.demand import OpenBid
 from marketplace.domain.fills import Clearing, Fill, lease_ids_of
 from marketplace.domain.moments import Millis
 from marketplace.domain.one_host import OneHost
+from marketplace.domain.owners import FEW
 from marketplace.domain.packing import Placement, place
 from marketplace.domain.pricing import instant_price
 from marketplace.domain.queue import Queue
@@ -25,8 +26,6 @@ from marketplace.domain.quota_gate import Gate, gate_of, outcome
 from marketplace.domain.ranges import smaller
 from marketplace.domain.supply import Entry
 
-FEW = 32
-"""Hosts that are simply gone through; of more, the columns say which have room."""
 Placed = tuple[OpenBid, LeaseId, Placement]
 _fill_of = maker(Fill)
 

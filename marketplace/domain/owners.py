@@ -19,7 +19,7 @@ from marketplace.domain.queue import Queue
 from marketplace.domain.supply import Entry, Listed
 
 FEW = 32
-"""Hosts of one owner that are simply gone through; of more, the columns say which have room."""
+"""Hosts that are simply gone through; of more, the columns say which have room."""
 
 
 def is_own(bid: OpenBid, placement: Placement) -> bool:

@@ -186,8 +186,8 @@ def joined(windows: Iterable[Window]) -> Spans:
 def whole_windows(terms: OfferPublished, since: int, until: int) -> Spans:
     """Return the windows of a weekly offer that end after `since` and start before `until`.
 
-    The last goes on for as long as one touches the next. What came before `since` is cut there:
-    time gone by is not for lease.
+    The last goes on for as long as one touches the next. How far the first reaches back is not
+    looked for: time gone by is not for lease.
     """
     looked = until
     while True:
