@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from django.db.models import F
 from django.test import Client
 from playwright.sync_api import Page
 
 from listings.models import OfferRow
 from marketplace.models import BidRow, LeaseRow
-from marketplace.models.rounds import RoundRow
+from marketplace.models.rounds import RoundRow, TradeRow
 from tests.pages.browser import browsing, comes_true, enter, overflow, served, violations
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
@@ -206,6 +208,7 @@ def test_a_trade_appears_on_the_open_market_page(
 def test_the_price_line_spans_the_day_and_the_last_price_holds(
     open_world: World, site: str, tmp_path: Path
 ) -> None:
+    assert TradeRow.objects.update(at=F("at") - timedelta(minutes=1)) == 1
     with browsing(tmp_path / "profile") as (context, page, _):
         enter(context, site, open_world.member(CONSUMER, "consumer").cookies)
         page.goto(site)
