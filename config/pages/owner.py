@@ -109,6 +109,7 @@ def _show(request: HttpRequest, *, refusal: Refusal | None = None) -> HttpRespon
         "share_ppm": share_ppm,
         "what": what,
         "running": running,
+        "own": actor.tenant_id,
         "hosts": [
             {
                 "row": host,

@@ -312,6 +312,20 @@ def test_a_host_is_reclaimed_with_its_effect_shown_before(world: World, owner: C
     assert "Owner takes the GPUs back" in told
 
 
+def test_an_owner_tells_own_use_from_what_is_sold(world: World, owner: Client) -> None:
+    """Both are leases on the owner's GPUs; own use is at no price, and looks like a gift."""
+    world.list_gpus(0, 1)
+    world.member(CONSUMER, "consumer").post("/bids/new", bid_form())
+    world.settle()
+
+    sold = owner.get("/owner").content.decode()
+    LeaseRow.objects.update(tenant_id=world.tenant(OWNER))
+    own = owner.get("/owner").content.decode()
+
+    assert "Leases on your GPUs" in sold and "own use" not in sold
+    assert own.count("own use") == 1
+
+
 def test_only_an_owner_reclaims(world: World, owner: Client) -> None:
     world.list_gpus(0, 1)
     consumer = world.member(CONSUMER, "consumer")

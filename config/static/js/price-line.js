@@ -3,7 +3,6 @@
 // which moves with the clock.
 // <price-tick data-series data-t data-p> adds a point wherever it is put into the page.
 
-const HEIGHT = 260;
 const POINTS_MAX = 5000;
 
 class PriceLine extends HTMLElement {
@@ -34,7 +33,7 @@ class PriceLine extends HTMLElement {
   }
 
   size() {
-    return { width: Math.max(this.clientWidth, 120), height: Number(this.dataset.height ?? HEIGHT) };
+    return { width: Math.max(this.clientWidth, 120), height: Math.max(this.clientHeight, 120) };
   }
 
   draw() {
