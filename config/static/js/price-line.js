@@ -61,7 +61,7 @@ class PriceLine extends HTMLElement {
       }],
       axes: [
         { ...axis, size: 30, grid: { show: false }, space: 70, values: (_, marks, __, ___, step) => marks.map((mark) => label(mark, step)) },
-        { ...axis, size: 56, values: (_, marks) => marks.map((mark) => mark.toFixed(finer(marks))) },
+        { ...axis, size: 56, space: 44, values: (_, marks) => marks.map((mark) => mark.toFixed(finer(marks))) },
       ],
       hooks: { setCursor: [(plot) => this.read(plot, label, digits)] },
     }, this.held(), this.box);
