@@ -75,12 +75,19 @@ class Calendar:
         assert self._parent is None, "ask the calendar that the fork came from"
         yield from sorted(uuid for uuid, spans in self._taken.items() if spans)
 
-    def is_free(self, uuid: str, starts: int, ends: int) -> bool:
-        """Tell if nobody holds the GPU at any instant of [starts, ends)."""
+    def is_free(self, uuid: str, starts: int, ends: int, *, cleaning: int = 0) -> bool:
+        """Tell if nobody holds the GPU at any instant of [starts, ends).
+
+        cleaning: how long before the next lease it has to be over; what an owner keeps needs none.
+        """
         spans = self.of(uuid)
         if self.parted or read_share(uuid) is not None:
             spans = self.with_rivals(uuid, spans)
-        return not any(span.starts < ends and starts < span.ends for span in spans)
+        clean = ends + cleaning
+        return not any(
+            span.starts < (ends if span.lease_id is None else clean) and starts < span.ends
+            for span in spans
+        )
 
     def rivals(self, uuid: str) -> list[str]:
         """Return what is known of a GPU's card in another form: whole, or divided otherwise."""

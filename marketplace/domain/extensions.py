@@ -67,8 +67,10 @@ def _in_the_way(book: Book, asked: ExtensionRequested, now: int) -> str | None:
             return "windows"
         if not held.granted.own and listed.floor > held.granted.price.nanos_per_gpu_hour:
             return "price"
-        until = ends + listed.cleaning
-        if not all(book.calendar.is_free(uuid, held.ends, until) for uuid in share.gpu_uuids):
+        if not all(
+            book.calendar.is_free(uuid, held.ends, ends, cleaning=listed.cleaning)
+            for uuid in share.gpu_uuids
+        ):
             return "taken"
     if book.quotas is not None and not book.quotas.extends(asked.lease_id, ends).fits:
         return "quota"

@@ -159,12 +159,7 @@ class FastHost(OneHost):
 
     def take(self, uuids: Collection[str], starts: int, ends: int) -> None:
         """Give a span of some GPUs to a bid that was not placed here."""
-        desk = self._desk
+        desk, gap = self._desk, self.listed.cleaning
         for gpu, uuid in enumerate(self._uuids):
             if uuid in uuids:
-                spans = desk.spans[gpu, : desk.counts[gpu]].tolist()
-                for at, (opens, closes) in enumerate(spans):
-                    if opens <= starts and ends <= closes:
-                        gap = self.listed.cleaning
-                        cut(desk.spans, desk.counts, gpu, at, starts - gap, ends + gap)
-                        break
+                cut(desk.spans, desk.counts, gpu, starts - gap, ends + gap)

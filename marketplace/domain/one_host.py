@@ -136,14 +136,14 @@ class OneHost:
         self._changes += 1
         gap = self.listed.cleaning
         before, after = starts - gap, whole_second(ends + gap)
-        left = set(uuids)
-        for span in [(o, c) for o, c in self._gpus if o <= starts and ends <= c]:
+        wanted = set(uuids)
+        # Time to clean may reach over the end of a window into the next one.
+        for span in [(o, c) for o, c in self._gpus if o < after and before < c]:
             opens, closes = span
             free = self._gpus[span]
-            taken = left.intersection(free)
+            taken = wanted.intersection(free)
             if not taken:
                 continue
-            left -= taken
             kept = [uuid for uuid in free if uuid not in taken]
             if kept:
                 self._gpus[span] = kept

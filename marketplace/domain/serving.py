@@ -101,6 +101,29 @@ def choose(found: Ints, rows: int, gpus: int, start: int) -> None:
 
 
 @compiled
+def in_turn(found: Ints, rows: int) -> None:
+    """Sort spans by their first start, and apart from them their last starts (Shell 1959)."""
+    gap = 1
+    while gap < rows // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for row in range(gap, rows):
+            at = row
+            while at >= gap and found[at - gap, 0] > found[at, 0]:
+                for field in range(4):
+                    found[at - gap, field], found[at, field] = (
+                        found[at, field],
+                        found[at - gap, field],
+                    )
+                at -= gap
+            at = row
+            while at >= gap and found[at - gap, 4] > found[at, 4]:
+                found[at - gap, 4], found[at, 4] = found[at, 4], found[at - gap, 4]
+                at -= gap
+        gap //= 3
+
+
+@compiled
 def placed(
     spans: Ints,
     counts: Ints,
@@ -114,8 +137,8 @@ def placed(
 ) -> int:
     """Find the first instant at which so many GPUs can begin; -1: none.
 
-    found: is left with one row for each span long enough: first and last start, slack, GPU and
-    place of the span, and how well it serves by links; the first `gpus` rows are those chosen.
+    found: is left with one row for each span long enough: first and last start, slack, GPU, a last
+    start in order, and how well it serves by links; the first `gpus` rows are those chosen.
     """
     rows = 0
     for gpu in range(counts.size):
@@ -124,22 +147,18 @@ def placed(
             first = max(opens, earliest)
             last = min(closes, deadline) - duration
             if first <= last:
-                place = rows
-                while place > 0 and found[place - 1, 0] > first:
-                    for field in range(5):
-                        found[place, field] = found[place - 1, field]
-                    place -= 1
-                found[place, 0], found[place, 1] = first, last
-                found[place, 2] = closes - opens
-                found[place, 3], found[place, 4] = gpu, at
+                found[rows, 0], found[rows, 1] = first, last
+                found[rows, 2], found[rows, 3], found[rows, 4] = closes - opens, gpu, last
                 rows += 1
-    start = -1
+    in_turn(found, rows)
+    start, begun, over = -1, 0, 0
     for row in range(rows):
-        instant, there = found[row, 0], 0
-        for other in range(rows):
-            if found[other, 0] <= instant <= found[other, 1]:
-                there += 1
-        if there >= gpus:
+        instant = found[row, 0]
+        while begun < rows and found[begun, 0] <= instant:
+            begun += 1
+        while found[over, 4] < instant:  # its own last start is not
+            over += 1
+        if begun - over >= gpus:
             start = instant
             break
     if start < 0:
@@ -154,19 +173,26 @@ def placed(
 
 
 @compiled
-def cut(spans: Ints, counts: Ints, gpu: int, at: int, starts: int, ends: int) -> None:
-    """Take a part of one span of a GPU: what is left begins on a whole second."""
-    opens, closes = spans[gpu, at, 0], spans[gpu, at, 1]
+def cut(spans: Ints, counts: Ints, gpu: int, starts: int, ends: int) -> None:
+    """Take a time of a GPU, of every span that it reaches; what is left begins on a whole second.
+
+    Time to clean may reach over the end of a window into the next one.
+    """
     after = -(-ends // 1_000) * 1_000
-    last = counts[gpu] - 1
-    spans[gpu, at, 0], spans[gpu, at, 1] = spans[gpu, last, 0], spans[gpu, last, 1]
-    counts[gpu] = last
-    if opens < starts:
-        spans[gpu, counts[gpu], 0], spans[gpu, counts[gpu], 1] = opens, starts
-        counts[gpu] += 1
-    if after < closes:
-        spans[gpu, counts[gpu], 0], spans[gpu, counts[gpu], 1] = after, closes
-        counts[gpu] += 1
+    at = counts[gpu] - 1
+    while at >= 0:
+        opens, closes = spans[gpu, at, 0], spans[gpu, at, 1]
+        if opens < after and starts < closes:
+            last = counts[gpu] - 1
+            spans[gpu, at, 0], spans[gpu, at, 1] = spans[gpu, last, 0], spans[gpu, last, 1]
+            counts[gpu] = last
+            if opens < starts:
+                spans[gpu, counts[gpu], 0], spans[gpu, counts[gpu], 1] = opens, starts
+                counts[gpu] += 1
+            if after < closes:
+                spans[gpu, counts[gpu], 0], spans[gpu, counts[gpu], 1] = after, closes
+                counts[gpu] += 1
+        at -= 1
 
 
 @compiled
@@ -355,6 +381,6 @@ def serve(
         answers[done, 1] = start
         for row in range(gpus):
             answers[done, 2 + row] = found[row, 3]
-            cut(spans, counts, found[row, 3], found[row, 4], start - gap, start + duration + gap)
+            cut(spans, counts, found[row, 3], start - gap, start + duration + gap)
         done += 1
     return MORE, done

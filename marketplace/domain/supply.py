@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from ledger.domain.ids import BidId, OfferId, text_of
 from ledger.domain.span import Window
-from listings.domain.events import OfferPublished
-from listings.domain.recurrence import is_unbroken
-from listings.domain.windows import end_of, windows_of
+from listings.domain.events import OfferPublished, WeeklyRule
+from listings.domain.recurrence import is_unbroken, last_end, occurrences
+from listings.domain.windows import windows_of
 from marketplace.domain.calendar import Calendar, Taken, gaps
 from marketplace.domain.kinds import Kind, kind_of
 from marketplace.domain.moments import (
@@ -196,11 +196,18 @@ def whole_windows(terms: OfferPublished, since: int, until: int) -> Spans:
         found = tuple([each for each in found if each[0] < until])
         if not found or found[-1][1] < looked:
             return found
-        assert terms.weekly is not None
-        if is_unbroken(terms.weekly):
-            last = end_of(terms.windows, terms.weekly)
-            ends = FAR_AHEAD if last is None else from_below(last)
-            return (*found[:-1], (found[-1][0], ends))
+        weekly = terms.weekly
+        assert weekly is not None
+        if is_unbroken(weekly) and _comes(weekly, looked):
+            last = None if weekly.last is None else last_end(weekly)
+            ends = moment(FAR_AHEAD) if last is None else last
+            whole = joined([*terms.windows, Window(moment(found[-1][0]), ends)])
+            return (*found[:-1], next(each for each in whole if found[-1][0] < each[1]))
+
+
+def _comes(weekly: WeeklyRule, at: int) -> bool:
+    """Tell if a rule has a window just before an instant: it has begun, and is not over."""
+    return any(occurrences(weekly, since=moment(at - 1), until=moment(at)))
 
 
 class Entry(NamedTuple):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from marketplace.domain import rounds, settling
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_round
-from marketplace.domain.events import LeaseGranted, Patience, RoundCleared
+from marketplace.domain.events import ExtensionGranted, LeaseGranted, Patience, RoundCleared
 from marketplace.domain.moments import from_above
 from marketplace.domain.optimum.solution import Solution
 from marketplace.domain.verification import faults
@@ -65,6 +65,42 @@ def test_a_lease_before_another_ends_early_enough_to_clean_up() -> None:
 
     assert market.grant("tight") is None
     assert starts(market, "fits") == [timedelta()]
+
+
+def test_cleaning_reaches_from_one_window_into_the_next() -> None:
+    """Both bids are served by one offer that comes, in one look."""
+    market = Market()
+    opens = market.now + HOUR
+    market.bid("first", at=3, start=opens, deadline=opens + HOUR)
+    market.bid("second", at=2, start=opens + HOUR, deadline=opens + 3 * HOUR)
+    market.run()
+
+    gap = timedelta(minutes=1)
+    windows = [(opens, opens + HOUR), (opens + HOUR + gap, opens + 4 * HOUR)]
+    market.offer("a", cleaning=timedelta(minutes=30), windows=windows)
+    market.run()
+
+    first, second = market.grant("first"), market.grant("second")
+    assert first is not None and second is not None
+    assert second.window.starts_at == first.window.ends_at + timedelta(minutes=30)
+
+
+def test_a_lease_may_go_on_until_its_owner_keeps_the_gpu() -> None:
+    """Its owner wants no time to clean up before that, neither of a new lease."""
+    market = Market()
+    began = market.now
+    market.offer("a", cleaning=timedelta(minutes=30))
+    market.bid("x", hours=1, deadline=began + HOUR)
+    market.bid("kept", hours=1, start=began + 2 * HOUR, deadline=began + 3 * HOUR)
+    market.run()
+    market.reclaim("kept")
+    market.close("kept", reason=201)
+    market.run()
+
+    market.extend("x", began + 1.75 * HOUR)
+    market.run()
+
+    assert isinstance(market.decisions()[-1].event, ExtensionGranted)
 
 
 def test_a_lease_that_ends_early_is_cleaned_from_then_on() -> None:

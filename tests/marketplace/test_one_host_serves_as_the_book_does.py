@@ -12,6 +12,7 @@ import pytest
 
 from ledger.domain.event import Event
 from ledger.domain.ids import TenantId
+from ledger.domain.span import Window
 from listings.domain.events import Gpu, OfferPublished, WeeklyRule
 from marketplace.domain import book as books
 from marketplace.domain import room
@@ -40,6 +41,12 @@ class OddTraffic(Traffic):
         offer = replace(offer, cleaning_seconds=rng.choice((0, 0, 1, 90, 1_800)))
         if rng.random() < 0.4:
             offer = replace(offer, windows=offer.windows[: rng.randrange(2)], weekly=self._weekly())
+        elif rng.random() < 0.4:  # cleaning may reach from one window into the next
+            first = offer.windows[-1]
+            first = replace(first, ends_at=first.starts_at + timedelta(hours=rng.randint(1, 4)))
+            opens = first.ends_at + timedelta(minutes=rng.choice((1, 20)))
+            again = Window(opens, opens + timedelta(hours=rng.randint(4, 40)))
+            offer = replace(offer, windows=(first, again), cleaning_seconds=1_800)
         if rng.random() < 0.5:
             offer = replace(offer, gpus=self._joined(offer.gpus))
         if self.before is not None and rng.random() < 0.3:
