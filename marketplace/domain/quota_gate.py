@@ -22,6 +22,7 @@ from marketplace.domain.owners import is_own
 from marketplace.domain.packing import Placement
 from marketplace.domain.quota_book import NOT_ALLOWED, QUOTA, QuotaBook
 from marketplace.domain.quota_uses import Use, gpus_of
+from marketplace.domain.ranges import largest
 from marketplace.domain.supply import Listed
 
 LATER_MAX = 16
@@ -107,6 +108,38 @@ class Gate:
 
         find: finds a place for the bid, or for the same bid with a later earliest start.
         """
+        found = self._find(bid, find)
+        if found is None and bid.has_ranges and bid.bid_id in self.reasons:
+            found = self._smaller(bid, find)
+        if found is None:
+            return None
+        sized, placement = found
+        use = use_of(sized, placement)
+        own = self._quotas.asks(use).outcome == "nominal"
+        if self.only_own and not own:
+            return None
+        self._count(bid, lease_id, use, own=own)
+        return (bid if sized is bid else replace(sized, shape=bid.shape)), placement
+
+    def _smaller(self, bid: OpenBid, find: Callable[[OpenBid], Found | None]) -> Found | None:
+        """Find the largest size of a bid for which there are a place and quota."""
+        why = self.reasons[bid.bid_id], self.told.get(bid.bid_id)
+        if why[0] == NOT_ALLOWED:
+            return None
+
+        def attempt(sized: OpenBid) -> Placement | None:
+            exact = replace(sized, gpus_min=sized.gpus, duration_min=sized.duration)
+            found = self._find(exact, find)
+            return None if found is None else found[1]
+
+        found = largest(bid, {listed.lease_min for listed in self._offers}, attempt)
+        self.reasons[bid.bid_id] = why[0]
+        if why[1] is not None:
+            self.told[bid.bid_id] = why[1]
+        return found
+
+    def _find(self, bid: OpenBid, find: Callable[[OpenBid], Found | None]) -> Found | None:
+        """Find a place that the quotas allow; None: there is none, or none of its unit's own."""
         wish = self._permitted(bid)
         if wish is None:
             self.reasons[bid.bid_id] = NOT_ALLOWED
@@ -119,11 +152,8 @@ class Gate:
             sized, placement = found
             use = use_of(sized, placement)
             answer = self._quotas.asks(use)
-            if answer.fits and self.only_own and answer.outcome != "nominal":
-                return None
             if answer.fits:
-                self._count(bid, lease_id, use, own=answer.outcome == "nominal")
-                return (bid if sized is wish else replace(sized, shape=bid.shape)), placement
+                return (bid if sized is wish else sized), placement
             self.reasons[bid.bid_id], self.told[bid.bid_id] = answer.reason, answer.told
             later = max(answer.again, placement.starts + 1)
             latest = asked.deadline - asked.duration_min

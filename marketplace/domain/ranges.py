@@ -60,7 +60,12 @@ def smaller(
     def attempt(sized: OpenBid) -> Placement | None:
         return place(sized, entries, calendar, now=now, limit=limit)
 
-    steps = _steps(bid, entries)
+    return largest(bid, (entry.listed.lease_min for entry in entries), attempt)
+
+
+def largest(bid: OpenBid, lease_mins: Iterable[int], attempt: Try) -> Found | None:
+    """Find the largest size of a bid that is possible. lease_mins: of the offers it may go to."""
+    steps = _steps(bid, lease_mins)
     gpus = _most(bid.gpus_min, bid.gpus, lambda count: _any_length(bid, count, steps, attempt))
     return None if gpus is None else _longest(bid, gpus, steps, attempt)
 
@@ -122,13 +127,13 @@ def apart(bid: OpenBid, entries: Iterable[Entry]) -> tuple[list[Entry], list[Ent
     return own, others
 
 
-def _steps(bid: OpenBid, entries: Sequence[Entry]) -> list[int]:
+def _steps(bid: OpenBid, lease_mins: Iterable[int]) -> list[int]:
     """Return the rising lengths at which offers with a minimum lease come in, and one past all."""
     least = bid.duration_min
     inside = {
-        -(-entry.listed.lease_min // SECOND) * SECOND
-        for entry in entries
-        if least < entry.listed.lease_min <= bid.duration
+        -(-lease_min // SECOND) * SECOND
+        for lease_min in lease_mins
+        if least < lease_min <= bid.duration
     }
     return [least, *sorted(inside - {least}), bid.duration + SECOND]
 
