@@ -310,6 +310,8 @@ def _undisturbed_until(row: LeaseRow) -> datetime | None:
     """Return until when no other bid interrupts a lease at a price; None: none ever does."""
     if row.service_class != "interruptible" or row.tenant_id in row.owner_ids:
         return None
+    if row.burst or row.resold_lease_id is not None:
+        return None
     runs = least_runs(default_store(), market=row.market)
     return min(row.starts_at + timedelta(seconds=runs.of(row.gpu_model)), row.ends_at)
 

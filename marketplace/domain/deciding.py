@@ -69,7 +69,10 @@ def on_fact(
         case BidCame(bid_id):
             return _come(book, book.bids[bid_id], now, round_id, rules)
         case SupplyGrew():
-            return _supplied(book, trigger, now, round_id, rules, tell)
+            events = _supplied(book, trigger, now, round_id, rules, tell)
+            if not events and trigger.rests:
+                events = _sold_on(book, list(book.resting())[:BIDS_MAX], now, round_id, rules)
+            return events
         case ExtensionAsked(asked=extension):
             return [decide_extension(book, extension, now=now)]
         case MoveAsked(asked):

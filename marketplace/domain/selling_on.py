@@ -145,6 +145,11 @@ class Shelf:
                 weekly=None,
                 floor=resale.floor,
                 lease_min_seconds=max(terms.lease_min_seconds, resale.lease_min_seconds),
+                # What the lease was granted on goes with it, whatever its owner says by now.
+                notice_seconds=share.notice_seconds,
+                grace_seconds=share.grace_seconds,
+                reclaim_fee_ppm=share.reclaim_fee_ppm,
+                reclaim_steps=share.reclaim_steps,
             )
             listed = Listed(rest, position, resale.floor.nanos_per_gpu_hour)
             listed.record = book.offers[share.offer_id].record

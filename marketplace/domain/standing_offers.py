@@ -63,7 +63,9 @@ def on_other_terms(book: Book, event: OfferTermsChanged, position: int) -> Trigg
     listed.published, listed.paused = was.published, was.paused
     book.take_out(was)
     book.take_in(listed)
-    return _grew(listed) if _may_serve_more(was.terms, listed.terms) else None
+    if not _may_serve_more(was.terms, listed.terms):
+        return None
+    return _grew(listed, rests=_may_go_to_more(was.terms, listed.terms))
 
 
 def paused(book: Book, event: OfferPaused, position: int) -> Trigger | None:
@@ -82,7 +84,7 @@ def resumed(book: Book, event: OfferResumed, position: int) -> Trigger | None:
         return None
     listed.paused, listed.since = False, position
     book.catalogue.changed(listed)
-    return _grew(listed)
+    return _grew(listed, rests=True)
 
 
 RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
@@ -93,8 +95,8 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
 }
 
 
-def _grew(listed: Listed) -> Trigger:
-    return SupplyGrew(frozenset({listed.terms.host_id}))
+def _grew(listed: Listed, *, rests: bool = False) -> Trigger:
+    return SupplyGrew(frozenset({listed.terms.host_id}), rests=rests)
 
 
 def _may_serve_more(was: OfferPublished, now: OfferPublished) -> bool:
@@ -103,6 +105,13 @@ def _may_serve_more(was: OfferPublished, now: OfferPublished) -> bool:
         now.notice_seconds > was.notice_seconds
         or now.grace_seconds > was.grace_seconds
         or now.reclaim_fee_ppm > was.reclaim_fee_ppm
-        or now.lease_min_seconds < was.lease_min_seconds
-        or now.workload_kinds != was.workload_kinds
+        or _may_go_to_more(was, now)
     )
+
+
+def _may_go_to_more(was: OfferPublished, now: OfferPublished) -> bool:
+    """Tell if the rest of a lease may go to who could not have it.
+
+    What a reclaim gives goes with a lease that is sold on: other terms change nothing of that.
+    """
+    return now.lease_min_seconds < was.lease_min_seconds or now.workload_kinds != was.workload_kinds

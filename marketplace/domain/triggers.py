@@ -20,11 +20,12 @@ class SupplyGrew:
     """On these hosts something can be leased that could not be before.
 
     freed: those of them that have more room; on the others only quotas leave more than before.
-    None: all of them have.
+    None: all of them have. rests: the rest of a lease there, which is for sale, may be, too.
     """
 
     hosts: frozenset[HostId]
     freed: frozenset[HostId] | None = None
+    rests: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def terms_of(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) 
         yield f"offer {offer.offer_id} has no {strangers} on {share.host_id}"
     if offer.reserved_for not in (None, bid.bid_id):
         yield f"offer {offer.offer_id} is kept for another bid"
-    yield from _choices(listed, bid)
+    yield from _choices(listed, share, bid)
     if timedelta(seconds=offer.lease_min_seconds) > granted.window.length:
         yield f"offer {offer.offer_id} is leased for longer only"
     if not allowed_by(offer.workload_kinds, terms.workload.kind):
@@ -63,7 +63,7 @@ def terms_of(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) 
             yield f"GPU {uuid} is not what was asked for"
 
 
-def _choices(listed: Listed, bid: OpenBid) -> Iterator[str]:
+def _choices(listed: Listed, share: Share, bid: OpenBid) -> Iterator[str]:
     """Find what the bid has against the host, its owner, and what they promise."""
     offer, terms = listed.terms, bid.terms
     asked = terms.request
@@ -72,8 +72,8 @@ def _choices(listed: Listed, bid: OpenBid) -> Iterator[str]:
     if offer.host_id in asked.not_hosts or (asked.hosts and offer.host_id not in asked.hosts):
         yield f"host {offer.host_id} was left out by the bid"
     least_notice, least_fee = asked.notice_seconds_min or 0, asked.reclaim_fee_ppm_min or 0
-    promised = offer.notice_seconds >= least_notice and offer.reclaim_fee_ppm >= least_fee
-    if asked.grace_seconds_min is not None and offer.grace_seconds < asked.grace_seconds_min:
+    promised = share.notice_seconds >= least_notice and share.reclaim_fee_ppm >= least_fee
+    if asked.grace_seconds_min is not None and share.grace_seconds < asked.grace_seconds_min:
         promised = False
     if not promised and offer.tenant_id != terms.tenant_id:
         yield f"offer {offer.offer_id} promises less for a reclaim than was asked for"

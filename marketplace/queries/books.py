@@ -23,7 +23,7 @@ from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
 from ledger.eventstore.port import START, EventStore
-from listings.domain.events import ReclaimStep
+from listings.domain.events import OfferPublished, ReclaimStep
 from marketplace.domain.bids import BidTerms, hold_of, place
 from marketplace.domain.book import READS, Book
 from marketplace.domain.calendar import Calendar
@@ -31,7 +31,7 @@ from marketplace.domain.clearing import clear
 from marketplace.domain.deciding import RoundUnsound, patient_cleared, would_get
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.eligibility import Explanation
-from marketplace.domain.events import BidPlaced
+from marketplace.domain.events import BidPlaced, Share
 from marketplace.domain.fills import Clearing, Fill, Lane
 from marketplace.domain.moments import from_above
 from marketplace.domain.reliability import together
@@ -201,14 +201,14 @@ def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
         expires_at=now + QUOTE_LIFE,
         own=got is not None and got.own,
         reliability_ppm=reliability,
-        promises=() if got is None or got.own else _promises(offers),
+        promises=() if got is None or got.own else _promises(got.agreed),
         cuts=0 if got is None else got.cuts,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Got:
-    """What a bid would get. offers: of each of its GPUs."""
+    """What a bid would get. offers, agreed: of each of its GPUs, and what a reclaim would give."""
 
     price: Rate
     window: Window
@@ -216,6 +216,7 @@ class _Got:
     offers: tuple[Listed, ...]
     own: bool
     cuts: int
+    agreed: tuple[OfferPublished | Share, ...]
 
 
 def _got(book: Book, bid: OpenBid, fill: Fill | None, now: int) -> _Got | None:
@@ -227,25 +228,28 @@ def _got(book: Book, bid: OpenBid, fill: Fill | None, now: int) -> _Got | None:
         offers = [listed for listed, _ in fill.placement.gpus]
         price = Rate(fill.price, bid.shape.currency)
         model = model_of(fill.placement)
-        return _Got(price, fill.window, model, tuple(offers), fill.own, len(fill.cuts))
+        terms = tuple(listed.terms for listed in offers)
+        return _Got(price, fill.window, model, tuple(offers), fill.own, len(fill.cuts), terms)
     if bid.terms.patience != "immediate":
         return None
     granted = would_get(book, bid, now=now, round_id=uuid5(QUOTES, str(bid.bid_id)))
     if granted is None:
         return None
-    listed = [book.offers[share.offer_id] for share in granted.shares for _ in share.gpu_uuids]
-    cuts = len(granted.cuts)
-    return _Got(granted.price, granted.window, granted.gpu_model, tuple(listed), granted.own, cuts)
+    # Of a rest that is sold on it is what its lease was granted on, not what the offer says now.
+    agreed = tuple(share for share in granted.shares for _ in share.gpu_uuids)
+    listed = tuple(book.offers[share.offer_id] for share in agreed)
+    model, cuts = granted.gpu_model, len(granted.cuts)
+    return _Got(granted.price, granted.window, model, listed, granted.own, cuts, agreed)
 
 
-def _promises(offers: Sequence[Listed]) -> tuple[Promise, ...]:
-    """Return what the owners of some GPUs promise, and for how many each. offers: of each GPU."""
+def _promises(agreed: Sequence[OfferPublished | Share]) -> tuple[Promise, ...]:
+    """Return what the owners of some GPUs promise, and for how many each. agreed: of each GPU."""
     counted = Counter(
         (
             (ReclaimStep(terms.notice_seconds, terms.reclaim_fee_ppm), *terms.reclaim_steps),
             terms.grace_seconds,
         )
-        for terms in (listed.terms for listed in offers)
+        for terms in agreed
     )
     return tuple(Promise(gpus, steps, grace) for (steps, grace), gpus in counted.items())
 

@@ -293,6 +293,8 @@ def _run_changes(
         granted, terms = held.granted, held.bid
         if terms is None or granted.own or from_below(granted.window.starts_at) > at:
             continue
+        if any(share.resold or share.source == "burst" for share in granted.shares):
+            continue
         unit = str(terms.subscriber_id)
         if not shown(unit) or not (held.is_interruptible or unit in after.units):
             continue

@@ -11,7 +11,7 @@ from marketplace.domain.book import READS
 from marketplace.domain.fills import ROUND_RULE, RULE
 from marketplace.snapshots.port import Snapshot
 
-SCHEMA = 1
+SCHEMA = 2
 """Raise it when the same facts make another state although no field of it changed."""
 
 

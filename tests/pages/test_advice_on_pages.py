@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -145,6 +146,23 @@ def test_a_lease_says_until_when_other_bids_leave_it_alone(world: World, kind: s
     until = timezone.localtime(lease.starts_at + timedelta(minutes=30))
     said = f"Undisturbed by other bids until {until:%a %-d %b %H:%M %Z}"
     assert (said in page) is (kind == "interruptible")
+
+
+@pytest.mark.parametrize("never", [{"burst": True}, {"resold_lease_id": uuid4()}])
+def test_nothing_is_said_of_a_lease_that_no_bid_ever_interrupts(
+    world: World, never: dict[str, Any]
+) -> None:
+    """Machines of a cloud are rented for one; the rest of a lease was bought from another."""
+    world.list_gpus(0, 1)
+    consumer = world.member(CONSUMER, "consumer")
+    consumer.post("/bids/new", bid_form(service_class="interruptible"))
+    world.settle()
+    lease_id = LeaseRow.objects.get().lease_id
+    LeaseRow.objects.update(**never)
+
+    page = text(consumer.get(f"/leases/{lease_id}").content)
+
+    assert "interruptible" in page and "Undisturbed" not in page
 
 
 @pytest.mark.django_db(transaction=True)
