@@ -248,6 +248,22 @@ def resume_offer(store: EventStore, *, offer_id: OfferId, by: Meta, now: datetim
 def withdraw_offer(store: EventStore, *, offer_id: OfferId, by: Meta, now: datetime) -> Position:
     """Take an offer off the market: always possible. Leases granted before run on.
 
+    One by demand that is in another form by now is withdrawn as it is: to its owner it is the same.
+
+    Raises: OfferUnknown.
+    """
+    position = end_form(store, offer_id=offer_id, by=by, now=now)
+    latest = _form_now(store, offer_id)
+    if latest is None:
+        return position
+    offer_id, by = latest.offer_id, by.step(str(latest.offer_id))
+    finish_listing(store, host_id=latest.host_id, offer_id=offer_id, by=by, now=now)
+    return withdraw_offer(store, offer_id=offer_id, by=by.step("withdraw"), now=now)
+
+
+def end_form(store: EventStore, *, offer_id: OfferId, by: Meta, now: datetime) -> Position:
+    """Withdraw an offer, and not what took its place in another form.
+
     Raises: OfferUnknown.
     """
 
@@ -291,14 +307,14 @@ def choose_form(
         GpuNotOnHost, FormNotAllowed, FormTooYoung, ListingNotAllowed, and the refusals of a
         division.
     """
-    old = load(store, Offer, offer.offer_id)
-    if old is None:
-        raise OfferUnknown(offer_id=offer.offer_id)
-    offer, floor = old.terms, old.floor
 
     def on_host(host: Host | None) -> Sequence[Event]:
+        # Read each time: terms that change meanwhile move the stream, and all is asked again.
+        old = load(store, Offer, offer.offer_id)
+        if old is None:
+            raise OfferUnknown(offer_id=offer.offer_id)
         formed = _own_host(host, offer.host_id, by).reform(
-            offer, form, floor=floor, offer_id=offer_id, chosen=chosen, now=now
+            old.terms, form, floor=old.floor, offer_id=offer_id, chosen=chosen, now=now
         )
         for each in formed:
             _need_permits(store, each.offer, {gpu.model for gpu in each.offer.gpus})
@@ -310,6 +326,7 @@ def choose_form(
     record_together(
         store,
         [Part(Host, offer.host_id, on_host, by), Part(Offer, offer.offer_id, on_offer, by)],
+        alone=True,
     )
     return finish_listing(
         store, host_id=offer.host_id, offer_id=offer_id, by=by.step("publish"), now=now
@@ -349,6 +366,21 @@ def _free_gpus(store: EventStore, offer_id: OfferId, *, by: Meta, now: datetime)
     assert offer.state in FINAL
     host_id = offer.published.host_id
     return unlist_offer(store, host_id=host_id, offer_id=offer_id, by=by, now=now)
+
+
+def _form_now(store: EventStore, offer_id: OfferId) -> OfferPublished | None:
+    """Return the offer that is listed in the place of another that changed its form, if any."""
+    first = load(store, Offer, offer_id)
+    assert first is not None
+    host = load(store, Host, first.published.host_id)
+    for latest in () if host is None else host.listed.values():
+        each: OfferPublished | None = latest
+        while each is not None and each.chosen is not None and each.at >= first.published.at:
+            if each.chosen.instead_of == offer_id:
+                return latest
+            before = load(store, Offer, each.chosen.instead_of)
+            each = None if before is None else before.published
+    return None
 
 
 def _need_permits(store: EventStore, offer: OfferPublished, models: Iterable[str]) -> None:

@@ -38,7 +38,7 @@ def follow_when_form_chosen(recorded: Recorded, store: EventStore) -> None:
     chosen = recorded.event
     assert isinstance(chosen, FormChosen)
     by = Meta.because(recorded, policy="follow-when-form-chosen")
-    commands.withdraw_offer(store, offer_id=chosen.offer_id, by=by.step("withdraw"), now=chosen.at)
+    commands.end_form(store, offer_id=chosen.offer_id, by=by.step("withdraw"), now=chosen.at)
     commands.finish_listing(
         store, host_id=chosen.host_id, offer_id=chosen.offer.offer_id, by=by, now=chosen.at
     )

@@ -48,7 +48,7 @@ from marketplace.forming import choose_forms
 from tests.marketplace.trading import MARKET, OWNER, Market
 
 HOST = HostId(UUID(int=77))
-FIRST = OfferId(UUID(int=700))
+FIRST, SECOND = OfferId(UUID(int=700)), OfferId(UUID(int=701))
 BY_OWNER = Meta(actor="user:ada", tenant_id=OWNER)
 WHOLE, QUARTERS = Form(None), Form(Division("mps", 4))
 HALVES = Division("mps", 2)
@@ -291,14 +291,21 @@ def test_whoever_withdraws_first_is_obeyed(market: Market) -> None:
     assert market.store.head() == head
 
 
-def reform(store: EventStore, offer: OfferPublished, form: Form, *, now: datetime) -> None:
+def reform(
+    store: EventStore,
+    offer: OfferPublished,
+    form: Form,
+    *,
+    now: datetime,
+    offer_id: OfferId = SECOND,
+) -> None:
     assert offer.by_demand is not None
     wanted = next((each for each in offer.by_demand.forms if each.division == form.division), form)
     commands.choose_form(
         store,
         offer=offer,
         form=wanted,
-        offer_id=OfferId(UUID(int=701)),
+        offer_id=offer_id,
         chosen=Chosen(offer.offer_id, Money(2, "USD"), Money(1, "USD"), 1, 1),
         by=Meta(actor="loop:forms"),
         now=now,
