@@ -78,9 +78,10 @@ def _read(text: str | None) -> tuple[str, str] | None:
     try:
         said = json.loads(text or "")
         path, query = said["path"], said["query"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    return (path, query) if path in JOBS and isinstance(query, str) else None
+    is_asked = isinstance(path, str) and path in JOBS and isinstance(query, str)
+    return (path, query) if is_asked else None
 
 
 def _request(scope: Mapping[str, Any], path: str, query: str) -> HttpRequest:

@@ -221,7 +221,7 @@ def _form(request: HttpRequest, actor: Actor, now: datetime) -> BidForm:
     initial: dict[str, Any] = {}
     wanted = goods.get(request.GET.get("gpu", ""))
     if wanted is not None:
-        price = wanted.last_nanos or wanted.floor_nanos
+        price = wanted.floor_nanos if wanted.last_nanos is None else wanted.last_nanos
         initial = {"gpu": wanted.gpu_model, "kind": "other"}
         if price is not None:
             initial["limit"] = Rate(price, wanted.currency)

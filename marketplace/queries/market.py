@@ -121,7 +121,8 @@ def _add_supply(book: Book, now: int, one: Callable[[Goods], Goods24h]) -> None:
         spans = listed.free(uuid, book.calendar, since=now, until=now + WEEK_MILLIS)
         if any(opens <= now < closes for opens, closes in spans):
             each.free += 1
-            each.floor_nanos = min(each.floor_nanos or listed.floor, listed.floor)
+            least = listed.floor if each.floor_nanos is None else each.floor_nanos
+            each.floor_nanos = min(least, listed.floor)
         key, terms = (model, each.currency), listed.terms
         records.setdefault(key, {})[terms.host_id] = listed.record
         promises[key].add((terms.notice_seconds, terms.reclaim_fee_ppm, terms.grace_seconds))

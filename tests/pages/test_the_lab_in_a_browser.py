@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,13 @@ SOCKET = """(asked) => new Promise((resolve) => {
   };
   socket.onclose = () => resolve("closed");
 })"""
+
+ODD = (
+    "", "7", "null", "[]", "{", '{"path": [], "query": ""}', '{"path": {}, "query": ""}',
+    '{"path": "/lab", "query": ["x"]}', '{"path": "/elsewhere", "query": ""}', "[" * 100_000,
+)  # fmt: skip
+"""What no page of ours sends."""
+ONE, MANY = "socket.send(JSON.stringify(asked))", "asked.forEach((each) => socket.send(each))"
 
 GIVEN_UP_AT_ONCE = """() => new Promise((resolve) => {
   const run = document.querySelector("lab-run");
@@ -126,7 +134,9 @@ def test_the_socket_is_for_who_governs_the_platform(committed_store: None, tmp_p
         page.goto(f"{site}/bids")
         told = page.evaluate(SOCKET, asked)
         elsewhere = page.evaluate(SOCKET, {**asked, "query": "hours=999"})
+        after = page.evaluate(SOCKET.replace(ONE, MANY), [*ODD, json.dumps(asked)])
 
     assert nobody == "closed"
     assert "What comes of it" not in told and "Only an operator of the platform" in told
     assert "What comes of it" not in elsewhere
+    assert after == told, "what no page sends is passed over"

@@ -40,6 +40,20 @@ def test_index_and_quotes_stand_on_the_page(world: World) -> None:
     assert "8 GPUs, 3 d none none none" in page
 
 
+@pytest.mark.parametrize("first", ["0.00", "2.00"])
+def test_a_floor_of_nothing_is_the_lowest(world: World, first: str) -> None:
+    world.list_gpus(0, floor=first)
+    world.offer_id = OfferId(uuid4())
+    world.list_gpus(1, floor="2.00" if first == "0.00" else "0.00")
+
+    owner = world.member(OWNER, "owner")
+    page, answer = told(owner.get("/")), owner.get("/api/v1/market").json()
+
+    [goods] = answer["data"]
+    assert goods["lowest_floor"] == "0.00"
+    assert "Lowest floor free now $0.00" in page
+
+
 def test_what_owners_promise_stands_beside_what_is_on_offer(world: World) -> None:
     world.list_gpus(0, floor="2.00")
     world.offer_id = OfferId(uuid4())
