@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-import listings.commands
 from ledger.domain.ids import OfferId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, load
 from ledger.eventstore.postgres import PostgresStore
+from ledger.eventstore.together import record_together
 from listings import commands
 from listings.domain.changes import TermsChange
 from listings.domain.hosts import Host
@@ -54,13 +54,12 @@ def test_terms_that_changed_meanwhile_go_into_the_new_form(monkeypatch: pytest.M
     list_card(market)
     seen = listed(market)
     market.wait(minutes=10)
-    together = listings.commands.record_together
 
     def late(*asked: Any, **how: Any) -> Any:
         change(market.store, market)
-        return together(*asked, **how)
+        return record_together(*asked, **how)
 
-    monkeypatch.setattr(listings.commands, "record_together", late)
+    monkeypatch.setattr(commands, "record_together", late)
     reform(market.store, seen, QUARTERS, now=market.now)
 
     offer = listed(market)
