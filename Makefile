@@ -56,7 +56,7 @@ clean: down ## Remove the environment and the data directory
 	@chmod +x .venv/bin/offpeak .venv/bin/offpeak-agent
 	@touch $@
 
-.venv/tested: .venv/installed tests/requirements.txt tests/install-browser.sh
+.venv/tested: .venv/installed tests/requirements.txt tests/install-tools.sh
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/requirements.txt
-	@sh tests/install-browser.sh
+	@sh tests/install-tools.sh
 	@touch $@

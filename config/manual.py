@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,12 +10,8 @@ from pathlib import Path
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.safestring import mark_safe
-from markdown_it import MarkdownIt
-from markdown_it.renderer import RendererHTML
-from markdown_it.token import Token
-from markdown_it.utils import EnvType, OptionsDict
 
-from config import reference
+from config import markdown, reference
 
 DOCS = Path(__file__).resolve().parent / "docs"
 REFERENCE: dict[str, Callable[[], str]] = {
@@ -23,6 +19,38 @@ REFERENCE: dict[str, Callable[[], str]] = {
     "events": reference.events_page,
     "problems": reference.refusals_page,
 }
+DECISION = "decision-"
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Chapters for one kind of reader."""
+
+    title: str
+    about: str
+    slugs: tuple[str, ...]
+
+
+SHELVES = (
+    Shelf(
+        "Use GPUs",
+        "For people who bid and run work",
+        ("clearing", "cli", "quotas", "metering", "api"),
+    ),
+    Shelf("List GPUs", "For owners of hosts", ("owners", "agent")),
+    Shelf("Pay and account", "For finance and auditors", ("finance",)),
+    Shelf(
+        "Run the market",
+        "For operators of an installation",
+        ("operating", "settings", "bursting", "event-store", "scale"),
+    ),
+    Shelf("Reference", "What can be looked up by name", ("problems", "events")),
+    Shelf("How well it works", "Replays, rounds and other rules", ("lab", "simulation")),
+)
+OTHERS = Shelf("More", "Chapters of no one reader", ())
+FOUND_MAX = 40
+QUERY_CHARS_MAX = 100
+SNIPPET_CHARS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +60,17 @@ class Chapter:
     slug: str
     title: str
     html: str
+    sections: tuple[markdown.Section, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A place in the manual that has what was searched for."""
+
+    href: str
+    chapter: str
+    section: str
+    snippet: str
 
 
 @cache
@@ -40,43 +79,81 @@ def chapters() -> dict[str, Chapter]:
     texts = {path.stem: path.read_text() for path in sorted(DOCS.glob("*.md"))}
     texts |= {slug: page() for slug, page in REFERENCE.items()}
     texts |= {
-        f"decision-{path.stem}": path.read_text()
+        f"{DECISION}{path.stem}": path.read_text()
         for path in sorted((DOCS / "decisions").glob("*.md"))
     }
-    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-    markdown.add_render_rule("image", _drawing)
-    return {
-        slug: Chapter(
-            slug,
-            text.partition("\n")[0].lstrip("# ").replace("`", ""),
-            markdown.render(_body(text)),
-        )
-        for slug, text in texts.items()
-    }
+    return {slug: _chapter(slug, text) for slug, text in texts.items()}
 
 
-def _drawing(
-    renderer: RendererHTML, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType
-) -> str:
-    """Put a drawing of the manual into the page itself, so that it needs no address of its own.
-
-    What it shows is told by its own title and description.
-    """
-    name = str(tokens[at].attrs["src"])
-    path = (DOCS / name).resolve()
-    if path.suffix != ".svg" or not path.is_relative_to(DOCS):
-        return renderer.image(tokens, at, options, env)
-    return path.read_text()
+def _chapter(slug: str, text: str) -> Chapter:
+    """Return a text as a chapter; its first heading is shown as the page's own."""
+    heading, _, body = text.partition("\n")
+    rendered = markdown.render(body, drawings=DOCS)
+    return Chapter(slug, heading.lstrip("# ").replace("`", ""), rendered.html, rendered.sections)
 
 
-def _body(text: str) -> str:
-    """Return the text without its first heading, which the page shows as its own."""
-    return text.partition("\n")[2]
+@cache
+def shelves() -> list[tuple[Shelf, list[Chapter]]]:
+    """Return every chapter but the decisions by who reads it, each once."""
+    known = chapters()
+    kept = [(shelf, [known[slug] for slug in shelf.slugs if slug in known]) for shelf in SHELVES]
+    named = {slug for shelf in SHELVES for slug in shelf.slugs}
+    others = [
+        each for slug, each in known.items() if slug not in named and not slug.startswith(DECISION)
+    ]
+    return [*kept, (OTHERS, others)] if others else kept
+
+
+def search(query: str) -> list[Hit]:
+    """Return the sections that hold every word of `query`, those with one in a title first."""
+    words = query.lower().split()
+    if not words:
+        return []
+    ranked = sorted(_hits(words), key=lambda ranked: ranked[0])
+    return [hit for _, hit in ranked[:FOUND_MAX]]
+
+
+def _hits(words: list[str]) -> Iterator[tuple[tuple[bool, bool, bool], Hit]]:
+    for chapter in chapters().values():
+        for section in chapter.sections:
+            told = f"{chapter.title} {section.title} {section.text}".lower()
+            if not all(word in told for word in words):
+                continue
+            own = f"{section.title} {section.text}".lower()
+            if not any(word in own for word in words) and section.anchor:
+                continue  # the chapter's title alone says it, once is enough
+            rank = (
+                chapter.slug.startswith(DECISION),
+                not all(word in section.title.lower() for word in words),
+                not all(word in chapter.title.lower() for word in words),
+            )
+            anchor = f"#{section.anchor}" if section.anchor else ""
+            href = f"/docs/{chapter.slug}/{anchor}"
+            yield rank, Hit(href, chapter.title, section.title, _snippet(section.text, words))
+
+
+def _snippet(text: str, words: list[str]) -> str:
+    """Return the part of a text around the first word that it has."""
+    lower = text.lower()
+    places = [place for word in words if (place := lower.find(word)) >= 0]
+    start = max(0, min(places, default=0) - SNIPPET_CHARS // 3)
+    start = text.rfind(" ", 0, start) + 1 if start else 0
+    part = text[start : start + SNIPPET_CHARS]
+    return f"{'… ' if start else ''}{part}{' …' if start + len(part) < len(text) else ''}"
 
 
 def contents(request: HttpRequest) -> HttpResponse:
-    """Show the table of contents."""
-    return render(request, "docs/contents.html", {"chapters": list(chapters().values())})
+    """Show the table of contents, or what was found in the manual."""
+    query = " ".join(request.GET.get("q", "").split())[:QUERY_CHARS_MAX]
+    decisions = [each for slug, each in chapters().items() if slug.startswith(DECISION)]
+    context = {
+        "shelves": shelves(),
+        "decisions": decisions,
+        "query": query,
+        "hits": search(query),
+        "hits_max": FOUND_MAX,
+    }
+    return render(request, "docs/contents.html", context)
 
 
 def chapter(request: HttpRequest, slug: str) -> HttpResponse:
@@ -86,7 +163,7 @@ def chapter(request: HttpRequest, slug: str) -> HttpResponse:
         raise Http404
     context = {
         "chapter": found,
-        "chapters": list(chapters().values()),
+        "sections": [each for each in found.sections if each.anchor and each.title],
         "html": mark_safe(found.html),  # from this repository, raw HTML off
     }
     return render(request, "docs/chapter.html", context)

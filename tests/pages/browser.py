@@ -38,9 +38,7 @@ def browser_path() -> str:
     for name in NAMES:
         if found := shutil.which(name):
             return found
-    pytest.skip(
-        f"no browser: none of {', '.join(NAMES)} is installed (see tests/install-browser.sh)"
-    )
+    pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed (see tests/install-tools.sh)")
 
 
 @contextmanager
