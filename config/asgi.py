@@ -19,13 +19,16 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 
 from config.front import Front
+from config.probes import Probes
 from config.sockets import socket_urls
 
 WEB_THREADS = 8
 
 application = ProtocolTypeRouter(
     {
-        "http": cast(Any, Front(cast(Any, WSGIMiddleware(cast(Any, pages_and_api), WEB_THREADS)))),
+        "http": cast(
+            Any, Probes(Front(cast(Any, WSGIMiddleware(cast(Any, pages_and_api), WEB_THREADS))))
+        ),
         "websocket": AllowedHostsOriginValidator(
             AuthMiddlewareStack(URLRouter(cast(Any, socket_urls)))
         ),
