@@ -313,8 +313,11 @@ def lease_failed(
     detail: str,
     by: Meta,
     now: datetime,
+    occupied: bool = False,
 ) -> Position:
     """Take note that a host could not start its part of the work.
+
+    occupied: because processes of others fill its GPU.
 
     Raises: LeaseUnknown.
     """
@@ -322,7 +325,12 @@ def lease_failed(
         store,
         lease_id,
         lambda lease: lease.work_stopped(
-            host_id=host_id, exit_code=None, failed=True, detail=detail, now=now
+            host_id=host_id,
+            exit_code=None,
+            failed=True,
+            detail=detail,
+            now=now,
+            occupied=occupied,
         ),
         by,
     )

@@ -55,7 +55,9 @@ ENDED: dict[str, str] = {
 _BY_CONSUMER = frozenset(
     {close_reasons.CLOSED_BY_CONSUMER, close_reasons.BID_WITHDRAWN, close_reasons.RESOLD}
 )
-_NEVER_CAME_UP = frozenset({close_reasons.NEVER_STARTED, close_reasons.START_FAILED})
+_NEVER_CAME_UP = frozenset(
+    {close_reasons.NEVER_STARTED, close_reasons.START_FAILED, close_reasons.GPU_OCCUPIED}
+)
 _COPIED = tuple(field.name for field in fields(BidTerms))
 
 

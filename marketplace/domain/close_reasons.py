@@ -18,6 +18,7 @@ MONEY_SPENT = 401
 NEVER_STARTED = 501
 START_FAILED = 502
 WORK_LOST = 503
+GPU_OCCUPIED = 504
 
 REASONS: dict[int, str] = {
     WORK_DONE: "The work finished by itself.",
@@ -33,9 +34,10 @@ REASONS: dict[int, str] = {
     NEVER_STARTED: "The host did not start the work in time.",
     START_FAILED: "The host could not start the work.",
     WORK_LOST: "The host lost the work while it ran.",
+    GPU_OCCUPIED: "The host refused the start: processes of others filled the GPU.",
 }
 
-FAULTS = frozenset({NEVER_STARTED, START_FAILED, WORK_LOST})
+FAULTS = frozenset({NEVER_STARTED, START_FAILED, WORK_LOST, GPU_OCCUPIED})
 """A fault ended the lease: it is shown as failed, and costs what was proved of its use: nothing
 where the work never came up."""
 

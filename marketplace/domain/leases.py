@@ -222,10 +222,18 @@ class Lease:
         return events
 
     def work_stopped(
-        self, *, host_id: HostId, exit_code: int | None, failed: bool, detail: str, now: datetime
+        self,
+        *,
+        host_id: HostId,
+        exit_code: int | None,
+        failed: bool,
+        detail: str,
+        now: datetime,
+        occupied: bool = False,
     ) -> list[LeaseEvent]:
         """Take note that the work on a host is gone.
 
+        occupied: it failed to start because processes of others fill the GPU.
         Gone before it was asked to go, it ends the lease: a gang does not go on without a part.
         """
         if self.over or host_id in self.stopped or host_id not in self.hosts:
@@ -242,7 +250,8 @@ class Lease:
         if self.state != "ending":
             if failed:
                 lost = host_id in self.started
-                reason = close_reasons.WORK_LOST if lost else close_reasons.START_FAILED
+                unmade = close_reasons.GPU_OCCUPIED if occupied else close_reasons.START_FAILED
+                reason = close_reasons.WORK_LOST if lost else unmade
             elif exit_code is None:
                 # The agent stops work a little before its deadline, so that the GPU is free by it.
                 reason = self._reason_of_due()

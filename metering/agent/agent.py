@@ -182,7 +182,7 @@ class Agent:
                 self._finish(lease_id, lease, None)
                 continue
             if work.lost and not work.started_ms and lease.ends is None:
-                self._close_unstarted(lease_id, "failed", self._clock.now_ms(), work.detail)
+                self._close_unstarted(lease_id, "failed", work.detail)
                 continue
             if lease.ends is None and work.state != "starting":
                 self._open(work, lease, fresh=False)
@@ -307,8 +307,7 @@ class Agent:
             case Kill():
                 self._runtime.kill(lease_id)
             case GiveUp():
-                at_ms = self._clock.now_ms()
-                self._close_unstarted(lease_id, "stopped", at_ms, action.reason)
+                self._close_unstarted(lease_id, "stopped", action.reason)
             case Forget():
                 self._runtime.forget(lease_id)
                 self._memory.keep([{"t": "forgotten", "lease": name}])
@@ -316,15 +315,15 @@ class Agent:
     def _start(self, lease_id: UUID) -> None:
         assert self.courier.desired is not None
         assignment = self.courier.desired[lease_id]
-        absent = set(cards_of(assignment.gpu_uuids)) - set(self._idle)
+        absent = sorted(set(cards_of(assignment.gpu_uuids)) - set(self._idle))
         if self._inventory_ms is not None and absent:
-            reason = f"this host has no GPU {', '.join(sorted(absent))}"
-            self._close_unstarted(lease_id, "failed", self._clock.now_ms(), reason)
-            return
+            return self._close_unstarted(lease_id, "failed", f"no GPU {', '.join(absent)} here")
+        if filled := self._sampler.filled(assignment.gpu_uuids):
+            return self._close_unstarted(lease_id, "refused", filled)
         try:
             devices = self._instances.make(lease_id, assignment.gpu_uuids)
         except InstanceRefused as refused:
-            self._close_unstarted(lease_id, "failed", self._clock.now_ms(), str(refused))
+            self._close_unstarted(lease_id, "failed", str(refused))
             return
         except (InstanceBusy, GpuFault) as trouble:
             log.warning("lease %s: waits for its MIG instance: %s", lease_id, trouble)
@@ -340,16 +339,16 @@ class Agent:
         try:
             work = self._runtime.start(spec)
         except StartFailed as failure:
-            self._close_unstarted(lease_id, "failed", self._clock.now_ms(), str(failure))
+            self._close_unstarted(lease_id, "failed", str(failure))
             return
         log.info("lease %s: started", lease_id)
         if work.state != "starting":
             self._open(work, self.state.leases[lease_id], fresh=True)
 
-    def _close_unstarted(self, lease_id: UUID, what: ReportKind, at_ms: int, reason: str) -> None:
+    def _close_unstarted(self, lease_id: UUID, what: ReportKind, reason: str) -> None:
         log.warning("lease %s: %s: %s", lease_id, what, reason)
-        terms = self.state.leases[lease_id].terms
-        ended = report(terms, what, at_ms, detail=reason)
+        terms, now_ms = self.state.leases[lease_id].terms, self._clock.now_ms()
+        ended = report(terms, what, now_ms, detail=reason)
         self._memory.keep([ended, {"t": "closed", "lease": str(lease_id)}], sync=True)
 
     def _take_inventory(self, now_ms: int) -> None:

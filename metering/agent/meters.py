@@ -40,7 +40,7 @@ class Meter:
 
 @dataclass(slots=True)
 class Watch:
-    """What is remembered of one GPU between looks."""
+    """What is remembered of one GPU between looks. filled: who fills it beside its leases."""
 
     looked_us: int = 0
     newest_us: int = 0
@@ -50,6 +50,7 @@ class Watch:
     fault: GpuFault | None = None
     backoff: Backoff = field(default_factory=Backoff)
     strays: set[int] = field(default_factory=set)
+    filled: str = ""
 
     def length_us(self, sample: Utilisation, *, paused_us: int) -> int:
         """Return for how long a driver's sample stands, and remember it.

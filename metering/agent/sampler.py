@@ -14,10 +14,11 @@ from typing import Any
 from uuid import UUID
 
 from .clock import Clock
-from .gpus.port import GpuFault, Gpus
+from .gpus.port import GpuFault, Gpus, Reading
 from .meters import FUTURE_US_MAX, Meter, Watch, account, see, weigh
 from .runtimes.port import Runtime
-from .shares import DAEMONS, card_of, is_mps
+from .shares import DAEMONS, card_of, cards_of, is_mps
+from .strangers import filling, strangers_of
 from .wire import HealthKind
 
 WATCH_MS = 30_000
@@ -67,6 +68,7 @@ class Sampler:
         self._meters: dict[Key, Meter] = {}
         self._watches: dict[str, Watch] = {}
         self._driver_fault: GpuFault | None = None
+        self._unsaid: list[Finding] = []
 
     def open(self, lease_id: UUID, ends: Mapping[str, int], *, ends_ms: int, fresh: bool) -> None:
         """Begin to measure a lease.
@@ -98,7 +100,8 @@ class Sampler:
 
         frozen: leases whose work is just ending; they are not accounted until its end is known.
         """
-        findings = [Finding(x.uuid, "xid", f"XID {x.number}") for x in self._gpus.xids()]
+        findings, self._unsaid = self._unsaid, []
+        findings += [Finding(x.uuid, "xid", f"XID {x.number}") for x in self._gpus.xids()]
         for (lease_id, _), meter in self._meters.items():
             if lease_id not in frozen:
                 account(meter, now_ms)
@@ -107,7 +110,7 @@ class Sampler:
         faulty = [uuid for uuid, watch in self._watches.items() if watch.fault is not None]
         for uuid in dict.fromkeys([*leased, *idle, *faulty]):
             watch = self._watches.setdefault(uuid, Watch())
-            quiet = uuid not in leased and watch.fault is None
+            quiet = uuid not in leased and watch.fault is None and not watch.filled
             if quiet and watch.looked_ms is not None and now_ms - watch.looked_ms < WATCH_MS:
                 continue
             findings += self._look_at(uuid, watch, leased.get(uuid, {}), now_ms, frozen)
@@ -195,7 +198,7 @@ class Sampler:
                 see(meter, lease_id, reading, owners)
         shared = self._servers(meters, owners)
         weigh(watch, meters, reading.utilisation, wall_us, shared=shared)
-        return findings + self._strays(uuid, watch, owners, meters)
+        return findings + self._strays(uuid, watch, reading, owners, meters)
 
     def _fail(
         self, watch: Watch, meters: Mapping[UUID, Meter], fault: GpuFault, now_ms: int
@@ -254,25 +257,55 @@ class Sampler:
         self,
         uuid: str,
         watch: Watch,
+        reading: Reading,
         owners: Mapping[int, UUID | None],
         meters: Mapping[UUID, Meter],
     ) -> list[Finding]:
-        """Find processes on a leased card that belong to no lease of it, each told once."""
+        """Find processes that belong to no lease of a card, each told once, and who fills it."""
         found = []
-        strays: dict[int, str] = {}
         by_mps = any(meter.by_mps for meter in meters.values())
-        for pid, owner in owners.items():
-            if not meters or owner in meters:
-                continue
-            name = self._runtime.name_of(pid)
-            if name is None or (by_mps and owner is None and name.startswith(DAEMONS)):
-                continue  # gone already, or of a pid namespace that is not ours; or MPS's own
-            whose = f"of lease {owner}" if owner is not None else "of no lease"
-            strays[pid] = f"process {pid} ({name[:64]}) {whose}"
+        strangers = strangers_of(reading, owners, meters, self._runtime.name_of, by_mps=by_mps)
+        strays = {each.pid: each.said for each in strangers} if meters else {}
         for pid in strays.keys() - watch.strays:
             found.append(Finding(uuid, "stray-process", strays[pid]))
         watch.strays = set(strays)
+        filled = filling(strangers, self._elsewhere(uuid))
+        if filled and not watch.filled:
+            found.append(Finding(uuid, "card-filled", filled))
+        elif watch.filled and not filled:
+            found.append(Finding(uuid, "card-free", "no longer: " + watch.filled))
+        watch.filled = filled
         return found
+
+    def _elsewhere(self, card: str) -> frozenset[UUID]:
+        """Return the leases that are measured on other cards only."""
+        here = {lease for lease, uuid in self._meters if card in (uuid, card_of(uuid))}
+        here |= {lease for lease, uuid in self._meters if self._device_of(uuid) == card}
+        return frozenset(lease for lease, _ in self._meters if lease not in here)
+
+    def filled(self, gpu_uuids: Iterable[str]) -> str:
+        """Say which cards of these GPUs others fill at this moment; empty: none.
+
+        The next look tells it, and what is wrong with a card that does not answer.
+        """
+        found = []
+        meters = self._by_card()
+        for card in cards_of(gpu_uuids):
+            try:
+                reading = self._gpus.read(card, since_us=self._clock.wall_us())
+            except GpuFault:
+                continue
+            owners = {each.pid: self._runtime.lease_of(each.pid) for each in reading.residents}
+            of_card = meters.get(card, {})
+            by_mps = any(map(is_mps, gpu_uuids)) or any(each.by_mps for each in of_card.values())
+            strangers = strangers_of(reading, owners, of_card, self._runtime.name_of, by_mps=by_mps)
+            if filled := filling(strangers, self._elsewhere(card)):
+                found.append(f"{card}: {filled}")
+                watch = self._watches.setdefault(card, Watch())
+                if not watch.filled:
+                    self._unsaid.append(Finding(card, "card-filled", filled))
+                watch.filled = filled
+        return "; ".join(found)
 
 
 def _cut(key: Key, meter: Meter, end_ms: int) -> Cut:

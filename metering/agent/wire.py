@@ -47,8 +47,16 @@ INTERVAL_MS_MAX = 32 * 24 * 3600 * 1000
 """One interval covers at most 32 days: a host whose disk is full merges its intervals."""
 
 Phase = Literal["run", "warn", "stop"]
-ReportKind = Literal["started", "saved", "exited", "stopped", "failed"]
-HealthKind = Literal["gpu-lost", "xid", "driver-mismatch", "stray-process", "recovered"]
+ReportKind = Literal["started", "saved", "exited", "stopped", "failed", "refused"]
+HealthKind = Literal[
+    "gpu-lost",
+    "xid",
+    "driver-mismatch",
+    "stray-process",
+    "recovered",
+    "card-filled",
+    "card-free",
+]
 
 # From 2020 to 2100: a host whose clock stands at 1970 is refused instead of billed.
 Moment = Annotated[int, Between(1_577_836_800_000, 4_102_444_800_000)]
@@ -156,7 +164,8 @@ class Assignments(Message):
 class Report(Message):
     """What became of a lease's work. The same `report_id` may arrive again and counts once.
 
-    saved: what it did until `at` is safe, a checkpoint; the others say when it happened.
+    saved: what it did until `at` is safe, a checkpoint; the others say when it happened. refused:
+        it was not started, because somebody else's process fills its GPU.
     exit_code: of a command that ended by itself or by our signal; negative is the signal's
         number; null when unknown or never started.
     """

@@ -87,9 +87,15 @@ def _tell(store: EventStore, report: Report, *, host_id: HostId, by: Meta, now: 
             leases.save_work(
                 store, lease_id=lease_id, host_id=host_id, safe_at=report.at, by=by, now=now
             )
-        case "failed":
+        case "failed" | "refused":
             leases.lease_failed(
-                store, lease_id=lease_id, host_id=host_id, detail=report.detail, by=by, now=now
+                store,
+                lease_id=lease_id,
+                host_id=host_id,
+                detail=report.detail,
+                by=by,
+                now=now,
+                occupied=report.what == "refused",
             )
         case _:
             assert_never(report.what)

@@ -111,6 +111,22 @@ def test_work_lost_while_it_ran_is_told_from_work_that_never_came_up() -> None:
         assert (closed.reason, closed.failed) == (reason, True)
 
 
+def test_a_start_that_a_filled_gpu_prevents_is_the_hosts_fault_with_its_own_reason() -> None:
+    lease = folded(scheduled())
+    lease = after(lease, lease.tick(now=NOON + ONE_HOUR, start_grace=START_GRACE))
+    events = lease.work_stopped(
+        host_id=HOST_A,
+        exit_code=None,
+        failed=True,
+        detail="61440 MiB are held by others",
+        now=NOON + ONE_HOUR,
+        occupied=True,
+    )
+    closed = events[-1]
+    assert isinstance(closed, LeaseClosed)
+    assert (closed.reason, closed.failed) == (close_reasons.GPU_OCCUPIED, True)
+
+
 def test_a_gang_that_loses_one_host_waits_for_the_other_to_stop() -> None:
     lease = active(share(HOST_A, ADA), share(HOST_B, BOB))
     events = lease.work_stopped(
