@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ledger.domain.redaction import HIDDEN, is_secret_name, redact
 
 PLAIN_NAMES = {
     "database_url": "DATABASE_URL",
@@ -95,6 +98,42 @@ class Env:
     """API requests a token may make in a minute."""
     request_bytes_max: int = 2_097_152
     """Largest request body that is read."""
+
+    def __repr__(self) -> str:
+        """Name what is set, for a page or a log about a failure: no secret is among it."""
+        shown = (
+            f"{each.name}={_shown(each.name, getattr(self, each.name))}" for each in fields(self)
+        )
+        return f"Env({', '.join(shown)})"
+
+
+def _shown(name: str, value: object) -> str:
+    return f"{name}={HIDDEN if value and is_secret_name(name) else redact(repr(value))}"
+
+
+def secrets_of(env: Env) -> Iterator[str]:
+    """Return every secret that is set: what no log may hold, in whatever words it is quoted."""
+    for each in fields(env):
+        value = getattr(env, each.name)
+        if not value or not isinstance(value, str):
+            continue
+        if is_secret_name(each.name):
+            yield value
+        elif each.name.endswith("_url"):
+            yield from _secrets_of_address(value)
+
+
+def _secrets_of_address(address: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(address)
+        password = parts.password
+    except ValueError:
+        return
+    if password:
+        yield from {password, unquote(password)}
+    for name, value in parse_qsl(parts.query):
+        if is_secret_name(name):
+            yield value
 
 
 DEMO_DEFAULTS: Mapping[str, object] = {

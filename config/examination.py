@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 
 from config.health import Finding, findings
+from config.private import open_entries
 from config.wiring import keeping_of
 from ledger.access import Actor
 from ledger.domain.parties import PLATFORM_ID
@@ -90,6 +91,12 @@ def _installation() -> Iterator[Finding]:
         "disk space",
         free >= DISK_FREE_BYTES_MIN,
         f"{free >> 20} MiB free under {settings.HOME}" if free < DISK_FREE_BYTES_MIN else "",
+    )
+    opened = [str(each.relative_to(settings.HOME.parent)) for each in open_entries(settings.HOME)]
+    yield Finding(
+        "the data directory is private",
+        not opened,
+        f"others may read {', '.join(opened[:5])}: chmod go-rwx, as its owner" if opened else "",
     )
     everything = Actor(tenant_id=PLATFORM_ID, roles=frozenset({"operator"}), is_platform=True)
     poll_seconds = settings.ENV.agent_poll_seconds

@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 
 from config.env import Env
+from config.private import private_folder
 
 
 def secret_key(env: Env, home: Path) -> str:
@@ -19,7 +20,7 @@ def secret_key(env: Env, home: Path) -> str:
         return env.secret_key
     kept = home / "secret_key"
     if not kept.exists():
-        home.mkdir(parents=True, exist_ok=True)
+        private_folder(home)
         draft = home / f".secret_key.{os.getpid()}"
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_urlsafe(48))

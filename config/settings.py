@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from config.env import Env, read_env
+from config.private import keep_private
 from config.secrets import secret_key
 from config.single_signon import oidc_providers
 from listings.domain.markets import MarketsUnclear, read_markets
@@ -43,8 +44,12 @@ def _database(env: Env) -> dict[str, Any]:
     }
 
 
+keep_private(HOME)
 SECRET_KEY = secret_key(ENV, HOME)
 DEBUG = ENV.debug
+LOGGING_CONFIG = "config.logs.configure"
+LOGGING = {"env": ENV, "secret_key": SECRET_KEY}
+DEFAULT_EXCEPTION_REPORTER_FILTER = "config.reports.NothingOfOurs"
 ALLOWED_HOSTS = [host.strip() for host in ENV.allowed_hosts.split(",") if host.strip()]
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
+from config.log_files import LogFile, pump
 from config.orphans import PARENT
+from config.private import private_folder
+from ledger.domain.redaction import redact
 
 STOP_SECONDS = 10.0
 BACKOFF_SECONDS_MAX = 10.0
@@ -37,8 +39,9 @@ class Child:
 class Supervisor:
     """Starts children, starts again those that die, and ends all of them together."""
 
-    def __init__(self, logs: Path) -> None:
+    def __init__(self, logs: Path, redact: Callable[[str], str] = redact) -> None:
         self._logs = logs
+        self._redact = redact
         self._children: list[Child] = []
         self.stop = threading.Event()
 
@@ -49,7 +52,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Keep every child running until `stop` is set; then end them all."""
-        self._logs.mkdir(parents=True, exist_ok=True)
+        private_folder(self._logs)
         try:
             while not self.stop.is_set():
                 for child in self._children:
@@ -74,19 +77,18 @@ class Supervisor:
             child.process = self._start(child)
 
     def _start(self, child: Child) -> subprocess.Popen[bytes]:
-        with self._log_of(child) as log:
-            return subprocess.Popen(
-                child.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, PARENT: str(os.getpid())},
-                # Out of the terminal's group: Ctrl-C reaches us, and we end them in order.
-                start_new_session=True,
-            )
-
-    def _log_of(self, child: Child) -> IO[bytes]:
-        return (self._logs / f"{child.name}.log").open("ab")
+        process = subprocess.Popen(
+            child.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, PARENT: str(os.getpid())},
+            # Out of the terminal's group: Ctrl-C reaches us, and we end them in order.
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        pump(process.stdout, LogFile(self._logs / f"{child.name}.log"), self._redact)
+        return process
 
     def _end_all(self) -> None:
         alive = [child.process for child in self._children if child.process]

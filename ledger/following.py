@@ -18,6 +18,7 @@ import structlog
 from django.db import InterfaceError, OperationalError, models, transaction
 
 from ledger.domain.event import Event
+from ledger.domain.redaction import redact
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import (
     START,
@@ -283,7 +284,7 @@ def _move_over(followers: Sequence[FollowerT], start: Position, end: Position) -
 def _stop(name: str, failure: Exception) -> None:
     log.error("follower.stopped", follower=name, error=repr(failure), exc_info=failure)
     Checkpoint.objects.filter(name=name).update(
-        error=f"{type(failure).__name__}: {failure}"[:2000], moved_at=datetime.now(UTC)
+        error=redact(f"{type(failure).__name__}: {failure}")[:2000], moved_at=datetime.now(UTC)
     )
 
 

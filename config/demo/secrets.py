@@ -23,7 +23,7 @@ class Secrets:
             kept = json.loads(self._path.read_text())
         if name not in kept:
             kept[name] = tokens.write(kind, secrets.token_bytes(tokens.ENTROPY_BYTES_MIN))
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             draft = self._path.with_suffix(f".{os.getpid()}")
             draft.touch(mode=0o600)
             draft.write_text(json.dumps(kept, indent=1))

@@ -12,7 +12,6 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from config import logs
 from config.demo.cast import PLAYERS
 from config.demo.fleet import Fleet
 from config.demo.live import Live
@@ -63,7 +62,6 @@ class Command(BaseCommand):
             self.stdout.write(f"replayed a week of the market: {events} events in {seconds:.0f} s")
 
     def _live(self) -> None:
-        logs.configure(debug=settings.DEBUG)
         end_with_supervisor()
         env, stop = settings.ENV, threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -13,7 +13,6 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from config import logs
 from config.loops import run_loop
 from config.orphans import end_with_supervisor
 from config.wiring import loops
@@ -42,7 +41,6 @@ class Command(BaseCommand):
         unknown = sorted(set(names) - set(known))
         if unknown:
             raise CommandError(f"no such loop: {', '.join(unknown)} (manage.py run --list)")
-        logs.configure(debug=settings.DEBUG)
         end_with_supervisor()
         _give_way(options["nice"])
         stop = threading.Event()

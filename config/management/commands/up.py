@@ -32,14 +32,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Serve until SIGTERM or Ctrl-C."""
-        logs.configure(debug=settings.DEBUG)
         env, home = settings.ENV, settings.HOME
-        home.mkdir(parents=True, exist_ok=True)
         self._refuse_open_demo()
         with (home / "up.lock").open("a+") as lock:
             self._only_one(lock)
             self._refuse_taken_port()
-            supervisor = Supervisor(home / "logs")
+            supervisor = Supervisor(home / "logs", logs.redaction_of(env, settings.SECRET_KEY).line)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: supervisor.stop.set())
             call_command("migrate", verbosity=0)

@@ -8,7 +8,6 @@ import uvicorn
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from config import logs
 from config.orphans import end_with_supervisor
 
 
@@ -19,7 +18,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Serve until SIGTERM or Ctrl-C."""
-        logs.configure(debug=settings.DEBUG)
         end_with_supervisor()
         uvicorn.run(
             "config.asgi:application",
