@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -13,12 +14,13 @@ from django.db import connection
 from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
-from ledger.eventstore.port import EventStore, Meta
+from ledger.eventstore.port import EventStore, Meta, load
+from marketplace.domain.leases import Lease
 from metering.commands import charge_window, close_meter, close_usage_window
 from metering.domain.closing import FOR_EVER, LeaseSpan, known_until, next_window
 from metering.domain.events import GpuUse, UsageWindowClosed
 from metering.domain.instants import MILLI, instant_of, millis_down
-from metering.domain.meters import Gap
+from metering.domain.meters import Gap, MeterUnknown
 from metering.domain.rollup import Sampled, Span, roll_up
 from metering.models import Interval, MeterRow, UsageRow
 from metering.queries.progress import LeaseGpu, progress_of, span_of
@@ -99,6 +101,7 @@ def _close_of(
     closed, from_ms = 0, row.closed_through_ms
     if known_ms >= FOR_EVER and not any(gpu.progress.ever_ran for gpu in gpus):
         from_ms = lease.until_ms
+    asked = False
     for _ in range(WINDOWS_PER_PASS_MAX):
         window = next_window(
             lease,
@@ -108,6 +111,10 @@ def _close_of(
             now_ms=millis_down(now),
             grace_ms=grace_ms,
         )
+        if window is not None and not asked:
+            # The row may lag behind the lease's own stream, and nothing after its end is charged.
+            lease, asked = _as_recorded(store, row, lease), True
+            continue
         if window is None:
             break
         closed += _close_window(store, LeaseId(row.lease_id), lease, gpus, window, now=now)
@@ -117,6 +124,14 @@ def _close_of(
         close_meter(store, lease_id=LeaseId(row.lease_id), by=CLOCK, now=now)
         closed += 1
     return closed
+
+
+def _as_recorded(store: EventStore, row: MeterRow, lease: LeaseSpan) -> LeaseSpan:
+    """Return the lease's span with its end as its own stream has it by now, if that is sooner."""
+    found = load(store, Lease, row.lease_id)
+    if found is None:
+        raise MeterUnknown(lease_id=row.lease_id)
+    return replace(lease, ends_ms=min(lease.ends_ms, millis_down(found.right_ends_at)))
 
 
 def _close_window(

@@ -154,8 +154,9 @@ class MeterRow(models.Model):
     currency = models.CharField(max_length=3)
     starts_ms = models.BigIntegerField()
     ends_ms = models.BigIntegerField()
+    """When the right to the GPUs ends, as far as it is known: the window's end, or sooner."""
     over_ms = models.BigIntegerField(null=True)
-    """When the lease was over; null: it is not."""
+    """When the right ended of a lease that is over; null: it is not."""
     ever_starting = models.BooleanField()
     closed_through_ms = models.BigIntegerField()
     """End of the last closed window; the lease's start before there is one."""

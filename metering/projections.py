@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, assert_never
 
 from ledger.domain.events import UsageCaptured
 from ledger.domain.ids import HostId, TenantId
@@ -14,10 +14,13 @@ from ledger.rows import Rows
 from listings.domain.divisions import weighed
 from marketplace.domain.events import (
     LeaseClosed,
+    LeaseEnding,
     LeaseExtended,
+    LeaseInterrupted,
     LeaseScheduled,
     LeaseShortened,
     LeaseStarting,
+    ReclaimRequested,
 )
 from metering.domain.events import (
     GpuUse,
@@ -39,12 +42,11 @@ def project_meters(recorded: Recorded, rows: Rows) -> None:
             rows.change(MeterRow, starting.lease_id, ever_starting=True)
         case LeaseExtended() as extended:
             rows.change(MeterRow, extended.lease_id, ends_ms=millis_down(extended.ends_at))
-        case LeaseShortened() as shortened:
-            row = rows.get(MeterRow, shortened.lease_id)
-            ends_ms = min(row.ends_ms, millis_down(shortened.ends_at))
-            rows.change(MeterRow, shortened.lease_id, ends_ms=ends_ms)
+        case LeaseShortened() | ReclaimRequested() | LeaseInterrupted() | LeaseEnding() as cut:
+            _cut(cut, rows)
         case LeaseClosed() as over:
-            rows.change(MeterRow, over.lease_id, over_ms=millis_down(over.at))
+            ended_at = over.at if over.ended_at is None else over.ended_at
+            rows.change(MeterRow, over.lease_id, over_ms=millis_down(ended_at))
         case MeterOpened() as opened:
             rows.change(MeterRow, opened.lease_id, state="open")
         case UsageWindowClosed() as closed:
@@ -55,6 +57,23 @@ def project_meters(recorded: Recorded, rows: Rows) -> None:
             rows.change(MeterRow, done.lease_id, state="closed")
         case UsageCaptured() as captured:
             _note_capture(captured, rows)
+
+
+def _cut(
+    cut: LeaseShortened | ReclaimRequested | LeaseInterrupted | LeaseEnding, rows: Rows
+) -> None:
+    """Note that the right to the GPUs ends sooner: use after it is not the lease's."""
+    match cut:
+        case LeaseShortened():
+            ends_at = cut.ends_at
+        case ReclaimRequested() | LeaseInterrupted():
+            ends_at = cut.stop_at
+        case LeaseEnding():
+            ends_at = cut.at
+        case _:
+            assert_never(cut)
+    row = rows.get(MeterRow, cut.lease_id)
+    rows.change(MeterRow, cut.lease_id, ends_ms=min(row.ends_ms, millis_down(ends_at)))
 
 
 def _meter_of(lease: LeaseScheduled) -> MeterRow:
@@ -221,6 +240,9 @@ PROJECTIONS: tuple[Projection, ...] = (
             LeaseStarting,
             LeaseExtended,
             LeaseShortened,
+            ReclaimRequested,
+            LeaseInterrupted,
+            LeaseEnding,
             LeaseClosed,
             MeterOpened,
             UsageWindowClosed,

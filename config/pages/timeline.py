@@ -12,6 +12,7 @@ from ledger.domain.event import Event
 from ledger.eventstore.port import Recorded
 from marketplace.domain.close_reasons import REASONS
 from marketplace.domain.events import (
+    ExtensionRefused,
     ExtensionRequested,
     LeaseActivated,
     LeaseClosed,
@@ -29,6 +30,7 @@ from marketplace.domain.events import (
     WorkStarted,
     WorkStopped,
 )
+from marketplace.domain.extensions import EXTENSION_REASONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,10 @@ def _step(recorded: Recorded) -> Step | None:
             return Step(event.at, "Owner takes the GPUs back", detail, "warn")
         case ExtensionRequested() as event:
             return Step(event.at, "Extension asked for", f"Until {local(event.ends_at)}.")
+        case ExtensionRefused() as event:
+            because = EXTENSION_REASONS.get(event.reason, event.reason)
+            detail = f"Until {local(event.ends_at)}: {because}."
+            return Step(event.at, "It cannot go on by itself", detail, "warn")
         case LeaseExtended() as event:
             return Step(event.at, "Extended", f"Now until {local(event.ends_at)}.", "good")
         case LeaseEnding() as event:

@@ -108,7 +108,8 @@ class ResaleShape(serializers.Serializer[Any]):
 
 
 class ExtensionShape(serializers.Serializer[Any]):
-    """The last extension asked for. answer: asked, granted or declined; reason_text says why."""
+    """The last extension asked for. answer: asked, granted, declined by the market, or refused for
+    want of money before it was asked; reason_text says why."""
 
     ends_at = KeptMomentField()
     at = KeptMomentField()

@@ -5,19 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 
 from ledger.domain.ids import LeaseId
+from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, load
-from marketplace.commands.leases import request_extension
+from marketplace.commands.leases import refuse_extension, request_extension
 from marketplace.domain.bids import Bid
-from marketplace.domain.extending import next_end
+from marketplace.domain.extending import BudgetSpent, need_budget, next_end
 from marketplace.domain.leases import Lease, LeaseUnknown
 
 
 def extend_when_due(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> bool:
     """Ask for a lease's next step if it is time for it; tell if that was so.
 
-    Each step is asked for once, however often this is called.
+    Each step is asked for once, however often this is called. A step that is refused is noted on
+    the lease with the reason, once, and can be asked for again.
 
-    Raises: LeaseUnknown, FundsInsufficient and the other refusals of `request_extension`.
+    Raises: LeaseUnknown, FundsInsufficient and the other refusals of
+        `request_extension`.
     """
     lease = load(store, Lease, lease_id)
     if lease is None:
@@ -27,5 +30,19 @@ def extend_when_due(store: EventStore, *, lease_id: LeaseId, by: Meta, now: date
     ends_at = next_end(bid.terms, lease, now=now)
     if ends_at is None:
         return False
-    request_extension(store, lease_id=lease_id, ends_at=ends_at, by=by, now=now)
+    try:
+        need_budget(bid.terms, lease, ends_at=ends_at)
+        request_extension(store, lease_id=lease_id, ends_at=ends_at, by=by, now=now)
+    except Refusal as refusal:
+        refuse_extension(
+            store,
+            lease_id=lease_id,
+            ends_at=ends_at,
+            reason=refusal.code,
+            by=by.step(f"refused:{refusal.code}:{ends_at.isoformat()}"),
+            now=now,
+        )
+        if isinstance(refusal, BudgetSpent):
+            return False  # the bid itself said how far it goes
+        raise
     return True

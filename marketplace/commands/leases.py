@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from ledger.commands.money import resize_hold
 from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.money import Rate
+from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from ledger.eventstore.together import Part, record_together
 from marketplace.domain.events import (
@@ -241,6 +242,27 @@ def request_extension(
     return _decide(store, lease_id, lambda lease: lease.ask_extension(ends_at=ends_at, now=now), by)
 
 
+def refuse_extension(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    ends_at: datetime,
+    reason: str,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Take note that a lease cannot go on by itself, and why.
+
+    Raises: LeaseUnknown.
+    """
+    return _decide(
+        store,
+        lease_id,
+        lambda lease: lease.refuse_extension(ends_at=ends_at, reason=reason, now=now),
+        by,
+    )
+
+
 def extend_lease(
     store: EventStore, *, lease_id: LeaseId, ends_at: datetime, by: Meta, now: datetime
 ) -> Position:
@@ -337,13 +359,24 @@ def lease_failed(
 
 
 def advance_lease(
-    store: EventStore, *, lease_id: LeaseId, start_grace: timedelta, by: Meta, now: datetime
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    start_grace: timedelta,
+    by: Meta,
+    now: datetime,
+    uptime: Uptime = ALWAYS_UP,
 ) -> Position:
     """Bring a lease to where the clock says it belongs: started, ended, closed.
 
     Raises: LeaseUnknown.
     """
-    return _decide(store, lease_id, lambda lease: lease.tick(now=now, start_grace=start_grace), by)
+    return _decide(
+        store,
+        lease_id,
+        lambda lease: lease.tick(now=now, start_grace=start_grace, uptime=uptime),
+        by,
+    )
 
 
 def _decide(

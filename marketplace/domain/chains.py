@@ -210,7 +210,7 @@ def _ran(lease: Lease, now: datetime) -> timedelta:
     """Return how long it had its GPUs for work; nothing where the work never came up."""
     if not lease.started or lease.ending_reason in _NEVER_CAME_UP:
         return timedelta()
-    return max(timedelta(), min(now, lease.ends_at) - lease.starts_at)
+    return max(timedelta(), min(now, lease.right_ends_at) - lease.starts_at)
 
 
 def _rest(lease: Lease, now: datetime) -> timedelta:

@@ -14,6 +14,7 @@ RECLAIMED = 201
 RECLAIMED_BEFORE_START = 202
 WINDOW_OVER = 301
 INTERRUPTED = 302
+MARKET_AWAY = 303
 MONEY_SPENT = 401
 NEVER_STARTED = 501
 START_FAILED = 502
@@ -30,7 +31,8 @@ REASONS: dict[int, str] = {
     RECLAIMED_BEFORE_START: "The owner took the capacity back before the lease began.",
     WINDOW_OVER: "The window of the lease was over.",
     INTERRUPTED: "The market took the capacity for a firm bid, after the agreed notice.",
-    MONEY_SPENT: "The money set aside for the lease was spent.",
+    MARKET_AWAY: "The market was away when the hosts should have been asked to start the work.",
+    MONEY_SPENT: "There was no money for the lease to go on.",
     NEVER_STARTED: "The host did not start the work in time.",
     START_FAILED: "The host could not start the work.",
     WORK_LOST: "The host lost the work while it ran.",
@@ -41,5 +43,8 @@ FAULTS = frozenset({NEVER_STARTED, START_FAILED, WORK_LOST, GPU_OCCUPIED})
 """A fault ended the lease: it is shown as failed, and costs what was proved of its use: nothing
 where the work never came up."""
 
-CUT_SHORT = FAULTS | {RECLAIMED, RECLAIMED_BEFORE_START, INTERRUPTED}
+CUT_SHORT = FAULTS | {RECLAIMED, RECLAIMED_BEFORE_START, INTERRUPTED, MARKET_AWAY}
 """Neither the consumer nor the clock ended the lease: what is left of the work may be resumed."""
+
+WITHOUT_MONEY = frozenset({"funds-insufficient", "budget-spent"})
+"""Why an extension is refused where its consumer could not pay for it."""

@@ -275,6 +275,19 @@ class ExtensionRequested(Event, name="marketplace.extension-requested"):
     at: datetime
 
 
+class ExtensionRefused(Event, name="marketplace.extension-refused"):
+    """A lease that goes on by itself could not be extended until `ends_at`; it may yet be.
+
+    reason: the code of the refusal, such as `funds-insufficient`, or `budget-spent`.
+    """
+
+    lease_id: LeaseId
+    market: str
+    ends_at: datetime
+    reason: str
+    at: datetime
+
+
 class LeaseExtended(Event, name="marketplace.lease-extended"):
     """The lease now ends at `ends_at`, on the same GPUs at the same price."""
 
@@ -291,8 +304,11 @@ class LeaseEnding(Event, name="marketplace.lease-ending"):
     at: datetime
 
 
-class LeaseClosed(Event, name="marketplace.lease-closed", version=3, grown_from=1):
+class LeaseClosed(Event, name="marketplace.lease-closed", version=4, grown_from=1):
     """The lease is over and its capacity free from `at` on.
+
+    ended_at: when the right to the GPUs ended: the consumer's close, the deadline, the end of the
+    window. Nothing after it is charged. None in old events, where it is `at`.
 
     reason: 1xx consumer, 2xx owner, 3xx platform, 4xx money, 5xx fault
     (marketplace/domain/close_reasons.py). failed: the work never came up or was lost.
@@ -312,6 +328,7 @@ class LeaseClosed(Event, name="marketplace.lease-closed", version=3, grown_from=
     compensations: tuple[Compensation, ...] = ()
     kept_seconds: int | None = None
     lost_seconds: int | None = None
+    ended_at: datetime | None = None
 
 
 LeaseEvent = (
@@ -323,6 +340,7 @@ LeaseEvent = (
     | WorkSaved
     | ReclaimRequested
     | ExtensionRequested
+    | ExtensionRefused
     | LeaseExtended
     | ResaleListed
     | ResaleOpened

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from ledger.domain.refusal import Refusal
 from marketplace.domain.events import BidPlaced
 from marketplace.domain.leases import LEASE_MAX, Lease
 from marketplace.domain.query import GRACE_MAX
@@ -21,6 +22,10 @@ ANSWERED = timedelta(minutes=5)
 """The answer comes so long before the work is asked to stop: then it is too late for it."""
 LOOKED_AHEAD = max(AHEAD_MAX, timedelta(seconds=GRACE_MAX) + ANSWERED)
 """The same for the longest grace."""
+
+
+class BudgetSpent(Refusal):
+    """The bid's budget does not cover the next step."""
 
 
 def next_end(bid: BidPlaced, lease: Lease, *, now: datetime) -> datetime | None:
@@ -36,6 +41,13 @@ def next_end(bid: BidPlaced, lease: Lease, *, now: datetime) -> datetime | None:
     ends_at = min(lease.ends_at + step, until, window.starts_at + LEASE_MAX)
     if ends_at <= lease.ends_at or lease.extension_asked == ends_at:
         return None
-    if bid.budget is not None and lease.cost_at_most(ends_at=ends_at) > bid.budget:
-        return None
     return ends_at
+
+
+def need_budget(bid: BidPlaced, lease: Lease, *, ends_at: datetime) -> None:
+    """Refuse a step that the bid's budget does not cover.
+
+    Raises: BudgetSpent.
+    """
+    if bid.budget is not None and lease.cost_at_most(ends_at=ends_at) > bid.budget:
+        raise BudgetSpent(budget=bid.budget, ends_at=ends_at)

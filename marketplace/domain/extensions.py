@@ -45,6 +45,8 @@ EXTENSION_REASONS: dict[str, str] = {
     "price": "an offer it rests on now costs more than the lease pays",
     "taken": "others hold the GPUs then",
     "quota": "a quota or a limit leaves no room for it",
+    "funds-insufficient": "the account does not have the money for it",
+    "budget-spent": "the bid's budget does not cover it",
 }
 
 

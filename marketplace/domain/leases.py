@@ -8,40 +8,30 @@ does the rest (`tick`). No lease ends without a reason (close_reasons.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar, Literal, assert_never
 
-from ledger.domain.ids import HostId, TenantId
-from ledger.domain.money import Money
+from ledger.domain.ids import HostId
 from ledger.domain.refusal import Invalid, Refusal, Unknown
 from ledger.domain.span import Window
+from ledger.domain.uptime import ALWAYS_UP, Uptime
 from marketplace.domain import close_reasons
 from marketplace.domain.events import (
+    ExtensionRefused,
     ExtensionRequested,
     LeaseActivated,
     LeaseClosed,
     LeaseEnding,
     LeaseEvent,
     LeaseExtended,
-    LeaseInterrupted,
-    LeaseScheduled,
-    LeaseShortened,
     LeaseStarting,
-    ReclaimRequested,
-    ResaleEnded,
-    ResaleListed,
-    ResaleOpened,
-    WorkSaved,
     WorkStarted,
     WorkStopped,
 )
-from marketplace.domain.grace import grace_of, waits_until
-from marketplace.domain.progress import SECOND, UNBEGUN, Left, Progress
-from marketplace.domain.reclaim_fees import compensation, due_from
-from marketplace.domain.rights import NO_CLAIMS, Rights, RightsEvent
-
-State = Literal["scheduled", "starting", "active", "reclaiming", "ending", "closed", "failed"]
+from marketplace.domain.grace import waits_until
+from marketplace.domain.lease_state import LeaseState
+from marketplace.domain.progress import SECOND, Left
+from marketplace.domain.reclaim_fees import due_from
 
 LEASE_MAX = timedelta(days=30)
 """A lease longer than a month outlives every price it was cleared at."""
@@ -76,66 +66,17 @@ class LeaseTooLong(Invalid):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """What one lease stream adds up to."""
+class Lease(LeaseState):
+    """One lease, and what may be decided on it."""
 
-    STREAM: ClassVar[str] = "lease"
-
-    terms: LeaseScheduled
-    ends_at: datetime
-    state: State = "scheduled"
-    started: frozenset[HostId] = frozenset()
-    stopped: frozenset[HostId] = frozenset()
-    rights: Rights = NO_CLAIMS
-    progress: Progress = UNBEGUN
-    ending_reason: int | None = None
-    ending_at: datetime | None = None
-    extension_asked: datetime | None = None
-
-    @property
-    def over(self) -> bool:
-        """Tell if the state is final."""
-        return self.state in ("closed", "failed")
-
-    @property
-    def hosts(self) -> frozenset[HostId]:
-        """Return every host that gives a share."""
-        return frozenset(share.host_id for share in self.terms.shares)
-
-    @property
-    def gpus(self) -> int:
-        """Return how many GPUs the lease holds, over all its hosts."""
-        return sum(len(share.gpu_uuids) for share in self.terms.shares)
-
-    @property
-    def starts_at(self) -> datetime:
-        """Return the start of the window granted."""
-        return self.terms.window.starts_at
-
-    @property
-    def stop_at(self) -> datetime | None:
-        """Return the deadline of the reclaim or interruption that is due first."""
-        return self.rights.stop_at
-
-    @property
-    def due_at(self) -> datetime:
-        """Return when the work must stop: the end, or the reclaim deadline if that is sooner."""
-        return self.ends_at if self.stop_at is None else min(self.ends_at, self.stop_at)
-
-    def cost_at_most(self, *, ends_at: datetime) -> Money:
-        """Return what the lease costs if it is used in full until `ends_at`."""
-        span = Window(self.starts_at, ends_at)
-        return self.terms.price.charge(span.millis * self.gpus)
-
-    @property
-    def grace(self) -> timedelta:
-        """Return how long the work has between the signal to stop and the kill."""
-        return grace_of(self.terms.shares)
-
-    def tick(self, *, now: datetime, start_grace: timedelta) -> list[LeaseEvent]:
+    def tick(
+        self, *, now: datetime, start_grace: timedelta, uptime: Uptime = ALWAYS_UP
+    ) -> list[LeaseEvent]:
         """Return what time alone has brought about by `now`, all of it, in order.
 
         However long nobody looked, one call brings a lease to where it belongs.
+
+        uptime: what hosts are given to start or to report in runs only while the market is up.
         """
         events: list[LeaseEvent] = []
         if not self.over and self.state != "ending" and now < self.due_at:
@@ -143,42 +84,64 @@ class Lease:
         lease = self
         for event in events:
             lease = Lease.evolve(lease, event)
-        while step := lease._next(now, start_grace):
+        while step := lease._next(now, start_grace, uptime):
             events += step
             for event in step:
                 lease = Lease.evolve(lease, event)
         return events
 
-    def _next(self, now: datetime, start_grace: timedelta) -> Sequence[LeaseEvent]:
-        starts_at = self.starts_at
+    def _next(self, now: datetime, start_grace: timedelta, uptime: Uptime) -> Sequence[LeaseEvent]:
         match self.state:
             case "scheduled" if now >= self.due_at:
                 return self._end(self._reason_before_start(), self.due_at)
-            case "scheduled" if now >= starts_at:
-                return [LeaseStarting(lease_id=self.terms.lease_id, at=max(starts_at, now))]
-            case "starting" if now >= starts_at + start_grace and self.started != self.hosts:
-                return self._end(close_reasons.NEVER_STARTED, now)
+            case "scheduled" if now >= self.starts_at:
+                return [LeaseStarting(lease_id=self.terms.lease_id, at=now)]
             case "starting" | "active" | "reclaiming" if now >= self.due_at:
-                return self._end(self._reason_of_due(), now)
+                reason = self._reason_of_due()
+                if reason == close_reasons.NEVER_STARTED and self._was_asked_late(
+                    start_grace, uptime
+                ):
+                    reason = close_reasons.MARKET_AWAY
+                return self._end(reason, now)
+            case "starting" if self._had_to_start(now, uptime) >= start_grace:
+                if self.started != self.hosts:
+                    return self._end(close_reasons.NEVER_STARTED, now)
             case "ending":
-                assert self.ending_at is not None
-                waited = now >= waits_until(self.ending_at, self.due_at, self.grace)
+                ended_at = self.right_ends_at
+                wait = waits_until(ended_at, self.due_at, self.grace) - ended_at
+                waited = uptime.between(ended_at, now) >= wait
                 if self.stopped >= self.started or waited:
                     return [self._close(now)]
         return []
+
+    def _had_to_start(self, until: datetime, uptime: Uptime) -> timedelta:
+        """Return how long the hosts have had to start the work: from when they were asked to."""
+        assert self.starting_at is not None
+        return uptime.between(self.starting_at, until)
+
+    def _was_asked_late(self, start_grace: timedelta, uptime: Uptime) -> bool:
+        """Tell if the hosts had less time to start than they are given, by the market's doing."""
+        given = min(start_grace, self.due_at - self.starts_at)
+        return self._had_to_start(self.due_at, uptime) < given
 
     def _reason_before_start(self) -> int:
         if self.stop_at is not None and self.stop_at < self.ends_at:
             before = close_reasons.RECLAIMED_BEFORE_START
             return close_reasons.INTERRUPTED if self.rights.interrupted else before
-        return close_reasons.NEVER_STARTED
+        # Only the market's own clock asks hosts to start, so that none was asked is its own doing.
+        return close_reasons.MARKET_AWAY
 
     def _reason_of_due(self) -> int:
         if self.stop_at is not None and self.stop_at <= self.ends_at:
             return close_reasons.INTERRUPTED if self.rights.interrupted else close_reasons.RECLAIMED
         if self.rights.shortened is not None and self.started:
             return close_reasons.RESOLD
-        return close_reasons.WINDOW_OVER if self.started else close_reasons.NEVER_STARTED
+        if self.started != self.hosts:
+            return close_reasons.NEVER_STARTED
+        refused = self.extension_refused
+        if refused is not None and refused.reason in close_reasons.WITHOUT_MONEY:
+            return close_reasons.MONEY_SPENT
+        return close_reasons.WINDOW_OVER
 
     def _end(self, reason: int, at: datetime) -> Sequence[LeaseEvent]:
         return [LeaseEnding(lease_id=self.terms.lease_id, reason=reason, at=at)]
@@ -196,6 +159,7 @@ class Lease:
             compensation=first.money if first else None,
             compensation_from=first.owner_id if first else None,
             at=now,
+            ended_at=self.right_ends_at,
             compensations=tuple(others),
             kept_seconds=None if left is None else left.kept // SECOND,
             lost_seconds=None if left is None else -(-left.lost // SECOND),
@@ -203,7 +167,7 @@ class Lease:
 
     def left(self, now: datetime) -> Left:
         """Return what is safe of the work, and what is lost if it goes on elsewhere."""
-        stopped_at = min(self.ending_at or now, self.ends_at)
+        stopped_at = min(now, self.right_ends_at)
         return self.progress.left(
             Window(self.starts_at, self.ends_at),
             stopped_at=stopped_at,
@@ -295,17 +259,6 @@ class Lease:
             return [Lease.evolve(self, ending)._close(now)]
         return []
 
-    def compensation(self, owner_id: TenantId, *, asked_at: datetime, stop_at: datetime) -> Money:
-        """Price what a reclaim takes from this lease, by the terms of the owner's shares."""
-        return compensation(
-            [share for share in self.terms.shares if share.owner_id == owner_id],
-            self.terms.price,
-            starts_at=self.starts_at,
-            ends_at=self.ends_at,
-            asked_at=asked_at,
-            stop_at=stop_at,
-        )
-
     def ask_extension(self, *, ends_at: datetime, now: datetime) -> list[LeaseEvent]:
         """Decide whether the consumer may ask to go on; the engine decides whether it can be.
 
@@ -343,50 +296,21 @@ class Lease:
             return []
         return [LeaseExtended(lease_id=self.terms.lease_id, ends_at=ends_at, at=now)]
 
-    def _claimed(self, event: RightsEvent) -> Rights:
-        owed = None
-        if isinstance(event, ReclaimRequested):
-            owed = event.compensation
-            if owed is None:
-                owed = self.compensation(event.owner_id, asked_at=event.at, stop_at=event.stop_at)
-        return self.rights.after(event, owed)
-
-    @classmethod
-    def evolve(cls, state: Lease | None, event: LeaseEvent, /) -> Lease:
-        """Return the lease after `event`."""
-        if isinstance(event, LeaseScheduled):
-            assert state is None
-            return cls(terms=event, ends_at=event.window.ends_at)
-        assert state is not None
-        match event:
-            case LeaseStarting():
-                return replace(state, state="starting")
-            case WorkStarted():
-                return replace(state, started=state.started | {event.host_id})
-            case LeaseActivated():
-                running: State = "active" if state.stop_at is None else "reclaiming"
-                return replace(state, state=running, progress=state.progress.begun(event.at))
-            case WorkStopped():
-                return replace(state, stopped=state.stopped | {event.host_id})
-            case WorkSaved():
-                return replace(state, progress=state.progress.after(event))
-            case ReclaimRequested() | LeaseInterrupted():
-                stopping: State = "scheduled" if state.state == "scheduled" else "reclaiming"
-                return replace(state, state=stopping, rights=state._claimed(event))
-            case ExtensionRequested():
-                return replace(state, extension_asked=event.ends_at)
-            case LeaseExtended():
-                return replace(state, ends_at=event.ends_at, extension_asked=None)
-            case LeaseShortened():
-                ends_at = min(state.ends_at, event.ends_at)
-                return replace(state, ends_at=ends_at, rights=state._claimed(event))
-            case ResaleListed() | ResaleOpened() | ResaleEnded():
-                return replace(state, rights=state._claimed(event))
-            case LeaseEnding():
-                return replace(
-                    state, state="ending", ending_reason=event.reason, ending_at=event.at
-                )
-            case LeaseClosed():
-                return replace(state, state="failed" if event.failed else "closed")
-            case _:
-                assert_never(event)
+    def refuse_extension(
+        self, *, ends_at: datetime, reason: str, now: datetime
+    ) -> list[LeaseEvent]:
+        """Take note why a lease that goes on by itself cannot: once for each step and reason."""
+        known = self.extension_refused
+        if self.over or self.state == "ending" or ends_at <= self.ends_at:
+            return []
+        if known is not None and (known.ends_at, known.reason) == (ends_at, reason):
+            return []
+        return [
+            ExtensionRefused(
+                lease_id=self.terms.lease_id,
+                market=self.terms.market,
+                ends_at=ends_at,
+                reason=reason,
+                at=now,
+            )
+        ]

@@ -47,8 +47,8 @@ class LeaseRow(models.Model):
     resale = models.JSONField(null=True)
     """since, floor_nanos, lease_min_seconds, opens_at; sold_to once it is sold."""
     extension = models.JSONField(null=True)
-    """The last that was asked for: ends_at, at; answer is `asked`, `granted` or `declined`, and
-    reason one of `extensions.EXTENSION_REASONS`."""
+    """The last that was asked for: ends_at, at; answer is `asked`, `granted`, `declined` (by the
+    engine) or `refused` (before it was asked: no money); reason: `extensions.EXTENSION_REASONS`."""
     saved = models.JSONField(default=dict)
     """The last checkpoint of each host that reported one; the consumer's under an empty name."""
     checkpoint_at = models.DateTimeField(null=True)

@@ -11,6 +11,7 @@ from ledger.rows import Rows
 from marketplace.domain.events import (
     ExtensionDeclined,
     ExtensionGranted,
+    ExtensionRefused,
     ExtensionRequested,
     LeaseActivated,
     LeaseClosed,
@@ -71,9 +72,8 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
             ResaleListed() | ResaleOpened() | ResaleEnded() | LeaseShortened() | LeaseInterrupted()
         ) as claim:
             _project_claim(claim, rows)
-        case ExtensionRequested() as asked:
-            extension = _extension(asked, asked.at, "asked")
-            rows.change(LeaseRow, asked.lease_id, extension=extension)
+        case ExtensionRequested() | ExtensionRefused() as asked:
+            _note_extension(asked, rows)
         case LeaseEnding() as ending:
             row = rows.change(LeaseRow, ending.lease_id, state="ending", due_at=ending.at)
             _phase(row, "stop", rows)
@@ -107,6 +107,15 @@ def _note_work(work: WorkStarted | WorkStopped | WorkSaved, rows: Rows) -> None:
     rows.change(LeaseRow, work.lease_id, saved=told, checkpoint_at=together(consumer, at.values()))
 
 
+def _note_extension(asked: ExtensionRequested | ExtensionRefused, rows: Rows) -> None:
+    """Note what is asked of the engine, or why it is not."""
+    answer, reason = "asked", ""
+    if isinstance(asked, ExtensionRefused):
+        answer, reason = "refused", asked.reason
+    extension = _extension(asked, asked.at, answer, reason)
+    rows.change(LeaseRow, asked.lease_id, extension=extension)
+
+
 def _answer(answer: ExtensionGranted | ExtensionDeclined, rows: Rows) -> None:
     """Note what the engine answered; it answers nothing that was not asked for."""
     asked = rows.get(LeaseRow, answer.lease_id).extension
@@ -120,7 +129,7 @@ def _answer(answer: ExtensionGranted | ExtensionDeclined, rows: Rows) -> None:
 
 
 def _extension(
-    event: ExtensionRequested | ExtensionGranted | ExtensionDeclined,
+    event: ExtensionRequested | ExtensionRefused | ExtensionGranted | ExtensionDeclined,
     asked_at: datetime,
     answer: str,
     reason: str = "",
@@ -318,6 +327,7 @@ PROJECTIONS = (
             ReclaimRequested,
             LeaseExtended,
             ExtensionRequested,
+            ExtensionRefused,
             ExtensionGranted,
             ExtensionDeclined,
             ResaleListed,

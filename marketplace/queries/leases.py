@@ -15,7 +15,8 @@ from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.refusal import Forbidden, Invalid
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Recorded, load, stream_name
-from marketplace.domain.leases import Lease, LeaseUnknown, State
+from marketplace.domain.lease_state import State
+from marketplace.domain.leases import Lease, LeaseUnknown
 from marketplace.domain.reclaim import quote
 from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow, LeaseShareRow

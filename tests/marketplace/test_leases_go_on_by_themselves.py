@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
+from ledger.commands.money import add_funds
+from ledger.domain.accounts import FundsInsufficient
+from ledger.domain.ids import EntryId
 from ledger.domain.money import NANOS_PER_UNIT, Money
+from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore.port import load
 from marketplace.commands import bids, leases
 from marketplace.commands.extending import extend_when_due
 from marketplace.domain.bids import Bid
 from marketplace.domain.bounds import ExtensionOutOfBounds
-from marketplace.domain.close_reasons import WINDOW_OVER
+from marketplace.domain.close_reasons import MONEY_SPENT, WINDOW_OVER
+from marketplace.domain.events import ExtensionRefused
 from tests.conftest import NOON
-from tests.marketplace.test_from_grant_to_close import BID, HOUR, TERMS, Site
-from tests.marketplace.trading import OWNER, somebody
+from tests.marketplace.test_from_grant_to_close import ACCOUNT, BID, HOUR, TERMS, Site
+from tests.marketplace.trading import OWNER, named, somebody
 
 
 class Going(Site):
@@ -31,10 +37,25 @@ class Going(Site):
         self.go()
         self.start()
 
+    def add_money(self, reference: str, units: int) -> None:
+        add_funds(
+            self.store,
+            account_id=ACCOUNT,
+            entry_id=EntryId(named(reference)),
+            money=Money(units * NANOS_PER_UNIT),
+            reference=reference,
+            platform_id=PLATFORM_ID,
+            by=somebody(),
+            now=self.now,
+        )
+
     def pass_time(self, until: datetime) -> None:
         while self.now < until:
             self.wait(minutes=5)
-            extend_when_due(self.store, lease_id=self.lease_of_bid(), by=somebody(), now=self.now)
+            with suppress(FundsInsufficient):
+                extend_when_due(
+                    self.store, lease_id=self.lease_of_bid(), by=somebody(), now=self.now
+                )
             self.go()
             self.tick()
 
@@ -123,6 +144,54 @@ def test_without_money_for_a_step_the_lease_ends_at_its_time_with_its_hold_intac
 
     assert site.lease.ends_at == NOON + 2 * HOUR
     assert site.account.held == Money(12 * NANOS_PER_UNIT)
+
+
+def refusals(site: Going) -> list[str]:
+    """Return why extensions were refused, as the lease's own stream tells it."""
+    return [each.event.reason for each in site.events() if isinstance(each.event, ExtensionRefused)]
+
+
+def test_a_lease_that_ends_for_want_of_money_says_so() -> None:
+    site = Going(funds=13)
+    site.offer("a", gpus=2, at=3)
+    site.want(NOON + 12 * HOUR)
+
+    site.pass_time(NOON + 3 * HOUR)
+
+    assert refusals(site) == ["funds-insufficient"]
+    assert site.lease.ending_reason == MONEY_SPENT
+
+
+def test_money_that_comes_in_time_lets_it_go_on() -> None:
+    site = Going(funds=13)
+    site.offer("a", gpus=2, at=3)
+    site.want(NOON + 12 * HOUR)
+    site.pass_time(NOON + timedelta(minutes=110))
+    site.add_money("more", 6)
+
+    site.pass_time(NOON + timedelta(hours=2))
+    assert site.lease.ends_at == NOON + 3 * HOUR
+    assert site.lease.extension_refused is None
+
+    site.pass_time(NOON + 4 * HOUR)
+    assert refusals(site) == ["funds-insufficient", "funds-insufficient"]
+    assert site.lease.ending_reason == MONEY_SPENT
+
+
+def test_a_lease_that_used_its_budget_says_so(site: Going) -> None:
+    site.want(NOON + 12 * HOUR, budget=7)
+
+    site.pass_time(NOON + 6 * HOUR)
+
+    assert refusals(site) == ["budget-spent"]
+    assert site.lease.ending_reason == MONEY_SPENT
+
+
+def test_what_the_market_declines_is_no_want_of_money(site: Going) -> None:
+    site.want(NOON + 12 * HOUR)
+    site.change_offer("a", "reprice", at=2)
+    site.pass_time(NOON + 3 * HOUR)
+    assert refusals(site) == []
 
 
 def test_a_moment_before_the_earliest_end_is_refused(site: Going) -> None:

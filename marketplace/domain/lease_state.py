@@ -1,0 +1,175 @@
+"""What a lease stream adds up to: the terms granted, and what has happened to them so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import ClassVar, Literal, Self, assert_never
+
+from ledger.domain.ids import HostId, TenantId
+from ledger.domain.money import Money
+from ledger.domain.span import Window
+from marketplace.domain.events import (
+    ExtensionRefused,
+    ExtensionRequested,
+    LeaseActivated,
+    LeaseClosed,
+    LeaseEnding,
+    LeaseEvent,
+    LeaseExtended,
+    LeaseInterrupted,
+    LeaseScheduled,
+    LeaseShortened,
+    LeaseStarting,
+    ReclaimRequested,
+    ResaleEnded,
+    ResaleListed,
+    ResaleOpened,
+    WorkSaved,
+    WorkStarted,
+    WorkStopped,
+)
+from marketplace.domain.grace import grace_of
+from marketplace.domain.progress import UNBEGUN, Progress
+from marketplace.domain.reclaim_fees import compensation
+from marketplace.domain.rights import NO_CLAIMS, Rights, RightsEvent
+
+State = Literal["scheduled", "starting", "active", "reclaiming", "ending", "closed", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseState:
+    """What one lease stream adds up to; `Lease` adds what may be decided on it."""
+
+    STREAM: ClassVar[str] = "lease"
+
+    terms: LeaseScheduled
+    ends_at: datetime
+    state: State = "scheduled"
+    started: frozenset[HostId] = frozenset()
+    stopped: frozenset[HostId] = frozenset()
+    rights: Rights = NO_CLAIMS
+    progress: Progress = UNBEGUN
+    ending_reason: int | None = None
+    ending_at: datetime | None = None
+    starting_at: datetime | None = None
+    extension_asked: datetime | None = None
+    extension_refused: ExtensionRefused | None = None
+
+    @property
+    def over(self) -> bool:
+        """Tell if the state is final."""
+        return self.state in ("closed", "failed")
+
+    @property
+    def hosts(self) -> frozenset[HostId]:
+        """Return every host that gives a share."""
+        return frozenset(share.host_id for share in self.terms.shares)
+
+    @property
+    def gpus(self) -> int:
+        """Return how many GPUs the lease holds, over all its hosts."""
+        return sum(len(share.gpu_uuids) for share in self.terms.shares)
+
+    @property
+    def starts_at(self) -> datetime:
+        """Return the start of the window granted."""
+        return self.terms.window.starts_at
+
+    @property
+    def stop_at(self) -> datetime | None:
+        """Return the deadline of the reclaim or interruption that is due first."""
+        return self.rights.stop_at
+
+    @property
+    def due_at(self) -> datetime:
+        """Return when the work must stop: the end, or the reclaim deadline if that is sooner."""
+        return self.ends_at if self.stop_at is None else min(self.ends_at, self.stop_at)
+
+    @property
+    def right_ends_at(self) -> datetime:
+        """Return when the right to the GPUs ends or ended, whenever that was noticed.
+
+        The consumer pays for nothing after it.
+        """
+        return self.due_at if self.ending_at is None else min(self.ending_at, self.due_at)
+
+    def cost_at_most(self, *, ends_at: datetime) -> Money:
+        """Return what the lease costs if it is used in full until `ends_at`."""
+        span = Window(self.starts_at, ends_at)
+        return self.terms.price.charge(span.millis * self.gpus)
+
+    @property
+    def grace(self) -> timedelta:
+        """Return how long the work has between the signal to stop and the kill."""
+        return grace_of(self.terms.shares)
+
+    def compensation(self, owner_id: TenantId, *, asked_at: datetime, stop_at: datetime) -> Money:
+        """Price what a reclaim takes from this lease, by the terms of the owner's shares."""
+        return compensation(
+            [share for share in self.terms.shares if share.owner_id == owner_id],
+            self.terms.price,
+            starts_at=self.starts_at,
+            ends_at=self.ends_at,
+            asked_at=asked_at,
+            stop_at=stop_at,
+        )
+
+    def _extending(self, event: ExtensionRequested | ExtensionRefused | LeaseExtended) -> Self:
+        match event:
+            case ExtensionRequested():
+                return replace(self, extension_asked=event.ends_at)
+            case ExtensionRefused():
+                return replace(self, extension_refused=event)
+            case LeaseExtended():
+                return replace(
+                    self, ends_at=event.ends_at, extension_asked=None, extension_refused=None
+                )
+            case _:
+                assert_never(event)
+
+    def _claimed(self, event: RightsEvent) -> Rights:
+        owed = None
+        if isinstance(event, ReclaimRequested):
+            owed = event.compensation
+            if owed is None:
+                owed = self.compensation(event.owner_id, asked_at=event.at, stop_at=event.stop_at)
+        return self.rights.after(event, owed)
+
+    @classmethod
+    def evolve(cls, state: Self | None, event: LeaseEvent, /) -> Self:
+        """Return the lease after `event`."""
+        if isinstance(event, LeaseScheduled):
+            assert state is None
+            return cls(terms=event, ends_at=event.window.ends_at)
+        assert state is not None
+        match event:
+            case LeaseStarting():
+                return replace(state, state="starting", starting_at=event.at)
+            case WorkStarted():
+                return replace(state, started=state.started | {event.host_id})
+            case LeaseActivated():
+                running: State = "active" if state.stop_at is None else "reclaiming"
+                return replace(state, state=running, progress=state.progress.begun(event.at))
+            case WorkStopped():
+                return replace(state, stopped=state.stopped | {event.host_id})
+            case WorkSaved():
+                return replace(state, progress=state.progress.after(event))
+            case ReclaimRequested() | LeaseInterrupted():
+                stopping: State = "scheduled" if state.state == "scheduled" else "reclaiming"
+                return replace(state, state=stopping, rights=state._claimed(event))
+            case ExtensionRequested() | ExtensionRefused() | LeaseExtended():
+                return state._extending(event)
+            case LeaseShortened():
+                ends_at = min(state.ends_at, event.ends_at)
+                return replace(state, ends_at=ends_at, rights=state._claimed(event))
+            case ResaleListed() | ResaleOpened() | ResaleEnded():
+                return replace(state, rights=state._claimed(event))
+            case LeaseEnding():
+                return replace(
+                    state, state="ending", ending_reason=event.reason, ending_at=event.at
+                )
+            case LeaseClosed():
+                return replace(state, state="failed" if event.failed else "closed")
+            case _:
+                assert_never(event)
