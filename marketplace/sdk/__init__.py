@@ -3,7 +3,7 @@
 Its own distribution (pyproject.toml beside this file): imports are relative, nothing of the server.
 
     from offpeak import Client
-    with Client("https://market.example", token="offp_user_…") as market:
+    with Client("https://market.example", token=os.environ["OFFPEAK_TOKEN"]) as market:
         for lease in market.all("leases", state="active"):
             print(lease["id"], lease["gpu_model"])
 """

@@ -3,22 +3,77 @@
 from __future__ import annotations
 
 import sys
-from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from . import bids, hosts, leases, market, money, offers, quotas_together, tokens
-from .client import Client
-from .printing import Printer
-from .problems import Problem, Unreachable
-from .session import Output, Session, fail
-from .spoken import NotUnderstood
+from . import VERSION, bids, ending, hosts, leases, market, money, offers, quotas_together, tokens
+from .client import Client, Log
+from .printing import NotPrinted, Printer
+from .session import Output, Session
+
+EVERYWHERE = ("-o", "--output", "--server", "--token")
+"""Options of all commands, which may stand before or after the command's name."""
+
+
+class Line(TyperGroup):
+    """The whole command line: whatever ends a command becomes a sentence and an exit code."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options of all commands wherever they stand."""
+        try:
+            return super().parse_args(ctx, options_first(args))
+        except NotPrinted as error:
+            sys.exit(_end(ctx, error))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except ending.Known as error:
+            sys.exit(_end(ctx, error))
+        except Exception as error:
+            session = ctx.obj
+            is_usage = hasattr(error, "exit_code")
+            if is_usage or not isinstance(session, Session) or not session.client.log.done:
+                raise
+            sys.exit(_end(ctx, error))
+
+
+def _end(ctx: Any, error: BaseException) -> int:
+    session = ctx.obj
+    if isinstance(session, Session):
+        log = session.client.log
+        return ending.end(session.printer, error, log, is_waiting=log.is_told)
+    as_json = ctx.params.get("output") is Output.JSON
+    return ending.end(Printer(as_json=as_json), error, Log(), is_waiting=False)
+
+
+def options_first(args: list[str]) -> list[str]:
+    """Return the words with the options of all commands before the first of them.
+
+    What follows `--` is the command line of leased work and stays as it is.
+    """
+    end = args.index("--") if "--" in args else len(args)
+    words = iter(args[:end])
+    first, rest = [], []
+    for word in words:
+        name = word.partition("=")[0]
+        if word in EVERYWHERE:
+            first += [word, *([value] if (value := next(words, None)) is not None else [])]
+        elif name in EVERYWHERE[1:] or (word[:2] == "-o" and word[2:].lstrip("=") in list(Output)):
+            first.append(word.replace("-o=", "-o") if word.startswith("-o=") else word)
+        else:
+            rest.append(word)
+    return [*first, *rest, *args[end:]]
+
 
 app = typer.Typer(
+    cls=Line,
     name="offpeak",
     help="The market for GPU time. Exit codes: 0 done, 2 usage, 3 not found, 4 refused by a rule, "
-    "5 not allowed, 6 timed out, 7 no answer.",
+    "5 not allowed, 6 timed out, 7 no answer, 8 done or read, but not shown, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -34,6 +89,12 @@ app.add_typer(hosts.app, name="hosts")
 app.add_typer(tokens.app, name="tokens")
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        Printer(as_json=False).print(VERSION)
+        raise typer.Exit()
+
+
 @app.callback()
 def connect(
     context: typer.Context,
@@ -46,6 +107,9 @@ def connect(
     output: Annotated[
         Output, typer.Option("-o", "--output", help="a table for people, JSON for programs")
     ] = Output.TABLE,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="say it, and end")
+    ] = False,
 ) -> None:
     """Remember which market, as whom, and how to print."""
     printer = Printer(as_json=output is Output.JSON)
@@ -54,15 +118,8 @@ def connect(
 
 
 def main() -> None:
-    """Run a command; whatever is refused becomes a sentence and an exit code."""
-    words = sys.argv[1:]
-    spelled = {"--output=json", "-ojson", "-o=json"} & set(words)
-    apart = any(pair in (("-o", "json"), ("--output", "json")) for pair in pairwise(words))
-    as_json = bool(spelled) or apart
-    try:
-        app(prog_name="offpeak")
-    except (Problem, Unreachable, NotUnderstood, TimeoutError) as error:
-        fail(Printer(as_json=as_json), error)
+    """Run a command."""
+    app(prog_name="offpeak")
 
 
 if __name__ == "__main__":

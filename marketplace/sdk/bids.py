@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
 
-from .session import Session, session_of
+from .forms import money, percent
+from .printing import NotPrinted
+from .session import session_of
 from .spoken import length_of, moment_of
+from .waiting import LEASE, wait_for_lease
+from .whole_numbers import whole
 
 app = typer.Typer(help="Bids: what you ask for, and what you pay at most.", no_args_is_help=True)
 
@@ -18,7 +24,7 @@ COLUMNS = (
     ("state", "state"),
     ("query", "GPUs"),
     ("gpus", "count"),
-    ("limit", "limit"),
+    ("limit", "limit per GPU-hour", money),
     ("deadline", "deadline"),
     ("lease_id", "lease"),
     ("reason.text", "why not yet"),
@@ -27,7 +33,7 @@ WAITS = ("deadline", "immediate-or-cancel", "fill-or-kill")
 ONE = (
     *COLUMNS,
     ("gpus_min", "count at least"),
-    ("budget", "budget"),
+    ("budget", "budget", money),
     ("good_till", "good till"),
     ("auto_extend_until", "extended until"),
     ("repeat_until", "asked again until"),
@@ -53,11 +59,11 @@ PROMISED = (
     ("gpus", "GPUs"),
     ("notice_seconds", "with notice, s"),
     ("grace_seconds", "grace, s"),
-    ("fee_ppm", "pays of the lost rest, ppm"),
+    ("fee_ppm", "pays of the lost rest", percent),
 )
 CONSIDERED = (
     ("market", "market"),
-    ("price", "price"),
+    ("price", "price per GPU-hour", money),
     ("starts_at", "starts"),
     ("fitting", "GPUs that fit"),
     ("wanted", "wanted by others"),
@@ -66,15 +72,15 @@ ROUTE = (("market", "went to"), ("because", "because"), ("market_now", "is in"))
 MOVES = (("market", "moved from"), ("to", "to"), ("at", "at"))
 QUOTE = (
     ("matched", "would be matched"),
-    ("price", "price per GPU-hour"),
+    ("price", "price per GPU-hour", money),
     ("starts_at", "starts"),
     ("ends_at", "ends"),
     ("gpus", "count"),
     ("own", "your own"),
     ("cuts", "leases that end sooner"),
-    ("reliability_ppm", "leases not broken off, ppm"),
-    ("cost", "costs"),
-    ("hold", "set aside"),
+    ("reliability_ppm", "leases not broken off", percent),
+    ("cost", "costs", money),
+    ("hold", "set aside", money),
     ("explanation.reason.text", "why not"),
 )
 
@@ -82,9 +88,11 @@ Query = Annotated[
     str,
     typer.Argument(help="what the GPUs must be: 'gpu=H100,A100 memory>=40GiB region=eu nvlink'"),
 ]
-Gpus = Annotated[int, typer.Option("--gpus", min=1, help="how many together")]
+Gpus = Annotated[int, typer.Option("--gpus", parser=whole(1), help="how many together")]
 For = Annotated[str, typer.Option("--for", help="how long: 30m, 6h, 1d12h")]
-GpusMin = Annotated[int | None, typer.Option("--gpus-min", min=1, help="make do with so many")]
+GpusMin = Annotated[
+    int | None, typer.Option("--gpus-min", parser=whole(1), help="make do with so many")
+]
 ForMin = Annotated[str | None, typer.Option("--for-min", help="make do with so long: 1h")]
 Till = Annotated[
     str,
@@ -179,7 +187,7 @@ def preview(
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
                    repeat, resume, soonest)  # fmt: skip
-    quote = session.client.post("bids/preview", asked)
+    quote = session.client.ask("bids/preview", asked)
     session.printer.facts(quote, QUOTE)
     if not session.printer.as_json:
         promised = [
@@ -210,65 +218,32 @@ def create(
                    repeat, resume, soonest, saves)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
+    # First of all, so that whatever comes next, nobody bids a second time.
+    if wait or not session.printer.as_json:
+        following = f"offpeak bids explain {placed['id']}"
+        session.announce(f"Placed bid {placed['id']}.", placed["id"], following)
     bid = session.client.get(f"bids/{placed['id']}", after=placed["position"])
-    if wait:
-        lease = wait_for_lease(session, bid["id"], seconds=seconds)
-        session.printer.facts(lease, LEASE)
+    if not wait:
+        session.printer.facts(bid, ONE)
         return
-    session.printer.facts(bid, ONE)
-    session.printer.say(f"Next: offpeak bids explain {bid['id']}, or offpeak leases list")
-
-
-LEASE = (
-    ("id", "lease"),
-    ("state", "state"),
-    ("gpu_model", "GPU"),
-    ("gpus", "count"),
-    ("starts_at", "starts"),
-    ("ends_at", "ends"),
-    ("price", "price per GPU-hour"),
-    ("burst", "in a cloud"),
-)
-
-
-def wait_for_lease(session: Session, bid_id: str, *, seconds: float) -> dict[str, Any]:
-    """Wait until a bid is a lease that runs, and tell how it goes.
-
-    Raises: TimeoutError; Problem where the bid ended without a lease.
-    """
-    told = ""
-
-    def tell(state: dict[str, Any]) -> None:
-        nonlocal told
-        reason = (state.get("reason") or {}).get("text")
-        now = f"{state['state']}: {reason}" if reason else str(state["state"])
-        if now != told:
-            session.printer.say(now)
-            told = now
-
-    with session.printer.err.status("waiting for a match") as status:
-        bid = session.client.wait(
-            f"bids/{bid_id}", lambda bid: bid["state"] != "open", seconds=seconds, seen=tell
-        )
-        if bid["lease_id"] is None:
-            raise TimeoutError(bid_id)
-        status.update("waiting for the host to start the work")
-        lease: dict[str, Any] = session.client.wait(
-            f"leases/{bid['lease_id']}",
-            lambda lease: lease["state"] not in ("scheduled", "starting"),
-            seconds=seconds,
-            seen=tell,
-            # The bid is filled a moment before its lease is written.
-            absent_at_first=True,
-        )
-    return lease
+    if not session.printer.as_json:
+        session.printer.facts(bid, ONE)
+    session.client.log.is_told = True
+    try:
+        lease = wait_for_lease(session, bid["id"], seconds=seconds)
+    except BaseException:
+        if session.printer.as_json:
+            with suppress(NotPrinted):
+                session.printer.json(bid)
+        raise
+    session.printer.facts(lease, (*LEASE, ("close_reason.text", "how it ended")))
 
 
 @app.command("list")
 def list_bids(
     context: typer.Context,
     state: Annotated[str | None, typer.Option(help="open, filled, cancelled or expired")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="how many at most")] = 50,
+    limit: Annotated[int, typer.Option(parser=whole(1), help="how many at most")] = 50,
 ) -> None:
     """List bids, newest first."""
     session = session_of(context)
@@ -295,7 +270,7 @@ def explain(context: typer.Context, bid: UUID) -> None:
         session.printer.json(answer)
         return
     session.printer.table(
-        answer["funnel"],
+        _narrowing(answer["funnel"]),
         (("constraint", "after"), ("asked", "asked"), ("gpus", "GPUs left"), ("fewer", "fewer")),
         empty="",
     )
@@ -304,7 +279,7 @@ def explain(context: typer.Context, bid: UUID) -> None:
         (
             ("state", "state"),
             ("can_be_placed", "can be placed now"),
-            ("price_needed", "price needed"),
+            ("price_needed", "price needed per GPU-hour", money),
             ("reason.text", "what stands in the way"),
             ("told", "in figures"),
             ("as_of", "as of"),
@@ -318,13 +293,21 @@ def explain(context: typer.Context, bid: UUID) -> None:
         )
 
 
+def _narrowing(funnel: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the steps that leave fewer GPUs, between all there are and what is left."""
+    inner = [step for step in funnel[1:-1] if step["fewer"]]
+    return [*funnel[:1], *inner, *funnel[1:][-1:]]
+
+
 @app.command()
 def amend(
     context: typer.Context,
     bid: UUID,
     limit: Annotated[str | None, typer.Option("--max", help="new most per GPU-hour")] = None,
     by: By = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="new number of GPUs")] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", parser=whole(1), help="new number of GPUs")
+    ] = None,
 ) -> None:
     """Change limit, deadline or number of GPUs; the bid queues anew, as old as it is."""
     session = session_of(context)

@@ -9,6 +9,7 @@ from uuid import UUID
 import typer
 
 from . import quotas_requests
+from .forms import percent
 from .quotas import Market
 from .session import session_of
 
@@ -19,7 +20,7 @@ LEVELS = (
     ("turns", "turn"),
     ("gpu_class", "class"),
     ("remembered_gpu_hours", "GPU-hours remembered"),
-    ("weight_ppm", "weight, ppm"),
+    ("weight_ppm", "weight", percent),
     ("share", "share"),
     ("before_the_next", "before the next"),
 )
@@ -28,7 +29,7 @@ PLACES = (
     ("node", "unit"),
     ("gpu_class", "class"),
     ("remembered_gpu_hours", "GPU-hours remembered"),
-    ("weight_ppm", "weight, ppm"),
+    ("weight_ppm", "weight", percent),
     ("share", "share"),
     ("bids_waiting", "bids waiting"),
     ("before_the_next", "before the next"),

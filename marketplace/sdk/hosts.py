@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from .session import session_of
+from .session import Yes, confirm, session_of
 
 app = typer.Typer(help="Hosts: machines whose GPUs you list.", no_args_is_help=True)
 
@@ -63,11 +63,12 @@ def token(context: typer.Context, host: UUID, title: str = "its agent") -> None:
 
 
 @app.command()
-def retire(context: typer.Context, host: UUID) -> None:
+def retire(context: typer.Context, host: UUID, yes: Yes = False) -> None:
     """Take a host off the market for good; what runs there runs on."""
     session = session_of(context)
-    session.client.post(f"hosts/{host}/retire")
-    session.printer.say("Retired. Its offers are withdrawn.")
+    confirm(session, f"Retire host {host} for good, and withdraw its offers?", yes=yes)
+    done = session.client.post(f"hosts/{host}/retire")
+    session.printer.done(done, "Retired. Its offers are withdrawn.")
 
 
 def _labels(said: list[str]) -> dict[str, str]:

@@ -8,9 +8,11 @@ from uuid import UUID
 
 import typer
 
-from .bids import LEASE
-from .session import session_of
+from .forms import gpu_hours, money
+from .session import Yes, confirm, session_of
 from .spoken import length_of, moment_of
+from .waiting import LEASE
+from .whole_numbers import whole
 
 app = typer.Typer(help="Leases: what runs, until when, at what price.", no_args_is_help=True)
 
@@ -21,7 +23,7 @@ COLUMNS = (
     ("gpus", "count"),
     ("starts_at", "starts"),
     ("ends_at", "ends"),
-    ("price", "price"),
+    ("price", "price per GPU-hour", money),
     ("close_reason.text", "how it ended"),
 )
 ONE = (
@@ -42,24 +44,22 @@ ONE = (
 QUOTE = (
     ("notice_seconds", "notice, s"),
     ("stop_at", "back by"),
-    ("compensation", "you pay"),
-    ("currency", "currency"),
+    ("compensation", "you pay", money),
 )
 SALE = (
     *ONE,
     ("resale.state", "the rest"),
     ("resale.since", "for sale from"),
-    ("resale.floor", "floor"),
+    ("resale.floor", "floor per GPU-hour", money),
     ("resale.opens_at", "owner's until"),
 )
 USAGE = (
-    ("granted_ms", "granted, GPU-ms"),
-    ("occupied_ms", "occupied"),
-    ("busy_ms", "busy"),
-    ("gap_ms", "not proved"),
-    ("cost", "cost so far"),
-    ("charged", "charged"),
-    ("currency", "currency"),
+    ("granted_ms", "granted, GPU-hours", gpu_hours),
+    ("occupied_ms", "occupied, GPU-hours", gpu_hours),
+    ("busy_ms", "busy, GPU-hours", gpu_hours),
+    ("gap_ms", "not proved, GPU-hours", gpu_hours),
+    ("cost", "cost so far", money),
+    ("charged", "charged", money),
     ("rated_through", "rated through"),
     ("is_final", "final"),
 )
@@ -69,7 +69,7 @@ USAGE = (
 def list_leases(
     context: typer.Context,
     state: Annotated[str | None, typer.Option(help="active, scheduled, closed, …")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="how many at most")] = 50,
+    limit: Annotated[int, typer.Option(parser=whole(1), help="how many at most")] = 50,
 ) -> None:
     """List leases, newest first."""
     session = session_of(context)
@@ -144,9 +144,11 @@ def reclaim(
     notice: Annotated[
         str | None, typer.Option(help="more than the least agreed costs less: 24h")
     ] = None,
+    yes: Yes = False,
 ) -> None:
     """As an owner, take your capacity back after the agreed notice."""
     session = session_of(context)
+    confirm(session, f"End lease {lease} for its consumer, and pay what was agreed?", yes=yes)
     asked = {} if notice is None else {"notice_seconds": length_of(notice)}
     done = session.client.post(f"leases/{lease}/reclaim", asked)
     session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), ONE)

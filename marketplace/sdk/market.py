@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .forms import money
 from .session import session_of
 
 COLUMNS = (
@@ -13,10 +14,9 @@ COLUMNS = (
     ("free", "free now"),
     ("listed", "listed"),
     ("wanted", "wanted"),
-    ("lowest_floor", "lowest floor"),
-    ("highest_limit", "highest bid"),
-    ("last_price", "last price"),
-    ("currency", "per GPU-hour"),
+    ("lowest_floor", "lowest floor per GPU-hour", money),
+    ("highest_limit", "highest bid", money),
+    ("last_price", "last price", money),
     ("notice", "notice"),
     ("grace", "grace"),
 )

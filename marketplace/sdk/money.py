@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
+from uuid import UUID
 
 import typer
 
+from .forms import money
 from .session import session_of
 
 ACCOUNTS = (
     ("title", "account"),
     ("kind", "kind"),
-    ("available", "available"),
-    ("held", "held"),
-    ("total", "total"),
-    ("currency", "currency"),
+    ("available", "available", money),
+    ("held", "held", money),
+    ("total", "total", money),
     ("account_id", "id"),
 )
 LINES = (
     ("at", "when"),
     ("kind", "what"),
-    ("amount", "amount"),
-    ("balance", "balance"),
-    ("currency", "currency"),
+    ("amount", "amount", money),
+    ("balance", "balance", money),
 )
 Period = Annotated[str | None, typer.Option(help="a month such as 2026-11; this one otherwise")]
 
 
 def statement(
     context: typer.Context,
-    account: Annotated[str | None, typer.Argument(help="its id; all of them otherwise")] = None,
+    account: Annotated[UUID | None, typer.Argument(help="its id; all of them otherwise")] = None,
     period: Period = None,
 ) -> None:  # fmt: skip
     """List accounts with their balances, or the lines of one."""
@@ -57,7 +56,7 @@ def export(
     parts = session.client.download("exports", format=form, period=month)
     if to is None:
         for part in parts:
-            sys.stdout.buffer.write(part)
+            session.printer.write(part)
         return
     draft = to.with_name(f".{to.name}.part")
     with draft.open("wb") as file:

@@ -9,9 +9,12 @@ from uuid import UUID
 
 import typer
 
-from .session import session_of
-from .spoken import length_of, moment_of
+from .forms import money, percent
+from .session import Yes, confirm, session_of
+from .spoken import length_of, moment_of, whole_of
+from .whole_numbers import whole
 
+_DIGITS = re.compile(r"[0-9]{1,9}")
 _PART = re.compile(r"([0-9]{1,7})(MiB|GiB)(?:@([0-9]{1,3})%?)?")
 
 app = typer.Typer(help="Offers: idle windows of your GPUs.", no_args_is_help=True)
@@ -20,8 +23,7 @@ COLUMNS = (
     ("id", "offer"),
     ("state", "state"),
     ("host_id", "host"),
-    ("floor", "floor"),
-    ("currency", "per GPU-hour"),
+    ("floor", "floor per GPU-hour", money),
     ("starts_at", "from"),
     ("ends_at", "to"),
 )
@@ -29,33 +31,38 @@ ONE = (
     *COLUMNS,
     ("notice_seconds", "notice, s"),
     ("grace_seconds", "grace, s"),
-    ("reclaim_fee_ppm", "reclaim fee, ppm"),
+    ("reclaim_fee_ppm", "reclaim fee", percent),
     ("lease_min_seconds", "shortest lease, s"),
 )
 REMOVED = (
     ("reason", "in the way"),
     ("bids", "bids"),
     ("gpus", "GPUs wanted"),
-    ("limit", "up to"),
+    ("limit", "up to", money),
 )
 CHANGES = (
     ("what", "change"),
-    ("floor", "floor"),
+    ("floor", "floor per GPU-hour", money),
     ("duration_seconds", "length, s"),
     ("starts_at", "from"),
     ("bids", "bids served"),
     ("together", "with others"),
-    ("limit", "up to"),
+    ("limit", "up to", money),
 )
 UNSOLD = (
     ("waiting", "bids that wait"),
     ("fitting", "it could serve"),
     ("in_time", "in time, at some price"),
     ("together", "of these, only with other offers"),
-    ("floor", "floor"),
-    ("floor_needed", "floor needed"),
+    ("floor", "floor per GPU-hour", money),
+    ("floor_needed", "floor needed", money),
 )
 HOSTS = (("id", "host"), ("title", "name"), ("state", "state"), ("region", "region"))
+
+
+Fee = Annotated[
+    int, typer.Option(parser=whole(0), help="share of the lost value that a reclaim pays, ppm")
+]
 
 
 @app.command()
@@ -96,7 +103,7 @@ def publish(
         str | None,
         typer.Option(help="from the signal to stop to the kill, within the notice: 60s; else 15s"),
     ] = None,
-    fee: Annotated[int, typer.Option(help="share of the lost value that a reclaim pays, ppm")] = 0,
+    fee: Fee = 0,
     cleaning: Annotated[str, typer.Option(help="free after each lease: 0m, 10m")] = "0m",
     shares: Annotated[
         str | None,
@@ -153,11 +160,11 @@ def _shares(text: str) -> dict[str, Any]:
     kind, _, rest = text.partition(":")
     if kind == "mig":
         many = [part.strip().rpartition("x") for part in rest.split(",")]
-        if not all((times.isdecimal() or not times) and name for times, _, name in many):
+        if not all((_DIGITS.fullmatch(times) or not times) and name for times, _, name in many):
             raise typer.BadParameter(f"Write mig:3g.40gb,2x2g.20gb, not {text!r}.")
         profiles = [name for times, _, name in many for _ in range(min(int(times or 1), 99))]
         return {"kind": kind, "profiles": profiles}
-    if rest.isdecimal():
+    if _DIGITS.fullmatch(rest):
         return {"kind": kind, "count": int(rest)}
     parts = []
     for part in rest.split(","):
@@ -183,9 +190,11 @@ def _form(text: str) -> dict[str, Any]:
 def _step(text: str) -> dict[str, int]:
     """Read `24h=0`: with at least 24 hours of notice a reclaim pays nothing."""
     length, _, fee = text.partition("=")
-    if not fee.isdecimal():
-        raise typer.BadParameter(f"Write a step as notice=ppm, such as 24h=0, not {text!r}.")
-    return {"notice_seconds": length_of(length), "fee_ppm": int(fee)}
+    try:
+        return {"notice_seconds": length_of(length), "fee_ppm": whole_of(fee)}
+    except ValueError:
+        wrong = f"Write a step as notice=ppm, such as 24h=0, not {text!r}."
+        raise typer.BadParameter(wrong) from None
 
 
 @app.command()
@@ -208,7 +217,8 @@ def terms(
         str | None, typer.Option(help="from the signal to stop to the kill, within it: 60s")
     ] = None,
     fee: Annotated[
-        int | None, typer.Option(help="share of the lost value that a reclaim pays, ppm")
+        int | None,
+        typer.Option(parser=whole(0), help="share of the lost value that a reclaim pays, ppm"),
     ] = None,
     step: Annotated[
         list[str] | None,
@@ -251,8 +261,9 @@ def resume(context: typer.Context, offer: UUID) -> None:
 
 
 @app.command()
-def withdraw(context: typer.Context, offer: UUID) -> None:
+def withdraw(context: typer.Context, offer: UUID, yes: Yes = False) -> None:
     """Take an offer off the market; leases run on to their end."""
+    confirm(session_of(context), f"Withdraw offer {offer} for good?", yes=yes)
     _ask(context, offer, "withdraw")
 
 
@@ -267,9 +278,13 @@ def explain(context: typer.Context, offer: UUID) -> None:
     if not answer["listed"]:
         session.printer.say("It is not on the market any more.")
         return
-    removed = [{**each, "reason": each["reason"] or "nothing"} for each in answer["removed"]]
+    paid = {"currency": answer.get("currency")}
+    removed = [
+        {**paid, **each, "reason": each["reason"] or "nothing"} for each in answer["removed"]
+    ]
+    changes = [{**paid, **each} for each in answer["changes"]]
     session.printer.table(removed, REMOVED, empty="Nobody waits for GPUs.")
-    session.printer.table(answer["changes"], CHANGES, empty="No single change would help.")
+    session.printer.table(changes, CHANGES, empty="No single change would help.")
     session.printer.facts(answer, UNSOLD)
 
 

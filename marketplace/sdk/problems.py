@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from marketplace.sdk.printing import shown
+from .printing import shown
 
 
 class Problem(Exception):
@@ -39,7 +39,11 @@ class Problem(Exception):
 
 
 class Unreachable(Exception):
-    """The market did not answer."""
+    """The market did not answer, or what answered is not the market."""
+
+
+class NotSendable(ValueError):
+    """What was given cannot be sent: it is no text, or no address."""
 
 
 def problem_of(response: httpx.Response) -> Problem:

@@ -9,8 +9,10 @@ from uuid import UUID
 
 import typer
 
+from .forms import percent
 from .session import Session, session_of
 from .spoken import length_of, moment_of
+from .whole_numbers import whole
 
 app = typer.Typer(
     help="Quotas: cohorts, nominal quota, borrowing and lending, limits, fair shares.",
@@ -54,7 +56,9 @@ Market = Annotated[
     str | None, typer.Option("--market", help="which market; left out: the installation's own")
 ]
 Why = Annotated[str, typer.Option(help="the reason, for the log")]
-Figure = Annotated[int | None, typer.Option(help="left out: not set, which is not 0", min=0)]
+Figure = Annotated[
+    int | None, typer.Option(help="left out: not set, which is not 0", parser=whole(0))
+]
 
 
 @app.command("list")
@@ -187,7 +191,7 @@ def limit(
 def weight(
     context: typer.Context,
     node: str,
-    ppm: Annotated[int, typer.Argument(help="1000000 counts once", min=0)],
+    ppm: Annotated[int, typer.Argument(help="1000000 counts once", parser=whole(0))],
     why: Why = "",
     market: Market = None,
 ) -> None:
@@ -324,7 +328,7 @@ def try_quota(
     figures = {"nominal": nominal, "borrowing": borrowing, "lending": lending}
     quota = _said(node=node, gpu_class=gpu_class, gpu_hours=gpu_hours, **figures)
     asked = _said(market=market, policies=[{"kind": "quota", **quota}])
-    found = session.client.post("quotas/trials", asked)
+    found = session.client.ask("quotas/trials", asked)
     if session.printer.as_json:
         session.printer.json(found)
         return
@@ -362,7 +366,12 @@ def _in_words(policy: dict[str, Any]) -> str:
     """Return what a policy says, without what the other columns say."""
     left_out = {"market", "at", "why"}
     said = {name: value for name, value in policy.items() if name not in left_out}
-    return ", ".join(f"{name} {value}" for name, value in said.items() if value is not None)
+    words = [
+        f"{name.removesuffix('_ppm')} {percent(value, {}) if name.endswith('_ppm') else value}"
+        for name, value in said.items()
+        if value is not None
+    ]
+    return ", ".join(words)
 
 
 def _span(start: str, length: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ import typer
 from . import quotas
 from .quotas import Market, _set, _span
 from .session import session_of
+from .whole_numbers import whole
 
 app = quotas.app
 
@@ -30,7 +31,7 @@ def request(
     context: typer.Context,
     subscriber: UUID,
     gpu_class: str,
-    nominal: int,
+    nominal: Annotated[int, typer.Argument(parser=whole(0))],
     start: Annotated[str, typer.Option("--from", help="now, +2h, 20:00, RFC 3339")],
     length: Annotated[str, typer.Option("--for", help="how long: 3d")],
     why: Annotated[str, typer.Option(help="the reason")],

@@ -9,9 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from . import fair_shares
+from .forms import percent
 from .quotas import CHANGES, NO_PLACE, PLACED, Market, Why, places_of
 from .session import session_of
 from .spoken import NotUnderstood
+from .whole_numbers import whole
 
 app = fair_shares.app
 
@@ -37,6 +39,8 @@ PARTIES = (
     ("before.money", "gains or earns"),
     ("after.money", "with them"),
 )
+LONG_SECONDS = 600.0
+"""How long a market may work on a trial, or on hours of it run again."""
 PolicyFile = Annotated[
     Path,
     typer.Argument(
@@ -52,10 +56,10 @@ def try_all(
     context: typer.Context,
     file: PolicyFile,
     days: Annotated[
-        int | None, typer.Option(help="look back so far at who may do what", min=1, max=31)
+        int | None, typer.Option(help="look back so far at who may do what", parser=whole(1, 31))
     ] = None,
     hours: Annotated[
-        int | None, typer.Option(help="run the last hours again with them", min=1, max=168)
+        int | None, typer.Option(help="run the last hours again with them", parser=whole(1, 168))
     ] = None,
     market: Market = None,
 ) -> None:
@@ -65,8 +69,11 @@ def try_all(
     if market is not None:
         about["market"] = market
     looks = about if days is None else {**about, "days": days}
-    found = session.client.post("quotas/trials", looks)
-    ran = None if hours is None else session.client.post("lab", {**about, "hours": hours})
+    found = session.client.ask("quotas/trials", looks, timeout_seconds=LONG_SECONDS)
+    ran = None
+    if hours is not None:
+        again = {**about, "hours": hours}
+        ran = session.client.ask("lab", again, timeout_seconds=LONG_SECONDS)
     if session.printer.as_json:
         session.printer.json(found if ran is None else {"now": found, "hours": ran})
         return
@@ -83,8 +90,7 @@ def try_all(
         session.printer.table(found["past"]["changes"], JUDGED, empty=nothing)
     if ran is not None:
         figures = [
-            {"figure": name, "again": ran["again"].get(name), "variant": ran["variant"].get(name)}
-            for name in SHOWN
+            _figure(name, ran["again"].get(name), ran["variant"].get(name)) for name in SHOWN
         ]
         session.printer.table(figures, FIGURES, empty="")
         session.printer.table(ran["parties"], PARTIES, empty="Nobody was on the market.")
@@ -98,6 +104,14 @@ def set_all(context: typer.Context, file: PolicyFile, why: Why = "", market: Mar
     if market is not None:
         body["market"] = market
     session.printer.json(session.client.post("quotas/policies", body))
+
+
+def _figure(name: str, again: Any, variant: Any) -> dict[str, Any]:
+    """Return a row of the comparison: shares in percent."""
+    if not name.endswith("_ppm"):
+        return {"figure": name, "again": again, "variant": variant}
+    title = name.removesuffix("_ppm")
+    return {"figure": title, "again": percent(again, {}), "variant": percent(variant, {})}
 
 
 def _undisturbed(change: dict[str, Any]) -> dict[str, Any]:

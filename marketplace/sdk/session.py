@@ -5,17 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NoReturn
+from typing import Annotated
 
 import typer
 
 from .client import Client
 from .printing import Printer
-from .problems import Problem, Unreachable
-from .spoken import NotUnderstood
-
-DONE, USAGE, NOT_FOUND, REFUSED, NOT_ALLOWED, TIMED_OUT, NO_ANSWER = 0, 2, 3, 4, 5, 6, 7
-"""Exit codes; a contract with scripts."""
 
 
 class Output(StrEnum):
@@ -33,6 +28,16 @@ class Session:
     printer: Printer
     server: str
 
+    def announce(self, sentence: str, made: str, command: str) -> None:
+        """Tell, before anything else, what was made and which command shows it."""
+        if self.printer.as_json:
+            self.printer.tell_json({"id": made, "next": command})
+        else:
+            self.printer.tell(f"{sentence} Next: {command}")
+
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask whether it is meant")]
+
 
 def session_of(context: typer.Context) -> Session:
     """Return the run's session, made by the main callback."""
@@ -41,34 +46,14 @@ def session_of(context: typer.Context) -> Session:
     return session
 
 
-def exit_code_of(problem: Problem) -> int:
-    """Return the exit code of a refusal."""
-    match problem.status:
-        case 401 | 403:
-            return NOT_ALLOWED
-        case 404:
-            return NOT_FOUND
-        case _:
-            return REFUSED
+def confirm(session: Session, question: str, *, yes: bool) -> None:
+    """Ask a person at a terminal whether it is meant; a program means what it says.
 
-
-def fail(printer: Printer, error: Exception) -> NoReturn:
-    """Say what went wrong, in one sentence or as the problem itself, and end."""
-    match error:
-        case Problem():
-            if printer.as_json:
-                Printer(as_json=True).err.print_json(data=error.body)
-            else:
-                printer.err.print(error.sentence, markup=False)
-            sys.exit(exit_code_of(error))
-        case Unreachable():
-            printer.err.print(f"The market does not answer: {error}", markup=False)
-            sys.exit(NO_ANSWER)
-        case NotUnderstood():
-            printer.err.print(str(error), markup=False)
-            sys.exit(USAGE)
-        case TimeoutError():
-            printer.err.print("Still not so when the time was up.", markup=False)
-            sys.exit(TIMED_OUT)
-        case _:
-            raise error
+    Raises: typer.Exit where the answer is no.
+    """
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    session.printer.tell(f"{question} [y/N]")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        session.printer.tell("Nothing was done.")
+        raise typer.Exit(1)

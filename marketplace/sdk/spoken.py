@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-_LENGTH = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+_LENGTH = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+SECONDS_MAX = 100 * 366 * 86_400
+"""A hundred years: no length that means anything is longer."""
 
 
 class NotUnderstood(ValueError):
@@ -22,7 +25,20 @@ def length_of(text: str) -> int:
     if not text.strip() or match is None or not any(match.groups()):
         raise NotUnderstood(f"{text!r} is no length of time: write 30m, 6h, 1d12h or 45s")
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    length = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if length > SECONDS_MAX:
+        raise NotUnderstood(f"{text!r} is longer than a hundred years")
+    return length
+
+
+def whole_of(text: str) -> int:
+    """Read a whole number: digits 0 to 9 and a minus, nothing else that Python would take.
+
+    Raises: ValueError, which the command line tells with the option's name.
+    """
+    if _WHOLE.fullmatch(text.strip()) is None:
+        raise ValueError(text)
+    return int(text)
 
 
 def moment_of(text: str, *, now: datetime) -> datetime:

@@ -51,5 +51,5 @@ def create(
 def revoke(context: typer.Context, token: UUID) -> None:
     """Stop a token from working."""
     session = session_of(context)
-    session.client.delete(f"tokens/{token}")
-    session.printer.say("Revoked.")
+    done = session.client.delete(f"tokens/{token}")
+    session.printer.done(done, "Revoked.")
