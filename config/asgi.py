@@ -17,12 +17,16 @@ from a2wsgi import WSGIMiddleware
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
+from django.conf import settings
 
+from config.database import limits
 from config.front import Front
 from config.probes import Probes
 from config.sockets import socket_urls
 
 WEB_THREADS = 8
+
+limits.keep(limits.Limits(settings.ENV.database_statement_seconds))
 
 application = ProtocolTypeRouter(
     {

@@ -25,7 +25,14 @@ class Env:
     home: str = "var"
     """Data directory: the embedded database, generated keys, agents' spools, logs."""
     database_url: str = ""
-    """postgresql://user:password@host:port/name; empty: the embedded server under `home`."""
+    """postgresql://user:password@host:port/name?sslmode=…, as libpq reads it: with several hosts,
+    sockets, services and all its parameters. Empty: the embedded server under `home`."""
+    database_connect_seconds: int = 3
+    """How long a connection to the database may take to come about; `connect_timeout` in
+    `database_url` goes before it."""
+    database_statement_seconds: int = 15
+    """How long a page or a request waits for the database before it answers 503; loops wait four
+    times as long. A `statement_timeout` of the role or in `database_url` goes before it."""
     eventstore_url: str = "postgres"
     """Where facts are kept: `postgres` (the Django database), `memory`, or an esdb:// address."""
     redis_url: str = ""
@@ -167,6 +174,8 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "port": (1, 65_535),
     "fee_ppm": (0, 1_000_000),
     "round_seconds": (1, 86_400),
+    "database_connect_seconds": (2, 60),
+    "database_statement_seconds": (1, 3_600),
     "agent_sample_seconds": (1, 3_600),
     "agent_poll_seconds": (1, 3_600),
     "throttle_per_minute": (1, 10**9),

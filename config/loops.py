@@ -17,10 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
+from typing import cast
 
 import structlog
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, connections
 
+from config.database.base import DatabaseWrapper
 from ledger.eventstore import default_store
 from ledger.eventstore.port import EventStore, StoreError
 
@@ -94,6 +96,7 @@ class LockLost(Exception):
 
 def _passes(loop: Loop, stop: threading.Event) -> None:
     log.info("loop.holding", loop=loop.name, process=os.getpid())
+    cast(DatabaseWrapper, connections["default"]).must_last = True
     held = connection.connection
     store = default_store()
     bell = Bell(store, stop) if loop.on_events else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
+from config.database.address import AddressUnclear, read_address
 from config.env import Env, read_env
 from config.private import keep_private
 from config.secrets import secret_key
@@ -30,18 +30,18 @@ def _database(env: Env) -> dict[str, Any]:
         "CONN_HEALTH_CHECKS": True,
     }
     if not env.database_url:
-        return {**common, "NAME": "offpeak", "OPTIONS": {"embedded_home": str(HOME)}}
-    address = urlsplit(env.database_url)
-    if address.scheme not in ("postgresql", "postgres") or len(address.path) < 2:
-        raise SystemExit("DATABASE_URL must be postgresql://user:password@host:port/name")
-    return {
-        **common,
-        "NAME": unquote(address.path[1:]),
-        "HOST": unquote(address.hostname or ""),
-        "PORT": address.port or "",
-        "USER": unquote(address.username or ""),
-        "PASSWORD": unquote(address.password or ""),
-    }
+        options: dict[str, Any] = {
+            "embedded_home": str(HOME),
+            "connect_timeout": str(env.database_connect_seconds),
+        }
+        return {**common, "NAME": "offpeak", "OPTIONS": options}
+    try:
+        return {
+            **common,
+            **read_address(env.database_url, connect_seconds=env.database_connect_seconds),
+        }
+    except AddressUnclear as unclear:
+        raise SystemExit(f"DATABASE_URL {unclear}") from None
 
 
 keep_private(HOME)

@@ -8,6 +8,8 @@ from typing import Any
 import psycopg
 from django.db import connection
 
+from ledger.outages import letting_go
+
 
 def ask(sql: str, parameters: Sequence[object] | Mapping[str, object]) -> tuple[Any, ...] | None:
     """Return the first row of the answer, None where there is none.
@@ -23,9 +25,6 @@ def ask_for_all(
 ) -> list[tuple[Any, ...]]:
     """Return every row of the answer."""
     connection.ensure_connection()
-    with (
-        connection.wrap_database_errors,
-        psycopg.Cursor[tuple[Any, ...]](connection.connection) as cursor,
-    ):
+    with letting_go(), psycopg.Cursor[tuple[Any, ...]](connection.connection) as cursor:
         cursor.execute(sql, parameters, prepare=True)
         return cursor.fetchall() if cursor.description else []

@@ -14,7 +14,7 @@ import shutil
 import stat
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 with warnings.catch_warnings():
@@ -51,12 +51,26 @@ def _running(home: Path) -> str | None:
     try:
         note = (home / FOLDER / "postmaster.pid").read_text().splitlines()
         process, socket_folder, status = int(note[0]), note[4], note[7].strip()
-        os.kill(process, 0)
-    except (FileNotFoundError, ProcessLookupError, IndexError, ValueError):
+    except (FileNotFoundError, IndexError, ValueError):
         return None
-    except PermissionError:
-        pass  # it runs, as another user
-    return socket_folder if status == "ready" else None
+    return socket_folder if status == "ready" and _is_server(process) else None
+
+
+def _is_server(process: int) -> bool:
+    """Tell if a process is a PostgreSQL that lives.
+
+    After a power cut the note is still there, and its number may be anybody's by now.
+    """
+    with suppress(PermissionError):  # it runs, as another user
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+    try:
+        name, _, state = Path(f"/proc/{process}/stat").read_text().rpartition(") ")
+    except FileNotFoundError:
+        return not Path("/proc/self/stat").exists()  # gone since; or a system without /proc
+    return name.endswith("(postgres") and not state.startswith(("Z", "X"))
 
 
 @contextmanager
@@ -70,6 +84,7 @@ def _locked(home: Path) -> Iterator[None]:
 def _server(home: Path) -> PostgresServer:
     folder = home / FOLDER
     folder.mkdir(exist_ok=True)
+    _forget_dead(folder)
     # The library remembers a server it has seen, also when somebody has stopped it since.
     PostgresServer._instances.pop(folder, None)
     return get_server(folder, cleanup_mode=None)
@@ -117,6 +132,34 @@ _SETTINGS = (
     "log_error_verbosity = 'terse'",
     "log_parameter_max_length_on_error = 0",
 )
+
+
+def _forget_dead(folder: Path) -> None:
+    """Remove the note of a server that is dead.
+
+    The server itself does so, unless a process goes by that number: another one, or the dead
+    one's remains that nobody has looked after. A part of it that lives must not be met by a second
+    server: whatever works in that folder is waited for.
+    """
+    note = folder / "postmaster.pid"
+    with suppress(FileNotFoundError, IndexError, ValueError):
+        lines = note.read_text().splitlines()
+        if _is_server(int(lines[0])) or _works_in(folder):
+            return
+        note.unlink()
+        for lock in Path(lines[4]).glob(".s.PGSQL.*.lock"):
+            if lock.read_text().splitlines()[:1] == lines[:1]:
+                lock.unlink()
+
+
+def _works_in(folder: Path) -> bool:
+    """Tell if a process lives whose folder this is. Those of other users are not ours."""
+    inside = folder.resolve()
+    for each in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            if each.readlink() == inside and _is_server(int(each.parent.name)):
+                return True
+    return not Path("/proc/self/stat").exists()
 
 
 def stop(home: Path, *, unless_used: bool = False) -> bool:

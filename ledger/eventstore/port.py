@@ -346,6 +346,7 @@ def record(
     stream = stream_name(kind, key)
     # Without a command id a lost reply must still not write twice within this call.
     command_id = by.command_id or uuid4()
+    last: StoreError | None = None
     for _attempt in range(DECIDE_ATTEMPTS_MAX):
         folded = folds.fold(store, kind, stream)
         answered = recorded_before(folded, command_id, stream)
@@ -364,9 +365,10 @@ def record(
         fresh = named(events, command_id, stream)
         try:
             return store.append(stream, fresh, expected=folded.version, by=by).position
-        except (StreamMoved, OutcomeUnknown):
-            continue
-    raise StreamMoved(stream)
+        except (StreamMoved, OutcomeUnknown) as failure:
+            last = failure
+    # Nobody was faster where it is the answers that are lost: that must not read as harmless.
+    raise last if isinstance(last, OutcomeUnknown) else StreamMoved(stream)
 
 
 def named(events: Sequence[Event], command_id: UUID, stream: str) -> list[NewEvent]:

@@ -40,6 +40,7 @@ from ledger.eventstore.port import (
     StreamMoved,
     Write,
 )
+from ledger.outages import let_go_after, outage_of
 
 CHANNEL = "es_event"
 VERIFY_PAGE = 5_000
@@ -308,31 +309,34 @@ def _cursor(*, lost: type[StoreError]) -> Iterator[psycopg.Cursor[tuple[Any, ...
     """
     try:
         connection.ensure_connection()
-    except (DatabaseError, psycopg.OperationalError) as down:
+    except (DatabaseError, psycopg.Error) as down:
         raise StoreUnavailable(str(down)) from down
     try:
         with psycopg.Cursor(connection.connection) as cursor:
             cursor.format = psycopg.pq.Format.BINARY
             yield cursor
-    except psycopg.errors.LockNotAvailable as busy:
-        raise StoreUnavailable("the append lock is held by another transaction") from busy
-    except psycopg.OperationalError as broken:
-        if not connection.in_atomic_block:
-            connection.close()
-        raise lost(str(broken)) from broken
+    except psycopg.Error as broken:
+        outage = outage_of(broken)
+        if outage is None:
+            raise
+        let_go_after(outage)
+        if outage.nothing_written:
+            raise StoreUnavailable(f"{outage.words}: {broken}") from broken
+        raise lost(f"{outage.words}: {broken}") from broken
 
 
 @contextmanager
 def _listener() -> Iterator[psycopg.Connection[Any]]:
-    parameters = connection.get_connection_params()
-    parameters.pop("cursor_factory", None)
-    parameters.pop("context", None)
     try:
-        listener = psycopg.connect(**parameters, autocommit=True)
-    except psycopg.OperationalError as lost:
+        listener = connection.get_new_connection(connection.get_connection_params())
+        listener.autocommit = True
+    except psycopg.Error as lost:
         raise StoreUnavailable(str(lost)) from lost
     with listener:
-        listener.execute(f"LISTEN {CHANNEL}")
+        try:
+            listener.execute(f"LISTEN {CHANNEL}")
+        except psycopg.Error as lost:
+            raise StoreUnavailable(str(lost)) from lost
         yield listener
 
 
@@ -342,6 +346,6 @@ def _wait(listener: psycopg.Connection[Any], seconds: float) -> Position:
     try:
         for note in listener.notifies(timeout=seconds, stop_after=1):
             position = Position(int(note.payload))
-    except psycopg.OperationalError as lost:
+    except psycopg.Error as lost:
         raise StoreUnavailable(str(lost)) from lost
     return position

@@ -29,6 +29,7 @@ from ledger.eventstore.port import (
     Meta,
     OutcomeUnknown,
     Position,
+    StoreError,
     StreamMoved,
     Write,
     named,
@@ -90,14 +91,20 @@ def record_each(
     # Without a command id a lost reply must still not write twice within this call.
     command_ids = [[part.by.command_id or uuid4() for part in parts] for parts in requests]
     keys = list(dict.fromkeys(_key(part) for parts in requests for part in parts))
+    last: StoreError | None = None
     for attempt in range(DECIDE_ATTEMPTS_MAX):
         waits = alone or attempt >= OVERTAKEN_MAX
         try:
             with folds.in_turn(store, keys), store.alone() if waits else nullcontext():
                 return _Desk(store, keys, () if attempt else requests).settle(requests, command_ids)
-        except (StreamMoved, OutcomeUnknown):
-            continue
-    raise StreamMoved(", ".join(stream for _, stream in keys))
+        except (StreamMoved, OutcomeUnknown) as failure:
+            last = failure
+    # Nobody was faster where it is the answers that are lost: that must not read as harmless.
+    raise (
+        last
+        if isinstance(last, OutcomeUnknown)
+        else StreamMoved(", ".join(stream for _, stream in keys))
+    )
 
 
 def _key(part: Part) -> folds.Key:

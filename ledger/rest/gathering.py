@@ -17,6 +17,8 @@ from typing import Generic, TypeVar
 import structlog
 from django.db import close_old_connections, connection
 
+from ledger.outages import outage_of
+
 AskedT = TypeVar("AskedT")
 AnswerT = TypeVar("AnswerT")
 
@@ -86,7 +88,8 @@ class Gathering(Generic[AskedT, AnswerT]):
         try:
             answers: Sequence[AnswerT | Exception] = self.handle([each.asked for each in some])
         except Exception as failure:
-            log.warning("gathering.failed", name=self.name, error=repr(failure), exc_info=failure)
+            fault = None if outage_of(failure) else failure
+            log.warning("gathering.failed", name=self.name, error=repr(failure), exc_info=fault)
             answers = [failure] * len(some)
             connection.close()  # if that is what is wrong, the next turn has another
         for loop in {each.loop for each in some}:

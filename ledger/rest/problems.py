@@ -16,6 +16,7 @@ from rest_framework.response import Response
 
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventTooLarge, StoreError, StreamMoved
+from ledger.outages import Cause, outage_of
 from ledger.rest.fields import MomentField
 
 TYPE_PREFIX = "/docs/problems#"
@@ -60,12 +61,17 @@ class NotReadYet(Refusal):
 
 
 class StoreBusy(Refusal):
-    """The book of record cannot be reached at the moment; nothing may have been written.
+    """The book of record cannot be read or written at the moment; `cause` says why.
 
     Repeat the request with the same Idempotency-Key: it will not be done twice.
     """
 
     status = 503
+
+
+WAITS: Mapping[Cause, int] = {"slow": 2, "busy": 1, "hung": 5, "away": 5, "connections": 5}
+"""Seconds after which a repeat may go well; what only an operator mends takes longer."""
+WAIT_FOR_OPERATOR = 30
 
 
 class ChangedMeanwhile(Refusal):
@@ -114,6 +120,10 @@ def problem_of(failure: Exception, *, instance: str, request_id: str) -> Problem
 def answer_problem(failure: Exception, *, instance: str, request_id: str) -> Response:
     """Turn whatever a handler raised into its response."""
     problem = problem_of(failure, instance=instance, request_id=request_id)
+    if problem["code"] == "store-busy":
+        log.warning(
+            "request.store-busy", request_id=request_id, path=instance, **problem["details"]
+        )
     if problem["code"] == "unexpected":
         log.error("request.failed", request_id=request_id, path=instance, exc_info=failure)
     headers = {}
@@ -141,8 +151,6 @@ def _about(failure: Exception) -> Problem:
             return _of_refusal(TooLarge())
         case StreamMoved():
             return _of_refusal(ChangedMeanwhile(retry_after_seconds=RETRY_AFTER_SECONDS))
-        case StoreError():
-            return _of_refusal(StoreBusy())
         case Http404():
             return _plain(404, "not-found", "There is nothing at this address.")
         case PermissionDenied():
@@ -152,7 +160,20 @@ def _about(failure: Exception) -> Problem:
         case exceptions.APIException():
             return _of_framework(failure)
         case _:
-            return _of_refusal(Unexpected())
+            return _of_refusal(outage_problem(failure) or Unexpected())
+
+
+def outage_problem(failure: BaseException | None) -> StoreBusy | None:
+    """Return what to say of a failure that only tells that the store cannot do it now.
+
+    None for every other: a fault of ours, or a rule.
+    """
+    outage = outage_of(failure)
+    if outage is None and not isinstance(failure, StoreError):
+        return None
+    cause: Cause = "away" if outage is None else outage.cause
+    wait = WAITS.get(cause, WAIT_FOR_OPERATOR)
+    return StoreBusy(cause=cause, retry_after_seconds=wait)
 
 
 def _of_refusal(refusal: Refusal) -> Problem:

@@ -13,6 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from config.database import limits
 from config.loops import run_loop
 from config.orphans import end_with_supervisor
 from config.wiring import loops
@@ -42,6 +43,8 @@ class Command(BaseCommand):
         if unknown:
             raise CommandError(f"no such loop: {', '.join(unknown)} (manage.py run --list)")
         end_with_supervisor()
+        seconds = settings.ENV.database_statement_seconds * limits.LOOP_TIMES
+        limits.keep(limits.Limits(seconds))
         _give_way(options["nice"])
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,0 +1,93 @@
+"""A real PostgreSQL of a test's own, which can be stopped, killed, made read-only and filled up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import LiteralString
+from urllib.parse import quote
+
+import psycopg
+
+from config.database.embedded import DATABASE, FOLDER, ensure_running, stop
+
+
+class Server:
+    """It runs under a folder of its own, with a short name: a socket's path has a hundred bytes."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.home = folder or Path(tempfile.mkdtemp(prefix="offpg"))
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """Return its address for others, who do not know that it could be started by them."""
+        return f"postgresql://postgres@/{DATABASE}?host={quote(self._socket, safe='')}"
+
+    def start(self) -> None:
+        """Start it, if it does not run."""
+        self._socket = ensure_running(self.home)
+
+    def hang(self) -> None:
+        """Let it take connections and questions and answer nothing."""
+        for process in self._processes():
+            os.kill(process, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End `hang`."""
+        for process in self._processes():
+            os.kill(process, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        processes = self._processes()
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+    def refuse_writes(self, refuse: bool) -> None:
+        """Take no writes, as a standby after a fail-over; or take them again."""
+        setting = "on" if refuse else "off"
+        with psycopg.connect(self.url, autocommit=True) as connected:
+            connected.execute("SET default_transaction_read_only = off")
+            connected.execute(f"ALTER SYSTEM SET default_transaction_read_only = {setting}")
+            connected.execute("SELECT pg_reload_conf()")
+
+    def end_connections(self) -> int:
+        """End everybody's connection; return how many there were."""
+        with psycopg.connect(self.url, autocommit=True) as connected:
+            ended = connected.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+            return len(ended.fetchall())
+
+    def take_all_connections(self) -> list[psycopg.Connection[tuple[object, ...]]]:
+        """Leave nobody a connection: who has one keeps it. Close what is returned."""
+        taken = []
+        with suppress(psycopg.OperationalError):
+            while True:
+                taken.append(psycopg.connect(self.url))
+        return taken
+
+    def ask(self, sql: LiteralString) -> list[tuple[object, ...]]:
+        """Return what it answers."""
+        with psycopg.connect(self.url, autocommit=True) as connected:
+            return connected.execute(sql).fetchall()
+
+    def remove(self) -> None:
+        """End it for good."""
+        with suppress(FileNotFoundError, ProcessLookupError):
+            self.go_on()
+        stop(self.home)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _processes(self) -> list[int]:
+        note = (self.home / FOLDER / "postmaster.pid").read_text().splitlines()
+        first = int(note[0])
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        return [first, *map(int, children)]
