@@ -44,6 +44,7 @@ class BurstInstanceShape(serializers.Serializer[Any]):
     attempt = serializers.IntegerField()
     state = serializers.ChoiceField(choices=STATES)
     reason = serializers.CharField()
+    detail = serializers.CharField()
     price = AmountField(source="price_nanos")
     floor = AmountField(source="floor_nanos")
     cost_at_most = AmountField(source="worst_nanos")
@@ -75,6 +76,46 @@ class BurstInstances(Endpoint):
         """List instances, newest first: the platform's all, a tenant's those for its bids."""
         rows = queries.burst_instances(self.actor, states=_states(request), bid_id=_bid_id(request))
         return self.page(rows, BurstInstanceShape, ORDER)
+
+
+class StrayShape(serializers.Serializer[Any]):
+    """A machine that ran in a cloud outside the record. `hourly` is the whole machine's price."""
+
+    id = serializers.UUIDField(source="stray_id")
+    bid_id = serializers.UUIDField(allow_null=True)
+    tenant_id = serializers.UUIDField(allow_null=True)
+    instance_id = serializers.UUIDField(allow_null=True)
+    cloud = serializers.CharField()
+    cloud_ref = serializers.CharField()
+    instance_type = serializers.CharField()
+    zone = serializers.CharField()
+    spot = serializers.BooleanField()
+    gpus = serializers.IntegerField()
+    hourly = AmountField(source="hourly_nanos", allow_null=True)
+    cost = AmountField(source="cost_nanos", allow_null=True)
+    currency = serializers.CharField()
+    launched_at = MomentField()
+    found_at = MomentField()
+    over_at = MomentField(allow_null=True)
+
+
+class Strays(Endpoint):
+    """The machines that ran outside the record: they were ended, and are booked."""
+
+    scopes: ClassVar = {"GET": "billing:read"}
+    reads: ClassVar = ("bursting.instances",)
+
+    @extend_schema(
+        parameters=[OpenApiParameter("bid_id", type=UUID)], responses=StrayShape(many=True)
+    )
+    def get(self, request: Request) -> Response:
+        """List them, newest first: the platform's all, a tenant's those that name its bids.
+
+        `cost` is what the ledger booked besides what the instance on record had; below zero where
+        that was too much, null until the machine has ended.
+        """
+        rows = queries.strays(self.actor, bid_id=_bid_id(request))
+        return self.page(rows, StrayShape, ("-found_at", "stray_id"))
 
 
 class OneBurstInstance(Endpoint):

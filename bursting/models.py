@@ -37,6 +37,8 @@ class BurstInstanceRow(models.Model):
     state = models.CharField(max_length=16, db_index=True)
     reason = models.CharField(max_length=64, default="")
     """Why it was refused or ended; empty while it is wanted."""
+    detail = models.TextField(default="")
+    """The reason in words, where the word alone does not tell."""
     cloud_ref = models.CharField(max_length=128, default="")
     host_id = models.UUIDField(null=True)
     offer_id = models.UUIDField(null=True)
@@ -48,6 +50,38 @@ class BurstInstanceRow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.instance_id} {self.state}"
+
+
+class StrayRow(models.Model):
+    """A machine that ran outside the record, as it stands.
+
+    tenant_id: of the bid that its tags name, where they name one. cost_nanos: besides what the
+    instance on record had booked; null until it has ended.
+    """
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("owner_id", "tenant_id")
+
+    stray_id = models.UUIDField(primary_key=True)
+    owner_id = models.UUIDField()
+    tenant_id = models.UUIDField(null=True)
+    bid_id = models.UUIDField(null=True)
+    instance_id = models.UUIDField(null=True)
+    cloud = models.CharField(max_length=64)
+    cloud_ref = models.CharField(max_length=128)
+    instance_type = models.CharField(max_length=64)
+    zone = models.CharField(max_length=64)
+    spot = models.BooleanField()
+    gpus = models.PositiveIntegerField()
+    hourly_nanos = models.BigIntegerField(null=True)
+    """What the whole machine costs per hour; null where the cloud does not tell."""
+    currency = models.CharField(max_length=3)
+    launched_at = models.DateTimeField()
+    found_at = models.DateTimeField(db_index=True)
+    over_at = models.DateTimeField(null=True)
+    cost_nanos = models.BigIntegerField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.cloud} {self.cloud_ref}"
 
 
 class WaitingBidRow(models.Model):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bursting.commands.records import settle_instance
-from bursting.domain.events import BurstLost, BurstRefused, BurstTerminated
+from bursting.commands.records import book_stray, settle_instance
+from bursting.domain.events import BurstLost, BurstRefused, BurstTerminated, StrayEnded
 from ledger.eventstore.port import EventStore, Meta, Recorded
 from ledger.following import Policy, names_of
 
@@ -20,10 +20,27 @@ def settle_when_instance_over(recorded: Recorded, store: EventStore) -> None:
     )
 
 
+def book_when_stray_ended(recorded: Recorded, store: EventStore) -> None:
+    """What a machine outside the record did cost is counted like that of any other."""
+    ended = recorded.event
+    assert isinstance(ended, StrayEnded)
+    book_stray(
+        store,
+        stray_id=ended.stray_id,
+        by=Meta.because(recorded, policy="book-when-stray-ended"),
+        now=ended.at,
+    )
+
+
 POLICIES = (
     Policy(
         name="bursting.settle-when-instance-over",
         react=settle_when_instance_over,
         on=names_of(BurstRefused, BurstTerminated, BurstLost),
+    ),
+    Policy(
+        name="bursting.book-when-stray-ended",
+        react=book_when_stray_ended,
+        on=names_of(StrayEnded),
     ),
 )

@@ -12,8 +12,10 @@ from bursting.domain.events import (
     BurstRunning,
     BurstTerminated,
     BurstTerminating,
+    StrayEnded,
+    StrayFound,
 )
-from bursting.models import BurstInstanceRow, WaitingBidRow
+from bursting.models import BurstInstanceRow, StrayRow, WaitingBidRow
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
@@ -27,7 +29,7 @@ from marketplace.domain.events import (
 
 
 def project_burst_instances(recorded: Recorded, rows: Rows) -> None:
-    """Keep BurstInstanceRow equal to the streams of the instances."""
+    """Keep BurstInstanceRow equal to the streams of the instances, StrayRow to those of strays."""
     kind = BurstInstanceRow
     match recorded.event:
         case BurstIntended() as intent:
@@ -42,12 +44,16 @@ def project_burst_instances(recorded: Recorded, rows: Rows) -> None:
             rows.change(
                 kind, key, state="running", host_id=host_id, offer_id=offer_id, listed_at=at
             )
-        case BurstTerminating(instance_id=key, reason=reason):
-            rows.change(kind, key, state="terminating", reason=reason)
+        case BurstTerminating(instance_id=key, reason=reason, detail=detail):
+            rows.change(kind, key, state="terminating", reason=reason, detail=detail)
         case BurstTerminated(instance_id=key, cost=cost, at=at):
             rows.change(kind, key, state="terminated", cost_nanos=cost.nanos, over_at=at)
         case BurstLost(instance_id=key, cost=cost, at=at):
             rows.change(kind, key, state="lost", reason="lost", cost_nanos=cost.nanos, over_at=at)
+        case StrayFound() as found:
+            rows.add(_found(found))
+        case StrayEnded(stray_id=key, cost=cost, ended_at=ended_at, at=at):
+            rows.change(StrayRow, key, over_at=ended_at or at, cost_nanos=cost.nanos)
 
 
 def project_waiting_bids(recorded: Recorded, rows: Rows) -> None:
@@ -98,11 +104,32 @@ def _intended(intent: BurstIntended) -> BurstInstanceRow:
     )
 
 
+def _found(found: StrayFound) -> StrayRow:
+    hourly = found.told.hourly
+    return StrayRow(
+        stray_id=found.stray_id,
+        owner_id=found.owner_id,
+        tenant_id=found.tenant_id,
+        bid_id=found.bid_id,
+        instance_id=found.instance_id,
+        cloud=found.cloud,
+        cloud_ref=found.cloud_ref,
+        instance_type=found.told.instance_type,
+        zone=found.told.zone,
+        spot=found.told.spot,
+        gpus=found.told.gpus,
+        hourly_nanos=None if hourly is None else hourly.nanos,
+        currency=(hourly or found.booked).currency,
+        launched_at=found.launched_at,
+        found_at=found.at,
+    )
+
+
 PROJECTIONS = (
     Projection(
         name="bursting.instances",
         project=project_burst_instances,
-        tables=(BurstInstanceRow,),
+        tables=(BurstInstanceRow, StrayRow),
         on=names_of(
             BurstIntended,
             BurstRefused,
@@ -111,6 +138,8 @@ PROJECTIONS = (
             BurstTerminating,
             BurstTerminated,
             BurstLost,
+            StrayFound,
+            StrayEnded,
         ),
     ),
     Projection(

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from bursting.domain.events import InstanceId
+from bursting.domain.events import InstanceId, StrayId
 from bursting.domain.instances import FINAL, InstanceUnknown
 from bursting.domain.spill import SpillRules
-from bursting.models import BurstInstanceRow, WaitingBidRow
+from bursting.models import BurstInstanceRow, StrayRow, WaitingBidRow
 from ledger.access import Actor, visible
 from ledger.domain.ids import BidId
 
@@ -40,6 +40,21 @@ def instances_not_over() -> list[InstanceId]:
     """Return the instances that something may still happen to, oldest first."""
     rows = BurstInstanceRow.objects.exclude(state__in=FINAL).order_by("intended_at", "pk")
     return [InstanceId(key) for key in rows.values_list("pk", flat=True)]
+
+
+def strays(actor: Actor, *, bid_id: UUID | None = None) -> QuerySet[StrayRow]:
+    """Return the machines that ran outside the record: the actor's, for the platform all.
+
+    Newest first.
+    """
+    rows = visible(actor, StrayRow).order_by("-found_at", "stray_id")
+    return rows if bid_id is None else rows.filter(bid_id=bid_id)
+
+
+def strays_not_over() -> list[StrayId]:
+    """Return the machines outside the record whose end is not booked yet."""
+    rows = StrayRow.objects.filter(over_at=None).order_by("found_at", "pk")
+    return [StrayId(key) for key in rows.values_list("pk", flat=True)]
 
 
 def machines_up() -> list[BurstInstanceRow]:

@@ -15,20 +15,26 @@ from bursting.clouds.fake import FakeCloud, catalogue_of
 from bursting.clouds.port import CloudProvider
 from bursting.clouds.prices import read_price_list
 from bursting.commands.spilling import Overflow
-from bursting.domain.events import InstanceId
-from bursting.domain.instances import host_of
+from bursting.domain.events import BurstLost, BurstRefused, BurstTerminated, InstanceId
+from bursting.domain.instances import FINAL, BurstInstance, host_of
 from bursting.domain.spill import SpillRules
+from bursting.models import BurstInstanceRow
 from config.env import Env
-from ledger.commands.tokens import issue_host_token
+from ledger.commands.tokens import issue_host_token, revoke_token
 from ledger.domain import tokens
-from ledger.domain.ids import TokenId
+from ledger.domain.ids import HostId, TokenId
 from ledger.domain.money import Money, nanos_of
 from ledger.domain.parties import PLATFORM_ID
-from ledger.eventstore.port import EventStore, Meta, Recorded
+from ledger.domain.tokens import Token
+from ledger.eventstore.port import EventStore, Meta, Recorded, load
 from ledger.following import Policy, names_of
+from ledger.models import TokenRow
 from listings.domain.events import HostRegistered
 
-TOKEN_LIFE = timedelta(days=30)
+TOKEN_SPARE = timedelta(hours=1)
+"""How long after a machine's own timer its agent's token still works at most."""
+SWEEP_MAX = 1_000
+SWEEP = Meta(actor="loop:burst-tokens")
 DEMO_REGION, DEMO_ZONE = "cloud", "cloud-a"
 
 
@@ -66,7 +72,9 @@ def overflow_of(env: Env) -> Overflow:
 def _fake() -> FakeCloud:
     """Return a cloud in memory with EC2's types and prices."""
     catalogue = catalogue_of(read_price_list(), region=DEMO_REGION, zones=(DEMO_ZONE,))
-    return FakeCloud(catalogue=catalogue, clock=lambda: datetime.now(UTC))
+    return FakeCloud(
+        catalogue=catalogue, clock=lambda: datetime.now(UTC), remembers=timedelta(hours=1)
+    )
 
 
 def environment_of(env: Env, instance_id: InstanceId) -> Mapping[str, str]:
@@ -86,27 +94,72 @@ def token_of(host_id: UUID) -> str:
     return tokens.write("host", entropy)
 
 
-def admit_agent_when_machine_rented(recorded: Recorded, store: EventStore) -> None:
-    """A rented machine is a host now: the token it was started with begins to work."""
-    host = recorded.event
-    assert isinstance(host, HostRegistered)
-    if host.source != "burst":
+def follow_machine(recorded: Recorded, store: EventStore) -> None:
+    """The token that a rented machine was started with works while the machine does.
+
+    One policy for its beginning and its end, since two might overtake each other.
+    """
+    match recorded.event:
+        case HostRegistered() as host if host.source == "burst":
+            _admit_agent(host, recorded, store)
+        case BurstRefused() | BurstTerminated() | BurstLost() as over:
+            by = Meta.because(recorded, policy="dismiss-agent-when-machine-over")
+            dismiss_agent(store, host_id=host_of(over.instance_id), by=by, now=over.at)
+
+
+def _admit_agent(host: HostRegistered, recorded: Recorded, store: EventStore) -> None:
+    instance = load(store, BurstInstance, host.host_id)
+    if instance is None or instance.is_final:
         return
     issue_host_token(
         store,
-        token_id=TokenId(uuid5(host.host_id, "burst-agent")),
+        token_id=agent_token_of(host.host_id),
         tenant_id=host.tenant_id,
         host_id=host.host_id,
         written=tokens.read(token_of(host.host_id)),
         title=f"Agent of {host.title}"[: tokens.TITLE_LENGTH_MAX],
-        expires_at=host.at + TOKEN_LIFE,
+        expires_at=max(instance.ends_at, host.at) + TOKEN_SPARE,
         by=Meta.because(recorded, policy="admit-agent-when-machine-rented"),
         now=host.at,
     )
 
 
+def agent_token_of(host_id: HostId) -> TokenId:
+    """Return the id of the token of a rented machine's agent."""
+    return TokenId(uuid5(host_id, "burst-agent"))
+
+
+def dismiss_agent(store: EventStore, *, host_id: HostId, by: Meta, now: datetime) -> None:
+    """Stop the token of a rented machine's agent, if it ever had one."""
+    token = load(store, Token, agent_token_of(host_id))
+    if token is not None:
+        revoke_token(
+            store,
+            token_id=token.issued.token_id,
+            tenant_id=token.issued.tenant_id,
+            user_id=None,
+            by=by,
+            now=now,
+        )
+
+
+def sweep_tokens(store: EventStore, *, now: datetime) -> int:
+    """Stop what still works of machines that are over, and return how many that were.
+
+    Machines of before tokens ended with them, and whatever slipped through since.
+    """
+    working = TokenRow.objects.filter(revoked_at=None, expires_at__gt=now).exclude(host_id=None)
+    ended = BurstInstanceRow.objects.filter(
+        state__in=FINAL, instance_id__in=working.values("host_id")
+    )
+    hosts = [HostId(key) for key in ended.order_by("pk").values_list("pk", flat=True)[:SWEEP_MAX]]
+    for host_id in hosts:
+        dismiss_agent(store, host_id=host_id, by=SWEEP, now=now)
+    return len(hosts)
+
+
 ADMIT_AGENT = Policy(
     name="config.admit-agent-when-machine-rented",
-    react=admit_agent_when_machine_rented,
-    on=names_of(HostRegistered),
+    react=follow_machine,
+    on=names_of(HostRegistered, BurstRefused, BurstTerminated, BurstLost),
 )

@@ -29,7 +29,7 @@ from config import tape
 from config.env import Env
 from config.live import Relay
 from config.loops import Loop
-from config.overflow import ADMIT_AGENT, overflow_of
+from config.overflow import ADMIT_AGENT, overflow_of, sweep_tokens
 from ledger.collecting import let_go, settle
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projection, follow_policies, follow_projections
@@ -127,6 +127,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             60.0,
             lambda store, now: marketplace.loops.sweep_stray_holds(store, now=now),
         ),
+        Loop("old-tokens", 60.0, lambda store, now: sweep_tokens(store, now=now)),
         Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
         Loop(
             "charges",
@@ -250,6 +251,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "usage",
         "charges",
         "stray-holds",
+        "old-tokens",
         "old-keys",
     ),
     "overflow": ("bursting", "reaper", "forms"),

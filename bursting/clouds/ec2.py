@@ -21,9 +21,17 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
+from bursting.clouds.ec2_answers import (
+    RETIREMENTS,
+    SPOT_ENDINGS,
+    STATES,
+    ended_at,
+    nanos_up,
+    retirements,
+    spot_endings,
+)
 from bursting.clouds.ec2_errors import explain
 from bursting.clouds.port import (
-    CloudState,
     CloudUnavailable,
     Instance,
     Interruption,
@@ -32,7 +40,7 @@ from bursting.clouds.port import (
 )
 from bursting.clouds.prices import PriceList, read_price_list
 from bursting.domain.capacity import CloudOffer, GpuNeed, InstancePrice, InstanceSpec
-from ledger.domain.money import NANOS_PER_UNIT, decimal_of
+from ledger.domain.money import decimal_of
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -42,18 +50,7 @@ TOKEN_TAG = "offpeak:token"
 PAGES_MAX = 100
 PAGE_SIZE = 100
 BACKOFF_SECONDS = 0.5
-SPOT_NOTICE = timedelta(minutes=2)
-"""How long before the loss EC2 marks a spot instance (EC2 user guide, interruption notices)."""
-STATES: dict[str, CloudState] = {
-    "pending": "pending",
-    "running": "running",
-    "shutting-down": "terminating",
-    "stopping": "terminating",
-    "stopped": "terminating",
-    "terminated": "terminated",
-}
-SPOT_ENDINGS = ("marked-for-termination", "marked-for-stop")
-RETIREMENTS = ("instance-retirement", "instance-stop")
+SPOT_PRICE_LIFE = timedelta(minutes=5)
 
 AnswerT = TypeVar("AnswerT")
 
@@ -101,7 +98,10 @@ class Ec2Cloud:
         self._prices = prices or read_price_list()
         self._clock = clock
         self._wait = wait
-        self._gpus_of_type = {name: kind.gpus for name, kind in self._prices.types.items()}
+        self._gpus_of_type = {
+            name: (kind.gpus, kind.gpu_model) for name, kind in self._prices.types.items()
+        }
+        self._spot: dict[InstanceSpec, tuple[datetime, InstancePrice | None]] = {}
         # Attempts are counted in `_ask`: boto3's own would retry for want of capacity as well.
         self._client: EC2Client = boto3.client(
             "ec2",
@@ -162,7 +162,11 @@ class Ec2Cloud:
         boot = self._boot(ttl, environment)
         request = self._request(spec, token, tags, boot, max_price)
         answer = self._ask(lambda: self._client.run_instances(**request), is_launch=True)
-        return self._seen(answer["Instances"][0])
+        try:
+            return self._ask(lambda: self._seen(answer["Instances"][0]))
+        except CloudUnavailable as trouble:
+            # It runs, and only its price is not told: the same launch asked again tells both.
+            raise CloudUnavailable(str(trouble), retryable=True, outcome_unknown=True) from trouble
 
     def find(
         self, *, token: str | None = None, tags: Mapping[str, str] | None = None
@@ -293,7 +297,7 @@ class Ec2Cloud:
                 spec = InstanceSpec(
                     instance_type=entry["InstanceType"], zone=entry["AvailabilityZone"], spot=True
                 )
-                price = InstancePrice(_nanos_up(entry["SpotPrice"]), "USD")
+                price = InstancePrice(nanos_up(entry["SpotPrice"]), "USD")
                 if spec not in latest or latest[spec][0] < entry["Timestamp"]:
                     latest[spec] = (entry["Timestamp"], price)
         return [(spec, price) for spec, (_, price) in latest.items()]
@@ -312,60 +316,68 @@ class Ec2Cloud:
     def _seen(self, told: InstanceTypeDef) -> Instance:
         tags = {tag["Key"]: tag["Value"] for tag in told.get("Tags", [])}
         token = tags.pop(TOKEN_TAG, None)
+        spec = InstanceSpec(
+            instance_type=told["InstanceType"],
+            zone=told["Placement"]["AvailabilityZone"],
+            spot=told.get("InstanceLifecycle") == "spot",
+        )
+        gpus, gpu_model = self._gpus(told["InstanceType"])
+        state = STATES[told["State"]["Name"]]
+        has_ended = state == "terminated"
         return Instance(
             instance_id=told["InstanceId"],
-            spec=InstanceSpec(
-                instance_type=told["InstanceType"],
-                zone=told["Placement"]["AvailabilityZone"],
-                spot=told.get("InstanceLifecycle") == "spot",
-            ),
-            gpus=self._gpus(told["InstanceType"]),
-            state=STATES[told["State"]["Name"]],
+            spec=spec,
+            gpus=gpus,
+            state=state,
             launched_at=told["LaunchTime"].astimezone(UTC),
             tags=tags,
             token=token,
+            gpu_model=gpu_model,
+            price=self._price(spec),
+            ended_at=ended_at(told.get("StateTransitionReason", "")) if has_ended else None,
         )
 
-    def _gpus(self, instance_type: Any) -> int:
-        """Return how many GPUs a type has; EC2 is asked about one that the list misses."""
+    def _gpus(self, instance_type: Any) -> tuple[int, str]:
+        """Return how many GPUs a type has, and which; EC2 is asked where the list has it not."""
         if instance_type not in self._gpus_of_type:
             answer = self._client.describe_instance_types(InstanceTypes=[instance_type])
-            self._gpus_of_type[instance_type] = sum(
-                gpu["Count"]
+            found = [
+                gpu
                 for kind in answer["InstanceTypes"]
                 for gpu in kind.get("GpuInfo", {}).get("Gpus", [])
-            )
+            ]
+            names = sorted({gpu.get("Name", "") for gpu in found})
+            count = sum(gpu["Count"] for gpu in found)
+            self._gpus_of_type[instance_type] = count, " and ".join(names)
         return self._gpus_of_type[instance_type]
+
+    def _price(self, spec: InstanceSpec) -> InstancePrice | None:
+        """Return what an instance costs: by the list on demand, at EC2's present price on spot.
+
+        EC2 tells no instance's price itself. Its spot price is asked for at most once in
+        `SPOT_PRICE_LIFE`; a type that is neither listed nor priced there has none.
+        """
+        if not spec.spot:
+            kind = self._prices.types.get(spec.instance_type)
+            return None if kind is None else kind.price
+        now = self._clock()
+        known = self._spot.get(spec)
+        if known is None or now >= known[0] + SPOT_PRICE_LIFE:
+            priced = dict(self._spot_prices([spec.instance_type]))
+            known = self._spot[spec] = now, priced.get(spec)
+        return known[1]
 
     def _spot_endings(self) -> list[Interruption]:
         pages = self._client.get_paginator("describe_spot_instance_requests").paginate(
             Filters=[{"Name": "status-code", "Values": list(SPOT_ENDINGS)}]
         )
-        return [
-            Interruption(
-                instance_id=asked["InstanceId"],
-                at=asked["Status"]["UpdateTime"] + SPOT_NOTICE,
-                reason=asked["Status"]["Code"],
-            )
-            for page in _bounded(pages)
-            for asked in page["SpotInstanceRequests"]
-            if asked["Status"]["Code"] in SPOT_ENDINGS
-        ]
+        return spot_endings(_bounded(pages))
 
     def _retirements(self) -> list[Interruption]:
         pages = self._client.get_paginator("describe_instance_status").paginate(
             Filters=[{"Name": "event.code", "Values": list(RETIREMENTS)}]
         )
-        return [
-            Interruption(
-                instance_id=status["InstanceId"], at=event["NotBefore"], reason=event["Code"]
-            )
-            for page in _bounded(pages)
-            for status in page["InstanceStatuses"]
-            for event in status.get("Events", [])
-            if event["Code"] in RETIREMENTS
-            and not event["Description"].startswith(("[Completed]", "[Canceled]"))
-        ]
+        return retirements(_bounded(pages))
 
 
 def _bounded(pages: Iterable[AnswerT]) -> Iterable[AnswerT]:
@@ -376,9 +388,3 @@ def _bounded(pages: Iterable[AnswerT]) -> Iterable[AnswerT]:
                 f"EC2 lists more than {PAGES_MAX} pages", retryable=False, outcome_unknown=False
             )
         yield page
-
-
-def _nanos_up(price: str) -> int:
-    whole, _, fraction = price.partition(".")
-    digits = fraction[:9].ljust(9, "0")
-    return int(whole) * NANOS_PER_UNIT + int(digits) + any(c != "0" for c in fraction[9:])

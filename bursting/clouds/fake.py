@@ -21,6 +21,7 @@ from bursting.clouds.port import (
 )
 from bursting.clouds.prices import PriceList
 from bursting.domain.capacity import CloudOffer, GpuNeed, InstancePrice, InstanceSpec
+from ledger.domain.money import Money
 
 Pairs = tuple[tuple[str, str], ...]
 Terms = tuple[InstanceSpec, Pairs, timedelta, Pairs]
@@ -32,7 +33,9 @@ class _Rented:
     terms: Terms
     ends_at: datetime
     """When the cloud ends it by itself: launch plus ttl."""
+    price: InstancePrice
     is_ended: bool = False
+    ended_at: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -40,12 +43,14 @@ class FakeCloud:
     """Rents what `catalogue` lists. Safe for threads of one process; forgets all at its end.
 
     clock: the cloud's own time, for launch times and the end after `ttl`.
+    remembers: how long machines that have ended stay in its lists; None: for ever.
     """
 
     catalogue: Sequence[CloudOffer]
     clock: Callable[[], datetime]
     name: str = "fake"
     faults: Faults = field(default_factory=Faults)
+    remembers: timedelta | None = None
     _rented: dict[str, _Rented] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
@@ -107,6 +112,7 @@ class FakeCloud:
             if instance_id not in self._rented or self.faults.is_invisible(instance_id):
                 raise InstanceNotVisible(instance_id)
             self._rented[instance_id].is_ended = True
+            self._end_overdue()
             self._answer("terminate", failure)
 
     def interruptions(self) -> Sequence[Interruption]:
@@ -123,6 +129,16 @@ class FakeCloud:
         """Return what was given to an instance at launch, for whoever plays its machine."""
         with self._lock:
             return dict(self._rented[instance_id].terms[3])
+
+    def bill(self) -> dict[str, Money]:
+        """Return what each machine ever started has cost by now: the cloud's own account of it."""
+        with self._lock:
+            self._end_overdue()
+            now = self.clock()
+            return {
+                key: rented.price.cost((rented.ended_at or now) - rented.instance.launched_at)
+                for key, rented in self._rented.items()
+            }
 
     def _start(
         self, spec: InstanceSpec, token: str, terms: Terms, max_price: InstancePrice
@@ -141,17 +157,20 @@ class FakeCloud:
         if not self.faults.take_room(spec.zone):
             raise CapacityUnavailable(f"nothing left in {spec.zone}")
         now = self.clock()
+        handed = self.faults.hand_out(offer)
         instance = Instance(
             instance_id=f"{self.name}-{len(self._rented) + 1:06d}",
-            spec=spec,
-            gpus=offer.gpus,
+            spec=handed.spec,
+            gpus=handed.gpus,
             state="running",
             launched_at=now,
             tags=dict(terms[1]),
             token=token,
+            gpu_model=handed.gpu_model,
+            price=handed.price,
         )
         self.faults.born(instance.instance_id)
-        rented = _Rented(instance, terms, ends_at=now + terms[2])
+        rented = _Rented(instance, terms, ends_at=now + terms[2], price=handed.price)
         self._rented[instance.instance_id] = rented
         return rented
 
@@ -175,8 +194,12 @@ class FakeCloud:
     def _end_overdue(self) -> None:
         now = self.clock()
         for rented in self._rented.values():
+            if rented.ended_at is not None:
+                continue
             if rented.ends_at <= now:
                 rented.is_ended = True
+            if rented.is_ended:
+                rented.ended_at = min(now, rented.ends_at)
 
     def _look(self, chosen: Iterable[_Rented]) -> Sequence[Instance]:
         self._end_overdue()
@@ -184,15 +207,22 @@ class FakeCloud:
             self._shown(rented)
             for rented in chosen
             if not self.faults.is_invisible(rented.instance.instance_id)
+            and not self._is_forgotten(rented)
         ]
         self.faults.poll({key for key, rented in self._rented.items() if rented.is_ended})
         return seen
 
+    def _is_forgotten(self, rented: _Rented) -> bool:
+        if self.remembers is None or rented.ended_at is None:
+            return False
+        return self.clock() >= rented.ended_at + self.remembers
+
     def _shown(self, rented: _Rented) -> Instance:
         instance_id = rented.instance.instance_id
         if rented.is_ended:
-            lingers = self.faults.is_lingering(instance_id)
-            return replace(rented.instance, state="terminating" if lingers else "terminated")
+            if self.faults.is_lingering(instance_id):
+                return replace(rented.instance, state="terminating")
+            return replace(rented.instance, state="terminated", ended_at=rented.ended_at)
         if self.faults.is_pending(instance_id):
             return replace(rented.instance, state="pending")
         return rented.instance

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from bursting.clouds.port import Interruption
+from bursting.domain.capacity import CloudOffer
 
 Verb = Literal["offers", "launch", "find", "describe", "terminate", "interruptions"]
 When = Literal["before", "after"]
@@ -38,6 +39,8 @@ class Faults:
     """How many more instances each zone has; a zone that is not named has no limit."""
     quota: int | None = None
     """How many instances may be alive at once; None: no limit."""
+    instead: deque[CloudOffer] = field(default_factory=deque)
+    """What the next launches hand out instead of what they ask for."""
     notices: list[Interruption] = field(default_factory=list)
     calls: Counter[Verb] = field(default_factory=Counter)
     """How often each verb reached the cloud."""
@@ -67,6 +70,10 @@ class Faults:
             self.room[zone] = left - 1
         return True
 
+    def hand_out(self, asked: CloudOffer) -> CloudOffer:
+        """Return what a launch hands out: what was asked for, unless the script says otherwise."""
+        return self.instead.popleft() if self.instead else asked
+
     def born(self, instance_id: str) -> None:
         """Note a new instance, with the delays of the present script."""
         self._births[instance_id] = Birth(
@@ -76,10 +83,10 @@ class Faults:
     def poll(self, ended: set[str]) -> None:
         """Let one look pass: those not yet seen come nearer, those `ended` go on ending."""
         for instance_id, birth in self._births.items():
-            if instance_id in ended:
-                birth.terminating_polls = max(0, birth.terminating_polls - 1)
-            elif birth.invisible_polls:
+            if birth.invisible_polls:
                 birth.invisible_polls -= 1
+            elif instance_id in ended:
+                birth.terminating_polls = max(0, birth.terminating_polls - 1)
             elif birth.pending_polls:
                 birth.pending_polls -= 1
 

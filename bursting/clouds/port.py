@@ -16,9 +16,14 @@ CloudState = Literal["pending", "running", "terminating", "terminated"]
 class Instance:
     """A rented machine as the cloud tells it.
 
+    All of it is the cloud's own word, never what was asked for.
+
     state: `terminating` also stands for an instance that somebody stopped: it does no work any
         more, still costs something, and does not end by itself.
     token: the one given at launch; None where the instance carries none.
+    gpu_model: in the cloud's words; empty where it says nothing of it.
+    price: what the whole instance costs; None where the cloud cannot tell.
+    ended_at: when it ceased to cost anything; None while it runs, and where the cloud cannot tell.
     """
 
     instance_id: str
@@ -28,6 +33,9 @@ class Instance:
     launched_at: datetime
     tags: Mapping[str, str]
     token: str | None
+    gpu_model: str = ""
+    price: InstancePrice | None = None
+    ended_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +119,9 @@ class CloudProvider(Protocol):
         """Start one instance, once for each `token`, tagged from its first moment.
 
         What boots on it finds `environment` set: where the market is, and as which host to report.
+
+        What it returns is what the cloud started, which may be another machine than was asked
+        for: type, GPUs, zone, class and price are for the caller to compare.
 
         The same token with the same terms returns the same instance, however often it is asked
         and whatever became of earlier answers. The cloud itself ends the instance after `ttl`,

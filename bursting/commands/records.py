@@ -8,8 +8,9 @@ from typing import Literal
 
 from bursting.clouds.port import Instance
 from bursting.domain.budget import Budget, month_of
-from bursting.domain.events import BudgetEvent, BurstEvent, InstanceId
+from bursting.domain.events import BudgetEvent, BurstEvent, InstanceId, StrayEvent, StrayId, Told
 from bursting.domain.instances import BurstInstance, InstanceUnknown, host_of
+from bursting.domain.strays import Stray
 from ledger.commands import record_cost
 from ledger.domain.money import Money
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
@@ -58,13 +59,31 @@ def take_launched(
 ) -> Position:
     """Take down that the cloud runs an instance of which only the intent was known.
 
+    Where it is another one than was intended, its end is decided in the same breath.
+
     Raises: InstanceUnknown, LaunchedTwice.
     """
+    told = told_by(found)
     return decide_on(
         store,
         instance_id,
-        lambda known: known.launch(found.instance_id, launched_at=found.launched_at, now=now),
+        lambda known: known.launch(
+            found.instance_id, launched_at=found.launched_at, told=told, now=now
+        ),
         by=by,
+    )
+
+
+def told_by(found: Instance) -> Told:
+    """Return what a cloud says that a machine is."""
+    price = found.price
+    return Told(
+        instance_type=found.spec.instance_type,
+        zone=found.spec.zone,
+        spot=found.spec.spot,
+        gpus=found.gpus,
+        gpu_model=found.gpu_model,
+        hourly=None if price is None else Money(price.nanos_per_instance_hour, price.currency),
     )
 
 
@@ -83,21 +102,41 @@ def take_running(
 
 
 def end_instance(
-    store: EventStore, *, instance_id: InstanceId, reason: str, by: Meta, now: datetime
+    store: EventStore,
+    *,
+    instance_id: InstanceId,
+    reason: str,
+    detail: str = "",
+    by: Meta,
+    now: datetime,
 ) -> Position:
     """Decide that an instance shall end; the loop that advances it sees to it.
 
     Raises: InstanceUnknown, InstanceNotLaunched.
     """
-    return decide_on(store, instance_id, lambda known: known.end(reason, now=now), by=by)
+    return decide_on(
+        store, instance_id, lambda known: known.end(reason, detail=detail, now=now), by=by
+    )
 
 
-def take_gone(store: EventStore, *, instance_id: InstanceId, by: Meta, now: datetime) -> Position:
+def take_gone(
+    store: EventStore,
+    *,
+    instance_id: InstanceId,
+    seen: Instance | None,
+    by: Meta,
+    now: datetime,
+) -> Position:
     """Take down that the cloud has an instance no more: terminated if we asked, else lost.
+
+    seen: as the cloud still tells it, with when it ended; None where it shows nothing.
 
     Raises: InstanceUnknown.
     """
-    return decide_on(store, instance_id, lambda known: known.vanish(now=now), by=by)
+    ended_at = None if seen is None else seen.ended_at
+    return decide_on(
+        store, instance_id, lambda known: known.vanish(now=now, ended_at=ended_at), by=by
+    )
 
 
 def settle_instance(
@@ -126,6 +165,43 @@ def settle_instance(
         return [] if budget is None else budget.settle(instance_id, cost, now=now)
 
     return record(store, Budget, month_of(intent.at), decide, by=by.step("budget"))
+
+
+def book_stray(store: EventStore, *, stray_id: StrayId, by: Meta, now: datetime) -> None:
+    """Book what a machine outside the record did cost, on the platform and on the month's budget.
+
+    Raises: AccountUnknown.
+    """
+    stray = load(store, Stray, stray_id)
+    assert stray is not None and stray.ended is not None
+    found, cost = stray.found, stray.ended.cost
+    if not cost.nanos:
+        return
+    record_cost(
+        store,
+        platform_id=found.owner_id,
+        money=cost,
+        reference=f"burst:stray:{stray_id}",
+        by=by.step("cost"),
+        now=now,
+    )
+    month = month_of(found.launched_at)
+
+    def decide(budget: Budget | None) -> Sequence[BudgetEvent]:
+        return (budget or Budget(month=month)).spend(stray_id, cost, now=now)
+
+    record(store, Budget, month, decide, by=by.step("budget"))
+
+
+def decide_on_stray(
+    store: EventStore,
+    stray_id: StrayId,
+    rule: Callable[[Stray | None], Sequence[StrayEvent]],
+    *,
+    by: Meta,
+) -> Position:
+    """Record what a rule decides on a machine outside the record."""
+    return record(store, Stray, stray_id, rule, by=by)
 
 
 def retire(store: EventStore, instance: BurstInstance, *, by: Meta, now: datetime) -> None:

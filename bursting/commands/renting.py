@@ -18,16 +18,19 @@ from bursting.clouds.port import (
 )
 from bursting.commands.records import (
     claim_on,
+    decide_on,
     end_instance,
     take_gone,
     take_launched,
     take_refused,
     take_running,
+    told_by,
 )
 from bursting.commands.spilling import Overflow
 from bursting.domain.budget import Budget, BudgetExhausted, month_of
 from bursting.domain.events import BudgetEvent, BurstIntended
-from bursting.domain.instances import BurstInstance, host_of, offer_of
+from bursting.domain.handed_out import gpu_differences
+from bursting.domain.instances import NOT_AS_PLANNED, BurstInstance, host_of, offer_of
 from bursting.domain.spill import NOTICE_SECONDS, offered_labels
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Meta, load, record
@@ -88,6 +91,11 @@ def launch(
             max_price=instance.price_cap,
             environment=overflow.environment_of(intent.instance_id),
         )
+        if started.token not in (None, intent.token):
+            # Somebody else's machine: whether ours runs is not known from this.
+            raise CloudUnavailable(
+                f"{started.instance_id} is of another launch", retryable=True, outcome_unknown=True
+            )
     except BudgetExhausted:
         refused = "budget"
     except (CapacityUnavailable, QuotaExceeded, PriceAboveCap, LaunchRefused) as trouble:
@@ -124,29 +132,50 @@ def bring_up(
     assert instance.launched_at is not None
     seen = seen_of(instance, cloud)
     if is_gone(instance, seen, now):
-        take_gone(store, instance_id=instance_id, by=by, now=now)
+        take_gone(store, instance_id=instance_id, seen=seen, by=by, now=now)
         return
+    if seen is not None and not is_as_planned(store, instance, seen, by=by, now=now):
+        return
+    host = load(store, Host, host_of(instance_id))
+    found = [] if host is None else list(host.gpus.values())
+    wrong = gpu_differences(instance.intent, found)
     claim = claim_on(store, instance)
     reason: str | None = None
+    detail = ""
     if claim not in ("waiting", "leased"):
         reason = claim
     elif seen is not None and seen.state == "terminating":
         reason = "stopped"
+    elif wrong:
+        reason, detail = NOT_AS_PLANNED, ", ".join(wrong)
     elif now >= instance.launched_at + timedelta(seconds=overflow.rules.boot_seconds):
         reason = "never-came-up"
+        if found:
+            detail = f"its agent found {len(found)} of {instance.intent.gpus} GPUs"
     if reason is not None:
-        end_instance(store, instance_id=instance_id, reason=reason, by=by, now=now)
+        end_instance(store, instance_id=instance_id, reason=reason, detail=detail, by=by, now=now)
     elif seen is not None and seen.state == "running":
         host = _register(store, instance.intent, by=by, now=now)
-        if len(host.gpus) >= instance.intent.gpus:
+        if len(host.gpus) == instance.intent.gpus:
             _list(store, instance, host, by=by, now=now)
             take_running(store, instance_id=instance_id, by=by, now=now)
 
 
+def is_as_planned(
+    store: EventStore, instance: BurstInstance, seen: Instance, *, by: Meta, now: datetime
+) -> bool:
+    """Test if the cloud tells the instance that was intended; one that it does not is ended."""
+    told, instance_id = told_by(seen), instance.intent.instance_id
+    if not instance.check(told, now=now):
+        return True
+    decide_on(store, instance_id, lambda known: known.check(told, now=now), by=by)
+    return False
+
+
 def seen_of(instance: BurstInstance, cloud: CloudProvider) -> Instance | None:
     """Return an instance as its cloud shows it now, None where it shows none."""
-    assert instance.cloud_ref is not None
-    return next(iter(cloud.describe([instance.cloud_ref])), None)
+    shown = cloud.describe([instance.cloud_ref or ""])
+    return next((each for each in shown if each.instance_id == instance.cloud_ref), None)
 
 
 def is_gone(instance: BurstInstance, seen: Instance | None, now: datetime) -> bool:
@@ -169,6 +198,8 @@ def _resolve(
     """Find out whether an intent took effect, without launching anything."""
     intent = instance.intent
     for found in cloud.find(token=intent.token):
+        if found.token != intent.token:
+            continue  # a list is no echo of what was asked either
         take_launched(store, instance_id=intent.instance_id, found=found, by=by, now=now)
         return
     take_refused(store, instance_id=intent.instance_id, reason=reason, by=by, now=now)

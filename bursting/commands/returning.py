@@ -15,7 +15,7 @@ from bursting.commands.records import (
     retire,
     take_gone,
 )
-from bursting.commands.renting import TIME_UP_BEFORE, is_gone, seen_of
+from bursting.commands.renting import TIME_UP_BEFORE, is_as_planned, is_gone, seen_of
 from bursting.commands.spilling import Overflow
 from bursting.domain.events import InstanceId
 from bursting.domain.instances import BurstInstance
@@ -44,7 +44,9 @@ def watch(
     instance_id = instance.intent.instance_id
     seen = seen_of(instance, cloud)
     if is_gone(instance, seen, now):
-        take_gone(store, instance_id=instance_id, by=by, now=now)
+        take_gone(store, instance_id=instance_id, seen=seen, by=by, now=now)
+        return
+    if seen is not None and not is_as_planned(store, instance, seen, by=by, now=now):
         return
     reason = _why_end(store, instance, seen, overflow, now)
     if reason is not None:
@@ -74,7 +76,7 @@ def give_back(
             return
         seen = seen_of(instance, cloud)
     if is_gone(instance, seen, now):
-        take_gone(store, instance_id=instance.intent.instance_id, by=by, now=now)
+        take_gone(store, instance_id=instance.intent.instance_id, seen=seen, by=by, now=now)
 
 
 def heed_warnings(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import ClassVar, assert_never
+from uuid import UUID
 
 from bursting.domain.events import BudgetEvent, BudgetReserved, BudgetSettled, InstanceId
 from ledger.domain.money import Money
@@ -63,6 +64,12 @@ class Budget:
         if instance_id not in self.set_aside:
             return []
         return [BudgetSettled(month=self.month, instance_id=instance_id, money=cost, at=now)]
+
+    def spend(self, key: UUID, cost: Money, *, now: datetime) -> list[BudgetSettled]:
+        """Count what a machine outside the record did cost, once; nothing was set aside for it."""
+        if InstanceId(key) in self.spent or not cost.nanos:
+            return []
+        return [BudgetSettled(month=self.month, instance_id=InstanceId(key), money=cost, at=now)]
 
     @classmethod
     def evolve(cls, state: Budget | None, event: BudgetEvent, /) -> Budget:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
+from ledger.domain.money import Money, Rate
 from listings.domain.gpus import is_of, model_matches
 from listings.domain.markets import within
 
@@ -30,6 +32,11 @@ class InstancePrice:
         """
         assert gpus > 0
         return -(-self.nanos_per_instance_hour // gpus)
+
+    def cost(self, span: timedelta) -> Money:
+        """Return what the whole instance costs over a span; nothing where that is below zero."""
+        millis = max(span, timedelta()) // timedelta(milliseconds=1)
+        return Rate(self.nanos_per_instance_hour, self.currency).charge(millis)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

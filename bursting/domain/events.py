@@ -1,7 +1,11 @@
-"""Every fact of overflow: streams burst-<instance_id> and burst-budget-<month>."""
+"""Every fact of overflow.
+
+Streams burst-<instance_id>, burst-stray-<stray_id> and burst-budget-<month>.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NewType
 from uuid import UUID
@@ -11,9 +15,26 @@ from ledger.domain.ids import BidId, HostId, OfferId, TenantId
 from ledger.domain.money import Money, Rate
 
 InstanceId = NewType("InstanceId", UUID)
+StrayId = NewType("StrayId", UUID)
 
 
-class BurstIntended(Event, name="bursting.burst-intended"):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A machine as its cloud tells it, whatever was asked for.
+
+    gpu_model: empty where the cloud says nothing of it. hourly: what the whole machine costs per
+    hour; None where the cloud does not tell.
+    """
+
+    instance_type: str
+    zone: str
+    spot: bool
+    gpus: int
+    gpu_model: str = ""
+    hourly: Money | None = None
+
+
+class BurstIntended(Event, name="bursting.burst-intended", version=2, grown_from=1):
     """We are about to rent an instance for a bid. Recorded before the cloud is called.
 
     tenant_id: who bid. owner_id: who lists the instance and pays for it, the platform.
@@ -21,6 +42,8 @@ class BurstIntended(Event, name="bursting.burst-intended"):
     price: the cloud's, per GPU-hour of the instance's `gpus`. floor: what the GPUs that the bid
     needs must bring in per GPU-hour to pay for the whole instance. spot: the cloud may take it
     back. ttl_seconds: the cloud ends it by itself after that. worst: what it costs at most.
+    gpu_memory_mib: of each GPU; 0: not known. hourly: what the whole instance was quoted at per
+    hour; None: `price` of all its GPUs.
     """
 
     instance_id: InstanceId
@@ -42,6 +65,8 @@ class BurstIntended(Event, name="bursting.burst-intended"):
     worst: Money
     attempt: int
     at: datetime
+    gpu_memory_mib: int = 0
+    hourly: Money | None = None
 
 
 class BurstRefused(Event, name="bursting.burst-refused"):
@@ -53,16 +78,18 @@ class BurstRefused(Event, name="bursting.burst-refused"):
     at: datetime
 
 
-class BurstLaunched(Event, name="bursting.burst-launched"):
+class BurstLaunched(Event, name="bursting.burst-launched", version=2, grown_from=1):
     """The cloud accepted: the instance has the id `cloud_ref` there and costs money.
 
-    launched_at: the cloud's word for when; `at` may be later, where an answer was lost.
+    launched_at: the cloud's word for when; `at` may be later, where an answer was lost. told: what
+    the cloud handed out; None in records from before that was compared with the intent.
     """
 
     instance_id: InstanceId
     cloud_ref: str
     launched_at: datetime
     at: datetime
+    told: Told | None = None
 
 
 class BurstRunning(Event, name="bursting.burst-running"):
@@ -74,27 +101,75 @@ class BurstRunning(Event, name="bursting.burst-running"):
     at: datetime
 
 
-class BurstTerminating(Event, name="bursting.burst-terminating"):
-    """We want it gone, and ask the cloud until it says it is."""
+class BurstTerminating(Event, name="bursting.burst-terminating", version=2, grown_from=1):
+    """We want it gone, and ask the cloud until it says it is.
+
+    detail: the reason in words, where the word alone does not tell. told: what the cloud says the
+    instance is, where that is why.
+    """
 
     instance_id: InstanceId
     reason: str
     at: datetime
+    detail: str = ""
+    told: Told | None = None
 
 
-class BurstTerminated(Event, name="bursting.burst-terminated"):
-    """The cloud says it is gone. `cost`: what it cost from launch to end."""
+class BurstTerminated(Event, name="bursting.burst-terminated", version=2, grown_from=1):
+    """The cloud says it is gone. `cost`: what it cost from launch to end.
+
+    ended_at: the cloud's word for when it ended; None: it did not say, and `at` stands for it.
+    """
 
     instance_id: InstanceId
     cost: Money
     at: datetime
+    ended_at: datetime | None = None
 
 
-class BurstLost(Event, name="bursting.burst-lost"):
-    """The cloud does not know it any more, and we did not ask it to end it."""
+class BurstLost(Event, name="bursting.burst-lost", version=2, grown_from=1):
+    """The cloud has it no more, and we did not ask it to end it.
+
+    ended_at: as for one that was terminated; None where the cloud just does not show it.
+    """
 
     instance_id: InstanceId
     cost: Money
+    at: datetime
+    ended_at: datetime | None = None
+
+
+class StrayFound(Event, name="bursting.stray-found"):
+    """A machine runs, or ran, under our tags that no record counts on: it is ended and booked.
+
+    stray_id: follows from the cloud and its id for the machine. tenant_id, bid_id, instance_id: as
+    its tags tell; None where they tell nothing that is known. owner_id: who pays, the platform.
+    booked: what an instance on record has booked of this very machine already.
+    """
+
+    stray_id: StrayId
+    owner_id: TenantId
+    tenant_id: TenantId | None
+    bid_id: BidId | None
+    instance_id: InstanceId | None
+    cloud: str
+    cloud_ref: str
+    told: Told
+    launched_at: datetime
+    booked: Money
+    at: datetime
+
+
+class StrayEnded(Event, name="bursting.stray-ended"):
+    """A machine outside the record has ended.
+
+    cost: what it cost besides what was booked before; below zero where that was too much. ended_at:
+    as for an instance.
+    """
+
+    stray_id: StrayId
+    cost: Money
+    ended_at: datetime | None
     at: datetime
 
 
@@ -126,3 +201,4 @@ BurstEvent = (
     | BurstTerminated
     | BurstLost
 )
+StrayEvent = StrayFound | StrayEnded

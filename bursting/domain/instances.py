@@ -24,7 +24,9 @@ from bursting.domain.events import (
     BurstTerminated,
     BurstTerminating,
     InstanceId,
+    Told,
 )
+from bursting.domain.handed_out import differences, hourly_of, hourly_told
 from bursting.domain.spill import Attempt, Spill, Waiting
 from ledger.domain.ids import BidId, HostId, OfferId, TenantId
 from ledger.domain.money import Money
@@ -34,6 +36,8 @@ InstanceState = Literal[
     "intended", "refused", "provisioning", "running", "terminating", "terminated", "lost"
 ]
 FINAL: frozenset[InstanceState] = frozenset({"refused", "terminated", "lost"})
+NOT_AS_PLANNED = "not-as-planned"
+"""Why an instance ends that is another one than was asked for."""
 
 
 class InstanceUnknown(Unknown):
@@ -88,6 +92,8 @@ def intend(bid: Waiting, spill: Spill, *, owner_id: TenantId, now: datetime) -> 
         worst=spill.worst,
         attempt=spill.attempt,
         at=now,
+        gpu_memory_mib=spill.offer.gpu_memory_mib,
+        hourly=spill.hourly,
     )
 
 
@@ -105,6 +111,10 @@ class BurstInstance:
     reason: str | None = None
     over_at: datetime | None = None
     cost: Money | None = None
+    told: Told | None = None
+    """What its cloud says that it is; None until it was launched."""
+    ended_at: datetime | None = None
+    """When its cloud says that it ended; None where it did not say."""
 
     @property
     def spec(self) -> InstanceSpec:
@@ -114,9 +124,13 @@ class BurstInstance:
 
     @property
     def price_cap(self) -> InstancePrice:
-        """The most that the instance may cost per hour: what was quoted, at most a few nanos up."""
-        intent = self.intent
-        return InstancePrice(intent.price.nanos_per_gpu_hour * intent.gpus, intent.price.currency)
+        """The most that the instance may cost per hour: what was quoted."""
+        return hourly_of(self.intent)
+
+    @property
+    def hourly(self) -> InstancePrice:
+        """What it does cost per hour, as its cloud tells."""
+        return hourly_told(self.intent, self.told)
 
     @property
     def ends_at(self) -> datetime:
@@ -138,18 +152,28 @@ class BurstInstance:
             over_at=self.over_at,
         )
 
-    def cost_until(self, now: datetime) -> Money:
-        """Return what it costs from launch to `now`: nothing if it never was."""
-        elapsed = max(timedelta(0), now - (self.launched_at or now))
-        gpu_millis = self.intent.gpus * (elapsed // timedelta(milliseconds=1))
-        return self.intent.price.charge(gpu_millis)
+    def cost_until(self, now: datetime, *, ended_at: datetime | None = None) -> Money:
+        """Return what it costs from launch to its end, or to `now`: nothing if it never was.
+
+        ended_at: the cloud's word, held between the launch and now, since its clock may differ.
+        """
+        since = self.launched_at or now
+        until = now if ended_at is None else min(max(ended_at, since), now)
+        return self.hourly.cost(until - since)
 
     def launch(
-        self, cloud_ref: str, *, launched_at: datetime, now: datetime
-    ) -> list[BurstLaunched]:
+        self,
+        cloud_ref: str,
+        *,
+        launched_at: datetime,
+        now: datetime,
+        told: Told | None = None,
+    ) -> Sequence[BurstLaunched | BurstTerminating]:
         """Take down that the cloud runs it; nothing to do if that is known.
 
-        The cloud's clock is held between the intent and now: it may differ from ours.
+        What the cloud handed out is compared with the plan: another machine ends at once, and
+        costs what it costs. The cloud's clock is held between the intent and now: it may differ
+        from ours.
 
         Raises: LaunchedTwice.
         """
@@ -158,11 +182,35 @@ class BurstInstance:
         if self.state != "intended":
             raise LaunchedTwice(known=self.cloud_ref, found=cloud_ref)
         since = min(max(launched_at, self.intent.at), now)
-        return [
-            BurstLaunched(
-                instance_id=self.intent.instance_id, cloud_ref=cloud_ref, launched_at=since, at=now
-            )
-        ]
+        launched = BurstLaunched(
+            instance_id=self.intent.instance_id,
+            cloud_ref=cloud_ref,
+            launched_at=since,
+            at=now,
+            told=told,
+        )
+        wrong = [] if told is None else differences(self.intent, told)
+        if not wrong:
+            return [launched]
+        return [launched, self._not_as_planned(wrong, told=told, now=now)]
+
+    def check(self, told: Told, *, now: datetime) -> Sequence[BurstTerminating]:
+        """End an instance that its cloud now tells to be another one; its price may move."""
+        wrong = differences(self.intent, told, price=False)
+        if self.state not in ("provisioning", "running") or not wrong:
+            return []
+        return [self._not_as_planned(wrong, told=told, now=now)]
+
+    def _not_as_planned(
+        self, wrong: Sequence[str], *, told: Told | None, now: datetime
+    ) -> BurstTerminating:
+        return BurstTerminating(
+            instance_id=self.intent.instance_id,
+            reason=NOT_AS_PLANNED,
+            at=now,
+            detail=", ".join(wrong),
+            told=told,
+        )
 
     def refuse(self, reason: str, *, now: datetime) -> list[BurstRefused]:
         """Take down that the cloud did not rent it out; only what never ran can be refused."""
@@ -189,8 +237,8 @@ class BurstInstance:
             )
         ]
 
-    def end(self, reason: str, *, now: datetime) -> list[BurstTerminating]:
-        """Decide that it shall end; the first reason stays.
+    def end(self, reason: str, *, detail: str = "", now: datetime) -> list[BurstTerminating]:
+        """Decide that it shall end; the first reason stays. detail: it in words, if need be.
 
         Raises: InstanceNotLaunched: ask again once the launch is answered.
         """
@@ -198,15 +246,24 @@ class BurstInstance:
             raise InstanceNotLaunched(instance_id=self.intent.instance_id)
         if self.state not in ("provisioning", "running"):
             return []
-        return [BurstTerminating(instance_id=self.intent.instance_id, reason=reason, at=now)]
+        return [
+            BurstTerminating(
+                instance_id=self.intent.instance_id, reason=reason, at=now, detail=detail
+            )
+        ]
 
-    def vanish(self, *, now: datetime) -> Sequence[BurstTerminated | BurstLost]:
-        """Take down that the cloud has it no more: as we asked, or lost."""
-        cost = self.cost_until(now)
+    def vanish(
+        self, *, now: datetime, ended_at: datetime | None = None
+    ) -> Sequence[BurstTerminated | BurstLost]:
+        """Take down that the cloud has it no more: as we asked, or lost.
+
+        It is booked to when the cloud says that it ended; to now where it does not say.
+        """
+        instance_id, cost = self.intent.instance_id, self.cost_until(now, ended_at=ended_at)
         if self.state == "terminating":
-            return [BurstTerminated(instance_id=self.intent.instance_id, cost=cost, at=now)]
+            return [BurstTerminated(instance_id=instance_id, cost=cost, at=now, ended_at=ended_at)]
         if self.state in ("provisioning", "running"):
-            return [BurstLost(instance_id=self.intent.instance_id, cost=cost, at=now)]
+            return [BurstLost(instance_id=instance_id, cost=cost, at=now, ended_at=ended_at)]
         return []
 
     @classmethod
@@ -225,16 +282,29 @@ class BurstInstance:
                     state="provisioning",
                     cloud_ref=event.cloud_ref,
                     launched_at=event.launched_at,
+                    told=event.told,
                 )
             case BurstRunning():
                 return replace(state, state="running", listed_at=event.at)
             case BurstTerminating():
-                return replace(state, state="terminating", reason=event.reason)
+                told = event.told or state.told
+                return replace(state, state="terminating", reason=event.reason, told=told)
             case BurstTerminated():
-                return replace(state, state="terminated", over_at=event.at, cost=event.cost)
+                return replace(
+                    state,
+                    state="terminated",
+                    over_at=event.at,
+                    cost=event.cost,
+                    ended_at=event.ended_at,
+                )
             case BurstLost():
                 return replace(
-                    state, state="lost", reason="lost", over_at=event.at, cost=event.cost
+                    state,
+                    state="lost",
+                    reason="lost",
+                    over_at=event.at,
+                    cost=event.cost,
+                    ended_at=event.ended_at,
                 )
             case _:
                 assert_never(event)

@@ -25,7 +25,7 @@ NOTICE_SECONDS = 120
 GRACE_SECONDS_MAX = 60
 """Of that, what a bid may ask for between the signal to stop and the kill: the rest is ours, to
 hear of it and to pass it on."""
-ZONE_REASONS = frozenset({"capacity", "price", "token"})
+ZONE_REASONS = frozenset({"capacity", "price", "token", "not-as-planned"})
 """Why the very type, zone and market of an attempt is not tried again for the same bid."""
 TYPE_REASONS = frozenset({"quota", "refused"})
 """Why the whole type is not tried again for the same bid: no other zone would help."""
@@ -159,6 +159,11 @@ class Spill:
     def price(self) -> Rate:
         """The cloud's price per GPU-hour."""
         return Rate(self.offer.nanos_per_gpu_hour, self.offer.price.currency)
+
+    @property
+    def hourly(self) -> Money:
+        """The cloud's price of the whole instance per hour."""
+        return Money(self.offer.price.nanos_per_instance_hour, self.offer.price.currency)
 
     @property
     def worst(self) -> Money:

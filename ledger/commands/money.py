@@ -319,7 +319,8 @@ def record_cost(
 ) -> Position:
     """Count what rented capacity cost the platform, once per `reference`.
 
-    The platform's burst account in that currency must be open.
+    money: below zero to take back what was counted before, under another reference, and was too
+    much. The platform's burst account in that currency must be open.
 
     Returns: the store position at which it is counted.
     Raises: AccountUnknown, AmountNotPositive, AmountTooLarge, EntryRecordedOtherwise.

@@ -327,8 +327,11 @@ class Account:
     def record_cost(
         self, *, money: Money, reference: str, cash: AccountId, now: datetime
     ) -> list[CostRecorded]:
-        """Decide what a cloud's charge does: it is counted once per `reference`."""
-        self._need_amount(money)
+        """Decide what a cloud's charge does: it is counted once per `reference`.
+
+        money: below zero where the cloud charged less than was counted before.
+        """
+        self._need_amount(Money(abs(money.nanos), money.currency))
         need_text(reference, length_max=TEXT_LENGTH_MAX)
         own = self.opened.account_id
         entry = CostRecorded(

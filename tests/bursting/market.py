@@ -15,15 +15,10 @@ from bursting.commands.returning import heed_warnings
 from bursting.commands.spilling import Overflow, spill_bid
 from bursting.domain.budget import Budget, month_of
 from bursting.domain.capacity import InstancePrice, InstanceSpec
-from bursting.domain.events import (
-    BurstIntended,
-    BurstLost,
-    BurstRefused,
-    BurstTerminated,
-    InstanceId,
-)
+from bursting.domain.events import BurstIntended, InstanceId, StrayFound
 from bursting.domain.instances import BurstInstance, host_of, offer_of
-from bursting.policies import settle_when_instance_over
+from bursting.domain.strays import Stray
+from bursting.policies import POLICIES
 from bursting.reaper import Reconciled, reconcile
 from ledger.commands import open_tenant_accounts, register_tenant
 from ledger.domain.account_ids import burst_account
@@ -218,12 +213,13 @@ class Market:
         )
 
     def settle(self) -> None:
-        """Do what the policy does, twice, since it may be told twice."""
+        """Do what the policies do, twice, since they may be told twice."""
         page = self.store.read_all(after=START, limit=10_000)
         for recorded in page.events:
-            if isinstance(recorded.event, BurstRefused | BurstTerminated | BurstLost):
-                settle_when_instance_over(recorded, self.store)
-                settle_when_instance_over(recorded, self.store)
+            for policy in POLICIES:
+                if recorded.type in policy.on:
+                    policy.react(recorded, self.store)
+                    policy.react(recorded, self.store)
 
     def reap(self) -> Reconciled:
         return reconcile(
@@ -231,9 +227,21 @@ class Market:
             self.overflow.clouds[next(iter(self.overflow.clouds))],
             owner_id=PLATFORM,
             instance_ids=self.intended(),
+            stray_ids=[found.stray_id for found in self.events(StrayFound)],
             by=LOOP,
             now=self.now,
         )
+
+    def stray(self) -> Stray:
+        """Return the one machine that ran outside the record."""
+        (found,) = self.events(StrayFound)
+        stray = load(self.store, Stray, found.stray_id)
+        assert stray is not None
+        return stray
+
+    def billed(self) -> int:
+        """Return what the cloud charges for all that ever ran, by its own account of it."""
+        return sum(money.nanos for money in self.cloud.bill().values())
 
     def tick(self) -> None:
         """Make one pass of every loop, as the supervisor does; what a cloud refuses waits."""
@@ -244,13 +252,20 @@ class Market:
                 continue
         self.settle()
 
-    def report_gpus(self, instance_id: InstanceId, gpus: int = 1) -> None:
+    def report_gpus(
+        self,
+        instance_id: InstanceId,
+        gpus: int = 1,
+        *,
+        model: str = "NVIDIA L4",
+        memory_mib: int = 23_034,
+    ) -> None:
         """Play the agent on the instance."""
         found = [
             Gpu(
                 uuid=f"GPU-{uuid5(instance_id, str(index))}",
-                model="NVIDIA L4",
-                memory_mib=23_034,
+                model=model,
+                memory_mib=memory_mib,
                 compute_capability="8.9",
                 driver="580.65",
             )

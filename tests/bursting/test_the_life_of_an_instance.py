@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bursting.domain import spill
 from bursting.domain.budget import Budget, BudgetExhausted, month_of
-from bursting.domain.events import BudgetEvent, BurstEvent, InstanceId
+from bursting.domain.events import BudgetEvent, BurstEvent, BurstLaunched, InstanceId
 from bursting.domain.instances import (
     BurstInstance,
     InstanceNotLaunched,
@@ -91,6 +91,7 @@ def test_the_clouds_clock_is_held_between_the_intent_and_now() -> None:
 
     for told, kept in ((early, LATER), (late, LATER + timedelta(minutes=1))):
         (event,) = intended().launch("i-1", launched_at=told, now=LATER + timedelta(minutes=1))
+        assert isinstance(event, BurstLaunched)
         assert event.launched_at == kept
 
 

@@ -80,6 +80,39 @@ def test_a_launched_instance_is_what_was_asked_for(rig: Rig) -> None:
     assert [seen.state for seen in rig.cloud.describe([instance.instance_id])] == ["running"]
 
 
+def test_an_instance_tells_its_model_and_the_price_of_the_whole_of_it(rig: Rig) -> None:
+    for need in (GpuNeed(gpus=1, gpu_models=("L4",)), GpuNeed(gpus=8, gpu_models=("H100",))):
+        offer = rig.cloud.offers(need)[0]
+
+        launched = rig.launch(token=offer.spec.instance_type, spec=offer.spec)
+
+        for told in (launched, *rig.cloud.describe([launched.instance_id])):
+            assert (told.gpus, told.gpu_model) == (offer.gpus, offer.gpu_model)
+            assert told.price == offer.price
+
+
+def test_a_spot_instance_tells_the_price_of_spot(rig: Rig) -> None:
+    need = GpuNeed(gpus=1, gpu_models=("L4",), spot=True)
+    offer = next(each for each in rig.cloud.offers(need) if each.spec.spot)
+
+    launched = rig.launch(spec=offer.spec)
+
+    assert launched.price == offer.price
+    assert rig.cloud.find(token="token-1")[0].price == offer.price
+
+
+def test_an_instance_tells_when_it_ended_and_not_before(rig: Rig) -> None:
+    launched = rig.launch()
+    assert launched.ended_at is None
+
+    rig.cloud.terminate(launched.instance_id)
+
+    (seen,) = rig.cloud.describe([launched.instance_id])
+    assert seen.ended_at is not None
+    assert seen.ended_at.utcoffset() == timedelta(0)
+    assert seen.ended_at >= launched.launched_at - timedelta(seconds=1)
+
+
 def test_a_spot_instance_says_that_it_is_one(rig: Rig) -> None:
     assert rig.launch(spec=rig.spec(spot=True)).spec.spot
 
