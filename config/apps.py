@@ -13,6 +13,7 @@ class SiteConfig(AppConfig):
         """Tell the ledger which store this process writes to, and rounds if they are compiled."""
         from django.conf import settings
 
+        from config import checks  # noqa: F401  # registers itself
         from config.wiring import build_store
         from ledger import eventstore
         from marketplace.domain import extras

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from config import address
+from config.spelling import misspelt
 from ledger.domain.redaction import HIDDEN, is_secret_name, redact
 
 PLAIN_NAMES = {
@@ -38,17 +40,21 @@ class Env:
     redis_url: str = ""
     """redis://host:port/0 lets several web processes share sockets; empty: one process."""
     secret_key: str = ""
-    """Signs sessions; empty: made once and kept in `home`."""
+    """Signs sessions and the tokens of rented machines; empty: made once and kept in `home`.
+    Processes on several machines need the same: `openssl rand -base64 48` makes one."""
     debug: bool = False
     """Shows errors with their inside, and logs more. Never where others can reach it."""
     demo: bool = False
     """Shows one-click log-ins and the gallery. Refused on a public address."""
     base_url: str = ""
-    """How people reach the site, https://…; empty: http on loopback, with relaxed cookies."""
-    allowed_hosts: str = "localhost,127.0.0.1,[::1]"
-    """Host names the site answers to, separated by commas."""
+    """How people reach the site, such as https://gpu.example: a host name of its own, a port where
+    it is none of the usual ones, no path. It sets the host name, the origin, the cookies and the
+    links of a site behind a proxy; empty: http on loopback, with relaxed cookies."""
+    allowed_hosts: str = ""
+    """More host names that the site answers to, separated by commas, beside that of `base_url`,
+    `host` and this machine's own. None is needed for health checks."""
     host: str = "127.0.0.1"
-    """Address to serve on."""
+    """Address to serve on; 0.0.0.0 or [::] are all of this machine."""
     port: int = 8000
     """Port to serve on."""
     market: str = "main"
@@ -83,8 +89,8 @@ class Env:
     burst_driver: str = ""
     """The NVIDIA driver in the image that machines start from, such as 580.65. Empty: not known,
     and bids that ask for a driver are not served by a cloud."""
-    ec2_image_id: str = "ami-00000000"
-    """The machine image that EC2 instances start from; it must hold the NVIDIA driver."""
+    ec2_image_id: str = ""
+    """The machine image that EC2 instances start from, ami-…; it must hold the NVIDIA driver."""
     ec2_boot_script: str = "exec offpeak-agent run --server $OFFPEAK_SERVER"
     """Shell lines that start the agent on an EC2 instance; the token is in its environment."""
     ec2_endpoint_url: str = ""
@@ -96,7 +102,8 @@ class Env:
     agent_poll_seconds: int = 2
     """How often agents ask what to run."""
     oidc_issuer_url: str = ""
-    """OpenID Connect issuer for single sign-on; empty: none."""
+    """OpenID Connect issuer for single sign-on, as its own discovery document names it, with or
+    without a slash at its end; empty: none."""
     oidc_client_id: str = ""
     """What the issuer knows this installation as."""
     oidc_client_secret: str = ""
@@ -166,7 +173,9 @@ FORMS: Mapping[str, tuple[str, str]] = {
     "eventstore_url": ("postgres|memory|esdb(\\+discover)?://.+", "postgres, memory or esdb://…"),
     "database_url": ("(postgresql|postgres)://.+", "postgresql://user:password@host:port/name"),
     "redis_url": ("(redis|rediss|unix)://.+", "redis://host:port/0"),
-    "base_url": ("https?://.+", "https://…"),
+    "secret_key": (r"(?s).{32,}", "at least 32 characters"),
+    "ec2_image_id": ("ami-[0-9a-f]{8,17}", "a machine image's id, ami- and 8 to 17 digits"),
+    "ec2_region": ("[a-z]+(-[a-z]+)+-[0-9]{1,2}", "a region's name, such as us-east-1"),
 }
 """What a text must look like where it is not empty. Some hold a password: none is shown."""
 
@@ -183,6 +192,18 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
 }
 """Least and most of a number; others may be anything from 0 on."""
 
+READERS: Mapping[str, Callable[[str], str]] = {
+    "base_url": address.read_base_url,
+    "oidc_issuer_url": address.read_service_url,
+    "ec2_endpoint_url": address.read_service_url,
+    "host": lambda text: address.read_host(text).strip("[]"),
+    "allowed_hosts": lambda text: ",".join(address.read_host_names(text)),
+}
+"""How an address is read, so that one that is written in another way is the same."""
+
+MANY_LINES = frozenset({"ec2_boot_script"})
+"""Texts that may end with a line end."""
+
 SECONDS_PER_HOUR = 3_600
 
 
@@ -192,18 +213,24 @@ def variable_of(field: str) -> str:
 
 
 def read_env(environ: Mapping[str, str]) -> Env:
-    """Parse `environ`; a value of the wrong type stops the server with the variable's name."""
+    """Parse `environ`; a value or a name that is not right stops the server and is named."""
+    if said := misspelt(environ, {variable_of(field.name) for field in fields(Env)}):
+        raise SystemExit(said)
     given: dict[str, object] = {}
     if environ.get("OFFPEAK_DEMO") == "1":
         given.update(DEMO_DEFAULTS)
     for field in fields(Env):
         variable = variable_of(field.name)
         if variable in environ:
-            given[field.name] = _parse(field.name, str(field.type), environ[variable])
-    return Env(**given)  # type: ignore[arg-type]  # _parse has checked each field's type
+            given[field.name] = _parse(
+                field.name, str(field.type), environ[variable], default=field.default
+            )
+    env = Env(**given)  # type: ignore[arg-type]  # _parse has checked each field's type
+    _check_together(env)
+    return env
 
 
-def _parse(name: str, kind: str, text: str) -> object:
+def _parse(name: str, kind: str, text: str, *, default: object) -> object:
     variable = variable_of(name)
     if kind == "bool":
         if text not in ("0", "1"):
@@ -211,10 +238,35 @@ def _parse(name: str, kind: str, text: str) -> object:
         return text == "1"
     if kind == "int":
         return _number(name, variable, text)
+    if not text.strip():
+        if text or default:
+            raise SystemExit(f"{variable} must be set to something, or not at all")
+        return ""
+    if text != text.strip() and name not in MANY_LINES:
+        raise SystemExit(f"{variable} must be without blanks and line ends around it")
     form, wanted = FORMS.get(name, ("", ""))
-    if form and text and not re.fullmatch(form, text):
+    if form and not re.fullmatch(form, text):
         raise SystemExit(f"{variable} must be {wanted}")
-    return text
+    try:
+        return READERS[name](text) if name in READERS else text
+    except address.AddressUnclear as unclear:
+        raise SystemExit(f"{variable} must be {unclear}") from None
+
+
+def _check_together(env: Env) -> None:
+    """Refuse values that are right each, and together cannot work."""
+    single_sign_on = ("oidc_issuer_url", "oidc_client_id", "oidc_client_secret")
+    given = [name for name in single_sign_on if getattr(env, name)]
+    if given and len(given) < len(single_sign_on):
+        lacking = " and ".join(variable_of(n) for n in single_sign_on if n not in given)
+        raise SystemExit(f"{variable_of(given[0])} needs {lacking} beside it")
+    if env.burst_cloud == "ec2":
+        if not env.ec2_image_id:
+            raise SystemExit("OFFPEAK_BURST_CLOUD=ec2 needs OFFPEAK_EC2_IMAGE_ID beside it")
+        if not env.base_url and not env.ec2_endpoint_url:
+            raise SystemExit(
+                "OFFPEAK_BURST_CLOUD=ec2 needs OFFPEAK_BASE_URL: rented machines report there"
+            )
 
 
 def _number(name: str, variable: str, text: str) -> int:

@@ -19,6 +19,7 @@ from bursting.domain.events import BurstLost, BurstRefused, BurstTerminated, Ins
 from bursting.domain.instances import FINAL, BurstInstance, host_of
 from bursting.domain.spill import SpillRules
 from bursting.models import BurstInstanceRow
+from config.address import address_on_this_machine
 from config.env import Env
 from ledger.commands.tokens import issue_host_token, revoke_token
 from ledger.domain import tokens
@@ -79,7 +80,7 @@ def _fake() -> FakeCloud:
 
 def environment_of(env: Env, instance_id: InstanceId) -> Mapping[str, str]:
     """Return what a rented machine finds set when it boots: where to report, and as whom."""
-    address = env.base_url or f"http://{env.host}:{env.port}"
+    address = env.base_url or address_on_this_machine(env.host, env.port)
     return {"OFFPEAK_SERVER": address, "OFFPEAK_AGENT_TOKEN": token_of(host_of(instance_id))}
 
 

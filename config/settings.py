@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from config.address import LOOPBACK_HOSTS, is_everywhere, read_host
 from config.database.address import AddressUnclear, read_address
 from config.env import Env, read_env
 from config.private import keep_private
@@ -44,13 +46,23 @@ def _database(env: Env) -> dict[str, Any]:
         raise SystemExit(f"DATABASE_URL {unclear}") from None
 
 
+def _hosts(env: Env) -> list[str]:
+    """Return every name the site goes by: `allowed_hosts` only adds to what is known anyway."""
+    names = [*LOOPBACK_HOSTS]
+    if env.base_url:
+        names.append(read_host(urlsplit(env.base_url).hostname or ""))
+    if not is_everywhere(env.host):
+        names.append(read_host(env.host))
+    return list(dict.fromkeys([*names, *filter(None, env.allowed_hosts.split(","))]))
+
+
 keep_private(HOME)
 SECRET_KEY = secret_key(ENV, HOME)
 DEBUG = ENV.debug
 LOGGING_CONFIG = "config.logs.configure"
 LOGGING = {"env": ENV, "secret_key": SECRET_KEY}
 DEFAULT_EXCEPTION_REPORTER_FILTER = "config.reports.NothingOfOurs"
-ALLOWED_HOSTS = [host.strip() for host in ENV.allowed_hosts.split(",") if host.strip()]
+ALLOWED_HOSTS = _hosts(ENV)
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
 WSGI_APPLICATION = "config.wsgi.application"
@@ -85,9 +97,11 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "config.naming.by_our_name",
     "django.middleware.security.SecurityMiddleware",
     "config.security.security_headers",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "config.errors.pages_for_bare_answers",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -158,7 +172,8 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-CSRF_TRUSTED_ORIGINS = [ENV.base_url] if SECURE else []
+CSRF_TRUSTED_ORIGINS = [ENV.base_url] if ENV.base_url else []
+CSRF_FAILURE_VIEW = "config.errors.csrf_failure"
 DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.request_bytes_max
 
 CHANNEL_LAYERS: dict[str, Any] = (

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlencode
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
 from django.utils import timezone
 
+from config.asking import to_log_in
+from config.errors import show
 from config.wiring import projections
 from ledger.access import TENANT_CHOSEN, Actor, actors_of_person
 from ledger.domain.ids import UserId
@@ -48,9 +48,8 @@ class Visitors:
         if not isinstance(exception, Refusal) or request.path.startswith(API):
             return None
         if isinstance(exception, Unauthenticated) and not request.user.is_authenticated:
-            return redirect(f"{settings.LOGIN_URL}?{urlencode({'next': request.get_full_path()})}")
-        context = {"refusal": exception}
-        return render(request, "shell/refusal.html", context, status=exception.status)
+            return to_log_in(request)
+        return show(request, exception)
 
 
 def seat(request: HttpRequest) -> tuple[Actor | None, list[Actor]]:

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
+from config.naming import site_address
 from config.pages.agent_tokens import issue_agent_token
 from config.pages.answers import done, meta_of, page
 from config.pages.fields import TokenField, reason
@@ -75,7 +76,7 @@ def new(request: HttpRequest) -> HttpResponse:
                 "title": form.cleaned_data["title"],
                 "text": text,
                 "position": position,
-                "base_url": settings.ENV.base_url or f"http://{request.get_host()}",
+                "base_url": site_address(request),
             }
             return page(request, "pages/host_made.html", context)
     context = {"form": form, "regions": _regions(actor)}

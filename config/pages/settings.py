@@ -8,11 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
+from config.naming import site_address
 from config.pages.agent_tokens import issue_agent_token
 from config.pages.answers import done, meta_of, page
 from config.pages.fields import TokenField
@@ -155,7 +155,7 @@ def _context(
             for row in rows
         ],
         "roles": sorted(actor.roles),
-        "base_url": settings.ENV.base_url or f"http://{request.get_host()}",
+        "base_url": site_address(request),
     }
 
 

@@ -34,6 +34,7 @@ def market(
     folder = tmp_path_factory.mktemp("market")
     settings = {
         "OFFPEAK_BURST_CLOUD": "ec2",
+        "OFFPEAK_EC2_IMAGE_ID": "ami-00000000",
         "OFFPEAK_EC2_ENDPOINT_URL": cloud.url,
         "AWS_ACCESS_KEY_ID": "testing",
         "AWS_SECRET_ACCESS_KEY": "testing",

@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from config.address import address_on_this_machine
 from config.demo.cast import PLAYERS
 from config.demo.fleet import Fleet
 from config.demo.live import Live
@@ -66,7 +67,7 @@ class Command(BaseCommand):
         env, stop = settings.ENV, threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        fleet = Fleet(settings.HOME, f"http://{env.host}:{env.port}", stop=stop)
+        fleet = Fleet(settings.HOME, address_on_this_machine(env.host, env.port), stop=stop)
         fleet.start()
         live = Live(
             default_store(),
@@ -83,7 +84,7 @@ class Command(BaseCommand):
             fleet.join()
 
     def _greet(self) -> None:
-        address = f"http://{settings.ENV.host}:{settings.ENV.port}"
+        address = address_on_this_machine(settings.ENV.host, settings.ENV.port)
         token = Secrets(settings.HOME).get(CONSUMER, "user")
         cli = ".venv/bin/offpeak"
         people = "\n".join(

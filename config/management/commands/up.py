@@ -18,6 +18,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
 from config import logs
+from config.address import address_on_this_machine
 from config.database.embedded import stop as stop_database
 from config.supervisor import Supervisor
 from config.wiring import GIVE_WAY, loop_groups, loops
@@ -70,7 +71,7 @@ class Command(BaseCommand):
 
     def _announce(self, supervisor: Supervisor, served: threading.Event) -> None:
         """Print where the market is, once it answers, and let everything else start."""
-        address = f"http://{settings.ENV.host}:{settings.ENV.port}/"
+        address = address_on_this_machine(settings.ENV.host, settings.ENV.port) + "/"
         deadline = time.monotonic() + READY_SECONDS_MAX
         while not supervisor.stop.is_set() and time.monotonic() < deadline:
             try:
@@ -86,7 +87,10 @@ class Command(BaseCommand):
         served.set()
         if settings.ENV.demo:
             call_command("demo", "--greet", stdout=self.stdout)
-        print(f"ready {address}", flush=True)
+        base_url = settings.ENV.base_url
+        print(
+            f"ready {base_url}/ served on {address}" if base_url else f"ready {address}", flush=True
+        )
 
     def _refuse_open_demo(self) -> None:
         env = settings.ENV

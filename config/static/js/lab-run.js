@@ -1,6 +1,8 @@
 // <lab-run data-path="/lab">: has the lab run what the page's address asks for, shows how far it is,
 // and puts what came of it in its place. Leaving the page or "Give up" ends the run.
 
+const NOT_SIGNED_IN = 4401;
+
 class LabRun extends HTMLElement {
   connectedCallback() {
     this.bar = this.querySelector("progress");
@@ -29,7 +31,8 @@ class LabRun extends HTMLElement {
     socket.addEventListener("message", ({ data }) => {
       if (this.socket === socket) this.hear(JSON.parse(data));
     });
-    socket.addEventListener("close", () => {
+    socket.addEventListener("close", ({ code }) => {
+      if (code === NOT_SIGNED_IN) document.dispatchEvent(new Event("signed-out"));
       if (this.socket === socket) this.stop("The connection was lost.");
     });
   }

@@ -147,6 +147,42 @@ document.addEventListener("click", (event) => {
   if (dialog && (event.target === dialog || event.target.closest("[data-close]"))) dialog.close();
 });
 
+// A part of the page that cannot be had keeps what it shows; the page says why, once, at its top.
+// A whole page in answer (a proxy's, or one that we did not expect) is never put into a part.
+const trouble = document.getElementById("trouble");
+let troubled = null;
+function showTrouble(source, text) {
+  if (!trouble) return;
+  troubled = source;
+  const note = document.createElement("p");
+  note.textContent = text || trouble.dataset.unreachable;
+  const box = document.createElement("div");
+  box.className = "note warn";
+  box.append(note);
+  trouble.replaceChildren(box);
+}
+document.addEventListener("htmx:response:error", ({ detail: { ctx } }) => {
+  if (ctx.hx?.redirect || ctx.response.status === 422) return;
+  const told = new DOMParser().parseFromString(ctx.text ?? "", "text/html").querySelector("[data-refusal]");
+  showTrouble(ctx.sourceElement, told?.textContent);
+});
+document.addEventListener("htmx:error", ({ detail: { ctx } }) => ctx && showTrouble(ctx.sourceElement, ""));
+document.addEventListener("htmx:after:request", ({ detail: { ctx } }) => {
+  if (troubled && (ctx.sourceElement === troubled || !troubled.isConnected) && ctx.response.status < 400) {
+    troubled = null;
+    trouble.replaceChildren();
+  }
+});
+
+// A socket that is closed for want of a log-in: there, and back to this page.
+const NOT_SIGNED_IN = 4401;
+document.addEventListener("htmx:ws:close", ({ detail: { code } }) => {
+  if (code === NOT_SIGNED_IN) document.dispatchEvent(new Event("signed-out"));
+});
+document.addEventListener("signed-out", () => {
+  location.assign(`/accounts/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
+});
+
 // The state of the live connection, in words, wherever the page shows it.
 const LINK_WORDS = { live: "Live", lost: "Reconnecting…" };
 function showLink(state) {
