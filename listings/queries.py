@@ -14,6 +14,7 @@ from ledger.access import Actor, visible
 from ledger.domain.ids import HostId, OfferId
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
+from ledger.turns import behind
 from listings.domain.earnings import DayOfMarket, Fill, fill_of
 from listings.domain.events import Gpu, ReclaimStep, WeeklyRule
 from listings.domain.gpus import model_matches
@@ -235,10 +236,18 @@ def recent_fill(*, now: datetime) -> Fill:
     return fill_of(DayOfMarket(listed[day], sold.get(day, 0)) for day in days)
 
 
-def offers_over(*, now: datetime, limit: int) -> list[OfferId]:
-    """Return offers in any open state whose last window is over by `now`, oldest first."""
-    rows = OfferRow.objects.filter(state__in=OPEN, ends_at__lte=now).order_by("ends_at")
-    return [OfferId(key) for key in rows.values_list("pk", flat=True)[:limit]]
+def offers_over(
+    after: tuple[datetime, OfferId] | None, limit: int, *, now: datetime
+) -> list[tuple[datetime, OfferId]]:
+    """Return offers in any open state whose last window is over by `now`, oldest first.
+
+    Each with when it was over; only those behind `after`.
+    """
+    rows = OfferRow.objects.filter(
+        behind(after, "ends_at", "offer_id"), state__in=OPEN, ends_at__lte=now
+    )
+    keys = rows.order_by("ends_at", "offer_id").values_list("ends_at", "offer_id")[:limit]
+    return [(ends_at, OfferId(offer_id)) for ends_at, offer_id in keys if ends_at is not None]
 
 
 def markets_by_demand() -> list[str]:

@@ -17,6 +17,7 @@ from ledger.domain.ids import OfferId
 from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, load
+from ledger.turns import turns_of
 from listings import commands
 from listings.domain.events import Chosen, Form, OfferPublished
 from listings.domain.hosts import Host
@@ -62,8 +63,15 @@ def _choices(store: EventStore, book: Book, now: Millis) -> Iterator[Choice]:
         for listed in sorted(book.offers.values(), key=lambda each: each.published)
         if not listed.paused and is_due(listed.terms, now=now)
     ]
+    idle = {listed.published: listed for listed in due if is_idle(book, listed.terms, now=now)}
+
+    def page(after: tuple[int] | None, limit: int) -> list[tuple[int]]:
+        return [(key,) for key in idle if after is None or key > after[0]][:limit]
+
     taken: list[OpenBid] = []
-    for listed in [each for each in due if is_idle(book, each.terms, now=now)][:LOOKED_AT]:
+    # Offers that keep their form stay due: the next pass looks at those behind them.
+    for (key,) in turns_of(store, f"forms-{book.market}").take(page, LOOKED_AT):
+        listed = idle[key]
         bids = waiting_for(book, listed, now=now, taken=taken)
         if not bids:
             continue

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 import structlog
 
-from ledger.domain.ids import BidId, LeaseId
+from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId
 from ledger.domain.refusal import Refusal
+from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta
 from ledger.eventstore.together import Part, record_each
 from ledger.queries import stray_holds
+from ledger.turns import each_alone, turns_of
 from marketplace.commands.bids import release_stray_hold
 from marketplace.commands.extending import extend_when_due
 from marketplace.commands.moving import ask_for_move
@@ -22,9 +24,10 @@ from marketplace.domain.moving import PAUSE, better
 from marketplace.queries.bids import bids_known
 from marketplace.queries.extensions import leases_ending
 from marketplace.queries.leases import due_leases
-from marketplace.queries.moving import looks, waiting_bids
+from marketplace.queries.moving import Waiting, looks, waiting_bids
 
 BATCH = 500
+STUCK = "lease.stuck"
 TOGETHER = 100
 """Leases that the clock moves in one append."""
 CLOCK = Meta(actor="loop:lease-clock")
@@ -33,51 +36,76 @@ MOVER = Meta(actor="loop:bid-moves")
 LOOKED_AT = 20
 """Bids looked at in a pass: each is previewed in every market that may serve it."""
 SWEEP = Meta(actor="loop:stray-holds")
+HOLDS_LOOKED_AT = 1_000
+HoldKey = tuple[datetime, HoldId, AccountId]
 STRAY_AFTER = timedelta(hours=1)
 """Longer than any request that places a bid is repeated."""
 
 log = structlog.get_logger()
 
 
-def advance_leases(store: EventStore, *, now: datetime, start_grace: timedelta) -> int:
+def advance_leases(
+    store: EventStore, *, now: datetime, start_grace: timedelta, uptime: Uptime = ALWAYS_UP
+) -> int:
     """Start, stop and close the leases whose time has come; return how many that moved.
 
     Decided on each lease's own stream: rows that lag can cause a look too many, nothing else.
     """
-    due, moved, head = due_leases(now=now, limit=BATCH), 0, store.head()
-    for since in range(0, len(due), TOGETHER):
-        some = due[since : since + TOGETHER]
-        ticks = [[_tick(lease_id, now, start_grace)] for lease_id in some]
-        for lease_id, outcome in zip(some, record_each(store, ticks), strict=True):
+    head, moved = store.head(), 0
+    due = turns_of(store, "leases").take(
+        lambda after, limit: due_leases(after, limit, now=now), BATCH
+    )
+
+    def tick(lease_ids: Sequence[LeaseId]) -> int:
+        parts = [[_tick(lease_id, now, start_grace, uptime)] for lease_id in lease_ids]
+        outcomes = record_each(store, parts)
+        for lease_id, outcome in zip(lease_ids, outcomes, strict=True):
             if isinstance(outcome, Refusal):
-                # One lease that cannot be moved must not hold up the others.
-                log.error("lease.stuck", lease=str(lease_id), code=outcome.code)
-            else:
-                moved += outcome[0] > head
+                log.error(STUCK, lease=str(lease_id), code=outcome.code)
+        return sum(isinstance(each, list) and each[0] > head for each in outcomes)
+
+    for since in range(0, len(due), TOGETHER):
+        some = [lease_id for _, lease_id in due[since : since + TOGETHER]]
+        try:
+            moved += tick(some)
+        except Exception as failure:
+            # One lease that cannot be moved must not hold up the others: each is tried alone.
+            log.warning("lease.together-failed", error=repr(failure))
+            moved += each_alone(some, lambda key: tick([key]), event=STUCK, told=_lease)
     return moved
 
 
-def _tick(lease_id: LeaseId, now: datetime, start_grace: timedelta) -> Part:
+def _lease(lease_id: LeaseId) -> Mapping[str, str]:
+    return {"lease": str(lease_id)}
+
+
+def _tick(lease_id: LeaseId, now: datetime, start_grace: timedelta, uptime: Uptime) -> Part:
     """Return what brings a lease to where the clock says it belongs."""
 
     def decide(lease: Lease | None) -> Sequence[LeaseEvent]:
         if lease is None:
             raise LeaseUnknown(lease_id=lease_id)
-        return lease.tick(now=now, start_grace=start_grace)
+        return lease.tick(now=now, start_grace=start_grace, uptime=uptime)
 
     return Part(Lease, lease_id, decide, CLOCK)
 
 
 def extend_leases(store: EventStore, *, now: datetime) -> int:
     """Ask for the next step of the leases that go on by themselves; return how many."""
-    asked = 0
-    for lease_id in leases_ending(now=now, limit=BATCH):
+    ending = turns_of(store, "extensions").take(
+        lambda after, limit: leases_ending(after, limit, now=now), BATCH
+    )
+
+    def extend(lease_id: LeaseId) -> int:
         try:
-            asked += extend_when_due(store, lease_id=lease_id, by=EXTENDER, now=now)
+            return extend_when_due(store, lease_id=lease_id, by=EXTENDER, now=now)
         except Refusal as refusal:
-            # No money left, for instance: the lease ends at its time, the others go on.
+            # No money left, for instance: that is told on the lease, which ends at its time.
             log.info("lease.not-extended", lease=str(lease_id), code=refusal.code)
-    return asked
+            return 0
+
+    lease_ids = [lease_id for _, lease_id in ending]
+    return each_alone(lease_ids, extend, event="lease.not-extended", told=_lease)
 
 
 class Mover:
@@ -94,31 +122,42 @@ class Mover:
         """Look at the next bids; return how many markets were asked to hand one on."""
         page = waiting_bids(since=now - PAUSE, after=self._last, limit=LOOKED_AT)
         self._last = page[-1].bid_id if len(page) == LOOKED_AT else None
-        asked = 0
-        for bid in page:
+
+        def move(bid: Waiting) -> int:
             to = better(looks(store, bid.bid_id, bid.markets, now=now), market=bid.market)
-            if to is not None:
-                asked += ask_for_move(
-                    store,
-                    bid_id=bid.bid_id,
-                    market=bid.market,
-                    to=to,
-                    moves=bid.moves,
-                    by=MOVER,
-                    now=now,
-                )
-        return asked
+            if to is None:
+                return 0
+            return ask_for_move(
+                store,
+                bid_id=bid.bid_id,
+                market=bid.market,
+                to=to,
+                moves=bid.moves,
+                by=MOVER,
+                now=now,
+            )
+
+        return each_alone(
+            page, move, event="bid.not-moved", told=lambda bid: {"bid": str(bid.bid_id)}
+        )
 
 
 def sweep_stray_holds(store: EventStore, *, now: datetime) -> int:
     """Give back the holds of bids that never came; return how many."""
-    swept = 0
-    holds = stray_holds(older_than=now - STRAY_AFTER)
-    placed = bids_known(BidId(hold.hold_id) for hold in holds)
-    for hold in holds:
-        bid_id = BidId(hold.hold_id)
-        if bid_id not in placed:
-            swept += release_stray_hold(
-                store, account_id=hold.account_id, bid_id=bid_id, by=SWEEP, now=now
-            )
-    return swept
+
+    def page(after: HoldKey | None, limit: int) -> list[HoldKey]:
+        holds = stray_holds(older_than=now - STRAY_AFTER, after=after, limit=limit)
+        return [(hold.placed_at, hold.hold_id, hold.account_id) for hold in holds]
+
+    # Bids that wait for weeks, and leases that begin in weeks, hold money all the time.
+    held = turns_of(store, "stray-holds").take(page, HOLDS_LOOKED_AT)
+    placed = bids_known(BidId(hold_id) for _, hold_id, _ in held)
+
+    def give_back(key: HoldKey) -> int:
+        _, hold_id, account_id = key
+        return release_stray_hold(
+            store, account_id=account_id, bid_id=BidId(hold_id), by=SWEEP, now=now
+        )
+
+    stray = [key for key in held if BidId(key[1]) not in placed]
+    return each_alone(stray, give_back, event="hold.stuck", told=lambda key: {"hold": str(key[1])})

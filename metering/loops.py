@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -15,6 +14,7 @@ from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Meta, load
+from ledger.turns import behind, each_alone, turns_of
 from marketplace.domain.leases import Lease
 from metering.commands import charge_window, close_meter, close_usage_window
 from metering.domain.closing import FOR_EVER, LeaseSpan, known_until, next_window
@@ -52,45 +52,67 @@ def close_usage_windows(
         waited for; what comes later is kept, marked late, and not charged.
     """
     assert 3_600 % window_seconds == 0
-    closed = 0
-    for row in _due(now=now, window_ms=window_seconds * 1000):
-        try:
-            closed += _close_of(
-                store, row, now=now, window_ms=window_seconds * 1000, grace_ms=grace // MILLI
-            )
-        except Refusal as refusal:
-            # One meter that cannot be closed must not hold up the others.
-            log.error("meter.stuck", lease=str(row.lease_id), code=refusal.code)
-    return closed
+    window_ms, grace_ms = window_seconds * 1000, grace // MILLI
+    due = turns_of(store, "meters").take(
+        lambda after, limit: _due(after, limit, now=now, window_ms=window_ms), METERS_MAX
+    )
+    found = MeterRow.objects.in_bulk([lease_id for _, lease_id in due])
+    rows = [found[lease_id] for _, lease_id in due if lease_id in found]
+    # One meter that cannot be closed must not hold up the others.
+    return each_alone(
+        rows,
+        lambda row: _close_of(store, row, now=now, window_ms=window_ms, grace_ms=grace_ms),
+        event="meter.stuck",
+        told=lambda row: {"lease": str(row.lease_id)},
+    )
 
 
 def charge_what_is_left(store: EventStore, *, now: datetime) -> int:
     """Ask again for charges that were refused; return how many were made."""
+    left = turns_of(store, "charges").take(
+        lambda after, limit: _uncharged(after, limit, now=now), CHARGES_MAX
+    )
+    return each_alone(
+        left,
+        lambda key: _charge(store, key[0], now),
+        event="usage.not-charged",
+        told=lambda key: {"lease": str(key[0])},
+    )
+
+
+def _uncharged(after: tuple[UUID] | None, limit: int, *, now: datetime) -> list[tuple[UUID]]:
+    """Return leases with windows that should have been charged, in order."""
     rows = UsageRow.objects.filter(is_captured=False, ends_at__lt=now - CHARGED_WITHIN)
-    left = list(dict.fromkeys(rows.order_by("ends_at").values_list("lease_id", flat=True)))
+    keys = rows.filter(behind(after, "lease_id")).order_by("lease_id").values_list("lease_id")
+    return list(keys.distinct()[:limit])
+
+
+def _charge(store: EventStore, lease_id: UUID, now: datetime) -> int:
+    """Charge what is on a lease's meter, the oldest first, up to what is refused."""
     charged = 0
-    for lease_id in left[:CHARGES_MAX]:
-        for recorded in store.read_stream(f"meter-{lease_id}"):
-            if not isinstance(recorded.event, UsageWindowClosed):
-                continue
+    for recorded in store.read_stream(f"meter-{lease_id}"):
+        if isinstance(recorded.event, UsageWindowClosed):
+            by = Meta.because(recorded, policy="charge-what-is-left")
             try:
-                by = Meta.because(recorded, policy="charge-what-is-left")
                 charge_window(store, recorded.event, by=by, now=now)
-                charged += 1
             except Refusal as refusal:
                 log.error("usage.not-charged", lease=str(lease_id), code=refusal.code)
                 break
+            charged += 1
     return charged
 
 
-def _due(*, now: datetime, window_ms: int) -> Iterable[MeterRow]:
-    """Return open meters on which the clock may have something to say."""
+def _due(
+    after: tuple[int, UUID] | None, limit: int, *, now: datetime, window_ms: int
+) -> list[tuple[int, UUID]]:
+    """Return open meters on which the clock may have something to say, the oldest first."""
     border_ms = millis_down(now) // window_ms * window_ms
     open_meters = MeterRow.objects.filter(state="open")
     due = open_meters.filter(over_ms__isnull=False) | open_meters.filter(
         closed_through_ms__lt=border_ms
     )
-    return due.order_by("closed_through_ms", "lease_id")[:METERS_MAX]
+    order = ("closed_through_ms", "lease_id")
+    return list(due.filter(behind(after, *order)).order_by(*order).values_list(*order)[:limit])
 
 
 def _close_of(

@@ -27,6 +27,7 @@ from ledger.models import (
     SubscriberRow,
     UsageChargeRow,
 )
+from ledger.turns import behind
 
 STRAY_HOLDS_MAX = 1_000
 
@@ -130,18 +131,27 @@ def holds(actor: Actor, account_id: AccountId) -> QuerySet[HoldRow]:
     return visible(actor, HoldRow).filter(account_id=account_id)
 
 
-def stray_holds(*, older_than: datetime, purpose_prefix: str = "bid:") -> list[StrayHold]:
-    """Return open holds placed before `older_than`, oldest first, at most STRAY_HOLDS_MAX.
+def stray_holds(
+    *,
+    older_than: datetime,
+    purpose_prefix: str = "bid:",
+    after: Sequence[object] | None = None,
+    limit: int = STRAY_HOLDS_MAX,
+) -> list[StrayHold]:
+    """Return open holds placed before `older_than`, oldest first.
+
+    after: time and id of the last one of the page before.
 
     Whether what a hold was placed for ever came is known to the app that placed it: that app
     decides, and asks for `release_hold`.
     """
     rows = HoldRow.objects.filter(
+        behind(after, "placed_at", "hold_id"),
         state="placed",
         placed_at__lt=older_than,
         captured_nanos=0,
         purpose__startswith=purpose_prefix,
-    ).order_by("placed_at", "hold_id")[:STRAY_HOLDS_MAX]
+    ).order_by("placed_at", "hold_id")[:limit]
     return [
         StrayHold(
             hold_id=HoldId(row.hold_id),

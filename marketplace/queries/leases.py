@@ -15,6 +15,7 @@ from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.refusal import Forbidden, Invalid
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Recorded, load, stream_name
+from ledger.turns import behind
 from marketplace.domain.lease_state import State
 from marketplace.domain.leases import Lease, LeaseUnknown
 from marketplace.domain.reclaim import quote
@@ -182,7 +183,15 @@ def leased_gpus(
     ]
 
 
-def due_leases(*, now: datetime, limit: int) -> list[LeaseId]:
-    """Return the leases on which the clock may have something to say by `now`, oldest first."""
-    rows = LeaseRow.objects.exclude(state__in=FINAL).filter(due_at__lte=now)
-    return [LeaseId(key) for key in rows.order_by("due_at").values_list("pk", flat=True)[:limit]]
+def due_leases(
+    after: tuple[datetime, LeaseId] | None, limit: int, *, now: datetime
+) -> list[tuple[datetime, LeaseId]]:
+    """Return the leases on which the clock may have something to say by `now`, oldest first.
+
+    Each with when it was due; only those behind `after`.
+    """
+    rows = LeaseRow.objects.exclude(state__in=FINAL).filter(
+        behind(after, "due_at", "lease_id"), due_at__lte=now
+    )
+    keys = rows.order_by("due_at", "lease_id").values_list("due_at", "lease_id")[:limit]
+    return [(due_at, LeaseId(lease_id)) for due_at, lease_id in keys]
