@@ -22,7 +22,7 @@ from django.conf import settings
 from config.database import limits
 from config.front import Front
 from config.probes import Probes
-from config.sockets import Sockets, socket_urls
+from config.sockets import socket_urls
 
 WEB_THREADS = 8
 
@@ -34,7 +34,7 @@ application = ProtocolTypeRouter(
             Any, Probes(Front(cast(Any, WSGIMiddleware(cast(Any, pages_and_api), WEB_THREADS))))
         ),
         "websocket": AllowedHostsOriginValidator(
-            cast(Any, Sockets(cast(Any, AuthMiddlewareStack(URLRouter(cast(Any, socket_urls))))))
+            AuthMiddlewareStack(URLRouter(cast(Any, socket_urls)))
         ),
     }
 )

@@ -53,6 +53,7 @@ _LOOKS: dict[str, Look] = {
     "terminating": Look("Terminating", "warn", "half"),
     "healthy": Look("Healthy", "good", "dot"),
     "late": Look("Late", "warn", "triangle"),
+    "returning": Look("Returning", "warn", "half"),
     "silent": Look("Silent", "bad", "cross"),
     "quarantined": Look("Quarantined", "bad", "square"),
     "stopped": Look("Stopped", "bad", "cross"),

@@ -23,6 +23,7 @@ import marketplace.projections
 import metering.loops
 import metering.policies
 import metering.projections
+import metering.watching
 from bursting import reaper
 from bursting.loops import Overflowing
 from config import tape
@@ -121,6 +122,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
         *_moves(env),
         Loop("forms", 15.0, _choose_forms),
         Loop("live", 1.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),
+        _watching(env),
         Loop("offer-expiry", 5.0, lambda store, now: listings.loops.expire_offers(store, now=now)),
         Loop(
             "stray-holds",
@@ -162,6 +164,12 @@ def _moves(env: Env) -> tuple[Loop, ...]:
         return ()
     mover = marketplace.loops.Mover()
     return (Loop("bid-moves", 10.0, lambda store, now: mover.run_once(store, now=now)),)
+
+
+def _watching(env: Env) -> Loop:
+    """Return the loop that watches whether hosts are heard, and how their GPUs are."""
+    watch = cache(lambda: metering.watching.Watch(poll_seconds=env.agent_poll_seconds))
+    return Loop("host-health", 5.0, lambda store, now: watch().run_once(store, now=now))
 
 
 def _clearing(env: Env, market: str) -> Loop:
@@ -246,6 +254,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
     "clockwork": (
         "policies",
         "lease-clock",
+        "host-health",
         "extensions",
         "offer-expiry",
         "usage",

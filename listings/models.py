@@ -27,6 +27,10 @@ class HostRow(models.Model):
     gpu_count = models.PositiveIntegerField()
     registered_at = models.DateTimeField()
     reported_at = models.DateTimeField(null=True)
+    silent_since = models.DateTimeField(null=True)
+    """When its agent was heard last, where nothing of it is leased for that; null: it is heard."""
+    unfit = models.JSONField(default=dict)
+    """GPUs that are not leased for now: {uuid: {reason, detail, at}}."""
     version = models.PositiveIntegerField()
 
     class Meta:

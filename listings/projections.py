@@ -13,8 +13,12 @@ from ledger.rows import Rows
 from listings.domain.changes import CHANGING
 from listings.domain.events import (
     FormChosen,
+    GpuQuarantined,
+    GpuReleased,
+    HostFellSilent,
     HostRegistered,
     HostRetired,
+    HostReturned,
     InventoryReported,
     OfferExpired,
     OfferPaused,
@@ -60,6 +64,18 @@ def project_hosts(recorded: Recorded, rows: Rows) -> None:
                 reported_at=report.at,
                 version=recorded.version,
             )
+        case HostFellSilent() as fell:
+            since, version = fell.heard_at, recorded.version
+            rows.change(HostRow, fell.host_id, silent_since=since, version=version)
+        case HostReturned(host_id=host_id):
+            rows.change(HostRow, host_id, silent_since=None, version=recorded.version)
+        case GpuQuarantined() as fault:
+            said = {"reason": fault.reason, "detail": fault.detail, "at": fault.at.isoformat()}
+            unfit = {**rows.get(HostRow, fault.host_id).unfit, fault.gpu_uuid: said}
+            rows.change(HostRow, fault.host_id, unfit=unfit, version=recorded.version)
+        case GpuReleased(host_id=host_id, gpu_uuid=uuid):
+            unfit = {k: v for k, v in rows.get(HostRow, host_id).unfit.items() if k != uuid}
+            rows.change(HostRow, host_id, unfit=unfit, version=recorded.version)
         case HostRetired() as retired:
             rows.change(HostRow, retired.host_id, state="retired", version=recorded.version)
 
@@ -145,7 +161,15 @@ PROJECTIONS: tuple[Projection, ...] = (
         name="listings.hosts",
         project=project_hosts,
         tables=(HostRow,),
-        on=names_of(HostRegistered, InventoryReported, HostRetired),
+        on=names_of(
+            HostRegistered,
+            InventoryReported,
+            HostFellSilent,
+            HostReturned,
+            GpuQuarantined,
+            GpuReleased,
+            HostRetired,
+        ),
     ),
     Projection(
         name="listings.offers",

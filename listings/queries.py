@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from uuid import UUID
@@ -15,6 +15,7 @@ from ledger.domain.ids import HostId, OfferId
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from ledger.turns import behind
+from listings.domain.divisions import card_of
 from listings.domain.earnings import DayOfMarket, Fill, fill_of
 from listings.domain.events import Gpu, ReclaimStep, WeeklyRule
 from listings.domain.gpus import model_matches
@@ -168,12 +169,14 @@ def listed_offers(
     Args:
         model: as people ask for it; "H100" finds "H100-80GB".
     """
+    unfit = _unfit()
     found = [
-        _public(row, windows[0])
+        _public(row, windows[0], gpus)
         for row in _on_market(since, until, market=market, region=region)
         if model is None or any(model_matches(model, each) for each in row.gpu_models)
+        for gpus in [_fit(row, unfit)]
         for windows in [windows_of_row(row, since=since, until=until)]
-        if windows
+        if windows and gpus
     ]
     found.sort(key=lambda each: (each.floor.nanos_per_gpu_hour, str(each.offer_id)))
     return found[:limit]
@@ -184,7 +187,7 @@ def supply(*, now: datetime, market: str | None = None) -> list[Supply]:
 
     What is leased already is among them: the market's own figures tell what is free.
     """
-    week = now + timedelta(days=7)
+    week, unfit = now + timedelta(days=7), _unfit()
     counts: dict[str, list[int]] = {}
     floors: dict[str, Rate] = {}
     for row in _on_market(now, week, market=market):
@@ -193,7 +196,7 @@ def supply(*, now: datetime, market: str | None = None) -> list[Supply]:
             continue
         first = windows[0].starts_at
         within = (first <= now, first < now + timedelta(days=1), True)
-        for gpu in gpus_of_row(row):
+        for gpu in _fit(row, unfit):
             count = counts.setdefault(gpu.model, [0, 0, 0])
             for place, counted in enumerate(within):
                 count[place] += counted
@@ -212,12 +215,13 @@ def listed_gpus(
 
     For counting only: UUIDs are not for everybody's eyes.
     """
+    unfit = _unfit()
     return [
         (gpu.uuid, window)
         for row in _on_market(since, until, market=market)
         if model is None or model in row.gpu_models
         for window in windows_of_row(row, since=since, until=until)
-        for gpu in gpus_of_row(row)
+        for gpu in _fit(row, unfit)
         if model is None or gpu.model == model
     ]
 
@@ -234,6 +238,38 @@ def recent_fill(*, now: datetime) -> Fill:
     )
     listed = _listed_by_day(days)
     return fill_of(DayOfMarket(listed[day], sold.get(day, 0)) for day in days)
+
+
+@dataclass(frozen=True, slots=True)
+class HostHealth:
+    """What the market counts on of a host. silent_since: see `HostRow`; unfit: GPUs, with why."""
+
+    host_id: UUID
+    silent_since: datetime | None
+    reported_at: datetime | None
+    gpu_uuids: frozenset[str]
+    unfit: dict[str, str]
+
+
+def hosts_watched() -> list[HostHealth]:
+    """Return every host that is not retired, as the market sees its health."""
+    rows = HostRow.objects.exclude(state="retired").order_by("host_id")
+    return [
+        HostHealth(
+            host_id=row.host_id,
+            silent_since=row.silent_since,
+            reported_at=row.reported_at,
+            gpu_uuids=frozenset(gpu["uuid"] for gpu in row.gpus),
+            unfit={uuid: said["reason"] for uuid, said in row.unfit.items()},
+        )
+        for row in rows
+    ]
+
+
+def listed_cards(host_id: UUID) -> frozenset[str]:
+    """Return the GPUs of a host that are offered, of shares the cards."""
+    rows = OfferRow.objects.filter(host_id=host_id, state__in=OPEN)
+    return frozenset(card_of(uuid) for row in rows for uuid in row.gpu_uuids)
 
 
 def offers_over(
@@ -259,7 +295,9 @@ def markets_by_demand() -> list[str]:
 def _on_market(
     since: datetime, until: datetime, *, market: str | None = None, region: str | None = None
 ) -> QuerySet[OfferRow]:
+    silent = HostRow.objects.filter(silent_since__isnull=False).values("host_id")
     rows = OfferRow.objects.filter(_meets(since, until), state="listed", reserved_for=None)
+    rows = rows.exclude(host_id__in=silent)
     if market is not None:
         rows = rows.filter(market=market)
     if region is not None:
@@ -276,15 +314,30 @@ def steps_of_row(row: OfferRow) -> tuple[ReclaimStep, ...]:
     return tuple(ReclaimStep(**step) for step in row.reclaim_steps)
 
 
-def _public(row: OfferRow, window: Window) -> Listed:
-    gpus = gpus_of_row(row)
+def _unfit() -> dict[UUID, set[str]]:
+    """Return the GPUs that are leased to nobody for now, by their hosts."""
+    rows = HostRow.objects.exclude(unfit={}).values_list("host_id", "unfit")
+    return {host_id: set(unfit) for host_id, unfit in rows}
+
+
+def _fit(row: OfferRow, unfit: dict[UUID, set[str]]) -> tuple[Gpu, ...]:
+    """Return the GPUs of an offer that can be leased, for all that is known of their health."""
+    gpus, wrong = gpus_of_row(row), unfit.get(row.host_id)
+    if not wrong:
+        return gpus
+    return tuple(
+        gpu for gpu in gpus if wrong.isdisjoint((gpu.uuid, card_of(gpu.uuid), gpu.card_uuid or ""))
+    )
+
+
+def _public(row: OfferRow, window: Window, gpus: Sequence[Gpu]) -> Listed:
     return Listed(
         offer_id=OfferId(row.offer_id),
         market=row.market,
         region=row.region,
         source=row.source,
         model=", ".join(row.gpu_models),
-        gpus=row.gpu_count,
+        gpus=len(gpus),
         memory_mib=min(gpu.memory_mib for gpu in gpus),
         nvlink=len({gpu.nvlink_group for gpu in gpus} - {None}) == 1 and len(gpus) > 1,
         mig_profiles=tuple(sorted({name for gpu in gpus for name in gpu.mig_profiles})),

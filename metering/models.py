@@ -57,7 +57,10 @@ class HealthEvent(models.Model):
     received_at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["host_id", "-received_at"], name="health_by_host")]
+        indexes = [
+            models.Index(fields=["host_id", "-received_at"], name="health_by_host"),
+            models.Index(fields=["received_at"], name="health_by_receipt"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.host_id} {self.kind}"

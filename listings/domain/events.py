@@ -14,6 +14,9 @@ from ledger.domain.span import Window
 Isolation = Literal["whole", "mig", "mps", "timeslice", "cooperative"]
 OfferSource = Literal["local", "burst"]
 ShareKind = Literal["mps", "timeslice", "mig"]
+UnfitReason = Literal["gpu-lost", "driver-mismatch", "xid", "card-filled", "absent"]
+"""Why a GPU is not leased for now: it does not answer; the driver was changed under its users; an
+XID error that takes a reset; others fill its memory; its host does not find it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,45 @@ class InventoryReported(Event, name="listings.inventory-reported", version=2, gr
 
     host_id: HostId
     gpus: tuple[Gpu, ...]
+    at: datetime
+
+
+class HostFellSilent(Event, name="listings.host-fell-silent"):
+    """Nothing was heard of the host's agent for too long: nothing of the host is leased for now.
+
+    heard_at: when the server last heard the agent, on the server's clock.
+    """
+
+    host_id: HostId
+    heard_at: datetime
+    at: datetime
+
+
+class HostReturned(Event, name="listings.host-returned"):
+    """The agent was heard again for long enough: what is offered of the host is leased again."""
+
+    host_id: HostId
+    at: datetime
+
+
+class GpuQuarantined(Event, name="listings.gpu-quarantined"):
+    """A GPU has a fault: neither it nor any part of it is leased for now.
+
+    gpu_uuid: of a card, or of a MIG instance that its owner made. detail: in the agent's words.
+    """
+
+    host_id: HostId
+    gpu_uuid: str
+    reason: UnfitReason
+    detail: str
+    at: datetime
+
+
+class GpuReleased(Event, name="listings.gpu-released"):
+    """The GPU was without fault for long enough: it is leased again."""
+
+    host_id: HostId
+    gpu_uuid: str
     at: datetime
 
 
@@ -277,7 +319,16 @@ class FormChosen(Event, name="listings.form-chosen", version=2, grown_from=1):
 
 
 HostEvent = (
-    HostRegistered | InventoryReported | GpusListed | GpusUnlisted | FormChosen | HostRetired
+    HostRegistered
+    | InventoryReported
+    | HostFellSilent
+    | HostReturned
+    | GpuQuarantined
+    | GpuReleased
+    | GpusListed
+    | GpusUnlisted
+    | FormChosen
+    | HostRetired
 )
 OfferEvent = (
     OfferPublished

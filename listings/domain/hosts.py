@@ -21,14 +21,19 @@ from listings.domain.events import (
     Form,
     FormChosen,
     Gpu,
+    GpuQuarantined,
+    GpuReleased,
     GpusListed,
     GpusUnlisted,
     HostEvent,
+    HostFellSilent,
     HostRegistered,
     HostRetired,
+    HostReturned,
     InventoryReported,
     OfferPublished,
     OfferSource,
+    UnfitReason,
 )
 from listings.domain.forms import reformed
 from listings.domain.gpus import check_inventory, own_model
@@ -49,6 +54,7 @@ from listings.domain.terms import (
 from listings.domain.windows import COMPARED_AHEAD, first_overlap, windows_of
 
 OFFERS_PER_HOST_MAX = 1_000
+DETAIL_CHARS_MAX = 500
 
 
 class HostUnknown(Unknown):
@@ -115,7 +121,10 @@ def register(
 
 @dataclass(frozen=True)
 class Host:
-    """A host as its events tell it. listed: the offers that hold GPUs of it now."""
+    """A host as its events tell it. listed: the offers that hold GPUs of it now.
+
+    unfit: its GPUs that are not leased for now, each with why.
+    """
 
     STREAM: ClassVar[str] = "host"
 
@@ -123,6 +132,8 @@ class Host:
     gpus: Mapping[str, Gpu] = field(default_factory=dict)
     listed: Mapping[OfferId, OfferPublished] = field(default_factory=dict)
     is_retired: bool = False
+    is_silent: bool = False
+    unfit: Mapping[str, GpuQuarantined] = field(default_factory=dict)
 
     @classmethod
     def evolve(cls, state: Host | None, event: HostEvent, /) -> Host:
@@ -143,6 +154,15 @@ class Host:
             case FormChosen():
                 rest = {k: v for k, v in state.listed.items() if k != event.offer_id}
                 return replace(state, listed={**rest, event.offer.offer_id: event.offer})
+            case HostFellSilent():
+                return replace(state, is_silent=True)
+            case HostReturned():
+                return replace(state, is_silent=False)
+            case GpuQuarantined():
+                return replace(state, unfit={**state.unfit, event.gpu_uuid: event})
+            case GpuReleased():
+                left = {k: v for k, v in state.unfit.items() if k != event.gpu_uuid}
+                return replace(state, unfit=left)
             case HostRetired():
                 return replace(state, is_retired=True)
             case _:
@@ -175,6 +195,35 @@ class Host:
         if {gpu.uuid: gpu for gpu in found} == self.gpus:
             return []
         return [InventoryReported(host_id=self.host_id, gpus=found, at=now)]
+
+    def fall_silent(self, *, heard_at: datetime, now: datetime) -> list[HostFellSilent]:
+        """Decide that nothing of the host is leased, because its agent is not heard; once."""
+        if self.is_silent or self.is_retired:
+            return []
+        return [HostFellSilent(host_id=self.host_id, heard_at=heard_at, at=now)]
+
+    def come_back(self, *, now: datetime) -> list[HostReturned]:
+        """Decide that the host is heard again."""
+        return [HostReturned(host_id=self.host_id, at=now)] if self.is_silent else []
+
+    def quarantine(
+        self, gpu_uuid: str, *, reason: UnfitReason, detail: str, now: datetime
+    ) -> list[GpuQuarantined]:
+        """Decide that a GPU is not leased for now; the first reason stays until it is released."""
+        if gpu_uuid in self.unfit or self.is_retired:
+            return []
+        said = detail[:DETAIL_CHARS_MAX]
+        return [
+            GpuQuarantined(
+                host_id=self.host_id, gpu_uuid=gpu_uuid, reason=reason, detail=said, at=now
+            )
+        ]
+
+    def release(self, gpu_uuid: str, *, now: datetime) -> list[GpuReleased]:
+        """Decide that a GPU is fit again."""
+        if gpu_uuid not in self.unfit:
+            return []
+        return [GpuReleased(host_id=self.host_id, gpu_uuid=gpu_uuid, at=now)]
 
     def list_gpus(self, offer_id: OfferId, terms: OfferTerms, *, now: datetime) -> list[GpusListed]:
         """Decide whether GPUs may be offered: they are the host's and not offered at that time.

@@ -40,6 +40,8 @@ from marketplace.domain.least_runs import NONE_SET
 from marketplace.domain.moments import whole_second
 from marketplace.domain.one_host import OneHost, is_uniform
 from marketplace.domain.owners import Owners
+from marketplace.domain.quarantine import RULES as HEALTH_RULES
+from marketplace.domain.quarantine import Quarantine, withhold
 from marketplace.domain.queue import Queue, Selection
 from marketplace.domain.quota_book import QuotaBook
 from marketplace.domain.quota_following import KINDS, explained, follow, set_policy
@@ -62,6 +64,7 @@ class Book:
         self.calendar = Calendar()
         self.catalogue = Catalogue(self.calendar)
         self.offers = self.catalogue.offers
+        self.quarantine = Quarantine()
         self.leases = Holdings(self.calendar, self.catalogue)
         self.held, self.resales = self.leases.held, self.leases.resales
         self.queue = Queue(lambda bid: self.catalogue.kinds.shape(bid.shape))
@@ -200,7 +203,8 @@ class Book:
         """Return what `reason` would, where one look tells that a bid cannot be placed at once."""
         if self.quotas is not None or bid.terms.tenant_id in self.owners:
             return None
-        return at_a_glance(bid, self.catalogue, now=now)
+        withheld = self.calendar.withheld
+        return at_a_glance(bid, self.catalogue, now=now, withheld=withheld)
 
     def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str | None:
         """Return why a bid that cannot be placed cannot: what `explain` would file."""
@@ -259,6 +263,7 @@ class Book:
         self._screened.clear()
         self.catalogue.remove(listed)
         self.owners.gone(listed)
+        self._withhold(listed)
 
     def take_in(self, listed: Listed) -> None:
         """Take in an offer, with all that is known of it."""
@@ -266,6 +271,11 @@ class Book:
         listed.record = self.leases.records[listed.terms.host_id]
         self.catalogue.add(listed)
         self.owners.offered(listed)
+        self._withhold(listed)
+
+    def _withhold(self, listed: Listed) -> None:
+        if listed.terms.host_id in self.quarantine:
+            withhold(self, listed.terms.host_id)
 
     # --- demand ----------------------------------------------------------------------------
 
@@ -380,6 +390,7 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     RoundCleared: Book._cleared,
     LeaseGranted: Book._granted,
     **OFFER_RULES,
+    **HEALTH_RULES,
     **dict.fromkeys(LEASE_RULES, Book._of_lease),
     **dict.fromkeys(KINDS, set_policy),
 }

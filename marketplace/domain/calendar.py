@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
-from ledger.domain.ids import LeaseId
+from ledger.domain.ids import HostId, LeaseId
 from listings.domain.divisions import are_rivals, read_share
-from marketplace.domain.moments import Millis
+from marketplace.domain.moments import Millis, from_below
 
 
 class Taken(NamedTuple):
@@ -19,8 +20,15 @@ class Taken(NamedTuple):
     lease_id: LeaseId | None
 
 
+ALL_TIME = (Taken(Millis(0), from_below(datetime(2200, 1, 1, tzinfo=UTC)), None),)
+"""What is taken of a GPU that is withheld: there is no time at which it is to be had."""
+
+
 class Calendar:
     """The taken spans of every GPU, by UUID: in order, never overlapping.
+
+    withheld: GPUs that nobody can have now, whatever is free of them: their host is silent, or they
+    are unfit. `of` gives them as taken for all time; who holds what of them stays as it is.
 
     A fork sees what its parent has and keeps its own changes to itself: that is how a round is
     tried out. The parent must not change while a fork is in use.
@@ -33,6 +41,9 @@ class Calendar:
         """What was given away since anybody last looked."""
         self.parted: dict[str, set[str]] = {} if parent is None else parent.parted
         """The shares of each card of which something was ever taken; a fork adds to the same."""
+        self.withheld: set[str] = set() if parent is None else parent.withheld
+        """A fork has the same."""
+        self._withheld_on: dict[HostId, tuple[str, ...]] = {}
         self.changes = 0
         """Counts what was taken and given back here."""
 
@@ -42,16 +53,31 @@ class Calendar:
 
     def of(self, uuid: str) -> tuple[Taken, ...]:
         """Return the taken spans of a GPU, in order of time."""
+        if self.withheld and uuid in self.withheld:
+            return ALL_TIME
+        return self.held(uuid)
+
+    def held(self, uuid: str) -> tuple[Taken, ...]:
+        """Return the spans of a GPU that somebody holds, also of one that is withheld."""
         if self._promised:
             self._keep_promises()
         spans = self._taken.get(uuid)
         if spans is None:
-            spans = () if self._parent is None else self._parent.of(uuid)
+            spans = () if self._parent is None else self._parent.held(uuid)
         return spans
+
+    def withhold(self, host_id: HostId, uuids: Collection[str]) -> None:
+        """Let nobody have these GPUs of a host, and all others of it again."""
+        assert self._parent is None, "forks are of one moment"
+        self.withheld.difference_update(self._withheld_on.pop(host_id, ()))
+        if uuids:
+            self._withheld_on[host_id] = tuple(uuids)
+            self.withheld.update(uuids)
+        self.changes += 1
 
     def has_taken(self, uuids: Iterable[str]) -> bool:
         """Tell if anything may be taken of any of some cards."""
-        if self.parted or self._promised:
+        if self.parted or self._promised or not self.withheld.isdisjoint(uuids):
             return True
         taken = self._taken
         if self._parent is not None and (taken or self._parent.has_taken(uuids)):
@@ -133,7 +159,7 @@ class Calendar:
 
     def _put(self, uuid: str, span: Taken) -> None:
         assert span.starts < span.ends
-        spans = self.of(uuid)
+        spans = self.held(uuid)
         if spans and spans[-1].ends > span.starts:
             place = bisect_left(spans, span[:1])  # no tuple is shorter, so the start decides
             before, after = spans[:place], spans[place:]
@@ -148,7 +174,7 @@ class Calendar:
 
     def drop(self, uuid: str, lease_id: LeaseId | None) -> Sequence[Taken]:
         """Give back all spans that somebody holds of a GPU, and return them."""
-        spans = self.of(uuid)
+        spans = self.held(uuid)
         if not spans:
             return ()
         dropped = [span for span in spans if span.lease_id == lease_id]

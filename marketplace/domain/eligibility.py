@@ -151,6 +151,7 @@ REASONS: dict[str, str] = {
     "reserved": "they are kept for another bid",
     "lease-minimum": "their owners lease them only for longer",
     "windows": "no window is long enough between earliest start and deadline",
+    "health": "their hosts are silent, or they have a fault: nobody can lease them for now",
     "taken": "others hold them at that time",
     "limit": "their floor is above the limit price",
     "own": "the organisation's own GPUs and those of others are not mixed in one lease",
@@ -285,7 +286,7 @@ def explain(
         "windows",
         lambda listed: _long_enough(listed.windows(earliest, bid.deadline), bid, earliest),
     )
-    pool = _free(pool, bid, calendar, earliest)
+    pool = _free(_well(pool, calendar, funnel), bid, calendar, earliest)
     funnel.append(Stage("taken", _count(pool)))
     narrow("limit", lambda listed: is_own(listed) or listed.floor <= bid.limit)
     if own:
@@ -318,6 +319,17 @@ def _promises(asked: GpuRequest) -> Iterable[tuple[ReclaimTerm, str]]:
     yield "notice", "" if notice is None else write_query(GpuRequest(notice_seconds_min=notice))
     yield "reclaim", "" if fee is None else write_query(GpuRequest(reclaim_fee_ppm_min=fee))
     yield "grace", "" if grace is None else write_query(GpuRequest(grace_seconds_min=grace))
+
+
+def _well(pool: Pool, calendar: Calendar, funnel: list[Stage]) -> Pool:
+    """Keep the GPUs that are not withheld: a step of the funnel, where any are."""
+    if calendar.withheld:
+        pool = [
+            (listed, tuple(uuid for uuid in uuids if uuid not in calendar.withheld))
+            for listed, uuids in pool
+        ]
+        funnel.append(Stage("health", _count(pool)))
+    return pool
 
 
 def _free(pool: Pool, bid: OpenBid, calendar: Calendar, earliest: int) -> Pool:

@@ -43,6 +43,7 @@ EXTENSION_REASONS: dict[str, str] = {
     "reserved": "an offer it rests on is kept for one bid",
     "windows": "an offer it rests on has no window that long",
     "price": "an offer it rests on now costs more than the lease pays",
+    "health": "the host is silent, or a GPU of the lease has a fault",
     "taken": "others hold the GPUs then",
     "quota": "a quota or a limit leaves no room for it",
     "funds-insufficient": "the account does not have the money for it",
@@ -69,6 +70,8 @@ def _in_the_way(book: Book, asked: ExtensionRequested, now: int) -> str | None:
             return "windows"
         if not held.granted.own and listed.floor > held.granted.price.nanos_per_gpu_hour:
             return "price"
+        if not book.calendar.withheld.isdisjoint(share.gpu_uuids):
+            return "health"
         if not all(
             book.calendar.is_free(uuid, held.ends, ends, cleaning=listed.cleaning)
             for uuid in share.gpu_uuids

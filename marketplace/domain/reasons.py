@@ -7,7 +7,7 @@ most bids lack is price or a free moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.catalogue import Catalogue
@@ -18,16 +18,19 @@ from marketplace.domain.packing import NO_LIMIT
 from marketplace.domain.supply import Entry, Listed
 
 
-def at_a_glance(bid: OpenBid, catalogue: Catalogue, *, now: int) -> str | None:
+def at_a_glance(
+    bid: OpenBid, catalogue: Catalogue, *, now: int, withheld: Collection[str] = ()
+) -> str | None:
     """Return why nothing serves a bid, where one look tells; None: it has to be looked at.
 
+    withheld: GPUs that nobody can have now.
     Most bids that come fit GPUs with windows long enough, of which none is free for long enough.
     """
     earliest = max(bid.earliest, whole_second(now))
     if bid.has_ranges or catalogue.has_room(bid, earliest=earliest):
         return None
     witness = catalogue.witness(bid)
-    if witness is None or len(witness[1]) < bid.gpus:
+    if witness is None or _count(witness[1], withheld) < bid.gpus:
         return None
     listed = witness[0]
     return "taken" if _usable(listed, bid) and _fits_in(listed, bid, earliest) else None
@@ -41,11 +44,15 @@ def reason_of(bid: OpenBid, catalogue: Catalogue, calendar: Calendar, *, now: in
         return TOGETHER
     if _free(bid, catalogue, calendar, earliest, NO_LIMIT):
         return "limit"
-    with_windows = catalogue.with_windows(bid, earliest=earliest)
-    if _enough(
-        bid, with_windows, lambda it: _usable(it.listed, bid) and _fits_in(it.listed, bid, earliest)
-    ):
+
+    def in_time(entry: Entry) -> bool:
+        return _usable(entry.listed, bid) and _fits_in(entry.listed, bid, earliest)
+
+    withheld = calendar.withheld
+    if _enough(bid, catalogue.with_windows(bid, earliest=earliest), in_time, withheld):
         return "taken"
+    if withheld and _enough(bid, catalogue.with_windows(bid, earliest=earliest), in_time):
+        return "health"
     left_by: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
         ("windows", lambda each: _usable(each.listed, bid)),
         ("lease-minimum", lambda each: _open(each.listed, bid)),
@@ -82,11 +89,21 @@ def _free(
     return False
 
 
-def _enough(bid: OpenBid, entries: Iterable[Entry], keep: Callable[[Entry], bool]) -> bool:
+def _count(uuids: Collection[str], withheld: Collection[str]) -> int:
+    return len(set(uuids).difference(withheld)) if withheld else len(uuids)
+
+
+def _enough(
+    bid: OpenBid,
+    entries: Iterable[Entry],
+    keep: Callable[[Entry], bool],
+    withheld: Collection[str] = (),
+) -> bool:
     found = set[str]()
     for entry in entries:
         if keep(entry):
             found.update(entry.uuids)
+            found.difference_update(withheld)
             if len(found) >= bid.gpus:
                 return True
     return False

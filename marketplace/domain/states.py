@@ -94,6 +94,8 @@ class BookState:
     quotas: QuotaState | None
     aside: tuple[tuple[BidId, Aside], ...] = ()
     least_runs: LeastRuns = NONE_SET
+    silent: tuple[HostId, ...] = ()
+    unfit: tuple[tuple[HostId, tuple[str, ...]], ...] = ()
 
 
 def state_of(book: Book) -> BookState:
@@ -115,7 +117,7 @@ def state_of(book: Book) -> BookState:
         taken=tuple(
             TakenState(
                 uuid,
-                tuple((span.starts, span.ends, span.lease_id) for span in book.calendar.of(uuid)),
+                tuple((span.starts, span.ends, span.lease_id) for span in book.calendar.held(uuid)),
             )
             for uuid in book.calendar.gpus()
         ),
@@ -129,6 +131,12 @@ def state_of(book: Book) -> BookState:
         quotas=state_of_quotas(book.quotas),
         aside=tuple(book.aside.items()),
         least_runs=book.least_runs,
+        silent=tuple(sorted(book.quarantine.silent)),
+        unfit=tuple(
+            (host_id, tuple(sorted(uuids)))
+            for host_id, uuids in sorted(book.quarantine.unfit.items())
+            if uuids
+        ),
     )
 
 
@@ -141,6 +149,8 @@ def restored(state: BookState) -> Book:
             book.calendar.take(gpu.uuid, Taken(Millis(starts), Millis(ends), lease_id))
     for each in state.records:
         book.leases.records[each.host_id] = Record(each.good, each.all, each.leases, each.at)
+    book.quarantine.silent.update(state.silent)
+    book.quarantine.unfit.update((host_id, set(uuids)) for host_id, uuids in state.unfit)
     for offer in state.offers:
         listed = Listed(offer.terms, offer.published, offer.floor)
         listed.since, listed.paused = offer.since, offer.paused

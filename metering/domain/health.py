@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-Standing = Literal["healthy", "late", "silent"]
-GpuCondition = Literal["healthy", "lost", "mismatched"]
+from listings.domain.events import UnfitReason
+
+Standing = Literal["healthy", "late", "silent", "returning"]
+GpuCondition = Literal["healthy", "lost", "mismatched", "failing", "filled", "absent"]
 
 LATE_POLLS = 5
 SILENT_POLLS = 30
 LATE_MIN = timedelta(seconds=15)
 SILENT_MIN = timedelta(seconds=90)
-"""A restart of the agent or the server takes seconds and is no news."""
+"""A restart of the agent or the server takes seconds and is no news; after an outage of the server
+agents come back within a minute."""
+HEARD_MIN = timedelta(seconds=60)
+"""So long a host that was silent is heard without a pause before anything of it is leased again."""
+
+FIT_AFTER = timedelta(minutes=10)
+"""So long a GPU is without fault, on a host that is heard, before it is leased again."""
+FREE_AFTER = timedelta(minutes=1)
+"""The same of a card that others filled."""
+
+FATAL_XIDS = frozenset({46, 48, 54, 61, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155})
+"""XID errors after which a GPU is to be reset, repaired or replaced. The others are errors of the
+work on it (13, 31, 43, 45, 94) or notes (63, 92): a consumer could take a GPU off the market with
+them. Source: NVIDIA, "XID Errors", catalogue and recommended actions."""
+
+CONDITIONS: dict[str, GpuCondition] = {
+    "gpu-lost": "lost",
+    "driver-mismatch": "mismatched",
+    "xid": "failing",
+    "card-filled": "filled",
+    "absent": "absent",
+}
+
+ENDED_BY_RECOVERY: tuple[UnfitReason, ...] = ("gpu-lost", "driver-mismatch", "xid")
+
+_XID = re.compile(r"XID ([0-9]{1,4})\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +52,25 @@ class HealthSaid:
     gpu_uuid: str | None
     kind: str
     at: datetime
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFault:
+    """Why a GPU is unfit, in the agent's words."""
+
+    reason: UnfitReason
+    detail: str
+
+
+def silent_after(poll_seconds: int) -> timedelta:
+    """Return how long an agent may not be heard before its host counts as silent."""
+    return max(SILENT_MIN, SILENT_POLLS * timedelta(seconds=poll_seconds))
+
+
+def late_after(poll_seconds: int) -> timedelta:
+    """Return after how long an agent is late: nothing follows from that yet."""
+    return max(LATE_MIN, LATE_POLLS * timedelta(seconds=poll_seconds))
 
 
 def standing_of(last_seen_at: datetime, *, now: datetime, poll_seconds: int) -> Standing:
@@ -33,23 +80,45 @@ def standing_of(last_seen_at: datetime, *, now: datetime, poll_seconds: int) -> 
     its clock runs ahead.
     """
     silence = now - last_seen_at
-    poll = timedelta(seconds=poll_seconds)
-    if silence > max(SILENT_MIN, SILENT_POLLS * poll):
+    if silence > silent_after(poll_seconds):
         return "silent"
-    return "late" if silence > max(LATE_MIN, LATE_POLLS * poll) else "healthy"
+    return "late" if silence > late_after(poll_seconds) else "healthy"
+
+
+def faults(gpu_uuids: Iterable[str], said: Iterable[HealthSaid]) -> dict[str, GpuFault]:
+    """Return what is wrong with which GPUs after all that one run of an agent said, in its order.
+
+    Each fault is over only when the agent says so. Of several of a GPU the last is told.
+    """
+    found: dict[str, dict[UnfitReason, GpuFault]] = {uuid: {} for uuid in gpu_uuids}
+    for each in said:
+        touched = list(found) if each.gpu_uuid is None else [each.gpu_uuid]
+        for of_gpu in (found.setdefault(uuid, {}) for uuid in touched):
+            match each.kind:
+                case "gpu-lost" | "driver-mismatch" | "card-filled" as reason:
+                    of_gpu[reason] = GpuFault(reason, each.detail)
+                case "xid" if _is_fatal(each.detail):
+                    of_gpu["xid"] = GpuFault("xid", each.detail)
+                case "card-free":
+                    of_gpu.pop("card-filled", None)
+                case "recovered":
+                    for over in ENDED_BY_RECOVERY:
+                        of_gpu.pop(over, None)
+    return {uuid: [*of_gpu.values()][-1] for uuid, of_gpu in found.items() if of_gpu}
 
 
 def conditions(gpu_uuids: Iterable[str], said: Iterable[HealthSaid]) -> dict[str, GpuCondition]:
     """Return the condition of each GPU after all that was said, in the order it was said."""
-    found: dict[str, GpuCondition] = dict.fromkeys(gpu_uuids, "healthy")
-    for each in said:
-        touched = list(found) if each.gpu_uuid is None else [each.gpu_uuid]
-        for uuid in touched:
-            match each.kind:
-                case "gpu-lost":
-                    found[uuid] = "lost"
-                case "driver-mismatch":
-                    found[uuid] = "mismatched"
-                case "recovered":
-                    found[uuid] = "healthy"
-    return found
+    wanted = list(gpu_uuids)
+    wrong = faults(wanted, said)
+    return {uuid: CONDITIONS[wrong[uuid].reason] if uuid in wrong else "healthy" for uuid in wanted}
+
+
+def _is_fatal(detail: str) -> bool:
+    number = _XID.search(detail)
+    return number is not None and int(number[1]) in FATAL_XIDS
+
+
+def proof_of(reason: str) -> timedelta:
+    """Return for how long a GPU has to be without fault before it is leased again."""
+    return FREE_AFTER if reason == "card-filled" else FIT_AFTER

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -13,14 +13,14 @@ from django.db.models import Q, QuerySet
 from ledger.access import Actor, visible
 from ledger.domain.money import Money, Rate
 from listings import queries as listings
-from metering.domain.health import GpuCondition, HealthSaid, Standing, conditions, standing_of
+from listings.domain.events import Gpu
+from metering.domain.health import CONDITIONS, GpuCondition, Standing, standing_of
 from metering.domain.instants import instant_of
 from metering.domain.meters import MeterUnknown
 from metering.domain.rollup import Rolled, Sampled, roll_up
 from metering.models import (
     AgentContact,
     GapRow,
-    HealthEvent,
     HeatRow,
     IngestAlarm,
     Interval,
@@ -28,7 +28,6 @@ from metering.models import (
     UsageRow,
 )
 
-HEALTH_MAX = 500
 LIVE_MAX = 50_000
 
 
@@ -60,7 +59,11 @@ class UseSoFar:
 
 @dataclass(frozen=True, slots=True)
 class AgentSeen:
-    """An agent as its owner sees it; silent_seconds: since the server last heard it."""
+    """An agent as its owner sees it; silent_seconds: since the server last heard it.
+
+    standing: `returning` is heard again and has not proved it for long enough yet. gpus: those that
+    are not healthy are leased to nobody for now.
+    """
 
     host_id: UUID
     title: str
@@ -145,16 +148,13 @@ def agents(actor: Actor, *, now: datetime, poll_seconds: int) -> list[AgentSeen]
     Not those of hosts that were retired: they may be silent.
     """
     hosts = {row.host_id: row for row in listings.hosts(actor)}
-    said: dict[UUID, list[HealthSaid]] = defaultdict(list)
-    recent = visible(actor, HealthEvent).order_by("-received_at", "-seq")[:HEALTH_MAX]
-    for event in reversed(recent):
-        said[event.host_id].append(HealthSaid(event.gpu_uuid, event.kind, event.at))
     found = []
     for contact in visible(actor, AgentContact).order_by("last_seen_at", "host_id"):
         host = hosts.get(contact.host_id)
         if host is not None and host.state == "retired":
             continue
-        uuids = [gpu.uuid for gpu in listings.gpus_of_row(host)] if host else []
+        standing = standing_of(contact.last_seen_at, now=now, poll_seconds=poll_seconds)
+        is_withheld = host is not None and host.silent_since is not None
         found.append(
             AgentSeen(
                 host_id=contact.host_id,
@@ -163,11 +163,19 @@ def agents(actor: Actor, *, now: datetime, poll_seconds: int) -> list[AgentSeen]
                 agent_version=contact.agent_version,
                 last_seen_at=contact.last_seen_at,
                 silent_seconds=max(0, int((now - contact.last_seen_at).total_seconds())),
-                standing=standing_of(contact.last_seen_at, now=now, poll_seconds=poll_seconds),
-                gpus=conditions(uuids, said[contact.host_id]),
+                standing="returning" if is_withheld and standing == "healthy" else standing,
+                gpus={} if host is None else _conditions(listings.gpus_of_row(host), host.unfit),
             )
         )
     return found
+
+
+def _conditions(
+    gpus: Iterable[Gpu], unfit: Mapping[str, Mapping[str, str]]
+) -> dict[str, GpuCondition]:
+    """Return the condition of each GPU that a host has, or misses."""
+    found: dict[str, GpuCondition] = {gpu.uuid: "healthy" for gpu in gpus}
+    return found | {uuid: CONDITIONS[said["reason"]] for uuid, said in unfit.items()}
 
 
 def alarms(actor: Actor) -> QuerySet[IngestAlarm]:

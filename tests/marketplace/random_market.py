@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from ledger.domain.event import Event
-from ledger.domain.ids import BidId, LeaseId, TenantId
+from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
 from ledger.eventstore.port import START
 from listings.domain.events import WeeklyRule
 from listings.domain.terms import LeaseMinOutOfBounds
@@ -75,8 +75,11 @@ class Crowd:
         rng = self.random
         self.market.wait(seconds=rng.choice((0, 0, 1, 61, 1_800)))
         act = rng.choices(
-            (self._offer, self._bid, self._change, self._amend, self._cancel, self._lease),
-            (4, 8, 2, 1, 1, 3),
+            (
+                *(self._offer, self._bid, self._change, self._amend, self._cancel, self._lease),
+                self._health,
+            ),
+            (4, 8, 2, 1, 1, 3, 2),
         )[0]
         act(book)
         page = self.market.store.read_all(after=self.position)  # type: ignore[arg-type]
@@ -150,6 +153,16 @@ class Crowd:
                 self._change_terms(word)
             else:
                 self.market.change_offer(word, what, self.random.choice((0.5, 2)))
+
+    def _health(self, book: Book) -> None:
+        rng, health = self.random, book.quarantine
+        host = rng.choice(HOSTS)
+        host_id, gpu = HostId(named(f"host {host}")), rng.randrange(4)
+        if rng.random() < 0.4:
+            self.market.health(host, "returned" if host_id in health.silent else "silent")
+        else:
+            is_unfit = f"{host}:{gpu}" in health.unfit.get(host_id, ())
+            self.market.health(host, "fit" if is_unfit else "unfit", gpu)
 
     def _change_terms(self, word: str) -> None:
         rng = self.random

@@ -41,6 +41,10 @@ from listings.domain.divisions import divide
 from listings.domain.events import (
     Division,
     Gpu,
+    GpuQuarantined,
+    GpuReleased,
+    HostFellSilent,
+    HostReturned,
     Isolation,
     OfferPaused,
     OfferPublished,
@@ -228,6 +232,24 @@ class Market:
             kinds = {"pause": OfferPaused, "resume": OfferResumed, "withdraw": OfferWithdrawn}
             event = kinds[what](offer_id=offer_id, at=self.now)
         self.put(f"offer-{offer_id}", event)
+
+    def health(self, host: str, what: str, gpu: int | str = 0) -> None:
+        """Say that a host is `silent` or `returned`, or a GPU of it `unfit` or `fit`."""
+        host_id = HostId(named(f"host {host}"))
+        uuid = f"{host}:{gpu}"
+        event: Event
+        match what:
+            case "silent":
+                event = HostFellSilent(host_id=host_id, heard_at=self.now, at=self.now)
+            case "returned":
+                event = HostReturned(host_id=host_id, at=self.now)
+            case "unfit":
+                event = GpuQuarantined(
+                    host_id=host_id, gpu_uuid=uuid, reason="gpu-lost", detail="", at=self.now
+                )
+            case _:
+                event = GpuReleased(host_id=host_id, gpu_uuid=uuid, at=self.now)
+        self.put(f"host-{host_id}", event)
 
     def change_terms(self, word: str, **said: Any) -> None:
         """Change the terms of an offer; said: as `TermsChange` names them."""

@@ -1,0 +1,202 @@
+"""Who watches whether hosts are heard, and tells the market which of them it cannot count on.
+
+It reads when the server last heard each agent, and what the agent said of its GPUs, and has the
+host's stream say what follows: from then on nothing of a silent host, and no unfit GPU, is leased.
+A host or GPU that is well again proves it for a while first. What the watch remembers of that is in
+memory only: one that begins anew has it proved anew, and counts no silence from before it began.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import structlog
+from django.db.models import Q
+
+from ledger.domain.ids import HostId
+from ledger.domain.refusal import Refusal
+from ledger.domain.uptime import ALWAYS_UP, Uptime
+from ledger.eventstore.port import EventStore, Meta
+from listings.commands.health import come_back, fall_silent, quarantine_gpu, release_gpu
+from listings.queries import HostHealth, hosts_watched, listed_cards
+from metering.domain.health import (
+    HEARD_MIN,
+    GpuFault,
+    HealthSaid,
+    faults,
+    late_after,
+    proof_of,
+    silent_after,
+)
+from metering.models import AgentContact, HealthEvent
+
+PAUSE_MAX = timedelta(seconds=30)
+"""A pass that comes later than this after the one before: nobody knows what went by in between."""
+NEWS_OVERLAP = timedelta(minutes=1)
+"""Events that are written later than others may bear an earlier time."""
+WATCHER = Meta(actor="loop:host-health")
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Heard:
+    """What is known of one host since the watch began.
+
+    well_since: since when it is heard without a pause. faults: of the agent's present run.
+    fit_since: since when a GPU that is withheld is without fault. reported_at: of the inventory
+    looked at last; absent: what that lacked of what is offered.
+    """
+
+    run: UUID | None = None
+    well_since: datetime | None = None
+    faults: dict[str, GpuFault] = field(default_factory=dict)
+    fit_since: dict[str, datetime] = field(default_factory=dict)
+    reported_at: datetime | None = None
+    absent: frozenset[str] = frozenset()
+
+
+class Watch:
+    """Looks at all hosts in each pass. Not for threads: one loop calls it again and again."""
+
+    def __init__(
+        self, *, poll_seconds: int, uptime: Callable[[datetime], Uptime] = lambda now: ALWAYS_UP
+    ) -> None:
+        self._poll_seconds = poll_seconds
+        self._uptime = uptime
+        self._began_at: datetime | None = None
+        self._passed_at: datetime | None = None
+        self._read_to: datetime | None = None
+        self._hosts: dict[UUID, Heard] = defaultdict(Heard)
+
+    def run_once(self, store: EventStore, *, now: datetime) -> int:
+        """Look at every host once; return how many facts that made."""
+        if self._passed_at is None or not timedelta() <= now - self._passed_at <= PAUSE_MAX:
+            self._began_at, self._read_to = now, None
+            self._hosts.clear()
+        self._passed_at = now
+        known = {row.host_id: row for row in hosts_watched()}
+        contacts = {each.host_id: each for each in AgentContact.objects.all()}
+        self._take_news(contacts, known, now)
+        uptime, told = self._uptime(now), 0
+        for host_id, host in known.items():
+            contact = contacts.get(host_id)
+            if contact is None:
+                continue  # it never had an agent, so nothing of it can be started either
+            try:
+                told += self._look_at(store, host, contact, uptime, now)
+            except Refusal as refusal:
+                # One host that cannot be told must not hold up the others.
+                log.error("host.not-told", host=str(host_id), code=refusal.code)
+        return told
+
+    def silence_of(self, last_seen_at: datetime, uptime: Uptime, now: datetime) -> timedelta:
+        """Return for how long an agent could have been heard and was not.
+
+        Neither while nobody watched, nor while the market was away, could it.
+        """
+        assert self._began_at is not None
+        return uptime.between(max(last_seen_at, self._began_at), now)
+
+    def _look_at(
+        self,
+        store: EventStore,
+        host: HostHealth,
+        contact: AgentContact,
+        uptime: Uptime,
+        now: datetime,
+    ) -> int:
+        heard, host_id = self._hosts[host.host_id], HostId(host.host_id)
+        silence = self.silence_of(contact.last_seen_at, uptime, now)
+        is_well = contact.last_seen_at >= now - late_after(self._poll_seconds)
+        heard.well_since = (heard.well_since or now) if is_well else None
+        told = 0
+        if host.silent_since is None and silence > silent_after(self._poll_seconds):
+            fall_silent(store, host_id=host_id, heard_at=contact.last_seen_at, by=WATCHER, now=now)
+            log.warning("host.silent", host=str(host_id), heard_at=contact.last_seen_at)
+            told += 1
+        elif host.silent_since is not None and self._is_back(heard, now):
+            come_back(store, host_id=host_id, by=WATCHER, now=now)
+            log.info("host.returned", host=str(host_id))
+            told += 1
+        return told + self._look_at_gpus(store, host, heard, now)
+
+    def _is_back(self, heard: Heard, now: datetime) -> bool:
+        return heard.well_since is not None and now - heard.well_since >= HEARD_MIN
+
+    def _look_at_gpus(
+        self, store: EventStore, host: HostHealth, heard: Heard, now: datetime
+    ) -> int:
+        if heard.reported_at != host.reported_at:
+            heard.reported_at = host.reported_at
+            heard.absent = listed_cards(host.host_id) - host.gpu_uuids
+        wrong = {uuid: GpuFault("absent", "the host does not find it") for uuid in heard.absent}
+        wrong |= heard.faults
+        host_id, told = HostId(host.host_id), 0
+        for uuid, fault in wrong.items():
+            heard.fit_since.pop(uuid, None)
+            if uuid in host.unfit:
+                continue
+            quarantine_gpu(
+                store,
+                host_id=host_id,
+                gpu_uuid=uuid,
+                reason=fault.reason,
+                detail=fault.detail,
+                by=WATCHER,
+                now=now,
+            )
+            log.warning("gpu.unfit", host=str(host_id), gpu=uuid, reason=fault.reason)
+            told += 1
+        for uuid, reason in host.unfit.items():
+            if uuid in wrong or heard.well_since is None:
+                heard.fit_since.pop(uuid, None)
+            elif now - heard.fit_since.setdefault(uuid, now) >= proof_of(reason):
+                release_gpu(store, host_id=host_id, gpu_uuid=uuid, by=WATCHER, now=now)
+                log.info("gpu.fit", host=str(host_id), gpu=uuid)
+                told += 1
+        return told
+
+    # --- what agents said ------------------------------------------------------------------------
+
+    def _take_news(
+        self, contacts: dict[UUID, AgentContact], known: dict[UUID, HostHealth], now: datetime
+    ) -> None:
+        """Bring the faults of each host up to date, where its agent said something or is new."""
+        due = [
+            host_id
+            for host_id, contact in contacts.items()
+            if host_id in known and self._hosts[host_id].run != contact.boot_id
+        ]
+        if self._read_to is None:
+            due = [host_id for host_id in contacts if host_id in known]
+        else:
+            news = HealthEvent.objects.filter(received_at__gte=self._read_to - NEWS_OVERLAP)
+            spoke = set(news.values_list("host_id", flat=True).distinct())
+            due = [*due, *(spoke & known.keys() & contacts.keys() - set(due))]
+        self._read_to = now
+        for host_id in due:
+            contact, heard = contacts[host_id], self._hosts[host_id]
+            heard.run = contact.boot_id
+            heard.faults = faults(known[host_id].gpu_uuids, _said(contact))
+
+
+def _said(contact: AgentContact) -> Iterable[HealthSaid]:
+    """Return what an agent said of GPUs in its present run, in its order.
+
+    Whatever was wrong before the agent was started says nothing of now: it looked anew then. Of
+    one run of it all counts, however long ago it was and however much was said since.
+    """
+    said = HealthEvent.objects.filter(host_id=contact.host_id)
+    if contact.boot_id is not None:
+        later = Q(boot_id=contact.boot_id)
+        if contact.registered_at is not None:
+            later |= Q(at__gte=contact.registered_at)
+        said = said.filter(later)
+    rows = said.exclude(kind="stray-process").order_by("received_at", "seq")
+    for row in rows.values_list("gpu_uuid", "kind", "at", "detail").iterator():
+        yield HealthSaid(*row)
