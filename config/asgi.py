@@ -1,7 +1,8 @@
 """One server process: bids by a short way, HTTP through WSGI threads, sockets through Channels.
 
 Django's own ASGI handler costs one to two milliseconds of CPU a request more than its WSGI
-handler; only sockets need ASGI, so only they get it.
+handler; only sockets need ASGI, so only they get it. A thread is taken for a request that is here
+as a whole, and given back before its answer is read: slow clients hold up nobody.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from django.conf import settings
 
 from config.database import limits
 from config.front import Front
+from config.intake import Intake, Outlet
 from config.probes import Probes
 from config.sockets import socket_urls
 
@@ -28,11 +30,11 @@ WEB_THREADS = 8
 
 limits.keep(limits.Limits(settings.ENV.database_statement_seconds))
 
+_threads = Outlet(cast(Any, WSGIMiddleware(cast(Any, pages_and_api), WEB_THREADS)))
+
 application = ProtocolTypeRouter(
     {
-        "http": cast(
-            Any, Probes(Front(cast(Any, WSGIMiddleware(cast(Any, pages_and_api), WEB_THREADS))))
-        ),
+        "http": cast(Any, Probes(Intake(Front(_threads)))),
         "websocket": AllowedHostsOriginValidator(
             AuthMiddlewareStack(URLRouter(cast(Any, socket_urls)))
         ),

@@ -8,6 +8,7 @@ import uvicorn
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from config.connections import Connection, allow_many_connections
 from config.orphans import end_with_supervisor
 
 
@@ -19,8 +20,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Serve until SIGTERM or Ctrl-C."""
         end_with_supervisor()
+        allow_many_connections()
         uvicorn.run(
             "config.asgi:application",
+            http=Connection,
             host=settings.ENV.host,
             port=settings.ENV.port,
             lifespan="off",
