@@ -101,6 +101,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "config.security.security_headers",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "config.compression.PagesCompressed",
     "config.errors.pages_for_bare_answers",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -132,7 +133,13 @@ TEMPLATES: list[dict[str, Any]] = [
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "config" / "static"]
 STATIC_ROOT = HOME / "static"
-WHITENOISE_USE_FINDERS = True
+# Our own files alone: those of the frameworks are for pages that we do not serve.
+STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
+STORAGES: dict[str, Any] = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+WHITENOISE_USE_FINDERS = DEBUG
 
 AUTH_USER_MODEL = "ledger.Person"
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
@@ -156,6 +163,7 @@ ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_SESSION_REMEMBER = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "Offpeak"
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 5
 SOCIALACCOUNT_PROVIDERS = oidc_providers(ENV)
 # The issuer is the installation's own choice, so the addresses it has verified are believed.
 SOCIALACCOUNT_EMAIL_AUTHENTICATION = True

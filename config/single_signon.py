@@ -6,15 +6,13 @@ from typing import Any
 
 from config.env import Env
 
+DISCOVERY = "/.well-known/openid-configuration"
+
 
 def oidc_providers(env: Env) -> dict[str, Any]:
     """Return allauth's providers: one where an issuer is named, none otherwise."""
     if not env.oidc_issuer_url:
         return {}
-    if not env.oidc_client_id or not env.oidc_client_secret:
-        raise SystemExit(
-            "OFFPEAK_OIDC_ISSUER_URL needs OFFPEAK_OIDC_CLIENT_ID and OFFPEAK_OIDC_CLIENT_SECRET"
-        )
     return {
         "openid_connect": {
             "OAUTH_PKCE_ENABLED": True,
@@ -24,8 +22,14 @@ def oidc_providers(env: Env) -> dict[str, Any]:
                     "name": "Single sign-on",
                     "client_id": env.oidc_client_id,
                     "secret": env.oidc_client_secret,
-                    "settings": {"server_url": env.oidc_issuer_url},
+                    # allauth joins the address of the discovery document to it as text.
+                    "settings": {"server_url": env.oidc_issuer_url.rstrip("/")},
                 }
             ],
         }
     }
+
+
+def discovery_of(env: Env) -> str:
+    """Return where the issuer describes itself; it may be named by that very address."""
+    return env.oidc_issuer_url.rstrip("/").removesuffix(DISCOVERY) + DISCOVERY

@@ -7,7 +7,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
 from bursting.urls import api_urls as bursting_api
-from config import health, manual
+from config import health, issuer, manual
 from config.gallery import gallery
 from config.pages.urls import page_urls
 from ledger.urls import api_urls as ledger_api
@@ -21,6 +21,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *page_urls,
     path("docs/", manual.contents),
     path("docs/<slug:slug>/", manual.chapter),
+    path("accounts/oidc/", include(issuer.urls)),
     path("accounts/", include("allauth.urls")),
     path("api/v1/", include(api_urls)),
     path("api/openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),

@@ -18,4 +18,11 @@ ENV = replace(ENV, compiled_rounds=True)  # noqa: F405  # the searches of tests 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 """Hashing is made to be slow; log-ins in tests need not be."""
 
+STORAGES = {
+    **STORAGES,  # noqa: F405
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+WHITENOISE_USE_FINDERS = True
+"""Tests serve the files as they are; tests of what browsers keep gather them."""
+
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # noqa: F405  # whitenoise warns where it is absent
