@@ -91,7 +91,9 @@ class Env:
     and bids that ask for a driver are not served by a cloud."""
     ec2_image_id: str = ""
     """The machine image that EC2 instances start from, ami-…; it must hold the NVIDIA driver."""
-    ec2_boot_script: str = "exec offpeak-agent run --server $OFFPEAK_SERVER"
+    ec2_boot_script: str = (
+        "exec offpeak-agent run --server $OFFPEAK_SERVER --work-users 300000-300031"
+    )
     """Shell lines that start the agent on an EC2 instance; the token is in its environment."""
     ec2_endpoint_url: str = ""
     """Another address for EC2's API: a private cloud, or a test server."""

@@ -57,6 +57,7 @@ class Assignment:
     command: tuple[str, ...]
     environment: dict[str, str]
     workload_kind: str
+    tenant_id: UUID | None = None
 
 
 def leases(
@@ -159,6 +160,7 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             command=tuple(row.workload["command"]) or HOLD,
             environment=dict(row.workload["environment"]),
             workload_kind=row.workload["kind"],
+            tenant_id=row.tenant_id,
         )
         for row in rows.order_by("lease_id")
     ]

@@ -9,22 +9,29 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from . import VERSION
-from .agent import Agent, AgentConfig, AlreadyRunning
+from .agent import Agent, AgentConfig
 from .clock import SystemClock
 from .doctor import examine
 from .gpus.guarded import GuardedGpus
 from .gpus.port import Gpus
 from .gpus.simulated import Holders, SimulatedGpus, parse_models
+from .runtimes.limits import GIB, Limits
 from .runtimes.process import ProcessRuntime
+from .runtimes.users import UsersUnfit
 from .shares import PIPE_DIRECTORY
+from .single import CLAIMS, AlreadyRunning, claim
 from .uplink import HttpUplink
+from .work_as import Wish, WorkAs, WorkUnsafe, work_as
 
 TOKEN_VARIABLE = "OFFPEAK_AGENT_TOKEN"
 STATE_DIR = Path("/var/lib/offpeak-agent")
+
+T = TypeVar("T")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _doctor(options, uplink)
     if uplink is None:
         parser.error(f"a host token is needed: --token-file FILE, or {TOKEN_VARIABLE}")
-    return _run(options, uplink)
+    try:
+        how = work_as(_wish(options))
+    except (WorkUnsafe, UsersUnfit) as unsafe:
+        parser.error(str(unsafe))
+    return _run(options, uplink, how)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,20 +67,89 @@ def _parser() -> argparse.ArgumentParser:
                         f"{TOKEN_VARIABLE}")  # fmt: skip
     parser.add_argument("--state-dir", type=Path, default=STATE_DIR, help="spool and leases")
     parser.add_argument("--hostname", default=socket.gethostname(), help="name shown to the owner")
-    parser.add_argument("--work-user", metavar="NAME", help="user that leased work runs as")
+    _add_work(parser)
     parser.add_argument(
         "--mps-pipe-dir",
         type=Path,
         default=PIPE_DIRECTORY,
         help="where the MPS control daemon listens, for shares by MPS",
     )
-    parser.add_argument("--simulate", metavar="MODELS", type=parse_models,
+    parser.add_argument("--simulate", metavar="MODELS", type=_saying(parse_models),
                         help="pretend to have GPUs, such as H100:8, H100@mig:4,L4:2")  # fmt: skip
     parser.add_argument("--ca-file", type=Path, help="certificates to trust for the server")
     parser.add_argument("--allow-plain-http", action="store_true", help="beyond this machine too")
     parser.add_argument("--once", action="store_true", help="one round, then end")
     parser.add_argument("--verbose", action="store_true")
     return parser
+
+
+def _add_work(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--work-users", metavar="FIRST-LAST", help="accounts that leased work "
+                        "runs as, one for each lease: a range of numbers, or names")  # fmt: skip
+    parser.add_argument("--work-user", metavar="NAME", help="one account for all leased work, of "
+                        "one tenant at a time")  # fmt: skip
+    parser.add_argument("--trust-work", action="store_true", help="let work run as the agent's "
+                        "own user; as root with --simulate only")  # fmt: skip
+    parser.add_argument("--confine", choices=["auto", "off"], default="auto",
+                        help="use bubblewrap where it is installed")  # fmt: skip
+    parser.add_argument("--work-network", choices=["private", "none", "host"],
+                        default="private", help="of confined work")  # fmt: skip
+    parser.add_argument("--work-reads", metavar="FOLDER", type=_folder, action="append",
+                        default=[], help="one more folder that confined work may read")  # fmt: skip
+    for name, text in {
+        "processes": "processes and threads of one lease",
+        "open-files": "open files of one process",
+        "file-gib": "size of one file",
+        "memory-gib": "memory of one lease",
+    }.items():
+        parser.add_argument(f"--work-{name}", metavar="N", type=_positive, help=text)
+
+
+def _saying(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Let argparse print what a reader of an option says: of other errors it drops the text."""
+
+    def reading(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return reading
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a whole number above 0, not {text!r}")
+    return int(text)
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute() or not path.is_dir():
+        raise argparse.ArgumentTypeError(f"an existing folder from the root on, not {text!r}")
+    return path
+
+
+def _wish(options: argparse.Namespace) -> Wish:
+    return Wish(
+        users=options.work_users,
+        user=options.work_user,
+        trusted=options.trust_work,
+        pretended=bool(options.simulate),
+        confine=options.confine == "auto",
+        network=options.work_network,
+        readable=tuple(options.work_reads),
+    )
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    asked = {
+        "processes": options.work_processes,
+        "open_files": options.work_open_files,
+        "file_bytes": options.work_file_gib and options.work_file_gib * GIB,
+        "memory_bytes": options.work_memory_gib and options.work_memory_gib * GIB,
+    }
+    return Limits(**{name: most for name, most in asked.items() if most is not None})
 
 
 def _token(token_file: Path | None) -> str:
@@ -111,6 +191,7 @@ def _doctor(options: argparse.Namespace, uplink: HttpUplink | None) -> int:
         state_dir=options.state_dir,
         token_file=options.token_file,
         mps_pipe=options.mps_pipe_dir,
+        wish=_wish(options),
     )
     amiss = False
     for check in checks:
@@ -119,9 +200,11 @@ def _doctor(options: argparse.Namespace, uplink: HttpUplink | None) -> int:
     return int(amiss)
 
 
-def _run(options: argparse.Namespace, uplink: HttpUplink) -> int:
+def _run(options: argparse.Namespace, uplink: HttpUplink, how: WorkAs) -> int:
     state_dir: Path = options.state_dir.absolute()
     try:
+        if how.users is not None and how.users.alone:
+            claim(how.users.uids, CLAIMS)
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
         leases = state_dir / "leases"
         clock = SystemClock.kept_in(
@@ -130,7 +213,9 @@ def _run(options: argparse.Namespace, uplink: HttpUplink) -> int:
         runtime = ProcessRuntime(
             state_dir,
             clock=clock,
-            account=options.work_user,
+            users=how.users,
+            confinement=how.confinement,
+            limits=_limits(options),
             mps_pipe=options.mps_pipe_dir,
             needs_mps=not options.simulate,
         )
@@ -141,7 +226,7 @@ def _run(options: argparse.Namespace, uplink: HttpUplink) -> int:
             uplink=uplink,
             clock=clock,
         )
-    except (AlreadyRunning, OSError, KeyError, ImportError) as error:
+    except (AlreadyRunning, OSError, ImportError) as error:
         print(f"offpeak-agent: {error}", file=sys.stderr)
         return 1
     try:

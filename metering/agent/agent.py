@@ -8,7 +8,6 @@ spool and from what it finds running.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import threading
@@ -23,8 +22,10 @@ from .clock import Clock
 from .courier import Courier
 from .gpus.port import GpuFault, Gpus, InstanceBusy, InstanceRefused
 from .instances import Instances
+from .inventory import Inventory
 from .memory import Memory, report
 from .reconcile import (
+    TIME_IS_OVER,
     Action,
     Forget,
     GiveUp,
@@ -34,12 +35,15 @@ from .reconcile import (
     Start,
     Terminate,
     Terms,
+    TurnAway,
+    limit_ms,
     next_due_ms,
     reconcile,
 )
-from .runtimes.port import Runtime, StartFailed, Work, WorkSpec
+from .runtimes.port import NotYet, Runtime, StartFailed, Work, WorkSpec
 from .sampler import Finding, Sampler
 from .shares import cards_of
+from .single import lock_of
 from .spool import BYTES_MAX, Spool
 from .state import LeaseState, terms_record
 from .uplink import Uplink
@@ -50,13 +54,8 @@ log = logging.getLogger(__name__)
 TICK_MS = 500
 """How often the GPUs are looked at: the driver tells only a process's latest period, up to 1 s."""
 STOPPING_TICK_MS = 100
-INVENTORY_MS = 600_000
 FINDINGS_MAX = 1_000
 ROUNDS_PER_TICK_MAX = 3
-
-
-class AlreadyRunning(Exception):
-    """Another agent uses this state directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,7 @@ class Agent:
         spool: Spool | None = None,
     ) -> None:
         config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
-        self._single = _lock(config.state_dir / "agent.lock")
+        self._single = lock_of(config.state_dir / "agent.lock")
         self._config = config
         self._gpus = gpus
         self._runtime = runtime
@@ -95,8 +94,8 @@ class Agent:
         self._instances = Instances(gpus, config.state_dir / "instances.json")
         self._sampler = Sampler(gpus, runtime, clock, device_of=self._instances.device_of)
         self._findings: deque[tuple[int, Finding]] = deque(maxlen=FINDINGS_MAX)
-        self._idle: tuple[str, ...] = ()
-        self._inventory_ms: int | None = None
+        self._inventory = Inventory(gpus, self._instances)
+        self._said: dict[str, str] = {}
         self._cut_ms = clock.now_ms()
         self.courier = Courier(
             uplink,
@@ -136,7 +135,7 @@ class Agent:
         with self._lock:
             now_ms = self._clock.now_ms()
             self._instances.settle()
-            self._take_inventory(now_ms)
+            self._register(now_ms)
             self._take_terms()
             works = self._works()
             self._take_up(works)
@@ -152,6 +151,7 @@ class Agent:
                 self._tidy()
                 if not any(isinstance(action, Terminate | Kill) for action in actions):
                     break
+            self._limit(works)
 
     def close(self) -> None:
         """Let go of the spool, the driver and the state directory; stops no work."""
@@ -208,11 +208,11 @@ class Agent:
             for lease_id in self.state.leases
             if (work := works.get(lease_id)) is None or work.state != "running"
         }
-        found = self._sampler.look(now_ms, idle=self._idle, frozen=frozen)
+        found = self._sampler.look(now_ms, idle=self._inventory.uuids, frozen=frozen)
         for finding in found:
             log.warning("%s: %s: %s", finding.gpu_uuid or "driver", finding.kind, finding.detail)
             if finding.kind == "recovered":
-                self._inventory_ms = None
+                self._inventory.look_again()
             self._findings.append((now_ms, finding))
         cuts = self._sampler.cuts(now_ms, all_due=all_due, frozen=frozen)
         records = self._memory.samples(cuts, self._findings)
@@ -229,8 +229,9 @@ class Agent:
         ended_ms = None if work is None else work.ended_ms
         cuts = self._sampler.closing(lease_id, ended_ms)
         at_ms = ended_ms if ended_ms is not None else max(lease.ends.values())
-        what: ReportKind = "exited" if lease.stopping_ms is None else "stopped"
-        detail = lease.stopping_reason
+        stopped = lease.stopping_ms is not None or (work is not None and work.stopped)
+        what: ReportKind = "stopped" if stopped else "exited"
+        detail = lease.stopping_reason or (TIME_IS_OVER if stopped else "")
         if work is None or work.lost:
             what, detail = "failed", "its work is gone" if work is None else work.detail
         code = None if work is None else work.exit_code
@@ -275,16 +276,32 @@ class Agent:
                     startable=desired is not None and lease_id in desired,
                     noticed_ms=lease.noticed_ms,
                     stopping_ms=lease.stopping_ms,
+                    apart=self._stands_apart(lease.terms.gpu_uuids),
                 )
             )
         return held
+
+    def _stands_apart(self, gpu_uuids: tuple[str, ...]) -> bool:
+        return self._runtime.trusts_work or self._runtime.separates(gpu_uuids)
+
+    def _limit(self, works: Mapping[UUID, Work]) -> None:
+        """Tell each keeper until when its work may run, should this be our last word."""
+        for held in self._held(works):
+            if held.work == "running":
+                lease_id, (stop_ms, kill_ms) = held.terms.lease_id, limit_ms(held)
+                try:
+                    self._runtime.limit(lease_id, stop_at_ms=stop_ms, kill_at_ms=kill_ms)
+                except OSError as error:
+                    text = f"lease {lease_id}: its deadline was not moved: {error}"
+                    self._say(f"{lease_id} limit", text)
 
     def _try(self, action: Action) -> None:
         """Do it; what the host refuses (a full disk) is asked for again, the rest goes on."""
         try:
             self._do(action)
         except OSError as error:
-            log.error("lease %s: %s: %s", action.lease_id, type(action).__name__, error)
+            what = type(action).__name__
+            self._say(f"{action.lease_id} {what}", f"lease {action.lease_id}: {what}: {error}")
 
     def _do(self, action: Action) -> None:
         lease_id, name = action.lease_id, str(action.lease_id)
@@ -293,9 +310,8 @@ class Agent:
                 self._start(lease_id)
             case Notice():
                 if self._runtime.notify(lease_id, stop_at_ms=action.stop_at_ms):
-                    self._memory.keep(
-                        [{"t": "notice", "lease": name, "stop_at_ms": action.stop_at_ms}]
-                    )
+                    told = {"t": "notice", "lease": name, "stop_at_ms": action.stop_at_ms}
+                    self._memory.keep([told])
             case Terminate():
                 log.info("lease %s: stopping: %s", name, action.reason)
                 at_ms = self._clock.now_ms()
@@ -308,15 +324,17 @@ class Agent:
                 self._runtime.kill(lease_id)
             case GiveUp():
                 self._close_unstarted(lease_id, "stopped", action.reason)
+            case TurnAway():
+                self._close_unstarted(lease_id, "failed", action.reason)
             case Forget():
                 self._runtime.forget(lease_id)
                 self._memory.keep([{"t": "forgotten", "lease": name}])
+                self._said = {k: v for k, v in self._said.items() if not k.startswith(name)}
 
     def _start(self, lease_id: UUID) -> None:
         assert self.courier.desired is not None
         assignment = self.courier.desired[lease_id]
-        absent = sorted(set(cards_of(assignment.gpu_uuids)) - set(self._idle))
-        if self._inventory_ms is not None and absent:
+        if absent := self._inventory.absent(cards_of(assignment.gpu_uuids)):
             return self._close_unstarted(lease_id, "failed", f"no GPU {', '.join(absent)} here")
         if filled := self._sampler.filled(assignment.gpu_uuids):
             return self._close_unstarted(lease_id, "refused", filled)
@@ -326,18 +344,14 @@ class Agent:
             self._close_unstarted(lease_id, "failed", str(refused))
             return
         except (InstanceBusy, GpuFault) as trouble:
-            log.warning("lease %s: waits for its MIG instance: %s", lease_id, trouble)
+            self._say(str(lease_id), f"lease {lease_id}: waits for its MIG instance: {trouble}")
             return  # asked for again at the next tick
-        spec = WorkSpec(
-            lease_id=lease_id,
-            gpu_uuids=assignment.gpu_uuids,
-            command=assignment.command,
-            environment=assignment.environment,
-            device_uuids=devices,
-            grace_seconds=assignment.grace_seconds,
-        )
+        spec = WorkSpec.of(assignment, self.state.leases[lease_id].terms, devices)
         try:
             work = self._runtime.start(spec)
+        except NotYet as reason:
+            self._say(str(lease_id), f"lease {lease_id}: waits: {reason}")
+            return  # asked for again at the next tick
         except StartFailed as failure:
             self._close_unstarted(lease_id, "failed", str(failure))
             return
@@ -351,22 +365,23 @@ class Agent:
         ended = report(terms, what, now_ms, detail=reason)
         self._memory.keep([ended, {"t": "closed", "lease": str(lease_id)}], sync=True)
 
-    def _take_inventory(self, now_ms: int) -> None:
-        if self._inventory_ms is not None and now_ms - self._inventory_ms < INVENTORY_MS:
-            return
-        try:
-            gpus = self._gpus.inventory(self._instances.devices)
-        except GpuFault as fault:
-            log.warning("the GPUs cannot be listed: %s", fault)
-            return
-        self._inventory_ms = now_ms
-        self._idle = tuple(gpu.uuid for gpu in gpus)
-        self.courier.registration = Registration(
-            agent_version=VERSION,
-            boot_id=self.state.boot_id,
-            hostname=self._config.hostname,
-            gpus=gpus,
-        )
+    def _register(self, now_ms: int) -> None:
+        """Tell the server what this host has, when that is looked at again."""
+        gpus = self._inventory.look(now_ms)
+        if gpus is not None:
+            self.courier.registration = Registration(
+                agent_version=VERSION,
+                boot_id=self.state.boot_id,
+                hostname=self._config.hostname,
+                gpus=gpus,
+                separates_tenants=self._runtime.separates(()),
+            )
+
+    def _say(self, about: str, text: str) -> None:
+        """Log what stands in the way of something, once, though it is tried at each tick."""
+        if self._said.get(about) != text:
+            self._said[about] = text
+            log.warning("%s", text)
 
     # --- going on --------------------------------------------------------------------------------
 
@@ -383,17 +398,3 @@ class Agent:
     def _carry(self, stop: threading.Event) -> None:
         while not stop.wait(min(self._config.tick_ms, 1_000) / 1000):
             self.courier.exchange()
-
-
-def _lock(path: Path) -> int:
-    """Take the lock of the state directory for as long as this process lives.
-
-    Raises: AlreadyRunning.
-    """
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        raise AlreadyRunning(f"another agent uses {path.parent}") from None
-    return file

@@ -33,6 +33,10 @@ class Clock(Protocol):
         """Return the UTC milliseconds of a CLOCK_BOOTTIME reading in nanoseconds."""
         ...
 
+    def boot_ns_at(self, utc_ms: int) -> int:
+        """Return the CLOCK_BOOTTIME reading in nanoseconds at a moment of this clock."""
+        ...
+
 
 class SystemClock:
     """The host's clock.
@@ -51,6 +55,9 @@ class SystemClock:
 
     def at_boot_ns(self, boot_ns: int) -> int:
         return (boot_ns + self.offset_ns) // 1_000_000
+
+    def boot_ns_at(self, utc_ms: int) -> int:
+        return utc_ms * 1_000_000 - self.offset_ns
 
     @classmethod
     def kept_in(cls, path: Path, *, work_runs: bool) -> SystemClock:
@@ -91,6 +98,9 @@ class ManualClock:
         return self._now_us
 
     def at_boot_ns(self, boot_ns: int) -> int:
+        raise NotImplementedError("a manual clock has no boot time: use a simulated runtime")
+
+    def boot_ns_at(self, utc_ms: int) -> int:
         raise NotImplementedError("a manual clock has no boot time: use a simulated runtime")
 
     def advance(self, milliseconds: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -169,8 +170,12 @@ class Courier:
         self._patience.failed(now_ms)
         log.error("the server refuses this for good (%s), set aside: %s", refusal, what)
         try:
-            with self._refused.open("a") as file:
+            with open(self._refused, "a", opener=_private) as file:
                 file.write(json.dumps({"refusal": str(refusal), "message": what}) + "\n")
         except OSError as error:
             log.error("%s: %s", self._refused, error)
         return True
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

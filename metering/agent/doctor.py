@@ -6,32 +6,19 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from . import work_checks as work
+from .checks import Check as Check
 from .gpus.nvml import pids_are_the_hosts
 from .gpus.port import GpuFault, Gpus
 from .reconcile import epoch_ms
 from .shares import PIPE_DIRECTORY, mps_runs
 from .uplink import Refused, Unreachable, Uplink
+from .work_as import Wish
 
 CLOCK_OFFSET_MS_MAX = 2_000
 FREE_BYTES_MIN = 256 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing looked at. fine None: could not be judged. mend: what to do when it is not fine."""
-
-    name: str
-    fine: bool | None
-    found: str
-    mend: str = ""
-
-    def line(self) -> str:
-        """Return the check as one line for a person."""
-        mark = {True: "ok  ", False: "FAIL", None: "?   "}[self.fine]
-        return f"{mark} {self.name}: {self.found}" + (f" -> {self.mend}" if self.mend else "")
 
 
 def examine(
@@ -41,15 +28,19 @@ def examine(
     state_dir: Path,
     token_file: Path | None,
     mps_pipe: Path = PIPE_DIRECTORY,
+    wish: Wish | None = None,
 ) -> Iterator[Check]:
     """Yield what was found, in the order in which it should be mended.
 
     uplink: None when there is no token yet. token_file: None when the token comes otherwise.
+    wish: as whom leased work is to run; None: as nobody was asked for.
     """
     yield from _gpus(make_gpus)
     yield _mps(mps_pipe)
     yield _namespace()
+    yield from work.examine(wish or Wish(), state_dir)
     yield _state(state_dir)
+    yield from _refused(state_dir / "refused.jsonl")
     if token_file is not None:
         yield _token(token_file)
     yield from _server(uplink)
@@ -139,6 +130,22 @@ def _state(state_dir: Path) -> Check:
     free = space.f_bavail * space.f_frsize
     mend = "" if free >= FREE_BYTES_MIN else "free some space: the spool needs it in an outage"
     return Check(name, free >= FREE_BYTES_MIN, f"writable, {free >> 20} MiB free", mend)
+
+
+def _refused(file: Path) -> Iterator[Check]:
+    """Show what the market refused for good: it is not there, and nobody sends it again."""
+    name = "messages that the market took"
+    try:
+        lines = file.read_text().splitlines()
+    except FileNotFoundError:
+        yield Check(name, True, "all")
+        return
+    except OSError as error:
+        yield Check(name, None, f"{file}: {error.strerror}")
+        return
+    found = f"all but {len(lines)}, which it refused for good" if lines else "all"
+    mend = f"show {file} to the market's operator, then move it away" if lines else ""
+    yield Check(name, not lines, found, mend)
 
 
 def _token(token_file: Path) -> Check:

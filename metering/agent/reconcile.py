@@ -16,6 +16,13 @@ from .shares import in_the_way
 from .wire import Assignment, Phase
 
 WIND_DOWN_SHARE = 10
+TIME_IS_OVER = "the lease's time is over"
+ONE_TENANT = (
+    "another tenant's work runs on this host, which cannot keep the two apart: "
+    "it runs one tenant's work at a time"
+)
+LEAVES_SOON_MS = 60_000
+"""Work that is over by then is waited for; other work is not."""
 LATE_GRACE_MS = 5_000
 """Left to work whose deadline passed before it could be asked to end (the agent was down)."""
 
@@ -31,6 +38,7 @@ class Terms:
     phase: Phase
     stop_ms: int | None
     grace_ms: int
+    tenant: str = ""
 
     @property
     def deadline_ms(self) -> int:
@@ -62,6 +70,7 @@ class Terms:
             phase=assignment.phase,
             stop_ms=None if stop_at is None else epoch_ms(stop_at),
             grace_ms=assignment.grace_seconds * 1000,
+            tenant="" if assignment.tenant is None else str(assignment.tenant),
         )
 
 
@@ -71,7 +80,7 @@ class Held:
 
     listed: the server still names it. startable: its command is known. work: `none` before it was
     started, `ended` for ever after. noticed_ms: the deadline the work was told of. stopping_ms:
-    when it was asked to end.
+    when it was asked to end. apart: its work can run beside that of other tenants.
     """
 
     terms: Terms
@@ -80,6 +89,7 @@ class Held:
     startable: bool = True
     noticed_ms: int | None = None
     stopping_ms: int | None = None
+    apart: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +131,21 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnAway:
+    """Report that the work cannot be started here, beside what runs."""
+
+    lease_id: UUID
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     """Remove all trace of the lease."""
 
     lease_id: UUID
 
 
-Action = Start | Notice | Terminate | Kill | GiveUp | Forget
+Action = Start | Notice | Terminate | Kill | GiveUp | TurnAway | Forget
 
 
 def reconcile(leases: Sequence[Held], *, now_ms: int) -> list[Action]:
@@ -142,15 +160,34 @@ def reconcile(leases: Sequence[Held], *, now_ms: int) -> list[Action]:
         if held.work == "running" and (held.stopping_ms is not None or _reason(held, now_ms))
         for uuid in held.terms.gpu_uuids
     }
+    here = [held for held in leases if held.work == "running"]
     for held in leases:
         terms = held.terms
         if held.work != "none" or not held.listed or terms.phase == "stop":
             continue
         if now_ms >= terms.deadline_ms or not held.startable or now_ms < terms.starts_ms:
             continue
-        if not any(in_the_way(uuid, other) for uuid in terms.gpu_uuids for other in leaving):
-            actions.append(Start(terms.lease_id))
+        if any(in_the_way(uuid, other) for uuid in terms.gpu_uuids for other in leaving):
+            continue
+        if others := [each for each in here if not _may_stand_beside(held, each)]:
+            if all(_is_about_to_go(each, now_ms) for each in others):
+                continue  # as with a GPU that is about to be free
+            actions.append(TurnAway(terms.lease_id, ONE_TENANT))
+            continue
+        actions.append(Start(terms.lease_id))
+        here.append(held)
     return actions
+
+
+def _may_stand_beside(one: Held, other: Held) -> bool:
+    """Tell if two works may run at one time; of unknown tenants nobody knows that they are one."""
+    same = one.terms.tenant != "" and one.terms.tenant == other.terms.tenant
+    return same or (one.apart and other.apart)
+
+
+def _is_about_to_go(held: Held, now_ms: int) -> bool:
+    due_ms = held.terms.deadline_ms
+    return held.stopping_ms is not None or due_ms <= now_ms + LEAVES_SOON_MS
 
 
 def next_due_ms(leases: Iterable[Held], *, now_ms: int) -> int | None:
@@ -165,6 +202,16 @@ def kill_ms(held: Held) -> int:
     if asked < terms.deadline_ms:
         return min(asked + terms.grace_ms, terms.deadline_ms)
     return asked + min(LATE_GRACE_MS, terms.grace_ms)
+
+
+def limit_ms(held: Held) -> tuple[int, int]:
+    """Return when running work is asked to end and when it is killed, as things stand.
+
+    Its keeper is told, and so does both with the agent dead.
+    """
+    if held.stopping_ms is not None:
+        return held.stopping_ms, kill_ms(held)
+    return held.terms.wind_down_ms, held.terms.deadline_ms
 
 
 def epoch_ms(moment: datetime) -> int:
@@ -204,7 +251,7 @@ def _reason(held: Held, now_ms: int) -> str:
     if not held.listed:
         return "the lease is not this host's any more"
     if now_ms >= terms.wind_down_ms:
-        return "the lease's time is over"
+        return TIME_IS_OVER
     return ""
 
 

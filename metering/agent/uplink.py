@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import ssl
 import urllib.error
 import urllib.request
@@ -18,7 +19,10 @@ M = TypeVar("M", bound=Message)
 
 ANSWER_SECONDS_MAX = 15.0
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-PASSING = {408, 425, 429}
+ABOUT_US = {401, 403, 404, 405}
+ABOUT_THE_MESSAGE = {400, 413, 422}
+CODE_LENGTH_MAX = 100
+PROBLEM_BYTES_MAX = 65_536
 
 
 class Unreachable(Exception):
@@ -26,7 +30,11 @@ class Unreachable(Exception):
 
 
 class Refused(Exception):
-    """The server understood and said no. Sending the same again gives the same answer."""
+    """The server understood and said no. Sending the same again gives the same answer.
+
+    Only the market itself says so, by the code of a problem; what a proxy before it answers, or a
+    conflict that passes, is as good as no answer.
+    """
 
     def __init__(self, status: int, detail: str) -> None:
         self.status = status
@@ -35,7 +43,7 @@ class Refused(Exception):
     @property
     def is_about_us(self) -> bool:
         """Return whether the token or the host was refused, not the content of this message."""
-        return self.status in (401, 403, 404, 405)
+        return self.status in ABOUT_US
 
 
 class Uplink(Protocol):
@@ -140,9 +148,26 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def _raise_refusal(error: urllib.error.HTTPError) -> NoReturn:
     try:
-        detail = error.read(2000).decode(errors="replace")
+        body = error.read(PROBLEM_BYTES_MAX)
     except (OSError, http.client.HTTPException):
-        detail = ""
-    if error.code >= 500 or error.code in PASSING or error.code < 400:
-        raise Unreachable(f"the server answered {error.code}: {detail}") from error
-    raise Refused(error.code, detail) from error
+        body = b""
+    detail = body[:2000].decode(errors="replace")
+    code = _code_of(body)
+    final = (
+        error.code in ABOUT_US
+        or (error.code in ABOUT_THE_MESSAGE and code != "")
+        or (error.code == 409 and code in wire.FINAL)
+    )
+    if final:
+        raise Refused(error.code, detail) from error
+    raise Unreachable(f"the server answered {error.code}: {detail}") from error
+
+
+def _code_of(body: bytes) -> str:
+    """Return the code of a problem; empty: it is none of the market's."""
+    try:
+        problem = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    code = problem.get("code") if isinstance(problem, dict) else None
+    return code[:CODE_LENGTH_MAX] if isinstance(code, str) else ""

@@ -46,6 +46,9 @@ BATCH_MAX = 1000
 INTERVAL_MS_MAX = 32 * 24 * 3600 * 1000
 """One interval covers at most 32 days: a host whose disk is full merges its intervals."""
 
+FINAL = frozenset({"host-is-retired", "lease-not-here", "report-conflict", "sample-conflict"})
+"""Codes of 409 by which the server refuses a message for good; every other conflict passes."""
+
 Phase = Literal["run", "warn", "stop"]
 ReportKind = Literal["started", "saved", "exited", "stopped", "failed", "refused"]
 HealthKind = Literal[
@@ -92,12 +95,14 @@ class Registration(Message):
     """PUT /api/v1/agent/host: what this host has. Sent at start and when it changed.
 
     boot_id: of this run of the agent; sequence numbers count from 1 within it.
+    separates_tenants: works of two tenants can run here side by side, neither reaching the other.
     """
 
     agent_version: Name
     boot_id: UUID
     hostname: Name
     gpus: Annotated[tuple[Gpu, ...], Length(0, 256)]
+    separates_tenants: bool = False
 
     def __post_init__(self) -> None:
         if len({gpu.uuid for gpu in self.gpus}) != len(self.gpus):
@@ -122,6 +127,7 @@ class Assignment(Message):
         keep it running until `stop_at`; `stop`, end it now.
     stop_at: the GPU is free by then; like `ends_at` a deadline, the earlier one holds.
     grace_seconds: between SIGTERM and SIGKILL, which comes at a deadline at the latest.
+    tenant: whose work it is; None: not said, and so not that of any other lease's tenant.
     """
 
     lease_id: UUID
@@ -135,6 +141,7 @@ class Assignment(Message):
     command: Annotated[tuple[Annotated[str, Length(0, 65_536)], ...], Length(1, 1024)]
     environment: Annotated[Mapping[str, str], Length(0, 256)]
     workload_kind: Name
+    tenant: UUID | None = None
 
     def __post_init__(self) -> None:
         if self.ends_at <= self.starts_at:

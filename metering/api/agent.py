@@ -137,6 +137,7 @@ def _spoken(wanted: Assignment) -> wire.Assignment | None:
                 "command": wanted.command,
                 "environment": wanted.environment,
                 "workload_kind": wanted.workload_kind,
+                "tenant": wanted.tenant_id,
             }
         )
     except wire.WireError as unfit:

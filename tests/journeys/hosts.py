@@ -12,6 +12,7 @@ from typing import Any
 
 from marketplace.sdk.client import Client
 from tests.journeys.installation import Installation, until
+from tests.metering.agent.works import let_through, work_options
 
 CONSUMER = "grace"
 """Who takes every lease in these journeys."""
@@ -38,7 +39,9 @@ class Machine:
         command = [
             sys.executable, "-m", "metering.agent", "run", "--server", self.market.url,
             "--state-dir", str(self.state_dir), "--hostname", self.region, *options,
+            *work_options(),
         ]  # fmt: skip
+        let_through(self.state_dir.parent)
         given = {"OFFPEAK_AGENT_TOKEN": self.token, **(environment or {})}
         self.market.spawn(self.process, command, given)
 

@@ -13,6 +13,7 @@ from ledger.domain.money import nanos_of
 from tests.journeys import books
 from tests.journeys.installation import Installation, until
 from tests.journeys.work import Work
+from tests.metering.agent.works import let_through, work_options
 from tests.moto_cloud.server import Form, MotoCloud
 
 MODEL = "L4"
@@ -51,7 +52,8 @@ def test_a_bid_bursts_to_a_rented_machine_that_is_paid_for_and_given_back(
     agent = f"agent-of-{rented['id']}"
     command = [sys.executable, "-m", "metering.agent", "run", "--server", boot["OFFPEAK_SERVER"]]
     options = ["--simulate", f"{MODEL}:1", "--state-dir", str(tmp_path / "agent")]
-    market.spawn(agent, [*command, *options], boot)
+    let_through(tmp_path)
+    market.spawn(agent, [*command, *options, *work_options()], boot)
     lease = market.lease_of("grace", bid_id, state="active")
     assert lease["burst"] is True
     assert until(lambda: work.told("started"))

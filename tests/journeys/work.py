@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
+
+from tests.metering.agent.works import PYTHON, let_through
 
 PROGRAM = """
 import json, os, pathlib, signal, sys, time
 
 folder = pathlib.Path(sys.argv[1])
-folder.mkdir(parents=True, exist_ok=True)
 
 def tell(what, **more):
     said = {"what": what, "at": time.time(), **more}
@@ -36,7 +36,9 @@ class Work:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.command = [sys.executable, "-c", PROGRAM, str(folder)]
+        let_through(folder)
+        folder.chmod(0o777)  # it runs as another user, where it can
+        self.command = [PYTHON, "-c", PROGRAM, str(folder)]
 
     def told(self, what: str) -> dict[str, Any] | None:
         """Return what it told of one thing, or None."""

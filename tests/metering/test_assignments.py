@@ -14,11 +14,16 @@ from ledger.domain.ids import LeaseId
 from ledger.domain.refusal import Refusal
 from listings.domain.divisions import divide
 from listings.domain.events import Division, Gpu
+from listings.domain.hosts import HostIsRetired
 from marketplace.domain.bounds import CommandWithoutProgram, check_workload
 from marketplace.domain.events import Workload
 from marketplace.queries.leases import HOLD, Assignment
+from metering.agent import wire
 from metering.agent.shares import card_of, environment
 from metering.api.agent import _spoken
+from metering.ingest.grants import LeaseNotHere
+from metering.ingest.reports import ReportConflict
+from metering.ingest.samples import SampleConflict
 from tests.conftest import NOON
 
 WORDS = st.lists(st.text(max_size=20), max_size=5).map(tuple)
@@ -84,3 +89,10 @@ def test_no_command_at_all_holds_the_gpus() -> None:
 
 def test_an_assignment_that_cannot_be_told_is_left_out() -> None:
     assert _spoken(assignment(Workload(kind="other", command=("",)))) is None
+
+
+def test_agent_and_server_mean_the_same_by_a_refusal_for_good() -> None:
+    refusals = (HostIsRetired, LeaseNotHere, ReportConflict, SampleConflict)
+
+    assert {refusal().code for refusal in refusals} == wire.FINAL
+    assert {refusal.status for refusal in refusals} == {409}

@@ -6,9 +6,14 @@ whatever the command leaves behind (child subreaper), keeps the output within bo
 `started.json` and `exit.json` with times of CLOCK_BOOTTIME. While it lives it holds the lock that
 it was given, which is how the agent knows, without trusting a process id.
 
-Run as a script, isolated (`python -I -S keeper.py ...`): it imports only the standard library and
-nothing beside it. The command and its environment come by standard input, so that neither shows
-in a process list and no variable of the tenant reaches this process.
+It knows the deadline itself: `deadline.json`, which the agent writes and the work cannot, says by
+CLOCK_BOOTTIME when the work is asked to end and when it is killed. So the work ends on time with
+the agent dead, removed or hung. No step of the wall clock moves that clock, and it runs on
+through suspend. What cannot be read of the file leaves the deadline as it was last read.
+
+Run as a script, isolated (`python -I -S keeper.py ...`): it imports only the standard library, and
+`family.py` and `confining.py` beside it. All about the lease comes by standard input, so that none
+of it shows in a process list and no variable of the tenant reaches this process.
 """
 
 from __future__ import annotations
@@ -16,99 +21,72 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import selectors
 import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING or __package__:
+    from .confining import Network, nameless
+    from .family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
+else:
+    # As an isolated script it finds nothing beside itself by its own.
+    sys.path.insert(0, str(Path(__file__).parent))
+    from confining import Network, nameless
+    from family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
 
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
 CHUNK_BYTES = 65_536
 EXIT_RECORD_BYTES = 4096
-KILL_PASSES_MAX = 500
-ANCESTORS_MAX = 1024
-
-
-class Stat(NamedTuple):
-    """The part of /proc/PID/stat that tells processes apart and how they are related.
-
-    ticks: start time since boot in clock ticks; (pid, ticks) names a process for ever.
-    """
-
-    pid: int
-    name: str
-    state: str
-    parent: int
-    session: int
-    ticks: int
-
-
-def stat_of(pid: int) -> Stat | None:
-    """Return what the kernel says of a process; None when it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    head, _, tail = text.rpartition(")")
-    part = tail.split()
-    name = head.partition("(")[2]
-    return Stat(pid, name, part[0], int(part[1]), int(part[3]), int(part[19]))
-
-
-def descendants(of: int, *, session: int | None = None) -> list[Stat]:
-    """Return the living processes below `of`, and those of `session`, in no order."""
-    found = {
-        stat.pid: stat
-        for entry in os.listdir("/proc")
-        if entry.isdigit() and (stat := stat_of(int(entry))) is not None
-    }
-    below: dict[int, bool] = {of: True}
-
-    def is_below(pid: int) -> bool:
-        chain: list[int] = []
-        while pid not in below and pid in found and len(chain) < ANCESTORS_MAX:
-            chain.append(pid)
-            pid = found[pid].parent
-        answer = below.get(pid, False)
-        below.update(dict.fromkeys(chain, answer))
-        return answer
-
-    return [
-        stat
-        for pid, stat in found.items()
-        if pid != of and stat.state not in "ZX" and (is_below(pid) or stat.session == session)
-    ]
-
-
-def signal_all(stats: list[Stat], number: int) -> None:
-    """Send a signal to processes, skipping those that are gone or whose id went to another."""
-    for stat in stats:
-        now = stat_of(stat.pid)
-        if now is not None and now.ticks == stat.ticks:
-            try:
-                os.kill(stat.pid, number)
-            except ProcessLookupError:
-                continue
-
-
-def kill_all(of: int, *, session: int | None = None) -> None:
-    """Kill everything below `of`, again until nothing is left that could have forked meanwhile."""
-    for _ in range(KILL_PASSES_MAX):
-        left = descendants(of, session=session)
-        if not left:
-            return
-        signal_all(left, signal.SIGKILL)
-        time.sleep(0.002)
+DEADLINE_BYTES = 256
+LOOK_SECONDS = 0.5
+"""How often the deadline is read while nobody knocks."""
+LATE_GRACE_NS = 5_000_000_000
+"""Left to work that could not be asked to end before its deadline (the host slept)."""
+LEFT_PAUSE_SECONDS_MAX = 1.0
+SIGNALLED = 128
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
-    """Replace the file in one step."""
+    """Replace the file in one step; nobody else may read it."""
     new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(record))
+    with open(new, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(json.dumps(record))
     os.replace(new, path)
+
+
+class Deadline(NamedTuple):
+    """When work is asked to end and when it is killed, by CLOCK_BOOTTIME; None: never."""
+
+    stop_ns: int | None
+    kill_ns: int | None
+
+    @classmethod
+    def read(cls, path: Path) -> Deadline | None:
+        """Return what the file says; None when it cannot be read."""
+        try:
+            record = json.loads(path.read_bytes())
+            found = cls(record["stop_ns"], record["kill_ns"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        fits = all(each is None or type(each) is int for each in found)
+        return found if fits else None
+
+    def write(self, path: Path) -> None:
+        """Write it over what was there: that needs no room on a disk that is full."""
+        text = json.dumps(self._asdict()).encode().ljust(DEADLINE_BYTES)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(file, text, 0)
+        finally:
+            os.close(file)
 
 
 @dataclass
@@ -139,11 +117,69 @@ class BoundedFile:
         self._bytes += self._file.write(part) or 0
 
 
+class Kept:
+    """The work of one lease and who is told what: its processes, its deadline."""
+
+    def __init__(self, folder: Path, order: dict[str, Any], child: int) -> None:
+        self._file = folder / "deadline.json"
+        self._user: int | None = order.get("own_user")
+        self._confined = bool(order.get("confined"))
+        self._child = child
+        self._deadline = Deadline(None, None)
+        self.asked_ns: int | None = None
+
+    def look(self) -> None:
+        """Read the deadline, and do what is due by it."""
+        self._deadline = found = Deadline.read(self._file) or self._deadline
+        now_ns = _boot_ns()
+        if self.asked_ns is None and found.stop_ns is not None and now_ns >= found.stop_ns:
+            self.asked_ns = now_ns
+            signal_all(self._asked(), signal.SIGTERM)
+        due_ns = self._kill_ns()
+        if due_ns is not None and now_ns >= due_ns:
+            self.kill()
+
+    def pause(self) -> float:
+        """Return the seconds until something is due."""
+        due_ns = self._deadline.stop_ns if self.asked_ns is None else self._kill_ns()
+        if due_ns is None:
+            return LOOK_SECONDS
+        return min(LOOK_SECONDS, max(0.01, (due_ns - _boot_ns()) / 1e9))
+
+    def kill(self) -> None:
+        """Kill all that there is of it."""
+        if self._user is not None:
+            kill_user(self._user)
+        kill_all(os.getpid(), uid=self._user)
+
+    def is_gone(self) -> bool:
+        """Return whether no process is left, dead ones that nobody collected among them."""
+        return not _children_left() and (self._user is None or not of_user(self._user))
+
+    def _kill_ns(self) -> int | None:
+        stop_ns, kill_ns = self._deadline
+        if kill_ns is None or self.asked_ns is None:
+            return kill_ns
+        late_ns = 0 if stop_ns is None else max(0, kill_ns - stop_ns)
+        return max(kill_ns, self.asked_ns + min(LATE_GRACE_NS, late_ns))
+
+    def _asked(self) -> list[Stat]:
+        """Return who is asked to end: not those by whose end all others are killed at once."""
+        stats = descendants(os.getpid())
+        if not self._confined:
+            return stats
+        first = {self._child}
+        first |= {stat.pid for stat in stats if stat.parent == self._child}
+        inside = {stat.pid for stat in descendants(self._child)}
+        return [stat for stat in stats if stat.pid in inside - first]
+
+
 def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
     """Start the command, stay until all of it is gone, and leave the record of its end."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (signal.SIGCHLD, signal.SIGUSR1):  # by the latter the agent knocks
+        signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     # The room for the last record is taken now: at the end the disk may be full.
     with (folder / "exit.json.new").open("wb") as reserved:
@@ -167,8 +203,12 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
         pass  # the agent is gone; the next one finds the record
     finally:
         os.close(ready)
-    code = _watch(folder, child, wake_read, int(order["output_bytes_max"]))
-    _end(folder, {"exit_code": code, "boot_ns": _boot_ns()})
+    kept = Kept(folder, order, child.pid)
+    code = _watch(folder, child, wake_read, kept, int(order["output_bytes_max"]))
+    if order.get("confined") is not None and SIGNALLED < code <= SIGNALLED + signal.NSIG:
+        code = SIGNALLED - code  # as bwrap, like a shell, tells of a signal
+    end = {"exit_code": code, "boot_ns": _boot_ns(), "stopped": kept.asked_ns is not None}
+    _end(folder, end)
 
 
 def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
@@ -176,19 +216,54 @@ def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
     more: dict[str, Any] = {}
     if account is not None:
         more = {"user": account[0], "group": account[1], "extra_groups": []}
-    return subprocess.Popen(
-        order["command"],
-        env=order["environment"],
-        cwd=folder / "work",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        **more,
-    )
+    confined = order.get("confined")
+    command = list(order["command"])
+    way_out = None if confined is None else confined["way_out"]
+    with ExitStack() as open_files:
+        files: tuple[int, ...] = ()
+        if confined is not None:
+            said = nameless(confined["arguments"], open_files)
+            command = [confined["with"], "--args", str(said), "--", *command]
+            files = (said,)
+        network = None if way_out is None else Network(way_out, open_files)
+        if network is not None:
+            command[1:1] = network.options
+            files += network.theirs
+        child = subprocess.Popen(
+            command,
+            env=order["environment"],
+            cwd="/" if confined is not None else folder / "work",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=files,
+            preexec_fn=lambda: _limit(order.get("limits", {})),
+            **more,
+        )
+        try:
+            if network is not None:
+                network.connect()
+        except (OSError, ValueError, KeyError):
+            child.kill()
+            child.wait()
+            raise OSError(0, "its network could not be made") from None
+    return child
 
 
-def _watch(folder: Path, child: subprocess.Popen[bytes], wake: int, bytes_max: int) -> int:
+def _limit(limits: dict[str, int]) -> None:
+    """Bound what the process about to be the work may take; it is its user already."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    for name, most in {**limits, "RLIMIT_CORE": 0}.items():
+        number = getattr(resource, name)
+        _, hard = resource.getrlimit(number)
+        value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(number, (value, value))
+
+
+def _watch(
+    folder: Path, child: subprocess.Popen[bytes], wake: int, kept: Kept, bytes_max: int
+) -> int:
     selector = selectors.DefaultSelector()
     selector.register(wake, selectors.EVENT_READ)
     for pipe, name in ((child.stdout, "stdout.log"), (child.stderr, "stderr.log")):
@@ -199,16 +274,20 @@ def _watch(folder: Path, child: subprocess.Popen[bytes], wake: int, bytes_max: i
         )
     code = None
     while code is None:
-        for key, _ in selector.select(timeout=1.0):
+        kept.look()
+        for key, _ in selector.select(timeout=kept.pause()):
             _drain(selector, key)
         code = _reap(child.pid)
     child.returncode = code
-    # What the command left behind has no command any more: it must not hold the GPU.
-    for _ in range(KILL_PASSES_MAX):
-        kill_all(os.getpid())
-        if not _children_left(child.pid):
+    # What the command left behind has no command any more: it must not hold the GPU. Nor is the
+    # lease over while one process is left, such as one that hangs in the driver.
+    pause = 0.002
+    while True:
+        kept.kill()
+        if kept.is_gone():
             break
-        time.sleep(0.002)
+        time.sleep(pause)
+        pause = min(LEFT_PAUSE_SECONDS_MAX, pause * 1.5)
     for key, _ in selector.select(timeout=0):
         _drain(selector, key)
     return code
@@ -241,8 +320,8 @@ def _reap(pid: int) -> int | None:
             code = os.waitstatus_to_exitcode(status)
 
 
-def _children_left(pid: int) -> bool:
-    _reap(pid)
+def _children_left() -> bool:
+    _reap(0)
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -267,15 +346,16 @@ def _boot_id() -> str:
 
 
 def main() -> None:
-    """Arguments: the lease's folder, and the descriptor on which to say that it started.
+    """Arguments: the descriptor on which to say that it started, and that of the lock.
 
-    The lock is another inherited descriptor: it is held by being open, and never handed on.
+    The lock is held by being open, and never handed on. The rest is read from standard input.
     """
-    folder, ready = Path(sys.argv[1]), int(sys.argv[2])
+    ready, lock = int(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(ready, False)
-    os.set_inheritable(int(sys.argv[3]), False)
+    os.set_inheritable(lock, False)
+    os.umask(0o077)
     order = json.loads(sys.stdin.buffer.read())
-    keep(folder, order, ready)
+    keep(Path(order["folder"]), order, ready)
 
 
 if __name__ == "__main__":

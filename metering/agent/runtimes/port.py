@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 from uuid import UUID
 
+from ..reconcile import Terms
 from ..shares import cards_of
+from ..wire import Assignment
 
 WorkState = Literal["starting", "running", "ending", "ended"]
 
@@ -16,12 +18,16 @@ class StartFailed(Exception):
     """The work could not be started; the text says why and is shown to the consumer."""
 
 
+class NotYet(Exception):
+    """The work cannot be started at this moment, but soon: what is in its way is about to go."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkSpec:
     """What to run for a lease: a command with its own environment, on the GPUs named.
 
     device_uuids: what the driver calls those; empty: as the ids say. grace_seconds: between the
-    request to end and the kill, as it is told to the work.
+    request to end and the kill, as it is told to the work. stop_at_ms, kill_at_ms: as of `limit`.
     """
 
     lease_id: UUID
@@ -30,6 +36,22 @@ class WorkSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     device_uuids: tuple[str, ...] = ()
     grace_seconds: int = 0
+    stop_at_ms: int | None = None
+    kill_at_ms: int | None = None
+
+    @classmethod
+    def of(cls, assignment: Assignment, terms: Terms, devices: tuple[str, ...]) -> WorkSpec:
+        """Return what to run for an assignment; devices: what the driver calls its GPUs."""
+        return cls(
+            lease_id=assignment.lease_id,
+            gpu_uuids=assignment.gpu_uuids,
+            command=assignment.command,
+            environment=assignment.environment,
+            device_uuids=devices,
+            grace_seconds=assignment.grace_seconds,
+            stop_at_ms=terms.wind_down_ms,
+            kill_at_ms=terms.deadline_ms,
+        )
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -47,6 +69,7 @@ class Work:
         restarted meanwhile).
     exit_code: of the command, negative for a signal; None when not known.
     lost: it ended without our doing or its own (its keeper was killed, the host restarted).
+    stopped: it was asked to end, by the agent or by its limit alone.
     saved_ms: up to when it says that it is safe; None: it said nothing.
     device_uuids: what the driver calls its GPUs; empty: as their ids say.
     """
@@ -59,6 +82,7 @@ class Work:
     exit_code: int | None = None
     lost: bool = False
     detail: str = ""
+    stopped: bool = False
     saved_ms: int | None = None
     device_uuids: tuple[str, ...] = ()
 
@@ -69,12 +93,33 @@ class Work:
 
 
 class Runtime(Protocol):
-    """Runs the work of leases; one piece of work per lease, ever."""
+    """Runs the work of leases; one piece of work per lease, ever.
+
+    trusts_work: whoever set this up vouches for all work that comes, or it is only pretended.
+    """
+
+    @property
+    def trusts_work(self) -> bool: ...
+
+    def separates(self, gpu_uuids: Collection[str]) -> bool:
+        """Tell if work on these GPUs can run beside that of other tenants.
+
+        Neither then sees, reaches or changes the other.
+        """
+        ...
 
     def start(self, spec: WorkSpec) -> Work:
         """Start the work, or return it when this lease has some already.
 
-        Raises: StartFailed.
+        Raises: StartFailed, NotYet.
+        """
+        ...
+
+    def limit(self, lease_id: UUID, *, stop_at_ms: int, kill_at_ms: int) -> None:
+        """Say when the work is asked to end and when it is killed; the last word holds.
+
+        It ends so without another call, also when nobody is left who could make one. Work that
+        was asked to end stays asked.
         """
         ...
 

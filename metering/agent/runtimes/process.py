@@ -1,21 +1,17 @@
 """Leased work as plain processes of this host, each under a keeper (see keeper.py).
 
-One folder per lease: spec.json, keeper.lock, started.json, exit.json, notice.json, the bounded
-stdout.log and stderr.log, and `work/`, in which the command runs. It survives the agent.
+One folder per lease: spec.json, keeper.lock, deadline.json, started.json, exit.json, notice.json,
+the bounded stdout.log and stderr.log, and the work's own: `work/`, in which the command runs, and
+`tmp/`. It survives the agent. The work can write its own two and read the notice; no other lease
+can so much as enter.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
-import pwd
-import select
 import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,24 +19,28 @@ from typing import Any
 from uuid import UUID
 
 from ..clock import Clock, kernel_boot_id
-from ..shares import PIPE_DIRECTORY, environment, is_mps, mps_runs
+from ..shares import PIPE_DIRECTORY, is_mps, mps_runs
 from . import keeper, saved
-from .port import StartFailed, Work, WorkSpec
+from .confinement import Confinement
+from .family import Stat, descendants, kill_all, signal_all, stat_of
+from .launching import CHECKPOINT, Launch, spawn
+from .limits import LIMITS, Limits
+from .port import NotYet, StartFailed, Work, WorkSpec
+from .records import catches, is_locked, read
+from .users import WorkUser, WorkUsers, named, sweep
 
-START_SECONDS_MAX = 10.0
 OUTPUT_BYTES_MAX = 8 * 1024 * 1024
 ENDED_KEPT_MAX = 100
 ANCESTORS_MAX = 64
-CHECKPOINT = "work/.checkpoint"
-KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
-"""All that the work sees of the agent's own environment; the agent's token is not among it."""
 
 
 class ProcessRuntime:
     """Runs commands as processes.
 
     folder: where the leases' folders are; made if absent.
-    account: name of the user the work runs as; by default the agent's own.
+    users: accounts of which each lease has one to itself. account: name of one that all work
+    shares, one tenant at a time. Without either it runs as the agent's own user.
+    confinement: bwrap around the work; without it and without accounts the work is trusted.
     mps_pipe: where the MPS control daemon listens, which shares by MPS need; without
         `needs_mps` (made-up GPUs) they do without.
     """
@@ -51,6 +51,9 @@ class ProcessRuntime:
         *,
         clock: Clock,
         account: str | None = None,
+        users: WorkUsers | None = None,
+        confinement: Confinement | None = None,
+        limits: Limits = LIMITS,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
         mps_pipe: Path = PIPE_DIRECTORY,
         needs_mps: bool = True,
@@ -60,14 +63,34 @@ class ProcessRuntime:
         for each in (self._folder, self._ended):
             each.mkdir(parents=True, exist_ok=True, mode=0o711)
         self._clock = clock
-        self._account = None if account is None else pwd.getpwnam(account)
+        self._users = users
+        if account is not None:
+            self._users = WorkUsers([named(account)], alone=False)
+        self._confinement = confinement
+        self._limits = limits
         self._output_bytes_max = output_bytes_max
         self._mps_pipe = mps_pipe
         self._needs_mps = needs_mps
         self._keepers: dict[UUID, int] = {}
         self._works: dict[UUID, Work] = {}
         self._roots: dict[UUID, dict[str, int]] = {}
+        self._uids: dict[UUID, int] = {}
+        self._told: dict[UUID, keeper.Deadline] = {}
         self._taken_up = False
+
+    @property
+    def trusts_work(self) -> bool:
+        return self._users is None and self._confinement is None
+
+    def separates(self, gpu_uuids: Collection[str]) -> bool:
+        confinement = self._confined(gpu_uuids)
+        shared = self._users is not None and not self._users.alone
+        return confinement is not None and confinement.separates and not shared
+
+    def _confined(self, gpu_uuids: Collection[str]) -> Confinement | None:
+        # MPS's daemon and its clients find each other by what namespaces hide.
+        by_mps = self._needs_mps and any(map(is_mps, gpu_uuids))
+        return None if by_mps else self._confinement
 
     def start(self, spec: WorkSpec) -> Work:
         self._take_up()
@@ -77,17 +100,14 @@ class ProcessRuntime:
         if by_mps and not mps_runs(self._mps_pipe):
             # Without the daemon the work would run unlimited beside the others on the card.
             raise StartFailed(f"no MPS control daemon listens at {self._mps_pipe}")
+        user = self._user_for()
         folder = self._folder_of(spec.lease_id)
         try:
-            lock = self._prepare(folder, spec)
-            try:
-                said = self._spawn(folder, spec, lock)
-            finally:
-                os.close(lock)
+            said = self._launch(spec, user)
         except OSError as error:
             raise StartFailed(f"the host could not start it: {error.strerror}") from error
         if said == b"failed\n":
-            reason = _read(folder / "exit.json").get("failed", "it did not start")
+            reason = read(folder / "exit.json").get("failed", "it did not start")
             self._put_away(spec.lease_id)
             raise StartFailed(str(reason))
         self._works[spec.lease_id] = Work(
@@ -97,7 +117,13 @@ class ProcessRuntime:
             started_ms=0,
             device_uuids=spec.device_uuids,
         )
+        if user is not None:
+            self._uids[spec.lease_id] = user.uid
         return self._look(spec.lease_id)
+
+    def limit(self, lease_id: UUID, *, stop_at_ms: int, kill_at_ms: int) -> None:
+        stop_ns, kill_ns = map(self._clock.boot_ns_at, (stop_at_ms, kill_at_ms))
+        self._tell(lease_id, keeper.Deadline(stop_ns, kill_ns))
 
     def works(self) -> Sequence[Work]:
         self._take_up()
@@ -107,19 +133,25 @@ class ProcessRuntime:
         moment = datetime.fromtimestamp(stop_at_ms / 1000, UTC).isoformat(timespec="milliseconds")
         notice = self._folder_of(lease_id) / "notice.json"
         keeper.write_json(notice, {"stop_at": moment, "stop_at_ms": stop_at_ms})
-        notice.chmod(0o644)
+        if lease_id in self._uids:
+            os.chown(notice, -1, self._folder_of(lease_id).stat().st_gid)
+            notice.chmod(0o640)
         # SIGUSR1 kills a process that has no handler for it, so only those that have one get it.
-        taking = [s for s in self._processes(lease_id) if _catches(s.pid, signal.SIGUSR1)]
-        keeper.signal_all(taking, signal.SIGUSR1)
+        taking = [s for s in self._processes(lease_id) if catches(s.pid, signal.SIGUSR1)]
+        signal_all(taking, signal.SIGUSR1)
         return bool(taking)
 
     def terminate(self, lease_id: UUID) -> None:
-        keeper.signal_all(self._processes(lease_id), signal.SIGTERM)
+        # The keeper does it, and so it is done once, whoever comes first to the deadline.
+        known = self._told.get(lease_id) or keeper.Deadline(None, None)
+        now_ns = self._clock.boot_ns_at(self._clock.now_ms())
+        if known.stop_ns is None or known.stop_ns > now_ns:
+            self._tell(lease_id, known._replace(stop_ns=now_ns))
 
     def kill(self, lease_id: UUID) -> None:
         root = self._roots.get(lease_id)
         if root is not None and self._works[lease_id].state != "ended":
-            keeper.kill_all(root["keeper_pid"], session=root["pid"])
+            kill_all(root["keeper_pid"], session=root["pid"], uid=self._own_uid(lease_id))
 
     def forget(self, lease_id: UUID) -> None:
         work = self._works.get(lease_id)
@@ -134,7 +166,7 @@ class ProcessRuntime:
         }
         sessions = {self._roots[lease_id]["pid"]: lease_id for lease_id in tops.values()}
         for _ in range(ANCESTORS_MAX):
-            stat = keeper.stat_of(pid)
+            stat = stat_of(pid)
             if stat is None:
                 return None
             if (lease_id := tops.get((stat.pid, stat.ticks))) is not None:
@@ -145,7 +177,7 @@ class ProcessRuntime:
         return None
 
     def name_of(self, pid: int) -> str | None:
-        stat = keeper.stat_of(pid)
+        stat = stat_of(pid)
         return None if stat is None or stat.state in "ZX" else stat.name
 
     def holders(self) -> Mapping[str, Sequence[int]]:
@@ -158,71 +190,44 @@ class ProcessRuntime:
     def _folder_of(self, lease_id: UUID) -> Path:
         return self._folder / str(lease_id)
 
-    def _prepare(self, folder: Path, spec: WorkSpec) -> int:
-        """Make the lease's folder and take its lock, which the keeper inherits."""
-        work = folder / "work"
-        work.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o711)
-        work.chmod(0o700)
-        if self._account is not None:
-            os.chown(work, self._account.pw_uid, self._account.pw_gid)
-        lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        record = {"gpu_uuids": list(spec.gpu_uuids), "device_uuids": list(spec.device_uuids)}
-        keeper.write_json(folder / "spec.json", record)
-        return lock
+    def _user_for(self) -> WorkUser | None:
+        """Return the account for a new lease; None: the agent's own.
 
-    def _spawn(self, folder: Path, spec: WorkSpec, lock: int) -> bytes:
-        account = self._account
-        order = {
-            "command": list(spec.command),
-            "environment": self._environment(folder, spec),
-            "account": None if account is None else [account.pw_uid, account.pw_gid],
-            "output_bytes_max": self._output_bytes_max,
-        }
-        read, write = os.pipe2(os.O_CLOEXEC)
-        try:
-            command = [sys.executable, "-I", "-S", keeper.__file__, str(folder)]
-            with (folder / "keeper.log").open("wb") as log:
-                process = subprocess.Popen(
-                    [*command, str(write), str(lock)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=log,
-                    env={"PATH": os.environ.get("PATH", os.defpath)},
-                    pass_fds=(write, lock),
-                    start_new_session=True,
-                )
-        finally:
-            os.close(write)
-        try:
-            assert process.stdin is not None
-            with process.stdin as orders:
-                orders.write(json.dumps(order).encode())
-            self._keepers[spec.lease_id] = process.pid
-            process.returncode = 0  # it outlives this object and is reaped by _reap
-            ready, _, _ = select.select([read], [], [], START_SECONDS_MAX)
-            return os.read(read, 64) if ready else b""
-        finally:
-            os.close(read)
+        Raises: NotYet.
+        """
+        if self._users is None:
+            return None
+        user = self._users.free(set(self._uids.values()))
+        if user is None:
+            raise NotYet(f"all {len(self._users)} work users have work or what it left")
+        return user
 
-    def _environment(self, folder: Path, spec: WorkSpec) -> dict[str, str]:
-        own = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        uuids = ",".join(spec.devices)
-        return {
-            "HOME": str(folder / "work"),
-            **own,
-            # Where nobody listens: work that is not on a share by MPS stays apart from those.
-            "CUDA_MPS_PIPE_DIRECTORY": str(folder / "work" / "mps"),
-            **spec.environment,
-            **environment(spec.gpu_uuids, self._mps_pipe),
-            "CUDA_VISIBLE_DEVICES": uuids,
-            "NVIDIA_VISIBLE_DEVICES": uuids,
-            "OFFPEAK_LEASE_ID": str(spec.lease_id),
-            "OFFPEAK_GRACE_SECONDS": str(spec.grace_seconds),
-            "OFFPEAK_NOTICE": str(folder / "notice.json"),
-            saved.VARIABLE: str(folder / CHECKPOINT),
-        }
+    def _own_uid(self, lease_id: UUID) -> int | None:
+        """Return the account that only this lease has; None: others may have it too."""
+        return self._uids.get(lease_id) if self._are_alone() else None
+
+    def _launch(self, spec: WorkSpec, user: WorkUser | None) -> bytes:
+        """Make the lease's folder and start its keeper; return what that said first."""
+        folder = self._folder_of(spec.lease_id)
+        confinement = self._confined(spec.gpu_uuids)
+        launch = Launch(spec, folder, user, self._mps_pipe, confinement)
+        lock = launch.prepare()
+        try:
+            if spec.stop_at_ms is not None and spec.kill_at_ms is not None:
+                self.limit(spec.lease_id, stop_at_ms=spec.stop_at_ms, kill_at_ms=spec.kill_at_ms)
+            order = launch.order() | {
+                "own_user": user.uid if user is not None and self._are_alone() else None,
+                "limits": self._limits.resources(),
+                "output_bytes_max": self._output_bytes_max,
+            }
+            pid, said = spawn(order, lock)
+        finally:
+            os.close(lock)
+        self._keepers[spec.lease_id] = pid
+        return said
+
+    def _are_alone(self) -> bool:
+        return self._users is not None and self._users.alone
 
     def _take_up(self) -> None:
         """Look once for work of earlier runs; not before this agent is the only one here."""
@@ -230,6 +235,8 @@ class ProcessRuntime:
             self._taken_up = True
             for found in sorted(self._folder.iterdir()):
                 self._find(found)
+            if self._users is not None:
+                self._users.end_unowned(set(self._uids.values()))
 
     def _find(self, folder: Path) -> None:
         """Take up the work of a folder that an earlier run of the agent made."""
@@ -237,12 +244,14 @@ class ProcessRuntime:
             lease_id = UUID(folder.name)
         except ValueError:
             return
-        spec = _read(folder / "spec.json")
-        begun = (folder / "started.json").exists() or _is_locked(folder / "keeper.lock")
+        spec = read(folder / "spec.json")
+        begun = (folder / "started.json").exists() or is_locked(folder / "keeper.lock")
         if not spec or not begun:
             # The agent died before the keeper lived: nothing ran, so it may be started anew.
             shutil.rmtree(folder, ignore_errors=True)
             return
+        if spec.get("uid") is not None:
+            self._uids[lease_id] = int(spec["uid"])
         uuids = tuple(spec["gpu_uuids"])
         self._works[lease_id] = Work(
             lease_id=lease_id,
@@ -260,7 +269,7 @@ class ProcessRuntime:
         if work.state == "ended":
             return work
         folder = self._folder_of(lease_id)
-        root = self._roots.get(lease_id) or _read(folder / "started.json")
+        root = self._roots.get(lease_id) or read(folder / "started.json")
         if not root:
             return self._not_begun(work, folder)
         self._roots[lease_id] = root
@@ -276,16 +285,17 @@ class ProcessRuntime:
             return replace(work, state="ended", lost=True, detail="the host was restarted")
         started_ms = self._clock.at_boot_ns(root["boot_ns"])
         work = replace(work, started_ms=started_ms)
-        kept = _is_locked(folder / "keeper.lock")
-        if end := _read(folder / "exit.json"):
+        kept = is_locked(folder / "keeper.lock")
+        if end := read(folder / "exit.json"):
             ended_ms = self._clock.at_boot_ns(end["boot_ns"])
-            return replace(work, state="ended", ended_ms=ended_ms, exit_code=end["exit_code"])
-        stat = keeper.stat_of(root["pid"])
+            stopped, code = bool(end.get("stopped")), end["exit_code"]
+            return replace(work, state="ended", ended_ms=ended_ms, exit_code=code, stopped=stopped)
+        stat = stat_of(root["pid"])
         alive = stat is not None and stat.ticks == root["ticks"] and stat.state not in "ZX"
         if kept:
             return replace(work, state="running" if alive else "ending")
         # The keeper was killed: without it nobody knows when the work ends, so it ends now.
-        keeper.kill_all(root["keeper_pid"], session=root["pid"])
+        kill_all(root["keeper_pid"], session=root["pid"], uid=self._own_uid(work.lease_id))
         return replace(
             work,
             state="ended",
@@ -295,19 +305,30 @@ class ProcessRuntime:
         )
 
     def _not_begun(self, work: Work, folder: Path) -> Work:
-        if _is_locked(folder / "keeper.lock"):
+        if is_locked(folder / "keeper.lock"):
             return work
-        end = _read(folder / "exit.json")
+        end = read(folder / "exit.json")
         detail = str(end.get("failed", "the process that kept it died at its start"))
         work = replace(work, state="ended", lost=True, detail=detail)
         self._works[work.lease_id] = work
         return work
 
-    def _processes(self, lease_id: UUID) -> list[keeper.Stat]:
+    def _processes(self, lease_id: UUID) -> list[Stat]:
         root = self._roots.get(lease_id)
         if root is None or self._works[lease_id].state == "ended":
             return []
-        return keeper.descendants(root["keeper_pid"], session=root["pid"])
+        return descendants(root["keeper_pid"], session=root["pid"])
+
+    def _tell(self, lease_id: UUID, deadline: keeper.Deadline) -> None:
+        """Write a deadline down where the keeper reads it, and knock at its door."""
+        if self._told.get(lease_id) == deadline:
+            return
+        deadline.write(self._folder_of(lease_id) / "deadline.json")
+        self._told[lease_id] = deadline
+        root = self._roots.get(lease_id)
+        stat = None if root is None else stat_of(root["keeper_pid"])
+        if root is not None and stat is not None and stat.ticks == root["keeper_ticks"]:
+            signal_all([stat], signal.SIGUSR1)
 
     def _reap(self, lease_id: UUID, flags: int = os.WNOHANG) -> None:
         """Collect a keeper that ended, so that it leaves no zombie."""
@@ -324,45 +345,19 @@ class ProcessRuntime:
     def _put_away(self, lease_id: UUID) -> None:
         """Erase the tenant's files, keep the newest few outputs for the operator."""
         folder = self._folder_of(lease_id)
-        shutil.rmtree(folder / "work", ignore_errors=True)
+        uid = self._own_uid(lease_id)
+        if uid is not None:
+            sweep(uid)
+        for own in ("work", "tmp"):
+            shutil.rmtree(folder / own, ignore_errors=True)
+            if (folder / own).exists():
+                return  # its account is not handed out while a file of it lives; asked for again
         target = self._ended / folder.name
         shutil.rmtree(target, ignore_errors=True)
         os.replace(folder, target)
-        self._works.pop(lease_id, None)
-        self._roots.pop(lease_id, None)
+        for known in (self._works, self._roots, self._uids, self._told):
+            known.pop(lease_id, None)
         self._reap(lease_id, flags=0)
         older = sorted(self._ended.iterdir(), key=lambda each: each.stat().st_mtime)
         for folder in older[:-ENDED_KEPT_MAX]:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Return a record; empty when there is none, or none yet."""
-    try:
-        record: dict[str, Any] = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return record
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
-
-
-def _catches(pid: int, number: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
-    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

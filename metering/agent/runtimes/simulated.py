@@ -9,14 +9,15 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from ..clock import Clock
-from .keeper import stat_of, write_json
+from .family import stat_of
+from .keeper import write_json
 from .port import StartFailed, Work, WorkSpec
 
 FIRST_PID = 5_000_000
@@ -27,9 +28,13 @@ _pids = itertools.count(FIRST_PID)
 class SimulatedRuntime:
     """Pretends to run work. `stubborn` leases ignore the request to end.
 
+    What is pretended needs no keeping apart: it reads nothing and writes nothing.
+
     kept_in: file in which the pretended work outlives this process, as real work outlives its
     agent; without it a restarted agent reports its work as gone.
     """
+
+    trusts_work = True
 
     def __init__(self, *, clock: Clock, kept_in: Path | None = None) -> None:
         self._clock = clock
@@ -37,6 +42,7 @@ class SimulatedRuntime:
         self._works: dict[UUID, Work] = {}
         self._pids: dict[int, UUID] = {}
         self._until_ms: dict[UUID, tuple[int, int]] = {}
+        self._limits: dict[UUID, tuple[int, int]] = {}
         self._lock = threading.RLock()
         self.notices: dict[UUID, int] = {}
         self.stubborn: set[UUID] = set()
@@ -44,6 +50,9 @@ class SimulatedRuntime:
         """Up to when each work says that it is safe."""
         if kept_in is not None and kept_in.exists():
             self._recall(json.loads(kept_in.read_text()))
+
+    def separates(self, gpu_uuids: Collection[str]) -> bool:
+        return True
 
     def start(self, spec: WorkSpec) -> Work:
         with self._lock:
@@ -65,8 +74,17 @@ class SimulatedRuntime:
                     self._until_ms[spec.lease_id] = now_ms + int(float(seconds) * 1000), 0
                 case ("true",) | ("false",):
                     self._until_ms[spec.lease_id] = now_ms, int(spec.command[0] == "false")
+            if spec.stop_at_ms is not None and spec.kill_at_ms is not None:
+                self._limits[spec.lease_id] = spec.stop_at_ms, spec.kill_at_ms
             self._save()
             return self._look(spec.lease_id)
+
+    def limit(self, lease_id: UUID, *, stop_at_ms: int, kill_at_ms: int) -> None:
+        with self._lock:
+            if lease_id in self._works and self._look(lease_id).state == "running":
+                self._limits[lease_id] = stop_at_ms, kill_at_ms
+                self._save()
+                self._look(lease_id)
 
     def works(self) -> Sequence[Work]:
         with self._lock:
@@ -89,6 +107,7 @@ class SimulatedRuntime:
                 del self._works[lease_id]
                 self._pids = {p: lease for p, lease in self._pids.items() if lease != lease_id}
                 self._until_ms.pop(lease_id, None)
+                self._limits.pop(lease_id, None)
                 self._save()
 
     def lease_of(self, pid: int) -> UUID | None:
@@ -112,10 +131,18 @@ class SimulatedRuntime:
 
     def _look(self, lease_id: UUID) -> Work:
         work = self._works[lease_id]
-        until_ms, code = self._until_ms.get(lease_id, (None, 0))
-        if work.state == "running" and until_ms is not None and until_ms <= self._clock.now_ms():
-            work = replace(work, state="ended", ended_ms=until_ms, exit_code=code)
-            self._works[lease_id] = work
+        if work.state == "running":
+            until_ms, code = self._until_ms.get(lease_id, (None, 0))
+            stopped = False
+            if limit := self._limits.get(lease_id):
+                place = 1 if lease_id in self.stubborn else 0
+                if until_ms is None or limit[place] < until_ms:
+                    until_ms, code, stopped = limit[place], (-15, -9)[place], True
+            if until_ms is not None and until_ms <= self._clock.now_ms():
+                ended_ms = max(until_ms, work.started_ms)
+                work = replace(work, state="ended", ended_ms=ended_ms, exit_code=code)
+                work = replace(work, stopped=stopped)
+                self._works[lease_id] = work
         return replace(work, saved_ms=self.saved_ms.get(lease_id))
 
     def _stop(self, lease_id: UUID, code: int) -> None:
@@ -135,6 +162,7 @@ class SimulatedRuntime:
                 "device_uuids": list(work.device_uuids),
                 "started_ms": work.started_ms,
                 "until": self._until_ms.get(work.lease_id),
+                "limit": self._limits.get(work.lease_id),
             }
             for work in self._works.values()
         ]
@@ -154,3 +182,6 @@ class SimulatedRuntime:
             if each["until"] is not None:
                 until_ms, code = each["until"]
                 self._until_ms[lease_id] = until_ms, code
+            if each.get("limit") is not None:
+                stop_ms, kill_ms = each["limit"]
+                self._limits[lease_id] = stop_ms, kill_ms

@@ -23,7 +23,8 @@ class Market:
     """What the server was told, each thing once, and what it answers.
 
     away: answers 503. lose_replies: that many requests are taken in, but not answered.
-    poison: numbers of samples that are refused for good.
+    poison: numbers of samples that are refused for good. fault: a status and a body that every
+    request is answered with.
     """
 
     url: str = ""
@@ -41,6 +42,7 @@ class Market:
     token: str = TOKEN
     refuse_registration: bool = False
     poison: set[int] = field(default_factory=set)
+    fault: tuple[int, bytes] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def assign(self, assignment: wire.Assignment) -> UUID:
@@ -118,6 +120,8 @@ def served(market: Market) -> Iterator[Market]:
                     self.close_connection = True
                     return
             data = wire.dump(answer)
+            if market.fault is not None:
+                status, data = market.fault
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
@@ -127,7 +131,7 @@ def served(market: Market) -> Iterator[Market]:
         do_GET = do_PUT = do_POST = _serve  # noqa: N815  # the names http.server asks for
 
         def _decide(self, body: bytes) -> tuple[int, dict[str, Any]]:
-            if market.away:
+            if market.away or market.fault is not None:
                 return 503, {"code": "away"}
             if self.headers.get("Authorization") != f"Bearer {market.token}":
                 return 401, {"code": "token-unknown"}

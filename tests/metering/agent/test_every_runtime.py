@@ -17,6 +17,7 @@ import pytest
 
 from metering.agent.clock import ManualClock, SystemClock
 from metering.agent.runtimes import keeper
+from metering.agent.runtimes.family import descendants, stat_of
 from metering.agent.runtimes.port import Runtime, StartFailed, Work, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.simulated import SimulatedRuntime
@@ -226,7 +227,7 @@ def test_what_the_command_leaves_behind_ends_with_it(processes: ProcessRuntime) 
     processes.start(wanted)
     ended(processes, wanted.lease_id)
 
-    left = keeper.descendants(os.getpid())
+    left = descendants(os.getpid())
 
     assert [stat.name for stat in left if stat.name == "sleep"] == []
 
@@ -299,7 +300,7 @@ def test_work_that_ignores_the_request_and_hides_its_children_is_killed_whole(
 
     ended(processes, wanted.lease_id)
     for stat in family:
-        now = keeper.stat_of(stat.pid)
+        now = stat_of(stat.pid)
         assert now is None or now.ticks != stat.ticks
     assert processes.lease_of(pid) is None
 

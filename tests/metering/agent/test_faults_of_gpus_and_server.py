@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from itertools import pairwise
 
@@ -164,6 +165,67 @@ def test_one_message_refused_for_good_does_not_hold_up_the_rest(rig: Rig) -> Non
     assert [report.what for report in rig.market.told(lease)] == ["started", "exited"]
 
 
+PAGE = b"<html><title>Bad Request</title></html>"
+PASSING = [
+    (500, b'{"code": "unexpected"}'),
+    (502, PAGE),
+    (507, b'{"code": "store-full"}'),
+    (429, b'{"code": "too-many-requests"}'),
+    (409, b'{"code": "changed-meanwhile"}'),
+    (409, b'{"code": "something-new"}'),
+    (409, PAGE),
+    (409, b'["report-conflict"]'),
+    (409, b""),
+    (400, PAGE),
+    (413, PAGE),
+    (410, b'{"code": "gone"}'),
+    (301, b""),
+    (451, PAGE),
+]
+FOR_GOOD = [
+    (422, b'{"code": "message-unreadable"}'),
+    (400, b'{"code": "bad-message"}'),
+    (409, b'{"code": "report-conflict"}'),
+    (409, b'{"code": "lease-not-here"}'),
+]
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_what_the_market_does_not_refuse_for_good_is_kept_and_sent_again(
+    simulated_rig: Rig, fault: tuple[int, bytes]
+) -> None:
+    rig = simulated_rig
+    gpu = rig.uuids()[0]
+    lease = rig.market.assign(assignment(gpu, now_ms=NOON_MS, command=("sleep", "30")))
+    rig.step()
+    rig.market.fault = fault
+    rig.steps(60, 5 * SECOND)
+    rig.market.fault = None
+
+    sent(rig)
+
+    assert not (rig.state_dir / "refused.jsonl").exists()
+    assert granted(rig.market.intervals(lease)) == 30 * SECOND
+    assert [report.what for report in rig.market.told(lease)] == ["started", "exited"]
+
+
+@pytest.mark.parametrize("fault", FOR_GOOD)
+def test_what_the_market_refuses_for_good_is_set_aside_where_people_find_it(
+    simulated_rig: Rig, fault: tuple[int, bytes]
+) -> None:
+    rig = simulated_rig
+    gpu = rig.uuids()[0]
+    rig.market.assign(assignment(gpu, now_ms=NOON_MS, command=("sleep", "1")))
+    rig.step()
+    rig.market.fault = fault
+    rig.steps(5)
+
+    aside = rig.state_dir / "refused.jsonl"
+
+    assert fault[1].decode() in json.loads(aside.read_text().splitlines()[0])["refusal"]
+    assert aside.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_server_that_refuses_everything_does_not_empty_the_spool(rig: Rig) -> None:
     lease = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, command=("sleep", "300")))
     rig.steps(5)
@@ -287,3 +349,18 @@ def test_without_a_disk_no_work_is_started(rig: Rig) -> None:
     rig.step()
 
     assert len(rig.runtime.works()) == 1
+
+
+def test_without_a_driver_the_log_says_so_once_and_asks_ever_less_often(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert rig.script is not None
+    rig.script.say("err fn=* gpu=-1 code=9")
+
+    rig.steps(300)
+
+    assert caplog.text.count("the GPUs cannot be listed") == 1
+    rig.script.unsay("err fn=* gpu=-1 code=9")
+    rig.steps(70)
+    assert caplog.text.count("the GPUs can be listed again") == 1
+    assert len(rig.market.registrations[-1].gpus) == 2

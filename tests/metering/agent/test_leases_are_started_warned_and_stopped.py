@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from metering.agent.agent import AlreadyRunning
 from metering.agent.memory import report
 from metering.agent.reconcile import Terms
+from metering.agent.single import AlreadyRunning
 from metering.agent.spool import Spool
 from metering.agent.wire import Assignment, ReportKind
 from tests.metering.agent.conftest import NOON_MS, Rig

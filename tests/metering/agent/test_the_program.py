@@ -35,7 +35,7 @@ def run(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.Compl
 
 def test_it_runs_with_the_standard_library_alone(tmp_path: Path, market: Market) -> None:
     done = run(
-        tmp_path, "run", "--once", "--simulate", "H100:8", "--server", market.url,
+        tmp_path, "run", "--once", "--simulate", "H100:8", "--trust-work", "--server", market.url,
         "--state-dir", str(tmp_path / "state"), OFFPEAK_AGENT_TOKEN=TOKEN,
     )  # fmt: skip
 
@@ -81,6 +81,103 @@ def test_it_installs_as_a_distribution_of_its_own(tmp_path: Path) -> None:
 
     assert done.stdout.strip() == "0.1.0"
     assert (target / "bin" / "offpeak-agent").exists()
+
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be refused as root")
+RUN = ["run", "--once", "--token-file", "{token}", "--state-dir", "{state}"]
+
+
+def refusal(
+    tmp_path: Path, market: Market, capsys: pytest.CaptureFixture[str], *options: str
+) -> str:
+    """Return what the agent says as it refuses to run."""
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    given = [each.format(token=token, state=tmp_path / "state") for each in RUN]
+    with pytest.raises(SystemExit) as ends:
+        main([*given, "--server", market.url, *options])
+    assert ends.value.code == 2
+    assert market.requests == []
+    return " ".join(capsys.readouterr().err.split())
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ([], "leased work would be root too"),
+        (["--simulate", "L4:1"], "leased work would be root too"),
+        (["--trust-work"], "--trust-work goes with --simulate only"),
+        (["--work-user", "root"], "leased work never runs as"),
+        (["--work-users", "0-9"], "1000 or more"),
+        (["--work-users", "300010-300000"], "1000 or more"),
+        (["--work-users", "300000-310000"], "more than 4096"),
+        (["--work-users", "65530-65540"], "account of nobody"),
+        (["--work-users", "nobody-here"], "no account 'nobody-here'"),
+        (["--work-users", "300000-300001-2"], "is no range"),
+        (["--work-users", "300000,300000"], "named twice"),
+        (["--work-users", " , "], "no account is named"),
+        (["--work-users", "300000", "--work-user", "nobody"], "either"),
+    ],
+)
+def test_root_runs_no_leased_work_as_root(
+    tmp_path: Path,
+    market: Market,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    reason: str,
+) -> None:
+    assert reason in refusal(tmp_path, market, capsys, *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--simulate", "T4:2"], "H100"),
+        (["--simulate", "H100:x"], "--simulate"),
+        (["--work-processes", "0"], "a whole number above 0, not '0'"),
+        (["--work-memory-gib", "1e3"], "a whole number above 0, not '1e3'"),
+        (["--work-reads", "models"], "an existing folder from the root on, not 'models'"),
+    ],
+)
+def test_a_wrong_option_says_what_would_be_right(
+    tmp_path: Path,
+    market: Market,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    reason: str,
+) -> None:
+    said = refusal(tmp_path, market, capsys, *options)
+
+    assert reason in said and "invalid" not in said
+
+
+@ROOT_ONLY
+def test_the_doctor_says_as_whom_work_runs(
+    tmp_path: Path, market: Market, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--server", market.url, "--state-dir", str(tmp_path), "--simulate", "L4:2"]
+    assert main(["doctor", *options]) == 1
+    assert "FAIL leased work runs: not at all -> as root, leased work would" in (
+        capsys.readouterr().out
+    )
+
+    main(["doctor", *options, "--work-users", "450000-450003", "--confine", "off"])
+
+    found = capsys.readouterr().out
+    assert "ok   leased work runs: as an account of its own for each lease, 4 in all" in found
+    assert "lets nobody through" in found
+    assert "?    tenants: one at a time on this host" in found
+
+
+def test_the_doctor_shows_what_the_market_refused_for_good(
+    tmp_path: Path, market: Market, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "refused.jsonl").write_text("{}\n{}\n")
+
+    main(["doctor", "--server", market.url, "--state-dir", str(tmp_path), "--simulate", "L4:2"])
+
+    assert "FAIL messages that the market took: all but 2" in capsys.readouterr().out
 
 
 def test_the_doctor_finds_a_healthy_host_healthy(

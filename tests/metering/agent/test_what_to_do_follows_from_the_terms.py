@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from metering.agent.reconcile import (
     Start,
     Terminate,
     Terms,
+    TurnAway,
     kill_ms,
     next_due_ms,
     reconcile,
@@ -244,3 +246,46 @@ def test_a_reclaim_leaves_work_its_grace_wherever_the_notice_does(
 def due_now(held: Held, now_ms: int) -> bool:
     """Tell if what was done left something else to do at the same moment."""
     return any(not isinstance(each, Notice) for each in reconcile([held], now_ms=now_ms))
+
+
+# --- tenants beside each other -------------------------------------------------------------------
+
+
+def beside(tenant: str, work: str = "none", *, apart: bool = False, **more: object) -> Held:
+    """Return a lease of a tenant on a GPU of its own, on a host that may keep them apart."""
+    ends_ms = int(str(more.pop("ends_ms", HOUR)))
+    terms = Terms(
+        lease_id=uuid4(),
+        gpu_uuids=(f"GPU-{uuid4()}",),
+        starts_ms=0,
+        ends_ms=ends_ms,
+        phase="run",
+        stop_ms=None,
+        grace_ms=10_000,
+        tenant=tenant,
+    )
+    return Held(terms=terms, listed=True, work=work, apart=apart, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kinds"),
+    [
+        (beside("ada", "running"), beside("ada"), [Start]),
+        (beside("ada", "running"), beside("grace"), [TurnAway]),
+        (beside("ada", "running"), beside(""), [TurnAway]),
+        (beside("", "running"), beside(""), [TurnAway]),
+        (beside("ada", "running", apart=True), beside("grace", apart=True), [Start]),
+        (beside("ada", "running", apart=True), beside("grace"), [TurnAway]),
+        (beside("ada", "running"), beside("grace", apart=True), [TurnAway]),
+        (beside("ada", "running", ends_ms=41_000), beside("grace"), []),
+        (beside("ada", "running", stopping_ms=0), beside("grace"), []),
+        (beside("ada"), beside("grace"), [Start, TurnAway]),
+        (beside("ada", "ended"), beside("grace"), [Start]),
+    ],
+)
+def test_works_of_two_tenants_run_side_by_side_only_where_both_stand_apart(
+    first: Held, second: Held, kinds: list[type]
+) -> None:
+    actions = reconcile([first, second], now_ms=1_000)
+
+    assert [type(each) for each in actions] == kinds

@@ -1,0 +1,197 @@
+"""Bubblewrap around leased work: a view of the host of its own, with nothing of others in it.
+
+Inside there are the host's programs, read-only, the lease's own folder and GPUs, and a /tmp, a
+process table and System V memory that no other lease shares. bwrap is started as the lease's
+account and not as root, so that nothing inside ever had more rights than that account.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from .users import WorkUser
+
+Network = Literal["private", "none", "host"]
+
+INSIDE = Path("/lease")
+"""Where the lease's folder is, as its work sees it."""
+TRY_SECONDS_MAX = 10
+GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
+SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps")
+SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+ETC = (
+    "alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "fonts",
+    "gai.conf", "host.conf", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime",
+    "machine-id", "mime.types", "nsswitch.conf", "OpenCL", "os-release", "pki", "protocols",
+    "services", "ssl", "timezone", "vulkan",
+)  # fmt: skip
+"""Of the host's configuration what programs look up; none of it is a secret."""
+RESOLVER = "nameserver 10.0.2.3\n"
+"""Where slirp4netns answers for names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """bwrap as it is on this host.
+
+    slirp: slirp4netns, which lends a network namespace of its own a way out. network: `private`,
+    a namespace of its own, with a way out where slirp is there; `none`, without one; `host`, the
+    host's, in which leases reach each other. readable: more folders that the work may read.
+    """
+
+    bwrap: str
+    slirp: str | None = None
+    network: Network = "private"
+    readable: tuple[Path, ...] = ()
+
+    @property
+    def separates(self) -> bool:
+        """Tell if nothing is left by which the works of two leases reach each other."""
+        return self.network != "host"
+
+    @property
+    def way_out(self) -> str | None:
+        """Return the program that lends the work a network; None: it has none, or the host's."""
+        return self.slirp if self.network == "private" else None
+
+    def arguments(self, folder: Path, devices: Iterable[str]) -> list[str]:
+        """Return bwrap's options for the lease whose folder it is; devices: its GPUs."""
+        return [
+            *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
+            *("--unshare-cgroup-try", "--die-with-parent", "--new-session"),
+            *("--hostname", "lease", "--disable-userns"),
+            *(() if self.network == "host" else ("--unshare-net",)),
+            *_programs(),
+            *_configuration(folder, resolver=self.way_out is not None),
+            *_read_only(self.readable),
+            *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"),
+            *_hardware(),
+            *("--bind", str(folder / "tmp"), "/tmp", "--bind", str(folder / "tmp"), "/var/tmp"),
+            *("--ro-bind", str(folder), str(INSIDE)),
+            *("--bind", str(folder / "work"), str(INSIDE / "work")),
+            *_devices(devices),
+            *("--remount-ro", "/", "--chdir", str(INSIDE / "work")),
+        ]
+
+
+def write_accounts(folder: Path, user: WorkUser | None) -> None:
+    """Write what the work finds as /etc/passwd, /etc/group and /etc/resolv.conf."""
+    uid, gid = (os.getuid(), os.getgid()) if user is None else (user.uid, user.gid)
+    name = "lease" if user is None else user.name
+    for file, text in {
+        "passwd": f"{name}:x:{uid}:{gid}:lease:{INSIDE}/work:/bin/sh\n",
+        "group": f"{name}:x:{gid}:\n",
+        "resolv.conf": RESOLVER,
+    }.items():
+        path = folder / file
+        path.write_text(text)
+        path.chmod(0o644)
+
+
+def find(
+    *, network: Network = "private", readable: Sequence[Path] = (), user: WorkUser | None = None
+) -> tuple[Confinement | None, str]:
+    """Return bwrap as it can be used here, or None and why it cannot.
+
+    user: the account as which it will run.
+    """
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        return None, "bubblewrap is not installed"
+    found = Confinement(bwrap, shutil.which("slirp4netns"), network, tuple(readable))
+    program = [
+        "--unshare-all",
+        "--unshare-user",
+        "--disable-userns",
+        *_programs(),
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+    ]
+    try:
+        done = subprocess.run(
+            [bwrap, *program, "--", "/bin/true"],
+            capture_output=True,
+            text=True,
+            timeout=TRY_SECONDS_MAX,
+            cwd="/",
+            check=False,
+            user=None if user is None else user.uid,
+            group=None if user is None else user.gid,
+            extra_groups=None if user is None else [],
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return None, f"bubblewrap does not start: {error}"
+    if done.returncode:
+        return None, f"bubblewrap does not work here: {done.stderr.strip().splitlines()[-1:]}"
+    return found, ""
+
+
+def _programs() -> list[str]:
+    """Return the options that show the host's programs and libraries, and nothing else of it."""
+    options = ["--ro-bind", "/usr", "/usr", "--ro-bind-try", "/opt", "/opt"]
+    for name in SYSTEM:
+        path = Path("/", name)
+        if path.is_symlink():
+            options += ["--symlink", os.readlink(path), str(path)]
+        elif path.is_dir():
+            options += ["--ro-bind", str(path), str(path)]
+    return options
+
+
+def _configuration(folder: Path, *, resolver: bool) -> list[str]:
+    options: list[str] = []
+    for name in ETC:
+        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for name in ("passwd", "group"):
+        options += ["--ro-bind", str(folder / name), f"/etc/{name}"]
+    source = str(folder / "resolv.conf") if resolver else "/etc/resolv.conf"
+    return [*options, "--ro-bind-try", source, "/etc/resolv.conf"]
+
+
+def _read_only(folders: Iterable[Path]) -> list[str]:
+    options: list[str] = []
+    for each in folders:
+        options += ["--ro-bind", str(each), str(each)]
+    return options
+
+
+def _hardware() -> list[str]:
+    """Return the options that show what the hardware is, of which libraries ask their topology."""
+    hidden = [path for path in ("/sys/fs", "/sys/kernel", "/sys/firmware") if Path(path).is_dir()]
+    options = ["--ro-bind", "/sys", "/sys"]
+    for path in hidden:
+        options += ["--tmpfs", path, "--remount-ro", path]
+    return options
+
+
+def _devices(uuids: Iterable[str]) -> list[str]:
+    """Return the options that show the lease's GPUs, and not those of others.
+
+    Where the driver does not say which file is whose, such as of a MIG instance, all are shown.
+    """
+    names = _files_of(uuids)
+    if names is None:
+        names = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
+    options: list[str] = []
+    for name in [*names, *SHARED_DEVICES]:
+        options += ["--dev-bind-try", f"/dev/{name}", f"/dev/{name}"]
+    return options
+
+
+def _files_of(uuids: Iterable[str]) -> list[str] | None:
+    """Return the device files of GPUs by what the driver says; None: it does not know one."""
+    minors: dict[str, str] = {}
+    for about in GPU_FOLDER.glob("*/information"):
+        lines = [line.partition(":") for line in about.read_text().splitlines()]
+        said = {name.strip(): value.strip() for name, _, value in lines}
+        minors[said.get("GPU UUID", "")] = said.get("Device Minor", "")
+    found = [minors.get(uuid, "") for uuid in uuids]
+    return [f"nvidia{minor}" for minor in found] if all(found) else None

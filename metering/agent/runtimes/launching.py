@@ -1,0 +1,133 @@
+"""How the work of a lease is started: its folder, what it finds there, and its keeper."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..shares import environment
+from . import keeper, saved
+from .confinement import INSIDE, Confinement, write_accounts
+from .port import WorkSpec
+from .users import WorkUser
+
+START_SECONDS_MAX = 10.0
+CHECKPOINT = "work/.checkpoint"
+KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
+"""All that the work sees of the agent's own environment; the agent's token is not among it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A lease about to be started in `folder`. user: None: as the agent's own user.
+
+    confinement: None: it sees the host as any user does.
+    """
+
+    spec: WorkSpec
+    folder: Path
+    user: WorkUser | None
+    mps_pipe: Path
+    confinement: Confinement | None = None
+
+    def prepare(self) -> int:
+        """Make the lease's folder and take its lock, which the keeper inherits."""
+        folder, spec, user = self.folder, self.spec, self.user
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if user is not None:
+            # Through it to what is the work's own, and no further.
+            os.chown(folder, -1, user.gid)
+            folder.chmod(0o710)
+        for own in (folder / "work", folder / "tmp"):
+            own.mkdir(mode=0o700, exist_ok=True)
+            if user is not None:
+                os.chown(own, user.uid, user.gid)
+        lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        record: dict[str, Any] = {"uid": None if user is None else user.uid}
+        record |= {"gpu_uuids": list(spec.gpu_uuids), "device_uuids": list(spec.device_uuids)}
+        keeper.write_json(folder / "spec.json", record)
+        if self.confinement is not None:
+            write_accounts(folder, user)
+        return lock
+
+    def order(self) -> dict[str, Any]:
+        """Return what the keeper is told: what to run, where, and as whom."""
+        order: dict[str, Any] = {
+            "folder": str(self.folder),
+            "command": list(self.spec.command),
+            "environment": self._environment(),
+            "account": None if self.user is None else [self.user.uid, self.user.gid],
+        }
+        if self.confinement is not None:
+            order["confined"] = {
+                "with": self.confinement.bwrap,
+                "arguments": self.confinement.arguments(self.folder, self.spec.devices),
+                "way_out": self.confinement.way_out,
+            }
+        return order
+
+    def _environment(self) -> dict[str, str]:
+        spec, folder, tmp = self.spec, self.folder, self.folder / "tmp"
+        if self.confinement is not None:
+            folder, tmp = INSIDE, Path("/tmp")
+        own = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+        if self.user is not None:
+            own |= {"USER": self.user.name, "LOGNAME": self.user.name}
+        uuids = ",".join(spec.devices)
+        return {
+            "HOME": str(folder / "work"),
+            "TMPDIR": str(tmp),
+            **own,
+            # Where nobody listens: work that is not on a share by MPS stays apart from those.
+            "CUDA_MPS_PIPE_DIRECTORY": str(folder / "work" / "mps"),
+            **spec.environment,
+            **environment(spec.gpu_uuids, self.mps_pipe),
+            "CUDA_VISIBLE_DEVICES": uuids,
+            "NVIDIA_VISIBLE_DEVICES": uuids,
+            "OFFPEAK_LEASE_ID": str(spec.lease_id),
+            "OFFPEAK_GRACE_SECONDS": str(spec.grace_seconds),
+            "OFFPEAK_NOTICE": str(folder / "notice.json"),
+            saved.VARIABLE: str(folder / CHECKPOINT),
+        }
+
+
+def spawn(order: dict[str, Any], lock: int) -> tuple[int, bytes]:
+    """Start a keeper with its order; return its process id and what it said first."""
+    read, write = os.pipe2(os.O_CLOEXEC)
+    try:
+        # Its command line, which all users of the host can read, says nothing of the lease.
+        command = [sys.executable, "-I", "-S", keeper.__file__, str(write), str(lock)]
+        with open(Path(order["folder"], "keeper.log"), "wb", opener=_private) as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env={"PATH": os.environ.get("PATH", os.defpath)},
+                pass_fds=(write, lock),
+                cwd="/",
+                start_new_session=True,
+            )
+    finally:
+        os.close(write)
+    try:
+        assert process.stdin is not None
+        with process.stdin as orders:
+            orders.write(json.dumps(order).encode())
+        process.returncode = 0  # it outlives this object and is reaped by its runtime
+        ready, _, _ = select.select([read], [], [], START_SECONDS_MAX)
+        return process.pid, os.read(read, 64) if ready else b""
+    finally:
+        os.close(read)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,88 @@
+"""As whom leased work runs on this host: judged once, for `run` and `doctor` alike."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from .runtimes.confinement import Confinement, Network, find
+from .runtimes.users import WorkUsers, named, read_users
+
+ROOT = (
+    "as root, leased work would be root too and could read this host's token and everything else: "
+    "name accounts for it, such as --work-users 300000-300031"
+)
+OWN_USER = (
+    "leased work would run as the agent's own user and could read its token and end it: run the "
+    "agent as root with --work-users 300000-300031, or install bubblewrap"
+)
+ROOT_TRUSTS_NOTHING = "root trusts no leased work: --trust-work goes with --simulate only"
+
+
+class WorkUnsafe(ValueError):
+    """Leased work must not run like this; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the operator asked for.
+
+    users, user: accounts for leased work, one for each lease, or one for all. trusted: work may
+    run as the agent's own user. pretended: the GPUs are made up. confine: use bubblewrap if it is
+    there. network, readable: of confined work.
+    """
+
+    users: str | None = None
+    user: str | None = None
+    trusted: bool = False
+    pretended: bool = False
+    confine: bool = True
+    network: Network = "private"
+    readable: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkAs:
+    """How leased work runs here.
+
+    users: accounts of which each lease has one; None: the agent's own. confinement: None without;
+    `unconfined` says why. trusted: the operator vouches for all work that comes.
+    """
+
+    users: WorkUsers | None
+    confinement: Confinement | None
+    unconfined: str
+    trusted: bool
+
+    @property
+    def separates_tenants(self) -> bool:
+        """Tell if works of two tenants can run here side by side."""
+        alone = self.users is None or self.users.alone
+        return alone and self.confinement is not None and self.confinement.separates
+
+
+def work_as(wish: Wish, *, uid: int | None = None) -> WorkAs:
+    """Return how leased work is to run; uid: of the agent, by default this process's.
+
+    Raises: WorkUnsafe, UsersUnfit.
+    """
+    root = (os.geteuid() if uid is None else uid) == 0
+    if wish.users is not None and wish.user is not None:
+        raise WorkUnsafe("either --work-users, one account for each lease, or --work-user for all")
+    users = None
+    if wish.users is not None:
+        users = WorkUsers(read_users(wish.users))
+    elif wish.user is not None:
+        users = WorkUsers([named(wish.user)], alone=False)
+    if users is not None and not root:
+        raise WorkUnsafe("only root can run leased work as another user: run the agent as root")
+    if users is None and root and not (wish.trusted and wish.pretended):
+        raise WorkUnsafe(ROOT_TRUSTS_NOTHING if wish.trusted else ROOT)
+    confinement, unconfined = None, "it was asked not to be used (--confine off)"
+    if wish.confine and not (users is None and root):
+        first = None if users is None else users.first
+        confinement, unconfined = find(network=wish.network, readable=wish.readable, user=first)
+    if users is None and not root and confinement is None and not wish.trusted:
+        raise WorkUnsafe(f"{OWN_USER} ({unconfined})")
+    return WorkAs(users=users, confinement=confinement, unconfined=unconfined, trusted=wish.trusted)

@@ -1,0 +1,69 @@
+"""What `offpeak-agent doctor` says of how leased work runs on this host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from .checks import Check
+from .runtimes.users import UsersUnfit, WorkUsers, is_clear
+from .work_as import Wish, WorkAs, WorkUnsafe, work_as
+
+BWRAP = "apt install bubblewrap slirp4netns"
+
+
+def examine(wish: Wish, state_dir: Path) -> Iterator[Check]:
+    """Yield as whom work runs, and what keeps the works of two tenants apart."""
+    name = "leased work runs"
+    try:
+        found = work_as(wish)
+    except (WorkUnsafe, UsersUnfit) as unsafe:
+        yield Check(name, False, "not at all", str(unsafe))
+        return
+    if found.users is None:
+        whom = "as the agent's own user"
+        if found.confinement is None:
+            yield Check(name, None, f"{whom}, trusted: for demos and for work of your own only")
+        else:
+            yield Check(name, True, f"{whom}, confined by bubblewrap")
+    elif found.users.alone:
+        yield from _accounts(name, found.users, state_dir)
+    else:
+        mend = "give it accounts of its own: --work-users 300000-300031"
+        yield Check(name, None, f"as {found.users.first.name}, whatever the lease", mend)
+    yield from _tenants(found)
+
+
+def _accounts(name: str, users: WorkUsers, state_dir: Path) -> Iterator[Check]:
+    yield Check(name, True, f"as an account of its own for each lease, {len(users)} in all")
+    used = [uid for uid in users.uids if not is_clear(uid)]
+    told = f"{len(used)} of them have processes or files: leases that run, or what was left"
+    yield Check("work users", None if used else True, told if used else "all are free")
+    closed = [str(each) for each in [state_dir, *state_dir.parents] if not _lets_through(each)]
+    if closed:
+        mend = f"chmod o+x {closed[-1]}, or choose another --state-dir"
+        yield Check("way to the work's folders", False, f"{closed[-1]} lets nobody through", mend)
+
+
+def _lets_through(folder: Path) -> bool:
+    try:
+        return bool(os.stat(folder).st_mode & 0o001)
+    except FileNotFoundError:
+        return True  # made as it must be
+
+
+def _tenants(found: WorkAs) -> Iterator[Check]:
+    name = "tenants"
+    if found.separates_tenants:
+        assert found.confinement is not None
+        yield Check(name, True, "are kept apart by bubblewrap, and run here side by side")
+        if found.confinement.network == "private" and found.confinement.way_out is None:
+            mend = "apt install slirp4netns"
+            yield Check("network of work", None, "none: slirp4netns is not installed", mend)
+    elif found.trusted and found.users is None:
+        yield Check(name, None, "are not kept apart: all work here is trusted")
+    else:
+        why = found.unconfined or "work has the host's network, or shares an account"
+        mend = BWRAP if "installed" in why else ""
+        yield Check(name, None, f"one at a time on this host: {why}", mend)
