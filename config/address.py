@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 import idna
 
+from ledger.domain.addresses import is_loopback as is_loopback
+
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 """Names by which this machine calls itself; they reach nobody else."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -101,17 +103,6 @@ def read_host_names(text: str) -> list[str]:
                 f"host names without scheme, port or path, separated by commas, not {each!r}"
             ) from None
     return found
-
-
-def is_loopback(host: str) -> bool:
-    """Tell if a host, as `read_host` gives it, is this machine alone."""
-    bare = host.strip("[]")
-    if bare == "localhost" or bare.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(bare).is_loopback
-    except ValueError:
-        return False
 
 
 def is_everywhere(host: str) -> bool:

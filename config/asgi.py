@@ -24,6 +24,7 @@ from config.database import limits
 from config.front import Front
 from config.intake import Intake, Outlet
 from config.probes import Probes
+from config.proxies import Proxies
 from config.sockets import socket_urls
 
 WEB_THREADS = 8
@@ -34,9 +35,15 @@ _threads = Outlet(cast(Any, WSGIMiddleware(cast(Any, pages_and_api), WEB_THREADS
 
 application = ProtocolTypeRouter(
     {
-        "http": cast(Any, Probes(Intake(Front(_threads)))),
+        "http": cast(Any, Probes(Proxies(Intake(Front(_threads)), settings.TRUSTED_PROXIES))),
         "websocket": AllowedHostsOriginValidator(
-            AuthMiddlewareStack(URLRouter(cast(Any, socket_urls)))
+            cast(
+                Any,
+                Proxies(
+                    cast(Any, AuthMiddlewareStack(URLRouter(cast(Any, socket_urls)))),
+                    settings.TRUSTED_PROXIES,
+                ),
+            )
         ),
     }
 )

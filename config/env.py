@@ -53,6 +53,9 @@ class Env:
     allowed_hosts: str = ""
     """More host names that the site answers to, separated by commas, beside that of `base_url`,
     `host` and this machine's own. None is needed for health checks."""
+    trusted_proxies: str = "127.0.0.1,::1"
+    """Addresses and networks of proxies whose word on the client's address (X-Forwarded-For) is
+    believed, such as 10.0.0.5,192.168.7.0/24. Empty: nobody's."""
     host: str = "127.0.0.1"
     """Address to serve on; 0.0.0.0 or [::] are all of this machine."""
     port: int = 8000
@@ -117,9 +120,7 @@ class Env:
 
     def __repr__(self) -> str:
         """Name what is set, for a page or a log about a failure: no secret is among it."""
-        shown = (
-            f"{each.name}={_shown(each.name, getattr(self, each.name))}" for each in fields(self)
-        )
+        shown = (_shown(each.name, getattr(self, each.name)) for each in fields(self))
         return f"Env({', '.join(shown)})"
 
 

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
+from ledger.access.visits import is_from_this_machine
+
 HEADER = "Content-Security-Policy"
 
 # Nothing inline and nothing from elsewhere: no script or style in the page's own text can run,
@@ -30,6 +32,19 @@ def security_headers(
         response.headers.setdefault(HEADER, policy_for(request))
         response.headers.setdefault("Permissions-Policy", PERMISSIONS)
         return response
+
+    return answer
+
+
+def debug_stays_here(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware: serve a debug market to its own machine alone, by whatever server it runs."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        if settings.DEBUG and not is_from_this_machine(request):
+            return HttpResponse("OFFPEAK_DEBUG=1: served on loopback only.\n", status=403)
+        return get_response(request)
 
     return answer
 

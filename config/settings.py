@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from config.address import LOOPBACK_HOSTS, is_everywhere, read_host
+from config.address import LOOPBACK_HOSTS, is_everywhere, is_loopback, read_host
 from config.database.address import AddressUnclear, read_address
 from config.env import Env, read_env
 from config.private import keep_private
+from config.proxies import read_networks
 from config.secrets import secret_key
 from config.single_signon import oidc_providers
 from listings.domain.markets import MarketsUnclear, read_markets
@@ -56,6 +57,20 @@ def _hosts(env: Env) -> list[str]:
     return list(dict.fromkeys([*names, *filter(None, env.allowed_hosts.split(","))]))
 
 
+if (ENV.demo or ENV.debug) and not (
+    is_loopback(ENV.host) and is_loopback(urlsplit(ENV.base_url).hostname or "localhost")
+):
+    raise SystemExit(
+        "A demo or debug market has open log-ins: it is served on loopback only. Unset OFFPEAK_HOST"
+        " and OFFPEAK_BASE_URL, or OFFPEAK_DEMO and OFFPEAK_DEBUG."
+    )
+try:
+    TRUSTED_PROXIES = read_networks(ENV.trusted_proxies)
+except ValueError as unclear:
+    raise SystemExit(
+        f"OFFPEAK_TRUSTED_PROXIES must be addresses and networks, such as 10.0.0.5,192.168.7.0/24,"
+        f" not {str(unclear)!r}"
+    ) from None
 keep_private(HOME)
 SECRET_KEY = secret_key(ENV, HOME)
 DEBUG = ENV.debug
@@ -99,6 +114,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "config.naming.by_our_name",
     "django.middleware.security.SecurityMiddleware",
+    "config.security.debug_stays_here",
     "config.security.security_headers",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "config.compression.PagesCompressed",
@@ -161,6 +177,17 @@ ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_SESSION_REMEMBER = True
+# Log-ins are counted once for all processes, and a restart forgets none of them.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "site_cache",
+        "OPTIONS": {"MAX_ENTRIES": 100_000},
+    }
+}
+# Wrong passwords are counted for an account as tried from one address (`ByInvitation`): others'
+# mistakes, of whom we may see a proxy only, keep nobody out who knows the password.
+ACCOUNT_RATE_LIMITS = {"login": "300/m/ip", "login_failed": "5/5m/key"}
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "Offpeak"
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 5

@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core.internal import ratelimit
 from django.conf import settings
 from django.contrib.auth import login
 from django.contrib.auth.hashers import make_password
@@ -23,7 +24,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from ledger.access import TENANT_CHOSEN, Actor, actors_of_person
-from ledger.access.visits import actor_of
+from ledger.access.visits import actor_of, is_from_this_machine
 from ledger.domain.events import Role
 from ledger.domain.ids import UserId
 from ledger.domain.parties import TenantUnknown
@@ -32,6 +33,9 @@ from ledger.models import Person
 
 P = ParamSpec("P")
 Page = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+FAILED_ANYWHERE = "100/h/key"
+"""Wrong passwords for one account, wherever they come from."""
 
 BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
 
@@ -102,6 +106,32 @@ class ByInvitation(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has 
     Single sign-on asks the same question, so it lets in who was admitted and nobody else.
     """
 
+    def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
+        """Count wrong passwords for an account by who tries: nobody else is kept out of it."""
+        account = super()._get_login_attempts_cache_key(request, **credentials)
+        return f"{account} from {ratelimit.get_ip(request)}"
+
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        """Refuse to guess on, also from many addresses, though by then many will have tried."""
+        super().pre_authenticate(request, **credentials)
+        account = super()._get_login_attempts_cache_key(request, **credentials)
+        self._of_account = ratelimit.consume(
+            request,
+            app="allauth.account",
+            action="login_failed_anywhere",
+            config={"login_failed_anywhere": FAILED_ANYWHERE},
+            key=account,
+        )
+        if not self._of_account:
+            raise self.validation_error("too_many_login_attempts")
+
+    def authenticate(self, request: HttpRequest, **credentials: Any) -> Any:
+        """Count only what was wrong."""
+        found = super().authenticate(request, **credentials)
+        if found is not None and self._of_account:
+            self._of_account.rollback()
+        return found
+
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Refuse every sign-up."""
         return False
@@ -125,9 +155,9 @@ def switch_tenant(request: HttpRequest) -> HttpResponse:
 def demo_sign_in(request: HttpRequest) -> HttpResponse:
     """Sign in as one of the demo's people without a password: form field `email`.
 
-    There is no such address outside a demo.
+    There is no such address outside a demo, nor for anybody who is not at the demo's own machine.
     """
-    if not settings.ENV.demo:
+    if not settings.ENV.demo or not is_from_this_machine(request):
         raise Http404
     person = Person.objects.filter(
         email=request.POST.get("email", "").lower(), is_active=True, is_demo=True
@@ -141,7 +171,8 @@ def demo_sign_in(request: HttpRequest) -> HttpResponse:
 
 def demo_people(request: HttpRequest) -> dict[str, Any]:
     """Context processor: `demo_people` on the log-in page of a demo, empty everywhere else."""
-    if not settings.ENV.demo or request.path != settings.LOGIN_URL:
+    here = settings.ENV.demo and request.path == settings.LOGIN_URL
+    if not here or not is_from_this_machine(request):
         return {"demo_people": []}
     people = Person.objects.filter(is_demo=True, is_active=True).order_by("joined_at", "email")
     return {

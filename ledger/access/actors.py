@@ -17,7 +17,7 @@ from django.db.models import Model, Q, QuerySet
 from ledger.domain.events import Role
 from ledger.domain.ids import HostId, SubscriberId, TenantId, TokenId, UserId
 from ledger.domain.refusal import Forbidden
-from ledger.domain.tokens import ROLES_OF_SCOPE, Scope
+from ledger.domain.tokens import ROLES_OF_SCOPE, Scope, carries
 from ledger.eventstore.port import Meta
 
 ModelT = TypeVar("ModelT", bound=Model)
@@ -106,7 +106,7 @@ class Actor:
         A session carries the scopes of its roles; `agent` is for the tokens of hosts alone.
         Raises: ScopeMissing, RoleMissing.
         """
-        if self.scopes is not None and scope not in self.scopes:
+        if self.scopes is not None and not carries(self.scopes, scope):
             raise ScopeMissing(scope=scope)
         if scope == "agent":
             if self.host_id is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from django.http import HttpRequest
+from django.http.request import split_domain_port
 
 from ledger.access.actors import Actor
+from ledger.domain.addresses import is_loopback
 from ledger.domain.refusal import Forbidden, Unauthenticated
 
 
@@ -24,6 +26,18 @@ def visitor(request: HttpRequest) -> Actor | None:
     actor = getattr(request, "actor", None)
     assert actor is None or isinstance(actor, Actor)
     return actor
+
+
+def is_from_this_machine(request: HttpRequest) -> bool:
+    """Tell if a page is asked for on the very machine that serves it, and by its own name.
+
+    A proxy that says for whom it asks is believed where it says that somebody else does.
+    """
+    peer = request.META.get("REMOTE_ADDR") or ""
+    hops = [peer, *request.headers.get("X-Forwarded-For", "").split(",")]
+    told = all(is_loopback(hop.strip()) for hop in hops if hop.strip())
+    name, _port = split_domain_port(request.get_host())
+    return bool(peer) and told and is_loopback(name)
 
 
 def actor_of(request: HttpRequest) -> Actor:

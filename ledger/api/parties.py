@@ -118,8 +118,7 @@ class Me(Endpoint):
     def get(self, request: Request) -> Response:
         """Return the actor, with the scopes that token and roles leave."""
         actor = self.actor
-        carried = ROLES_OF_SCOPE if actor.scopes is None else actor.scopes
-        usable = [scope for scope in ROLES_OF_SCOPE if scope in carried and actor.may(scope)]
+        usable = [scope for scope in ROLES_OF_SCOPE if actor.may(scope)]
         return Response(
             {
                 "tenant_id": actor.tenant_id,

@@ -17,7 +17,7 @@ from ledger import commands, queries
 from ledger.domain import tokens
 from ledger.domain.ids import TokenId
 from ledger.models import TokenRow
-from ledger.rest import ANY_SCOPE, Body, Endpoint, MomentField, TextField, paginate
+from ledger.rest import Body, Endpoint, MomentField, TextField, paginate
 from ledger.rest.schema import WrittenAt
 
 
@@ -58,7 +58,7 @@ class TokenMade(WrittenAt):
 class Tokens(Endpoint):
     """Tokens, and making one. Made with a token, it can do no more and lasts no longer."""
 
-    scopes = {"GET": ANY_SCOPE, "POST": ANY_SCOPE}
+    scopes = {"GET": "tokens:read", "POST": "tokens:write"}
     reads = ("ledger.tokens",)
     secret_fields = frozenset({"token"})
 
@@ -95,7 +95,7 @@ class Tokens(Endpoint):
 class TokenDetail(Endpoint):
     """One token."""
 
-    scopes = {"GET": ANY_SCOPE, "DELETE": ANY_SCOPE}
+    scopes = {"GET": "tokens:read", "DELETE": "tokens:write"}
     reads = ("ledger.tokens",)
 
     @extend_schema(responses=TokenShown)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Literal, assert_never, cast, get_args
@@ -32,6 +32,8 @@ Scope = Literal[
     "leases:write",
     "billing:read",
     "billing:write",
+    "tokens:read",
+    "tokens:write",
     "agent",
     "admin",
 ]
@@ -47,10 +49,15 @@ ROLES_OF_SCOPE: dict[Scope, frozenset[Role]] = {
     "leases:write": frozenset({"owner", "operator", "consumer"}),
     "billing:read": frozenset({"operator", "finance", "auditor"}),
     "billing:write": frozenset({"operator", "finance"}),
+    "tokens:read": frozenset({"owner", "operator", "consumer", "finance", "auditor"}),
+    "tokens:write": frozenset({"owner", "operator", "consumer", "finance", "auditor"}),
     "agent": frozenset(),
     "admin": frozenset({"operator"}),
 }
 """Who may use a scope at all: a token never lets a person do more than their roles do."""
+
+WITHIN: dict[str, frozenset[Scope]] = {"admin": frozenset({"tokens:read", "tokens:write"})}
+"""What a scope holds besides itself: who may admit and dismiss people may see to their tokens."""
 
 LIFE_DEFAULT = timedelta(days=90)
 LIFE_MAX = timedelta(days=365)
@@ -63,6 +70,11 @@ ENTROPY_BYTES_MIN = 32
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _FORM = re.compile(r"(offp_(user|host)_([0-9A-Za-z]{32}))_([0-9A-Za-z]{6})")
+
+
+def carries(scopes: Collection[str], scope: str) -> bool:
+    """Tell if one of these scopes is that one, or holds it."""
+    return scope in scopes or any(scope in WITHIN.get(each, ()) for each in scopes)
 
 
 class TokenMalformed(Unauthenticated):
@@ -241,7 +253,7 @@ def issue(
 
 
 def _check_within(maker: TokenIssued, scopes: Sequence[str], expires_at: datetime) -> None:
-    beyond = sorted(set(scopes) - set(maker.scopes))
+    beyond = sorted(scope for scope in scopes if not carries(maker.scopes, scope))
     if beyond or expires_at > maker.expires_at:
         raise BeyondOwnToken(scopes=beyond, expires_at_max=maker.expires_at)
 

@@ -160,7 +160,7 @@ def test_one_click_signs_in_the_demo_s_people_and_nobody_else(
 ) -> None:
     demo(monkeypatch, on=True)
     Person.objects.filter(id=ada.user_id).update(is_demo=True, title="Ada")
-    client = Client()
+    client = Client(SERVER_NAME="localhost")
 
     page = client.get("/accounts/login/")
     no_demo_person = client.post("/demo/sign-in", {"email": person(bob).email})
@@ -192,7 +192,7 @@ def test_outside_a_demo_there_is_no_one_click_log_in(ada: Caller, monkeypatch: A
 def test_one_click_needs_a_form_of_ours(ada: Caller, monkeypatch: Any) -> None:
     demo(monkeypatch, on=True)
     Person.objects.filter(id=ada.user_id).update(is_demo=True)
-    client = Client(enforce_csrf_checks=True)
+    client = Client(enforce_csrf_checks=True, SERVER_NAME="localhost")
 
     got = client.get("/demo/sign-in")
     posted = client.post("/demo/sign-in", {"email": person(ada).email})

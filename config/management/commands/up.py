@@ -34,7 +34,6 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Serve until SIGTERM or Ctrl-C."""
         env, home = settings.ENV, settings.HOME
-        self._refuse_open_demo()
         with (home / "up.lock").open("a+") as lock:
             self._only_one(lock)
             self._refuse_taken_port()
@@ -91,14 +90,6 @@ class Command(BaseCommand):
         print(
             f"ready {base_url}/ served on {address}" if base_url else f"ready {address}", flush=True
         )
-
-    def _refuse_open_demo(self) -> None:
-        env = settings.ENV
-        if (env.demo or env.debug) and env.host not in ("127.0.0.1", "::1", "localhost"):
-            raise CommandError(
-                "A demo or debug market has open log-ins: it is served on loopback only. "
-                "Unset OFFPEAK_HOST, or OFFPEAK_DEMO and OFFPEAK_DEBUG."
-            )
 
     def _only_one(self, lock: IO[str]) -> None:
         try:

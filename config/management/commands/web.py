@@ -30,6 +30,5 @@ class Command(BaseCommand):
             access_log=False,
             log_config=None,
             timeout_graceful_shutdown=5,
-            # Proxies in front name the client; only loopback is believed.
-            forwarded_allow_ips="127.0.0.1",
+            proxy_headers=False,  # `config.proxies` looks who the client is
         )

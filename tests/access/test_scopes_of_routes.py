@@ -1,0 +1,136 @@
+"""Which scope opens what: each route of the API stands here, so a new one has to choose."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledger.domain.tokens import ROLES_OF_SCOPE, SCOPES, carries
+from ledger.rest import ANY_SCOPE
+from tests.access.conftest import Caller, admit
+from tests.access.routes import all_routes
+
+READS_BY_POST = {
+    "bids/preview": "bids:read",
+    "lab": "market:read",
+    "offers/preview": "offers:read",
+    "quotas/trials": "admin",
+}
+"""What is asked with a body and writes nothing."""
+
+WRITES = {
+    "accounts": "billing:write",
+    "accounts/<uuid:account_id>/funds": "billing:write",
+    "agent/host": "agent",
+    "agent/reports": "agent",
+    "agent/samples": "agent",
+    "bids": "bids:write",
+    "bids/<uuid:bid_id>": "bids:write",
+    "bids/<uuid:bid_id>/chain": "bids:write",
+    "hosts": "offers:write",
+    "hosts/<uuid:host_id>": "offers:write",
+    "hosts/<uuid:host_id>/retire": "offers:write",
+    "hosts/<uuid:host_id>/tokens": "offers:write",
+    "leases/<uuid:lease_id>": "leases:write",
+    "leases/<uuid:lease_id>/checkpoint": "leases:write",
+    "leases/<uuid:lease_id>/extension": "leases:write",
+    "leases/<uuid:lease_id>/reclaim": "offers:write",
+    "leases/<uuid:lease_id>/resale": "leases:write",
+    "leases/<uuid:lease_id>/resale/take": "offers:write",
+    "offers": "offers:write",
+    "offers/<uuid:offer_id>": "offers:write",
+    "offers/<uuid:offer_id>/pause": "offers:write",
+    "offers/<uuid:offer_id>/resume": "offers:write",
+    "offers/<uuid:offer_id>/withdraw": "offers:write",
+    "quotas/requests": "bids:write",
+    "quotas/requests/<uuid:request_id>/take-up": "bids:write",
+    "tokens": "tokens:write",
+    "tokens/<uuid:token_id>": "tokens:write",
+}
+"""Everything else that writes needs `admin`."""
+
+READS = {
+    "accounts": "billing:read",
+    "agent": "agent",
+    "agents": "offers:read",
+    "bids": "bids:read",
+    "burst": "billing:read",
+    "debts": "billing:read",
+    "exports": "billing:read",
+    "heat": "offers:read",
+    "hosts": "offers:read",
+    "leases": "leases:read",
+    "listings": "market:read",
+    "market": "market:read",
+    "markets": "market:read",
+    "members": "admin",
+    "offers": "offers:read",
+    "quotas": "market:read",
+    "rounds": "market:read",
+    "spend": "billing:read",
+    "subscribers": "market:read",
+    "supply": "market:read",
+    "tenants": "market:read",
+    "tokens": "tokens:read",
+    "trial-balance": "billing:read",
+    "workloads": "market:read",
+}
+"""By the first part of the address."""
+
+ROUTES = [
+    (route.text.removeprefix("api/v1/"), method, scope)
+    for route in all_routes()
+    if route.endpoint is not None
+    for method, scope in sorted(route.endpoint.scopes.items())
+    if route.text.startswith("api/v1/")
+]
+
+
+@pytest.mark.parametrize(("address", "method", "scope"), ROUTES)
+def test_a_route_needs_the_scope_that_the_table_says(address: str, method: str, scope: str) -> None:
+    if address == "me":
+        assert (method, scope) == ("GET", ANY_SCOPE)
+    elif method == "GET":
+        assert scope == READS[address.partition("/")[0]]
+    elif method == "POST" and address in READS_BY_POST:
+        assert scope == READS_BY_POST[address]
+    else:
+        assert scope == WRITES.get(address, "admin")
+
+
+def test_nothing_but_who_one_is_is_told_under_any_scope() -> None:
+    assert [route for route in ROUTES if route[2] == ANY_SCOPE] == [("me", "GET", ANY_SCOPE)]
+
+
+NARROW = [scope for scope in SCOPES if scope not in ("agent", "admin") and "tokens:" not in scope]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("scope", NARROW)
+def test_a_narrow_token_sees_makes_and_stops_no_token(scope: str) -> None:
+    role = sorted(ROLES_OF_SCOPE[scope] - {"operator"})
+    caller = admit("acme", "operator", *role, scopes=(scope,))
+    asked = {"title": "x", "scopes": [scope]}
+
+    assert caller.get("/api/v1/tokens").status_code == 403
+    assert caller.get(f"/api/v1/tokens/{caller.token_id}").status_code == 403
+    assert caller.post("/api/v1/tokens", asked).status_code == 403
+    refused = caller.delete(f"/api/v1/tokens/{caller.token_id}")
+    assert (refused.status_code, refused.json()["code"]) == (403, "scope-missing")
+    assert refused.json()["details"]["scope"] == "tokens:write"
+
+
+@pytest.mark.django_db
+def test_a_token_that_reads_tokens_stops_none_and_one_of_admin_does_both() -> None:
+    reader = admit("acme", "consumer", scopes=("tokens:read",))
+    admin = admit("other", "operator", scopes=("admin",))
+
+    assert [each["title"] for each in reader.get("/api/v1/tokens").json()["data"]] == ["test"]
+    assert reader.delete(f"/api/v1/tokens/{reader.token_id}").status_code == 403
+    assert admin.get("/api/v1/tokens").status_code == 200
+    assert "tokens:write" in admin.get("/api/v1/me").json()["scopes"]
+    assert not carries(("admin",), "bids:write")
+
+
+def test_the_agent_of_a_host_has_no_token_scope(ada: Caller) -> None:
+    assert not ROLES_OF_SCOPE["agent"]
+    assert not carries(("agent",), "tokens:read")
