@@ -15,12 +15,12 @@ from typing import Any
 
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
-from rest_framework.renderers import JSONRenderer
 
 from config.security import HEADER, PERMISSIONS, policy_of
 from ledger.rest.endpoint import request_id_of
 from ledger.rest.gathering import Gathering
 from ledger.rest.problems import answer_problem
+from ledger.rest.rendering import PlainJson
 from marketplace.api.many_bids import Answer, Asked, place_together
 
 Message = MutableMapping[str, Any]
@@ -77,7 +77,7 @@ class Front:
             problem = answer_problem(failure, instance=path, request_id=str(request_id))
             about = {**dict(problem.headers), "X-Request-ID": str(request_id)}
             about["Content-Type"] = str(problem.content_type)
-            return Answer(problem.status_code, about, JSONRenderer().render(problem.data))
+            return Answer(problem.status_code, about, PlainJson().render(problem.data))
 
 
 def _plain(scope: MutableMapping[str, Any]) -> dict[bytes, bytes] | None:

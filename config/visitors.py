@@ -15,8 +15,10 @@ from config.wiring import projections
 from ledger.access import TENANT_CHOSEN, Actor, actors_of_person
 from ledger.domain.ids import UserId
 from ledger.domain.refusal import Refusal, Unauthenticated
+from ledger.domain.whole_numbers import whole_number
 from ledger.eventstore.port import Position
 from ledger.following import wait_until_read
+from ledger.rest.reading import POSITION_MAX
 
 API = "/api/"
 ZONE_COOKIE = "zone"
@@ -82,6 +84,9 @@ def zone_of(request: HttpRequest) -> ZoneInfo:
 
 def _wait_for_own_write(request: HttpRequest) -> None:
     after = request.GET.get("after", "")
-    if after.isdecimal() and len(after) < 19:
-        names = [projection.name for projection in projections()]
-        wait_until_read(names, Position(int(after)), timeout_seconds=READ_OWN_WRITES_SECONDS)
+    try:
+        position = Position(whole_number(after, least=0, most=POSITION_MAX))
+    except ValueError:
+        return
+    names = [projection.name for projection in projections()]
+    wait_until_read(names, position, timeout_seconds=READ_OWN_WRITES_SECONDS)

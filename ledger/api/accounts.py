@@ -113,7 +113,7 @@ class Accounts(Endpoint):
     """The accounts that the actor may see."""
 
     scopes = {"GET": "billing:read", "POST": "billing:write"}
-    reads = ("ledger.money",)
+    reads = ("ledger.money", "ledger.parties")
 
     @extend_schema(responses=AccountShown(many=True))
     def get(self, request: Request) -> Response:
@@ -173,6 +173,7 @@ class Funds(Endpoint):
     """Money added by hand."""
 
     scopes = {"POST": "billing:write"}
+    reads = ("ledger.money",)
 
     @extend_schema(request=AddFunds, responses={201: FundsWritten})
     def post(self, request: Request, account_id: UUID) -> Response:

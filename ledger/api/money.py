@@ -9,7 +9,7 @@ from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
-from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,10 +17,12 @@ from ledger import exports, queries
 from ledger.domain.ids import AccountId
 from ledger.domain.periods import Period, read_period
 from ledger.domain.refusal import Invalid
+from ledger.domain.whole_numbers import whole_number
 from ledger.eventstore.port import Position
 from ledger.models import DebtRow
 from ledger.queries.money import Spend, StatementLine
 from ledger.rest import AmountField, Endpoint, MomentField, paginate
+from ledger.rest.rendering import PlainJson
 
 PERIOD = OpenApiParameter("period", required=True, description="A month in UTC, such as 2026-11.")
 POSITION = OpenApiParameter(
@@ -138,7 +140,7 @@ class _OfExport(Endpoint):
         self, request: Request, force: bool = False
     ) -> tuple[BaseRenderer, str]:
         """Answer what `format` names: the framework would take it for its own parameter."""
-        return JSONRenderer(), "application/json"
+        return PlainJson(), "application/json"
 
     def asked(self) -> tuple[str, Period, Position]:
         """Return format, period and position.
@@ -150,9 +152,11 @@ class _OfExport(Endpoint):
         exports.format_named(name)
         read = queries.read_up_to()
         wanted = query.get("position", str(read))
-        if not wanted.isascii() or not wanted.isdigit() or int(wanted[:19]) > read:
-            raise PositionAhead(position=wanted[:40], position_max=read)
-        return name, _period(self.request), Position(int(wanted))
+        try:
+            position = Position(whole_number(wanted, least=0, most=read))
+        except ValueError:
+            raise PositionAhead(position=wanted[:40], position_max=read) from None
+        return name, _period(self.request), position
 
 
 class Exports(_OfExport):

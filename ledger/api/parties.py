@@ -233,6 +233,7 @@ class MemberDetail(Endpoint):
     """One membership."""
 
     scopes = {"DELETE": "admin"}
+    reads = ("ledger.parties",)
 
     @extend_schema(responses=WrittenAt)
     def delete(self, request: Request, user_id: UUID) -> Response:

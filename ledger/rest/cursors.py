@@ -13,6 +13,7 @@ from django.db.models import Model, Q, QuerySet
 from rest_framework import serializers
 
 from ledger.domain.refusal import Invalid
+from ledger.domain.whole_numbers import whole_number
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
@@ -62,9 +63,10 @@ def paginate(
 
 
 def _limit(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= LIMIT_MAX:
-        raise LimitOutOfRange(limit_max=LIMIT_MAX)
-    return int(text)
+    try:
+        return whole_number(text, least=1, most=LIMIT_MAX)
+    except ValueError:
+        raise LimitOutOfRange(limit_max=LIMIT_MAX) from None
 
 
 def _shaped(page: Sequence[RowT], shape: Any) -> list[Any]:

@@ -20,39 +20,34 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from rest_framework import serializers
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ledger.access import Actor
-from ledger.domain.refusal import Invalid
+from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
-from ledger.eventstore.port import EventStore, Meta, Position
+from ledger.eventstore.port import EventStore, Meta
 from ledger.following import wait_until_read
 from ledger.rest import idempotency, throttling
 from ledger.rest.cursors import Ordered, paginate
 from ledger.rest.fields import Body
+from ledger.rest.parameters import check_parameters, parameters_of
 from ledger.rest.parsing import StrictJson
 from ledger.rest.problems import NotReadYet, answer_problem
 from ledger.rest.proving import SAFE_METHODS, BearerToken, NotSignedIn, PageSession
-from ledger.rest.versions import guarded
+from ledger.rest.reading import AFTER_HEADER, CATCH_UP_SECONDS, catch_up, position_of
+from ledger.rest.rendering import PlainJson
+from ledger.rest.versions import Guarded, guard_of
 
 ANY_SCOPE = ""
 """Whoever has proved who they are; the handler looks after the rest."""
 
 METHODS = ("get", "post", "put", "patch", "delete")
 READ_WAIT_SECONDS = 5.0
+NOT_FOUND, CONFLICT = 404, 409
 
 _checkers = threading.local()
-
-
-class PositionUnreadable(Invalid):
-    """`after` takes a position as an answer of a write gave it."""
-
-
-class ParameterNoText(Invalid):
-    """A parameter of the address holds U+0000, which no text here does."""
 
 
 class Endpoint(APIView):
@@ -60,7 +55,8 @@ class Endpoint(APIView):
 
     scopes: for each method it handles, the scope that a token must carry; whose roles may use
         a scope, `ledger.domain.tokens.ROLES_OF_SCOPE` says.
-    reads: names of the projections whose rows its GET shows; what `?after=` waits for.
+    reads: names of the projections whose rows its handlers read or show; what `?after=` waits
+        for, and what must have been read before anything is called missing.
     secret_fields: fields of an answer that a repeat with the same key does not get again.
     one_append: what it writes goes out in one append, which needs no transaction around it. So
         the log is not held up while this process thinks.
@@ -76,10 +72,11 @@ class Endpoint(APIView):
     permission_classes = ()
     throttle_classes = ()
     parser_classes = (StrictJson,)
-    renderer_classes = (JSONRenderer,)
+    renderer_classes = (PlainJson,)
 
     request_id: UUID
     allowance: throttling.Allowance | None = None
+    guard: Guarded | None = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -112,7 +109,8 @@ class Endpoint(APIView):
         """
         if stream is None:
             return default_store()
-        return guarded(default_store(), stream, self.request.headers.get("If-Match"))
+        self.guard = guard_of(default_store(), stream, self.request.headers.get("If-Match"))
+        return self.guard or default_store()
 
     def body(self, shape: type[Body]) -> dict[str, Any]:
         """Return the request's body, checked.
@@ -139,7 +137,7 @@ class Endpoint(APIView):
         try:
             self.initial(asked, *args, **kwargs)
             handler = getattr(self, str(asked.method).lower())
-            response = self._answer(lambda: cast(Response, handler(asked, *args, **kwargs)))
+            response = self._found(lambda: cast(Response, handler(asked, *args, **kwargs)))
         except Exception as failure:
             response = self.handle_exception(failure)
         self.response = self.finalize_response(asked, response, *args, **kwargs)
@@ -155,9 +153,8 @@ class Endpoint(APIView):
         if method not in self.scopes:
             self.http_method_not_allowed(request, *args, **kwargs)
         request._request.body  # noqa: B018  # read here, so that Django's limit on its size holds
-        for name, values in request.query_params.lists():
-            if "\0" in name or any("\0" in value for value in values):
-                raise ParameterNoText()
+        known = parameters_of(type(self), method)
+        check_parameters(request.query_params, request.META.get("QUERY_STRING", ""), known)
         super().initial(request, *args, **kwargs)
         if not isinstance(request.auth, Actor):
             raise NotSignedIn()
@@ -168,8 +165,7 @@ class Endpoint(APIView):
         )
         if self.scopes[method] != ANY_SCOPE:
             self.actor.need_scope(self.scopes[method])
-        if method == "GET":
-            self._wait_until_read(request.query_params.get("after"))
+        self._wait_until_read(must=method == "GET")
 
     def handle_exception(self, exc: Exception) -> Response:
         """Answer a problem; a failure of ours is logged and shown without its inside."""
@@ -179,18 +175,46 @@ class Endpoint(APIView):
             response["Allow"] = ", ".join(sorted(self.scopes))
         return response
 
-    def _wait_until_read(self, after: str | None) -> None:
+    def _wait_until_read(self, *, must: bool) -> None:
+        """Let the caller see what it wrote. must: else a write goes on, which reads its stream."""
+        header = self.request.headers.get(AFTER_HEADER)
+        after = self.request.query_params.get("after", header)
         if after is None:
             return
-        if not after.isascii() or not after.isdigit() or len(after) > 18:
-            raise PositionUnreadable(after=after[:40])
-        position = Position(int(after))
-        if position > default_store().head():
-            raise PositionUnreadable(after=after)
-        if not wait_until_read(self.reads, position, timeout_seconds=READ_WAIT_SECONDS):
+        position = position_of(after, default_store())
+        read = wait_until_read(self.reads, position, timeout_seconds=READ_WAIT_SECONDS)
+        if must and not read:
             raise NotReadYet(after=position)
 
+    def _found(self, handle: Callable[[], Response]) -> Response:
+        """Answer; call nothing missing that has only not been read yet."""
+        try:
+            return self._answer(handle)
+        except Refusal as missing:
+            if missing.status != NOT_FOUND:
+                raise
+            catch_up(self.reads, default_store(), timeout_seconds=CATCH_UP_SECONDS)
+            return self._answer(handle)
+
     def _answer(self, handle: Callable[[], Response]) -> Response:
+        return self._decided(lambda: self._of_this_version(handle))
+
+    def _of_this_version(self, handle: Callable[[], Response]) -> Response:
+        """Handle; that it has changed since it was read comes before any rule that says no.
+
+        Raises: VersionMoved, where nothing was written and If-Match names another version.
+        """
+        try:
+            response = handle()
+        except Refusal as refusal:
+            if refusal.status == CONFLICT and self.guard is not None:
+                self.guard.need_unmoved()
+            raise
+        if self.guard is not None:
+            self.guard.need_unmoved()
+        return response
+
+    def _decided(self, handle: Callable[[], Response]) -> Response:
         if self.request.method in SAFE_METHODS:
             return handle()
         shares = default_store().shares_django_transaction

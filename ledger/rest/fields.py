@@ -17,6 +17,9 @@ MOMENT_MIN = datetime(2000, 1, 1, tzinfo=UTC)
 MOMENT_MAX = datetime(2200, 1, 1, tzinfo=UTC)
 COUNT_MAX = 2**31 - 1
 DURATION_SECONDS_MAX = 366 * 86_400
+TEXT_LENGTH_MAX = 10_000
+"""Of a text that has no bound of its own."""
+UNKNOWN_TOLD_MAX = 20
 
 _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?"
@@ -24,23 +27,31 @@ _MOMENT = re.compile(
 
 
 class Body(serializers.Serializer[Any]):
-    """A request body. Fields it does not declare are refused, so that a typo is noticed."""
+    """A request body. Fields it does not declare are refused, so that a typo is noticed.
+
+    All that is wrong with it is told at once.
+    """
 
     def to_internal_value(self, data: Any) -> Any:
         """Check the names, then every field."""
+        wrong: dict[str, Any] = {}
         if isinstance(data, Mapping):
-            unknown = sorted(set(map(str, data)) - set(self.fields))
-            if unknown:
-                known = ", ".join(self.fields)
-                raise serializers.ValidationError(
-                    {
-                        name: serializers.ErrorDetail(
-                            f"There is no field of this name here. Known: {known}.", "unknown-field"
-                        )
-                        for name in unknown[:20]
-                    }
+            known = ", ".join(self.fields)
+            wrong = {
+                name: serializers.ErrorDetail(
+                    f"There is no field of this name here. Known: {known}.", "unknown-field"
                 )
-        return super().to_internal_value(data)
+                for name in sorted(set(map(str, data)) - set(self.fields))[:UNKNOWN_TOLD_MAX]
+            }
+        try:
+            found = super().to_internal_value(data)
+        except serializers.ValidationError as others:
+            if wrong and isinstance(others.detail, dict):
+                raise serializers.ValidationError({**others.detail, **wrong}) from others
+            raise
+        if wrong:
+            raise serializers.ValidationError(wrong)
+        return found
 
 
 def refuse(code: str, message: str) -> NoReturn:
@@ -146,6 +157,9 @@ class DurationField(serializers.Field[timedelta, Any, int, Any]):
 
 class TextField(serializers.CharField):
     """A string, trimmed; numbers are not taken for text."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"max_length": TEXT_LENGTH_MAX, **options})
 
     def to_internal_value(self, data: Any) -> str:
         """Check kind and length."""

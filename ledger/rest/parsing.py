@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import IO, Any, NoReturn
 
+from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.parsers import BaseParser
 
 from ledger.domain.refusal import Refusal
 
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
-"""What no name may hold: it could be neither stored nor quoted in an answer."""
+"""What no text may hold: it could be neither stored nor quoted in an answer."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class BodyUnreadable(Refusal):
@@ -37,10 +39,10 @@ class StrictJson(BaseParser):
     ) -> Any:
         """Return the body as Python values.
 
-        Raises: BodyUnreadable.
+        Raises: BodyUnreadable; ValidationError, which names each text that is none.
         """
         try:
-            return json.loads(
+            found = json.loads(
                 stream.read().decode("utf-8"),
                 parse_constant=_refuse_constant,
                 object_pairs_hook=_object,
@@ -54,6 +56,29 @@ class StrictJson(BaseParser):
             raise BodyUnreadable(reason=f"{failure.msg} at {where}") from failure
         except ValueError as failure:  # a whole number of thousands of digits
             raise BodyUnreadable(reason="a number is too long") from failure
+        if wrong := _wrong_texts(found):
+            raise ValidationError(wrong)
+        return found
+
+
+def _wrong_texts(value: Any) -> Any:
+    """Return what is wrong with the texts of a body, laid out as the body is; empty: nothing.
+
+    Here, before any field sees them: a field that refuses a value quotes it.
+    """
+    match value:
+        case str() if _NO_TEXT.search(value):
+            half = _SURROGATE.search(value) is not None
+            code = "surrogate-characters-not-allowed" if half else "null-characters-not-allowed"
+            what = "half of a surrogate pair" if half else "U+0000"
+            return [ErrorDetail(f"This holds {what}, which is no text.", code)]
+        case dict():
+            inside = {name: _wrong_texts(each) for name, each in value.items()}
+        case list():
+            inside = {str(index): _wrong_texts(each) for index, each in enumerate(value)}
+        case _:
+            return {}
+    return {name: wrong for name, wrong in inside.items() if wrong}
 
 
 def _refuse_constant(name: str) -> NoReturn:

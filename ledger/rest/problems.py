@@ -19,7 +19,7 @@ from ledger.eventstore.port import EventTooLarge, StoreError, StreamMoved
 from ledger.outages import Cause, outage_of
 from ledger.rest.fields import MomentField
 
-TYPE_PREFIX = "/docs/problems#"
+TYPE_PREFIX = "/docs/problems/#"
 """Where each code is explained; relative to the site."""
 
 MEDIA_TYPE = "application/problem+json"
@@ -192,25 +192,26 @@ def _of_framework(failure: exceptions.APIException) -> Problem:
 
 
 def _of_fields(failure: exceptions.ValidationError) -> Problem:
-    errors = list(_field_problems(failure.get_full_details(), ""))
+    errors = list(field_problems(failure.get_full_details(), ""))
     problem = _plain(422, "body-invalid", "Some fields of the request cannot be accepted.")
     problem["errors"] = errors
     return problem
 
 
-def _field_problems(details: Any, pointer: str) -> Iterator[FieldProblem]:
+def field_problems(details: Any, pointer: str) -> Iterator[FieldProblem]:
+    """Yield what a ValidationError says of each field, by its place in the body."""
     if isinstance(details, Mapping) and isinstance(details.get("message"), str):
         code = str(details["code"]).replace("_", "-")
         yield {"pointer": pointer, "code": code, "detail": str(details["message"])}
     elif isinstance(details, Mapping):
         for name, inner in details.items():
             step = "" if name == "non_field_errors" else "/" + _escaped(str(name))
-            yield from _field_problems(inner, pointer + step)
+            yield from field_problems(inner, pointer + step)
     elif isinstance(details, Sequence):
         # A list of messages about one field, or one entry for each item of a list.
         items = not all(isinstance(each.get("message"), str) for each in details)
         for index, inner in enumerate(details):
-            yield from _field_problems(inner, f"{pointer}/{index}" if items else pointer)
+            yield from field_problems(inner, f"{pointer}/{index}" if items else pointer)
 
 
 def _escaped(name: str) -> str:

@@ -9,12 +9,18 @@ from rest_framework.authentication import BaseAuthentication, CSRFCheck
 from rest_framework.request import Request
 
 from ledger.access import TENANT_CHOSEN, Actor, actor_of_person, actor_of_token
+from ledger.access.proofs import TokenNotKnown
 from ledger.access.visits import NoMembership
 from ledger.domain.ids import UserId
 from ledger.domain.refusal import Forbidden, Unauthenticated
+from ledger.eventstore import default_store
 from ledger.models import Person
+from ledger.rest.reading import catch_up
 
 SAFE_METHODS = ("GET", "HEAD")
+TOKENS = ("ledger.tokens", "ledger.parties")
+CATCH_UP_SECONDS = 1.0
+"""Shorter than for somebody whom we know."""
 
 
 class NotSignedIn(Unauthenticated):
@@ -46,7 +52,12 @@ class BearerToken(BaseAuthentication):
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer":
             raise SchemeUnknown()
-        return None, actor_of_token(token.strip(), now=timezone.now())
+        try:
+            return None, actor_of_token(token.strip(), now=timezone.now())
+        except TokenNotKnown:
+            # It may have been made a moment ago: its row follows the answer that gave it away.
+            catch_up(TOKENS, default_store(), timeout_seconds=CATCH_UP_SECONDS)
+            return None, actor_of_token(token.strip(), now=timezone.now())
 
 
 class PageSession(BaseAuthentication):

@@ -69,22 +69,29 @@ def _wanted(if_match: str | None) -> int | None:
     return int(form[1])
 
 
+def guard_of(store: EventStore, stream: str, if_match: str | None) -> Guarded | None:
+    """Return what holds `stream` to the version that If-Match names; None where it names none.
+
+    Raises: VersionUnreadable.
+    """
+    wanted = _wanted(if_match)
+    return None if wanted is None else Guarded(store, stream, wanted)
+
+
 def guarded(store: EventStore, stream: str, if_match: str | None) -> EventStore:
     """Return a store in which `stream` can only be appended to at the version If-Match names.
 
-    Raises: VersionMoved at once where it has moved already; later from `append` otherwise.
+    Raises: VersionUnreadable; VersionMoved from `append`.
     """
-    wanted = _wanted(if_match)
-    if wanted is None:
-        return store
-    return _Guarded(store, stream, wanted)
+    return guard_of(store, stream, if_match) or store
 
 
-class _Guarded:
+class Guarded:
     """A store, save that one stream must still be at one version when it is first written."""
 
     def __init__(self, store: EventStore, stream: str, version: int) -> None:
         self._store, self._stream, self._version = store, stream, version
+        self._is_written = False
         self.shares_django_transaction = store.shares_django_transaction
 
     def append(
@@ -95,7 +102,24 @@ class _Guarded:
             if expected != self._version:
                 raise VersionMoved(version=expected if isinstance(expected, int) else None)
             self._version += len(events)
+            self._is_written = True
         return self._store.append(stream, events, expected=expected, by=by)
+
+    def need_unmoved(self) -> None:
+        """Refuse where nothing was written and the stream is at another version.
+
+        A rule that says no, or finds nothing to do, does so on what the caller has not seen.
+        Raises: VersionMoved.
+        """
+        if self._is_written:
+            return
+        before = max(0, self._version - 1)
+        since = [
+            each.version for each in self._store.read_stream(self._stream, after_version=before)
+        ]
+        version = since[-1] if since else before
+        if version != self._version:
+            raise VersionMoved(version=version)
 
     def append_each(self, writes: Sequence[Write]) -> list[Appended]:
         """Append each, the guarded stream as `append` does."""

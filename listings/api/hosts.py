@@ -88,6 +88,7 @@ class RetireHost(Endpoint):
     """The end of a host."""
 
     scopes: ClassVar = {"POST": "offers:write"}
+    reads: ClassVar = ("listings.hosts",)
 
     @extend_schema(request=None, responses=Written)
     def post(self, request: Request, host_id: UUID) -> Response:
@@ -105,6 +106,7 @@ class AgentTokens(Endpoint):
     """Tokens for the agent of a host."""
 
     scopes: ClassVar = {"POST": "offers:write"}
+    reads: ClassVar = ("listings.hosts",)
     secret_fields: ClassVar = frozenset({"token"})
 
     @extend_schema(request=MakeAgentToken, responses={201: AgentTokenMade})

@@ -74,6 +74,7 @@ class PreviewOffers(Endpoint):
     """What an offer would bring in."""
 
     scopes: ClassVar = {"POST": "offers:read"}
+    reads: ClassVar = ("listings.offers",)
 
     @extend_schema(request=PreviewOffer, responses=EarningsShape)
     def post(self, request: Request) -> Response:
@@ -137,6 +138,7 @@ class PauseOffer(Endpoint):
     """No new leases for now."""
 
     scopes: ClassVar = {"POST": "offers:write"}
+    reads: ClassVar = ("listings.offers",)
 
     @extend_schema(request=None, responses=Written)
     def post(self, request: Request, offer_id: UUID) -> Response:
@@ -154,6 +156,7 @@ class ResumeOffer(Endpoint):
     """New leases again."""
 
     scopes: ClassVar = {"POST": "offers:write"}
+    reads: ClassVar = ("listings.offers",)
 
     @extend_schema(request=None, responses=Written)
     def post(self, request: Request, offer_id: UUID) -> Response:
@@ -171,6 +174,7 @@ class WithdrawOffer(Endpoint):
     """The end of an offer."""
 
     scopes: ClassVar = {"POST": "offers:write"}
+    reads: ClassVar = ("listings.offers",)
 
     @extend_schema(request=None, responses=Written)
     def post(self, request: Request, offer_id: UUID) -> Response:

@@ -83,7 +83,7 @@ class Bids(Asking):
     """The bids of an organisation."""
 
     scopes: ClassVar = {"GET": "bids:read", "POST": "bids:write"}
-    reads: ClassVar = ("marketplace.bids",)
+    reads: ClassVar = ("marketplace.bids", "ledger.parties")
     one_append: ClassVar = True
 
     @extend_schema(responses=BidShape(many=True), parameters=[OpenApiParameter("state")])
@@ -112,6 +112,7 @@ class PreviewBids(Asking):
     """What a bid would get."""
 
     scopes: ClassVar = {"POST": "bids:read"}
+    reads: ClassVar = ("ledger.parties",)
 
     @extend_schema(request=AskBid, responses=QuoteShape)
     def post(self, request: Request) -> Response:

@@ -130,6 +130,7 @@ class Lab(Endpoint):
     """The policy lab. For those who govern the platform: operators and auditors."""
 
     scopes: ClassVar = {"POST": "market:read"}
+    reads: ClassVar = ()
 
     @extend_schema(request=AskLab, responses=ComparisonShape)
     def post(self, request: Request) -> Response:

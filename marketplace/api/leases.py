@@ -263,6 +263,7 @@ class LeaseReclaim(Endpoint):
     """An owner's reclaim of one lease."""
 
     scopes: ClassVar = {"POST": "offers:write"}
+    reads: ClassVar = ("marketplace.leases",)
 
     @extend_schema(request=AskReclaim, responses={202: LeaseWritten})
     def post(self, request: Request, lease_id: UUID) -> Response:
@@ -297,6 +298,7 @@ class LeaseExtension(Endpoint):
     """A consumer's wish to go on."""
 
     scopes: ClassVar = {"POST": "leases:write"}
+    reads: ClassVar = ("marketplace.leases",)
 
     @extend_schema(request=AskExtension, responses={202: LeaseWritten})
     def post(self, request: Request, lease_id: UUID) -> Response:
@@ -317,6 +319,7 @@ class LeaseCheckpoint(Endpoint):
     """How far the work of a lease is safe."""
 
     scopes: ClassVar = {"POST": "leases:write"}
+    reads: ClassVar = ("marketplace.leases",)
 
     @extend_schema(request=ReportCheckpoint, responses=LeaseWritten)
     def post(self, request: Request, lease_id: UUID) -> Response:
@@ -339,6 +342,7 @@ class LeaseResale(Endpoint):
     """A consumer's sale of the rest of a lease."""
 
     scopes: ClassVar = {"POST": "leases:write", "DELETE": "leases:write"}
+    reads: ClassVar = ("marketplace.leases",)
 
     @extend_schema(request=AskResale, responses={202: LeaseWritten})
     def post(self, request: Request, lease_id: UUID) -> Response:
@@ -373,6 +377,7 @@ class LeaseFirstRefusal(Endpoint):
     """An owner's right to take the rest of a lease that is for sale."""
 
     scopes: ClassVar = {"POST": "offers:write"}
+    reads: ClassVar = ("marketplace.leases",)
 
     @extend_schema(request=None, responses={202: LeaseWritten})
     def post(self, request: Request, lease_id: UUID) -> Response:

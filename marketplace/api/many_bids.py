@@ -22,7 +22,6 @@ from django.db import DatabaseError
 from django.urls import resolve
 from django.utils import timezone
 from rest_framework.exceptions import APIException
-from rest_framework.renderers import JSONRenderer
 
 from ledger.access import Actor, actors_of_tokens
 from ledger.domain.refusal import Refusal
@@ -32,6 +31,7 @@ from ledger.rest import idempotency, throttling
 from ledger.rest.endpoint import caller_of, checker_of
 from ledger.rest.parsing import StrictJson
 from ledger.rest.problems import answer_problem
+from ledger.rest.rendering import PlainJson
 from marketplace.api.shapes import AskBid, terms_of
 from marketplace.commands.bids import place_bids
 from marketplace.domain.bids import BidTerms
@@ -217,4 +217,4 @@ def _answer(bid: _Bid, outcome: Position | Exception, allowance: Mapping[str, st
             "position": outcome,
         }
     headers |= {**allowance, "X-Request-ID": str(bid.asked.request_id)}
-    return Answer(status, headers, JSONRenderer().render(data))
+    return Answer(status, headers, PlainJson().render(data))

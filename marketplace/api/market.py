@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger.domain.refusal import Invalid
+from ledger.domain.whole_numbers import whole_number
 from ledger.rest import AmountField, Endpoint, MomentField
 from listings.domain.markets import named
 from marketplace.api.promises import PromisedShape
@@ -213,6 +214,7 @@ class MarketDepth(Endpoint):
     """Supply and demand by price."""
 
     scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ()
 
     @extend_schema(
         responses=DepthShape(many=True),
@@ -253,13 +255,10 @@ class MarketPrices(Endpoint):
 
 def _hours(request: Request) -> int:
     text = request.query_params.get("hours", str(HOURS_DEFAULT))
-    if (
-        not text.isascii()
-        or not text.isdigit()
-        or not 1 <= int(text[:9]) <= queries.PRICE_HOURS_MAX
-    ):
-        raise HoursOutOfRange(hours_max=queries.PRICE_HOURS_MAX)
-    return int(text)
+    try:
+        return whole_number(text, least=1, most=queries.PRICE_HOURS_MAX)
+    except ValueError:
+        raise HoursOutOfRange(hours_max=queries.PRICE_HOURS_MAX) from None
 
 
 class MarketTape(Endpoint):
@@ -299,6 +298,7 @@ class MarketQuotes(Endpoint):
     """What GPUs would cost now, within a day, within a week."""
 
     scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ()
 
     @extend_schema(responses=QuotedShape(many=True), parameters=[MARKET, MODEL])
     def get(self, request: Request) -> Response:
@@ -323,6 +323,7 @@ class Workloads(Endpoint):
     """What can be said in a bid."""
 
     scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ()
 
     @extend_schema(responses=WorkloadKindShape(many=True))
     def get(self, request: Request) -> Response:

@@ -89,7 +89,7 @@ class QuotaRequests(Setting):
     """Requests for quota."""
 
     scopes: ClassVar = {"GET": "market:read", "POST": "bids:write"}
-    reads: ClassVar = ("marketplace.quotas",)
+    reads: ClassVar[tuple[str, ...]] = ("marketplace.quotas", "ledger.parties")
 
     @extend_schema(responses=RequestShape(many=True), parameters=[MARKET])
     def get(self, request: Request) -> Response:
@@ -129,7 +129,7 @@ class OneQuotaRequest(Setting):
     """One request for quota."""
 
     scopes: ClassVar = {"GET": "market:read"}
-    reads: ClassVar = ("marketplace.quotas",)
+    reads: ClassVar[tuple[str, ...]] = ("marketplace.quotas", "ledger.parties")
 
     @extend_schema(responses=RequestShape, parameters=[MARKET])
     def get(self, request: Request, request_id: UUID) -> Response:

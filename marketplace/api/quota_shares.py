@@ -140,6 +140,7 @@ class QuotaShares(Endpoint):
     """Fair shares."""
 
     scopes: ClassVar = {"GET": "market:read"}
+    reads: ClassVar = ("marketplace.rounds", "ledger.parties")
 
     @extend_schema(
         responses=SharesShape,

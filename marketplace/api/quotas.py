@@ -107,9 +107,10 @@ class LiftBody(OfMarket):
 
 
 class Setting(Endpoint):
-    """Whatever sets a policy."""
+    """Whatever sets a policy. reads: policies stand in the market's own stream, units in rows."""
 
     scopes: ClassVar = {}
+    reads: ClassVar[tuple[str, ...]] = ("ledger.parties",)
 
     @property
     def setter(self) -> Setter:

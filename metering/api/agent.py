@@ -12,13 +12,14 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.rest import Endpoint
-from ledger.rest.problems import answer_problem
+from ledger.rest.problems import answer_problem, field_problems
 from marketplace.queries.leases import Assignment, assignments_for
 from metering.agent import wire
 from metering.agent.strict import Message
@@ -61,6 +62,9 @@ class AgentEndpoint(Endpoint):
             return kind.from_json(self.request.data)
         except wire.WireError as error:
             raise MessageUnreadable(place=error.place, reason=error.reason) from error
+        except ValidationError as error:
+            first = next(field_problems(error.get_full_details(), ""))
+            raise MessageUnreadable(place=first["pointer"], reason=first["detail"]) from error
 
     def note_seen(self) -> None:
         """Note that the agent was heard."""
@@ -80,6 +84,7 @@ class AgentHost(AgentEndpoint):
     """What a host has."""
 
     scopes: ClassVar = {"PUT": "agent"}
+    reads: ClassVar = ("listings.hosts",)
 
     @extend_schema(request=dict[str, Any], responses=dict[str, Any], tags=["agent"])
     def put(self, request: Request) -> Response:
@@ -106,6 +111,7 @@ class AgentAssignments(AgentEndpoint):
     """What should run on a host."""
 
     scopes: ClassVar = {"GET": "agent"}
+    reads: ClassVar = ("marketplace.leases",)
 
     @extend_schema(responses=dict[str, Any], tags=["agent"])
     def get(self, request: Request) -> Response:
@@ -149,6 +155,7 @@ class AgentReports(AgentEndpoint):
     """What became of leased work."""
 
     scopes: ClassVar = {"POST": "agent"}
+    reads: ClassVar = ("marketplace.leases",)
 
     @extend_schema(request=dict[str, Any], responses=dict[str, Any], tags=["agent"])
     def post(self, request: Request) -> Response:
@@ -172,6 +179,7 @@ class AgentSamples(AgentEndpoint):
     """What the GPUs did."""
 
     scopes: ClassVar = {"POST": "agent"}
+    reads: ClassVar = ("marketplace.leases",)
 
     @extend_schema(request=dict[str, Any], responses=dict[str, Any], tags=["agent"])
     def post(self, request: Request) -> Response:
