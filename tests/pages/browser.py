@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -42,18 +42,20 @@ def browser_path() -> str:
 
 
 @contextmanager
-def served(log: Path) -> Iterator[str]:
+def served(log: Path, *, port: int = 0, **environment: str) -> Iterator[str]:
     """Serve the site on a free port, in a process of its own, and yield its address.
 
     log: where the process writes; read it when a test fails.
+    port: the one to serve on, if it must be known before.
+    environment: settings beside those of the test.
     """
     listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
+    listening.bind(("127.0.0.1", port))
     listening.listen()
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
     fd = listening.fileno()
     with log.open("wb") as out:
-        process = _serve(fd, out)
+        process = _serve(fd, out, environment)
     try:
         # The socket listens already, so this waits until the server comes to answer it.
         with urlopen(f"{address}/healthz", timeout=START_SECONDS) as answer:
@@ -65,7 +67,7 @@ def served(log: Path) -> Iterator[str]:
         listening.close()
 
 
-def _serve(fd: int, out: IO[bytes]) -> subprocess.Popen[bytes]:
+def _serve(fd: int, out: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "uvicorn", "config.asgi:application", "--fd", str(fd)],
         pass_fds=(fd,),
@@ -74,6 +76,7 @@ def _serve(fd: int, out: IO[bytes]) -> subprocess.Popen[bytes]:
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.pages.served_settings",
             "SITE_DATABASE": str(connection.settings_dict["NAME"]),
+            **environment,
         },
         stdout=out,
         stderr=subprocess.STDOUT,

@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 from config.database import limits
 from config.loops import run_loop
 from config.orphans import end_with_supervisor
-from config.wiring import loops
+from config.wiring import loop_groups, loops
 
 
 class Command(BaseCommand):
@@ -25,7 +25,7 @@ class Command(BaseCommand):
     help = "Run loops: " + "clearing, projections, policies and the rest (see --list)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take the names of loops."""
+        """Take the names of loops, or of the groups that `manage.py up` makes processes of."""
         parser.add_argument("names", nargs="*", metavar="NAME")
         parser.add_argument("--list", action="store_true", help="name every loop and end")
         parser.add_argument(
@@ -38,7 +38,12 @@ class Command(BaseCommand):
         if options["list"]:
             self.stdout.write("\n".join(sorted(known)))
             return
-        names = options["names"] or sorted(known)
+        groups = {} if known.keys() >= set(options["names"]) else loop_groups(settings.ENV)
+        asked = [each for name in options["names"] for each in groups.get(name, (name,))]
+        # A group may name loops that this installation has no use for, such as bursting.
+        in_groups = {each for group in groups.values() for each in group}
+        asked = [name for name in asked if name in known or name not in in_groups]
+        names = list(dict.fromkeys(asked)) if options["names"] else sorted(known)
         unknown = sorted(set(names) - set(known))
         if unknown:
             raise CommandError(f"no such loop: {', '.join(unknown)} (manage.py run --list)")
