@@ -25,9 +25,11 @@ from listings.domain.markets import read_markets
 from marketplace.domain.close_reasons import REASONS
 from marketplace.keeper import is_overdue
 from marketplace.snapshots import snapshots_for
+from metering.queries.ends import NAMED_MAX, unproved_ends
 from metering.queries.progress import lagging_meters, uncharged_windows
 from metering.queries.usage import agents
 
+EVERYTHING = Actor(tenant_id=PLATFORM_ID, roles=frozenset({"operator"}), is_platform=True)
 CLOCK_SKEW_MAX = timedelta(seconds=2)
 DISK_FREE_BYTES_MIN = 1 << 30
 
@@ -98,9 +100,8 @@ def _installation() -> Iterator[Finding]:
         not opened,
         f"others may read {', '.join(opened[:5])}: chmod go-rwx, as its owner" if opened else "",
     )
-    everything = Actor(tenant_id=PLATFORM_ID, roles=frozenset({"operator"}), is_platform=True)
     poll_seconds = settings.ENV.agent_poll_seconds
-    seen = agents(everything, now=datetime.now(UTC), poll_seconds=poll_seconds)
+    seen = agents(EVERYTHING, now=datetime.now(UTC), poll_seconds=poll_seconds)
     silent = [agent.title for agent in seen if agent.standing == "silent"]
     yield Finding(
         "agents answer",
@@ -133,7 +134,11 @@ def _invariants() -> Iterator[Finding]:
     told = f"leases {', '.join(map(str, lagging[:5]))}: is the host silent?" if lagging else ""
     yield Finding("every running lease is rated", not lagging, told)
     late = now - OVERDUE_AFTER
-    yield _none_found("I7 no deadline was missed (is `run lease-clock` up?)", _OVERDUE, [late])
+    yield _none_found("I7 no deadline was missed in the books", _OVERDUE, [late])
+    doubts = unproved_ends(EVERYTHING, now=now, tolerance=OVERDUE_AFTER)
+    told = "; ".join(doubts[:NAMED_MAX])
+    told += f"; and {len(doubts) - NAMED_MAX} more" if len(doubts) > NAMED_MAX else ""
+    yield Finding("I7 hosts report that work ended with its lease", not doubts, told)
 
 
 def _none_found(name: str, query: str, parameters: Sequence[Any]) -> Finding:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Bring what tests need beside Python, where apt is at hand and we may use it: Chromium for pages,
-# a C compiler for the NVML test library, nginx and systemd-analyze for the files under deploy/.
+# a C compiler for the NVML test library, nginx and systemd-analyze for the files under deploy/,
+# bubblewrap and slirp4netns for leased work.
 # Elsewhere what is installed is used, and a test without its tool says why it is skipped.
 set -eu
 missing=""
@@ -13,6 +14,8 @@ need "chromium chromium-browser google-chrome" "chromium fonts-dejavu-core"
 need "gcc cc" "gcc libc6-dev"
 need "nginx" "nginx-light"
 need "systemd-analyze" "systemd"
+need "bwrap" "bubblewrap"
+need "slirp4netns" "slirp4netns"
 [ -n "$missing" ] || exit 0
 if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
   # Nothing that is installed for tests may begin to serve by itself, as Debian's packages do.

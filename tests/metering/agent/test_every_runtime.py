@@ -133,6 +133,36 @@ def test_work_is_killed(runtime: Runtime) -> None:
     assert ended(runtime, wanted.lease_id).exit_code == -signal.SIGKILL
 
 
+def test_work_ends_at_its_limit_without_another_call(runtime: Runtime) -> None:
+    now_ms = SystemClock().now_ms()
+    at_start = replace(spec("sleep", "60"), stop_at_ms=now_ms + 900, kill_at_ms=now_ms + 5_000)
+    moved, later = spec("sleep", "60"), spec("sleep", "60")
+    for wanted in (at_start, moved, later):
+        runtime.start(wanted)
+    runtime.limit(later.lease_id, stop_at_ms=now_ms + 300, kill_at_ms=now_ms + 5_000)
+    runtime.limit(later.lease_id, stop_at_ms=now_ms + 600_000, kill_at_ms=now_ms + 600_000)
+    runtime.limit(moved.lease_id, stop_at_ms=now_ms + 300, kill_at_ms=now_ms + 5_000)
+
+    for wanted in (at_start, moved):
+        work = ended(runtime, wanted.lease_id)
+
+        assert (work.exit_code, work.stopped, work.lost) == (-signal.SIGTERM, True, False)
+    assert state(runtime, later.lease_id) in ("running", "ended")
+
+
+def test_work_that_ends_by_itself_was_not_stopped(runtime: Runtime) -> None:
+    now_ms = SystemClock().now_ms()
+    wanted = replace(spec("true"), stop_at_ms=now_ms + 60_000, kill_at_ms=now_ms + 60_000)
+    runtime.start(wanted)
+
+    assert not ended(runtime, wanted.lease_id).stopped
+
+
+def test_a_runtime_says_whether_it_keeps_tenants_apart(runtime: Runtime) -> None:
+    assert runtime.trusts_work
+    assert isinstance(runtime.separates(("GPU-a",)), bool)
+
+
 def test_its_process_is_known_while_it_runs(runtime: Runtime) -> None:
     wanted = spec("sleep", "60")
     runtime.start(wanted)

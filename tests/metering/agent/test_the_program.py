@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,26 +60,6 @@ def test_no_module_of_the_agent_knows_the_server() -> None:
         "assert not known & {'django', 'rest_framework', 'ledger', 'listings', 'marketplace'}\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=AGENT.parents[1], check=True)
-
-
-def test_it_installs_as_a_distribution_of_its_own(tmp_path: Path) -> None:
-    pytest.importorskip("setuptools", reason="setuptools is not installed")
-    source, target = tmp_path / "source", tmp_path / "target"
-    shutil.copytree(AGENT, source, ignore=shutil.ignore_patterns("__pycache__", "build"))
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation"]
-    alone = ["--no-deps", "--no-index", "--disable-pip-version-check", "--target", str(target)]
-    subprocess.run([*install, *alone, str(source)], check=True)
-
-    done = subprocess.run(
-        [sys.executable, "-S", "-m", "offpeak_agent", "--version"],
-        cwd=target,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert done.stdout.strip() == "0.1.0"
-    assert (target / "bin" / "offpeak-agent").exists()
 
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be refused as root")

@@ -67,7 +67,8 @@ def confinement(users: WorkUsers | None, *readable: Path) -> Confinement:
     found, why = find(
         network="none", readable=readable, user=None if users is None else users.first
     )
-    assert found is not None, why
+    if found is None:
+        pytest.skip(why)  # tests/install-tools.sh brings it
     return found
 
 
