@@ -42,6 +42,8 @@ def rebuild(store: EventStore, projection: Projection) -> int:
         with connection.schema_editor() as editor:
             for table in projection.tables:
                 editor.create_model(table)
+                for guard in getattr(table, "GUARDS", ()):
+                    editor.execute(guard)
         rows = Rows(fresh=True)
         position, events = _replay(store, projection, START, rows)
         rows.forget()

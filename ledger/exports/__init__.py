@@ -100,7 +100,7 @@ FORMATS: dict[str, Format] = {
     "beancount": Format(
         version="beancount 2", media_type="text/plain", suffix="beancount", lines=_beancount
     ),
-    "gl": Format(version="offpeak-gl 1", media_type="text/csv", suffix="csv", lines=_gl),
+    "gl": Format(version="offpeak-gl 2", media_type="text/csv", suffix="csv", lines=_gl),
 }
 
 

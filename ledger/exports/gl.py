@@ -1,15 +1,22 @@
 """A period for a general ledger that counts in cents: one CSV journal, summarised.
 
 One journal for each kind of entry, cost centre and currency; in it one line for each account.
-Nano-units become cents (or what the currency has for them) by largest remainder, so every
-journal balances and no line is off by a whole cent.
+
+What an account is booked is the difference of two rounded totals: that of the ledger to the end of
+the period less that to its start. So whatever is smaller than a cent is carried to the next month,
+and an account's months add up to its total in the ledger to within one cent, however many there
+are. The rounded totals of all accounts together are zero (largest remainder), like the exact ones.
+
+A journal whose lines would not add up is balanced by a line of the account `rounding`. A last
+journal of each currency, of the kind `rounding`, moves the carried cents of accounts that nothing
+else moved in the period, so that `rounding` is at zero again at the end of every period.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from ledger.domain.money import NANOS_PER_UNIT
@@ -38,8 +45,11 @@ MINOR_DIGITS = {
 }
 """Places after the point of currencies that do not have two. Source: ISO 4217."""
 
+ROUNDING = "rounding"
+
 JournalKey = tuple[str, str, str]
 """Kind, cost centre, currency."""
+Journals = dict[JournalKey, dict[BookAccount, int]]
 
 
 def lines(books: Books) -> Iterator[str]:
@@ -47,21 +57,20 @@ def lines(books: Books) -> Iterator[str]:
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(COLUMNS)
-    journals = _journals(books)
     last_day = (books.period.window.ends_at - timedelta(days=1)).date()
-    for number, key in enumerate(sorted(journals), start=1):
+    written = in_cents(_journals(books), opening=books.opening(), closing=books.closing())
+    for number, key in enumerate(sorted(written), start=1):
         kind, cost_centre, currency = key
-        digits = MINOR_DIGITS.get(currency, MINOR_DIGITS_DEFAULT)
-        accounts = sorted(journals[key], key=lambda each: (each.kind, str(each.account_id)))
-        cents = in_minor_units([journals[key][each] for each in accounts], digits=digits)
-        for account, minor in zip(accounts, cents, strict=True):
+        digits = digits_of(currency)
+        for account in sorted(written[key], key=lambda each: (each.kind, str(each.account_id))):
+            minor = written[key][account]
             writer.writerow(
                 harmless(
                     [
                         f"{books.period}-{number:04d}",
                         last_day.isoformat(),
                         str(books.period),
-                        str(account.account_id or "others"),
+                        str(account.account_id or account.kind),
                         account.kind,
                         account.title,
                         _written(-minor, digits) if minor < 0 else "",
@@ -79,13 +88,72 @@ def lines(books: Books) -> Iterator[str]:
     yield buffer.getvalue()
 
 
-def _journals(books: Books) -> dict[JournalKey, dict[BookAccount, int]]:
-    journals: dict[JournalKey, dict[BookAccount, int]] = {}
+def digits_of(currency: str) -> int:
+    """Return how many places after the point a currency has."""
+    return MINOR_DIGITS.get(currency, MINOR_DIGITS_DEFAULT)
+
+
+def _journals(books: Books) -> Journals:
+    journals: Journals = {}
     for entry in books.entries():
         summed = journals.setdefault((entry.kind, entry.cost_centre, entry.currency), {})
         for account, nanos in entry.lines:
             summed[account] = summed.get(account, 0) + nanos
     return journals
+
+
+def in_cents(
+    journals: Journals, *, opening: Mapping[BookAccount, int], closing: Mapping[BookAccount, int]
+) -> Journals:
+    """Return what is booked of a period's journals, in whole minor units; lines of zero left out.
+
+    opening, closing: every account's total in nano-units before and after the period; what an
+    account is left out of is zero. Each journal returned sums to zero, and every account is booked
+    `rounded(closing) - rounded(opening)` over all of them.
+    """
+    before, after = rounded(opening), rounded(closing)
+    booked: Journals = {key: {} for key in journals}
+    left = {each: after.get(each, 0) - before.get(each, 0) for each in {**before, **after}}
+    lines: dict[BookAccount, list[tuple[JournalKey, int]]] = {}
+    for key in sorted(journals):
+        for account, nanos in journals[key].items():
+            lines.setdefault(account, []).append((key, nanos))
+    for account, moved in lines.items():
+        unit = _unit(account.currency)
+        # The part of a cent that is carried into the period goes where it first fills one.
+        carried = opening.get(account, 0) - before.get(account, 0) * unit
+        told = 0
+        for key, nanos in moved[:-1]:
+            carried += nanos
+            booked[key][account] = _nearest(carried, unit) - told
+            told += booked[key][account]
+        booked[moved[-1][0]][account] = left.pop(account, 0) - told
+    for account, minor in left.items():
+        booked.setdefault((ROUNDING, "", account.currency), {})[account] = minor
+    for (_, _, currency), cents in booked.items():
+        off = sum(cents.values())
+        cents[
+            BookAccount(account_id=None, kind=ROUNDING, title="Rounding", currency=currency)
+        ] = -off
+    trimmed = {
+        key: {account: minor for account, minor in cents.items() if minor}
+        for key, cents in booked.items()
+    }
+    return {key: cents for key, cents in trimmed.items() if cents}
+
+
+def rounded(totals: Mapping[BookAccount, int]) -> dict[BookAccount, int]:
+    """Return totals in minor units: each within one of the exact, all of a currency zero together.
+
+    The same totals give the same result, whatever else accounts are called by then.
+    """
+    cents: dict[BookAccount, int] = {}
+    for currency in sorted({account.currency for account in totals}):
+        mine = [account for account in totals if account.currency == currency]
+        mine.sort(key=lambda account: str(account.account_id))
+        units = in_minor_units([totals[each] for each in mine], digits=digits_of(currency))
+        cents |= dict(zip(mine, units, strict=True))
+    return cents
 
 
 def in_minor_units(nanos: list[int], *, digits: int) -> list[int]:
@@ -96,12 +164,23 @@ def in_minor_units(nanos: list[int], *, digits: int) -> list[int]:
     """
     assert sum(nanos) == 0
     unit = NANOS_PER_UNIT // 10**digits
-    rounded = [each // unit for each in nanos]
+    units = [each // unit for each in nanos]
     lost = [each % unit for each in nanos]
     neediest = sorted(range(len(nanos)), key=lambda index: (-lost[index], index))
-    for index in neediest[: -sum(rounded)]:
-        rounded[index] += 1
-    return rounded
+    for index in neediest[: -sum(units)]:
+        units[index] += 1
+    return units
+
+
+def _unit(currency: str) -> int:
+    return NANOS_PER_UNIT // int(10 ** digits_of(currency))
+
+
+def _nearest(nanos: int, unit: int) -> int:
+    """Return whole units, the nearest ones; a half goes to the even one, so to neither side."""
+    whole, rest = divmod(nanos, unit)
+    is_up: bool = 2 * rest > unit or (2 * rest == unit and whole % 2 == 1)
+    return whole + is_up
 
 
 def _written(minor: int, digits: int) -> str:

@@ -135,10 +135,23 @@ class JournalEntryRow(models.Model):
 class PostingRow(models.Model):
     """The ledger: the journal's lines by account, which is what statements read.
 
-    line_id: `<entry_id>:<line>`. tenant_id: whose account it is.
+    line_id: `<entry_id>:<line>`. tenant_id: whose account it is. The database refuses postings of
+    an entry that do not sum to zero, and changes to what was posted (migration 0005).
     """
 
     TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+    GUARDS: ClassVar[tuple[str, ...]] = (
+        """CREATE TRIGGER ledger_postings_came AFTER INSERT ON ledger_postingrow
+           REFERENCING NEW TABLE AS came
+           FOR EACH STATEMENT EXECUTE FUNCTION public.ledger_postings_came()""",
+        """CREATE TRIGGER ledger_postings_went AFTER DELETE ON ledger_postingrow
+           REFERENCING OLD TABLE AS went
+           FOR EACH STATEMENT EXECUTE FUNCTION public.ledger_postings_went()""",
+        """CREATE TRIGGER ledger_postings_changed AFTER UPDATE ON ledger_postingrow
+           REFERENCING OLD TABLE AS went NEW TABLE AS came
+           FOR EACH STATEMENT EXECUTE FUNCTION public.ledger_postings_changed()""",
+    )
+    """What a rebuild puts on the table besides what Django makes."""
 
     line_id = models.CharField(max_length=48, primary_key=True)
     entry_id = models.UUIDField()

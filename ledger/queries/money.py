@@ -30,6 +30,7 @@ from ledger.models import (
 from ledger.turns import behind
 
 STRAY_HOLDS_MAX = 1_000
+DISAGREEMENTS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +305,9 @@ def disagreements() -> list[str]:
     for each in PostingRow.objects.values("currency").annotate(sum=Sum("nanos")).order_by():
         if each["sum"]:
             wrong.append(f"postings in {each['currency']} are off by {each['sum']} nano-units")
+    entries = PostingRow.objects.values("entry_id", "currency").annotate(sum=Sum("nanos"))
+    for each in entries.exclude(sum=0).order_by("entry_id")[:DISAGREEMENTS_MAX]:
+        wrong.append(f"entry {each['entry_id']}: its postings are off by {each['sum']} nano-units")
     open_holds = HoldRow.objects.filter(state="placed").values("account_id")
     held = {
         each["account_id"]: int(each["sum"])
