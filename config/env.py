@@ -79,6 +79,9 @@ class Env:
     """How long after a lease's end its last usage is waited for before the meter is closed."""
     start_grace_seconds: int = 600
     """How long a scheduled lease may take to start on its host before it fails."""
+    host_gone_seconds: int = 1_800
+    """How long a host may be silent before its leases end, as its fault. Longer than an outage of
+    its line or of the platform should last; the platform's own outages do not count."""
     burst_wait_seconds: int = 900
     """How long a bid with burst allowed waits for local supply before bursting looks at it."""
     burst_cloud: str = "none"
@@ -162,6 +165,7 @@ DEMO_DEFAULTS: Mapping[str, object] = {
     "usage_window_seconds": 60,
     "meter_grace_seconds": 120,
     "start_grace_seconds": 60,
+    "host_gone_seconds": 300,
     "agent_sample_seconds": 2,
     "agent_poll_seconds": 1,
 }
@@ -188,6 +192,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "round_seconds": (1, 86_400),
     "database_connect_seconds": (2, 60),
     "database_statement_seconds": (1, 3_600),
+    "host_gone_seconds": (60, 604_800),
     "agent_sample_seconds": (1, 3_600),
     "agent_poll_seconds": (1, 3_600),
     "throttle_per_minute": (1, 10**9),

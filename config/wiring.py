@@ -28,6 +28,7 @@ from bursting import reaper
 from bursting.loops import Overflowing
 from config import tape
 from config.env import Env
+from config.hearing import answers
 from config.live import Relay
 from config.loops import Loop
 from config.overflow import ADMIT_AGENT, overflow_of, sweep_tokens
@@ -168,7 +169,13 @@ def _moves(env: Env) -> tuple[Loop, ...]:
 
 def _watching(env: Env) -> Loop:
     """Return the loop that watches whether hosts are heard, and how their GPUs are."""
-    watch = cache(lambda: metering.watching.Watch(poll_seconds=env.agent_poll_seconds))
+    watch = cache(
+        lambda: metering.watching.Watch(
+            poll_seconds=env.agent_poll_seconds,
+            gone_after=timedelta(seconds=env.host_gone_seconds),
+            is_reachable=lambda: answers(env),
+        )
+    )
     return Loop("host-health", 5.0, lambda store, now: watch().run_once(store, now=now))
 
 

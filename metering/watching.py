@@ -2,8 +2,9 @@
 
 It reads when the server last heard each agent, and what the agent said of its GPUs, and has the
 host's stream say what follows: from then on nothing of a silent host, and no unfit GPU, is leased.
-A host or GPU that is well again proves it for a while first. What the watch remembers of that is in
-memory only: one that begins anew has it proved anew, and counts no silence from before it began.
+A host or GPU that is well again proves it for a while first. A host that is silent for much longer
+ends its leases. What the watch remembers is in memory only: one that begins anew has everything
+proved anew, and counts no silence from before it began.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import structlog
@@ -23,6 +24,8 @@ from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta
 from listings.commands.health import come_back, fall_silent, quarantine_gpu, release_gpu
 from listings.queries import HostHealth, hosts_watched, listed_cards
+from marketplace.commands.silence import end_for_silence
+from marketplace.queries.silence import leases_running_on
 from metering.domain.health import (
     HEARD_MIN,
     GpuFault,
@@ -36,6 +39,8 @@ from metering.models import AgentContact, HealthEvent
 
 PAUSE_MAX = timedelta(seconds=30)
 """A pass that comes later than this after the one before: nobody knows what went by in between."""
+GONE_AFTER = timedelta(minutes=30)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEWS_OVERLAP = timedelta(minutes=1)
 """Events that are written later than others may bear an earlier time."""
 WATCHER = Meta(actor="loop:host-health")
@@ -64,11 +69,24 @@ class Watch:
     """Looks at all hosts in each pass. Not for threads: one loop calls it again and again."""
 
     def __init__(
-        self, *, poll_seconds: int, uptime: Callable[[datetime], Uptime] = lambda now: ALWAYS_UP
+        self,
+        *,
+        poll_seconds: int,
+        gone_after: timedelta = GONE_AFTER,
+        uptime: Callable[[datetime], Uptime] = lambda now: ALWAYS_UP,
+        is_reachable: Callable[[], bool] = lambda: True,
     ) -> None:
+        """Begin to watch.
+
+        Args:
+            gone_after: the silence after which leases end.
+            is_reachable: tells if agents could be heard; asked only while none is.
+        """
         self._poll_seconds = poll_seconds
+        self._gone_after = max(gone_after, silent_after(poll_seconds))
         self._uptime = uptime
-        self._began_at: datetime | None = None
+        self._is_reachable = is_reachable
+        self._began_at = self._reachable_since = EPOCH
         self._passed_at: datetime | None = None
         self._read_to: datetime | None = None
         self._hosts: dict[UUID, Heard] = defaultdict(Heard)
@@ -76,12 +94,17 @@ class Watch:
     def run_once(self, store: EventStore, *, now: datetime) -> int:
         """Look at every host once; return how many facts that made."""
         if self._passed_at is None or not timedelta() <= now - self._passed_at <= PAUSE_MAX:
-            self._began_at, self._read_to = now, None
+            self._began_at = self._reachable_since = now
+            self._read_to = None
             self._hosts.clear()
         self._passed_at = now
         known = {row.host_id: row for row in hosts_watched()}
         contacts = {each.host_id: each for each in AgentContact.objects.all()}
         self._take_news(contacts, known, now)
+        heard_at = max((each.last_seen_at for each in contacts.values()), default=now)
+        if heard_at < now - late_after(self._poll_seconds) and not self._is_reachable():
+            # Nobody at all is heard: then it is the market that is not there, not its hosts.
+            self._reachable_since = now
         uptime, told = self._uptime(now), 0
         for host_id, host in known.items():
             contact = contacts.get(host_id)
@@ -99,8 +122,7 @@ class Watch:
 
         Neither while nobody watched, nor while the market was away, could it.
         """
-        assert self._began_at is not None
-        return uptime.between(max(last_seen_at, self._began_at), now)
+        return uptime.between(max(last_seen_at, self._began_at, self._reachable_since), now)
 
     def _look_at(
         self,
@@ -123,7 +145,20 @@ class Watch:
             come_back(store, host_id=host_id, by=WATCHER, now=now)
             log.info("host.returned", host=str(host_id))
             told += 1
+        if silence > self._gone_after:
+            told += self._end_leases(store, host_id, contact.last_seen_at, now)
         return told + self._look_at_gpus(store, host, heard, now)
+
+    def _end_leases(
+        self, store: EventStore, host_id: HostId, heard_at: datetime, now: datetime
+    ) -> int:
+        ended = leases_running_on(host_id)
+        for lease_id in ended:
+            end_for_silence(
+                store, lease_id=lease_id, host_id=host_id, heard_at=heard_at, by=WATCHER, now=now
+            )
+            log.warning("lease.host-gone", lease=str(lease_id), host=str(host_id))
+        return len(ended)
 
     def _is_back(self, heard: Heard, now: datetime) -> bool:
         return heard.well_since is not None and now - heard.well_since >= HEARD_MIN

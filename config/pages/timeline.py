@@ -18,6 +18,7 @@ from marketplace.domain.events import (
     LeaseClosed,
     LeaseEnding,
     LeaseExtended,
+    LeaseHostLost,
     LeaseInterrupted,
     LeaseScheduled,
     LeaseShortened,
@@ -112,6 +113,12 @@ def _claim(claim: Event) -> Step | None:
             return Step(event.at, "The rest is kept")
         case LeaseShortened() as event:
             return Step(event.at, "The rest is sold", f"It ends {local(event.ends_at)}.", "good")
+        case LeaseHostLost() as event:
+            detail = f"It was heard last at {local(event.heard_at)}."
+            owed = event.compensation
+            if owed.nanos:
+                detail += f" Its owner pays {amount_text(owed.nanos, owed.currency)}."
+            return Step(event.at, "The host is not heard any more", detail, "bad")
         case LeaseInterrupted() as event:
             detail = f"The work has until {local(event.stop_at)}; then it is stopped."
             return Step(event.at, "A firm bid takes the GPUs", detail, "warn")

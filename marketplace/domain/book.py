@@ -65,7 +65,7 @@ class Book:
         self.catalogue = Catalogue(self.calendar)
         self.offers = self.catalogue.offers
         self.quarantine = Quarantine()
-        self.leases = Holdings(self.calendar, self.catalogue)
+        self.leases = Holdings(self.calendar, self.catalogue, self.quarantine.silent)
         self.held, self.resales = self.leases.held, self.leases.resales
         self.queue = Queue(lambda bid: self.catalogue.kinds.shape(bid.shape))
         self.owners = Owners(self.catalogue, lambda bid: self.catalogue.kinds.shape(bid.shape))

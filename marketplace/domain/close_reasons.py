@@ -20,6 +20,7 @@ NEVER_STARTED = 501
 START_FAILED = 502
 WORK_LOST = 503
 GPU_OCCUPIED = 504
+HOST_SILENT = 505
 
 REASONS: dict[int, str] = {
     WORK_DONE: "The work finished by itself.",
@@ -37,9 +38,10 @@ REASONS: dict[int, str] = {
     START_FAILED: "The host could not start the work.",
     WORK_LOST: "The host lost the work while it ran.",
     GPU_OCCUPIED: "The host refused the start: processes of others filled the GPU.",
+    HOST_SILENT: "The host was not heard for too long.",
 }
 
-FAULTS = frozenset({NEVER_STARTED, START_FAILED, WORK_LOST, GPU_OCCUPIED})
+FAULTS = frozenset({NEVER_STARTED, START_FAILED, WORK_LOST, GPU_OCCUPIED, HOST_SILENT})
 """A fault ended the lease: it is shown as failed, and costs what was proved of its use: nothing
 where the work never came up."""
 

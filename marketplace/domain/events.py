@@ -30,6 +30,7 @@ from marketplace.domain.bid_events import (
     BidPlaced,
 )
 from marketplace.domain.rights_events import (
+    LeaseHostLost,
     LeaseInterrupted,
     LeaseShortened,
     ResaleEnded,
@@ -71,6 +72,7 @@ __all__ = [
     "ExpiryReason",
     "GoodTill",
     "GpuRequest",
+    "LeaseHostLost",
     "LeaseInterrupted",
     "LeaseShortened",
     "Patience",
@@ -347,6 +349,7 @@ LeaseEvent = (
     | ResaleEnded
     | LeaseShortened
     | LeaseInterrupted
+    | LeaseHostLost
     | LeaseEnding
     | LeaseClosed
 )

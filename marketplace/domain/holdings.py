@@ -7,7 +7,7 @@ until they are published in a new offer: nobody reclaims in order to be leased a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.making import maker
 from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.catalogue import Catalogue
+from marketplace.domain.close_reasons import HOST_SILENT, WINDOW_OVER
 from marketplace.domain.events import (
     BidPlaced,
     Cut,
@@ -60,7 +61,10 @@ _held, _span = maker(Held), tuple.__new__
 class Holdings:
     """All leases there are. Changed by facts alone; takes and frees their GPUs in the calendar."""
 
-    def __init__(self, calendar: Calendar, catalogue: Catalogue) -> None:
+    def __init__(
+        self, calendar: Calendar, catalogue: Catalogue, silent: Collection[HostId] = ()
+    ) -> None:
+        """Begin without leases. silent: the hosts that are not heard, as they are by now."""
         self.held: dict[LeaseId, Held] = {}
         self.resales: dict[LeaseId, tuple[int, ResaleOpened]] = {}
         """Leases of which the rest is for sale, and since which store position."""
@@ -70,6 +74,7 @@ class Holdings:
         """Those that the market may interrupt, by each host they are on."""
         self._calendar = calendar
         self._catalogue = catalogue
+        self._silent = silent
 
     def apply(self, event: Event, position: int) -> Trigger | None:
         """Take in a fact of a lease that was granted before."""
@@ -190,10 +195,19 @@ class Holdings:
         hosts = set[HostId]()
         if held.granted.own:
             return hosts
+        lost = {s.host_id for s in held.granted.shares if s.host_id in self._silent}
         for share in held.granted.shares:
-            if held.reclaimed_by in (None, share.owner_id) and share.host_id not in hosts:
-                hosts.add(share.host_id)
-                self.records[share.host_id].note(event.reason, at=from_above(event.at))
+            host_id = share.host_id
+            if held.reclaimed_by not in (None, share.owner_id) or host_id in hosts:
+                continue
+            if event.reason == HOST_SILENT and lost and host_id not in lost:
+                continue  # of a gang it is known whose silence ended it
+            hosts.add(host_id)
+            # A clock that ends a lease while nobody hears the host proves nothing good of it.
+            reason = (
+                HOST_SILENT if event.reason == WINDOW_OVER and host_id in lost else event.reason
+            )
+            self.records[host_id].note(reason, at=from_above(event.at))
         return hosts if event.reason in WENT_WELL else set()
 
     def _listed_since(self, uuid: str, host_id: HostId, position: int) -> bool:

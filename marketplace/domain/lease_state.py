@@ -17,6 +17,7 @@ from marketplace.domain.events import (
     LeaseEnding,
     LeaseEvent,
     LeaseExtended,
+    LeaseHostLost,
     LeaseInterrupted,
     LeaseScheduled,
     LeaseShortened,
@@ -163,7 +164,7 @@ class LeaseState:
             case LeaseShortened():
                 ends_at = min(state.ends_at, event.ends_at)
                 return replace(state, ends_at=ends_at, rights=state._claimed(event))
-            case ResaleListed() | ResaleOpened() | ResaleEnded():
+            case ResaleListed() | ResaleOpened() | ResaleEnded() | LeaseHostLost():
                 return replace(state, rights=state._claimed(event))
             case LeaseEnding():
                 return replace(

@@ -167,7 +167,8 @@ class Lease(LeaseState):
 
     def left(self, now: datetime) -> Left:
         """Return what is safe of the work, and what is lost if it goes on elsewhere."""
-        stopped_at = min(now, self.right_ends_at)
+        # What a host did after it was heard last is not safe: nobody can fetch it.
+        stopped_at = min(now, self.right_ends_at, self.rights.heard_at or now)
         return self.progress.left(
             Window(self.starts_at, self.ends_at),
             stopped_at=stopped_at,

@@ -4,7 +4,8 @@ A lease counts when it is over: well, if its consumer or the clock ended it; bad
 took the capacity back early or a fault ended it. What the market itself does (an interruption, a
 bid withdrawn before the grant) says nothing of the host, nor does an owner's own use: else it
 could prove itself reliable at no cost. A fault of a gang counts against each of its hosts, for
-nobody can tell them apart; a reclaim against those of the owner who reclaimed.
+nobody can tell them apart; a reclaim against those of the owner who reclaimed, and silence against
+the hosts that are not heard. A lease that the clock ends while its host is not heard counts badly.
 
 Older leases weigh less, half for every HALF_LIFE; both sums shrink alike, so the share only changes
 with a lease that ends: between two facts nothing becomes possible by itself. Nothing is said before

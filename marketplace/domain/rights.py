@@ -9,6 +9,7 @@ from typing import assert_never
 from ledger.domain.ids import TenantId
 from ledger.domain.money import Money
 from marketplace.domain.events import (
+    LeaseHostLost,
     LeaseInterrupted,
     LeaseShortened,
     ReclaimRequested,
@@ -19,7 +20,13 @@ from marketplace.domain.events import (
 from marketplace.domain.reclaim_fees import Reclaim
 
 RightsEvent = (
-    ReclaimRequested | LeaseInterrupted | ResaleListed | ResaleOpened | ResaleEnded | LeaseShortened
+    ReclaimRequested
+    | LeaseInterrupted
+    | ResaleListed
+    | ResaleOpened
+    | ResaleEnded
+    | LeaseShortened
+    | LeaseHostLost
 )
 
 
@@ -39,6 +46,8 @@ class Rights:
     resale: ResaleListed | None = None
     resale_open: bool = False
     shortened: LeaseShortened | None = None
+    heard_at: datetime | None = None
+    """When a host was heard last, for whose silence the lease ends."""
 
     def opening(self, *, tenant_id: TenantId, now: datetime) -> list[ResaleOpened]:
         """Open the rest to the market once the owner's first refusal is over."""
@@ -89,10 +98,20 @@ class Rights:
                 return replace(self, resale_open=True)
             case ResaleEnded():
                 return replace(self, resale=None)
+            case LeaseHostLost():
+                return self._with_lost(event)
             case LeaseShortened():
                 return replace(self, shortened=event, resale=None)
             case _:
                 assert_never(event)
+
+    def _with_lost(self, lost: LeaseHostLost) -> Rights:
+        """Add what the owner of a lost host pays, to what it owes for a reclaim that was due."""
+        owed = sum(each.money.nanos for each in self.reclaims if each.owner_id == lost.owner_id)
+        money = Money(owed + lost.compensation.nanos, lost.compensation.currency)
+        others = [each for each in self.reclaims if each.owner_id != lost.owner_id]
+        pays = Reclaim(lost.owner_id, lost.at, money)
+        return replace(self, reclaims=(pays, *others), heard_at=lost.heard_at)
 
 
 NO_CLAIMS = Rights()

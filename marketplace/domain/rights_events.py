@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from ledger.domain.event import Event
-from ledger.domain.ids import LeaseId, TenantId
-from ledger.domain.money import Rate
+from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.money import Money, Rate
 from marketplace.domain.values import Compensation
 
 # --- on lease-<lease_id>, beside the events of `marketplace.domain.events` ----------------------
@@ -74,4 +74,20 @@ class LeaseInterrupted(Event, name="marketplace.lease-interrupted"):
     in_favour_of: LeaseId
     stop_at: datetime
     compensations: tuple[Compensation, ...]
+    at: datetime
+
+
+class LeaseHostLost(Event, name="marketplace.lease-host-lost"):
+    """A host of the lease was not heard for so long that the lease ends.
+
+    heard_at: when its agent was heard last. compensation: by its owner, as of a reclaim without
+    notice.
+    """
+
+    lease_id: LeaseId
+    market: str
+    host_id: HostId
+    owner_id: TenantId
+    heard_at: datetime
+    compensation: Money
     at: datetime

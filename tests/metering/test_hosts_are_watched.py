@@ -7,8 +7,10 @@ from uuid import UUID
 
 import pytest
 
+import listings.projections
+import marketplace.projections
 from ledger.access import Actor
-from ledger.domain.ids import HostId, OfferId
+from ledger.domain.ids import HostId, LeaseId, OfferId
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from ledger.domain.uptime import Uptime
@@ -18,17 +20,21 @@ from listings import commands
 from listings.domain.hosts import Host
 from listings.domain.terms import OfferTerms
 from listings.models import HostRow
-from listings.projections import PROJECTIONS
+from marketplace.commands.leases import advance_lease, lease_started
+from marketplace.domain import close_reasons
+from marketplace.domain.leases import Lease
+from marketplace.queries.leases import assignments_for
 from metering.agent.wire import Health, HealthKind
 from metering.models import AgentContact, HealthEvent
 from metering.queries.usage import agents
 from metering.watching import Watch
 from tests.conftest import NOON, SOMEBODY
 from tests.listings.conftest import gpu
-from tests.metering.world import BOOT, HOST, OTHER_HOST, OWNER, OWNING, World
+from tests.metering.world import BOOT, HOST, LEASE, OTHER_HOST, OWNER, OWNING, World, share
 
 pytestmark = pytest.mark.django_db
 
+ROWS = (*listings.projections.PROJECTIONS, *marketplace.projections.PROJECTIONS)
 STEP, STRIDE = timedelta(seconds=5), timedelta(seconds=25)
 POLL = 2
 NEXT_BOOT = UUID(int=62)
@@ -85,7 +91,7 @@ class Hosts:
         self.world.send(health=(told,), boot_id=boot, now=self.now)
 
     def follow(self) -> None:
-        while follow_projections(self.world.store, PROJECTIONS):
+        while follow_projections(self.world.store, ROWS):
             pass
 
     def step(self, length: timedelta = STEP) -> None:
@@ -104,7 +110,7 @@ class Hosts:
             self.step(STRIDE if far else STEP)
 
     def host(self, host_id: UUID = HOST) -> Host:
-        found = load(self.world.store, Host, host_id)  # type: ignore[arg-type]
+        found = load(self.world.store, Host, host_id)
         assert found is not None
         return found
 
@@ -443,3 +449,60 @@ def test_one_host_that_cannot_be_told_holds_up_no_other(
     hosts.wait(until=minutes(3))
 
     assert hosts.silent == [True, False]
+
+
+def test_a_lease_ends_only_after_half_an_hour_of_silence(hosts: Hosts) -> None:
+    ends, scheduled = hosts.now + timedelta(hours=3), running_lease(hosts)
+    hosts.alive = {OTHER_HOST}
+    hosts.wait(until=minutes(29))
+    assert ending_reason(hosts) is None
+
+    hosts.wait(until=minutes(2))
+
+    assert ending_reason(hosts) == close_reasons.HOST_SILENT
+    assert hosts.now < ends
+    hosts.now += timedelta(minutes=1)
+    advance_lease(
+        hosts.world.store,
+        lease_id=scheduled,
+        start_grace=timedelta(minutes=10),
+        by=SOMEBODY,
+        now=hosts.now,
+    )
+    hosts.follow()
+    assert assignments_for(HOST) == []  # so its agent stops the work when it is back
+
+
+@pytest.mark.parametrize("away", [minutes(15), timedelta(days=2)])
+def test_an_outage_of_the_platform_ends_no_lease(hosts: Hosts, away: timedelta) -> None:
+    """The watch goes on, and the web does not answer: nobody is heard."""
+    running_lease(hosts)
+    answers = False
+    hosts.watch = Watch(poll_seconds=POLL, is_reachable=lambda: answers)
+    hosts.step()
+    hosts.alive = set()
+    for _ in range(int(min(away, minutes(45)) / STRIDE)):
+        hosts.step(STRIDE)
+    hosts.now += away
+    hosts.alive = {HOST, OTHER_HOST}
+    answers = True
+
+    hosts.wait(until=minutes(3))
+
+    assert ending_reason(hosts) is None
+    assert hosts.silent == [False, False]
+
+
+def running_lease(hosts: Hosts) -> LeaseId:
+    """Let a lease run on HOST for three hours."""
+    store, now = hosts.world.store, hosts.now
+    hosts.world.schedule(share(HOST, OWNER, "GPU-0a"), starts_at=now, minutes=180)
+    lease_started(store, lease_id=LEASE, host_id=HOST, by=SOMEBODY, now=now)
+    hosts.follow()
+    return LEASE
+
+
+def ending_reason(hosts: Hosts) -> int | None:
+    lease = load(hosts.world.store, Lease, LEASE)
+    assert lease is not None
+    return lease.ending_reason
