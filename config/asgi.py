@@ -25,7 +25,7 @@ from config.front import Front
 from config.intake import Intake, Outlet
 from config.probes import Probes
 from config.proxies import Proxies
-from config.sockets import socket_urls
+from config.sockets import Sockets, socket_urls
 
 WEB_THREADS = 8
 
@@ -40,7 +40,7 @@ application = ProtocolTypeRouter(
             cast(
                 Any,
                 Proxies(
-                    cast(Any, AuthMiddlewareStack(URLRouter(cast(Any, socket_urls)))),
+                    Sockets(cast(Any, AuthMiddlewareStack(URLRouter(cast(Any, socket_urls))))),
                     settings.TRUSTED_PROXIES,
                 ),
             )

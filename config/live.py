@@ -23,6 +23,8 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.template.loader import render_to_string
 
+from config.loops import NotNow
+from config.redis_away import is_redis_away
 from config.tape import KINDS, Line, line_of
 from ledger.eventstore import default_store
 from ledger.eventstore.port import CaughtUp, EventStore, Position, Recorded, StoreError
@@ -154,8 +156,10 @@ class Relay:
             self._after = store.head()
             return 0
         page = store.read_all(after=self._after, only=ON_TAPE)
+        sent = send_to_group(page.events)
+        # Only now: what was written while Redis was away is sent when it is back.
         self._after = page.next_position
-        return send_to_group(page.events)
+        return sent
 
 
 def send_to_group(events: Sequence[Recorded]) -> int:
@@ -164,7 +168,12 @@ def send_to_group(events: Sequence[Recorded]) -> int:
     if text:
         layer = get_channel_layer()
         assert layer is not None
-        async_to_sync(layer.group_send)(GROUP, {"type": "market.fragment", "text": text})
+        try:
+            async_to_sync(layer.group_send)(GROUP, {"type": "market.fragment", "text": text})
+        except Exception as away:
+            if not is_redis_away(away):
+                raise
+            raise NotNow(f"Redis cannot be reached: {away}") from away
     return len(events)
 
 

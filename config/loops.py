@@ -32,6 +32,10 @@ STANDBY_SECONDS = 1.0
 log = structlog.get_logger()
 
 
+class NotNow(Exception):
+    """What a loop needs besides the database is away: it is tried again, and no fault of ours."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """Something that is done again and again.
@@ -67,7 +71,7 @@ def run_loop(loop: Loop, *, stop: threading.Event) -> None:
                 break
             stop.wait(STANDBY_SECONDS)
             failures = 0
-        except (StoreError, DatabaseError) as lost:
+        except (StoreError, DatabaseError, NotNow) as lost:
             failures += 1
             log.warning("loop.waiting", loop=loop.name, error=str(lost).strip(), failures=failures)
         except Exception:

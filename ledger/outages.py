@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import psycopg
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError, connection
 from django.db.utils import ProgrammingError
 
 Cause = Literal["away", "hung", "read-only", "full", "connections", "slow", "busy", "broken"]
@@ -169,21 +169,10 @@ def let_go_after(outage: Outage) -> None:
 
 @contextmanager
 def letting_go() -> Iterator[None]:
-    """Do something below Django's cursor that fails as Django does.
-
-    What Django knows by another name (a plan of before a migration) is an OperationalError, too.
-    """
+    """Do something below Django's cursor that fails as Django does."""
     try:
         with connection.wrap_database_errors:
             yield
-    except DatabaseError as failure:
-        outage = outage_of(failure)
-        if outage is None:
-            raise
-        let_go_after(outage)
-        if isinstance(failure, OperationalError):
-            raise
-        raise OperationalError(str(failure)) from failure.__cause__
-    except InterfaceError as failure:
-        let_go_after(AWAY)
-        raise OperationalError(str(failure)) from failure
+    except (OperationalError, InterfaceError) as failure:
+        let_go_after(outage_of(failure) or AWAY)
+        raise

@@ -14,10 +14,13 @@ from typing import Any
 import psycopg
 from django.db import OperationalError
 from django.db.backends.postgresql import base
+from django.db.utils import DatabaseErrorWrapper
+from django.utils.functional import cached_property
 
 from config.database import driver
 from config.database.embedded import ensure_running
 from config.database.limits import kept, program
+from ledger.outages import outage_of
 
 _LIMIT = (
     "SELECT set_config(name, value, false)"
@@ -25,6 +28,26 @@ _LIMIT = (
     " WHERE current_setting(name) = '0'"
 )
 """Whoever set one for the role, the database or in DATABASE_URL's options is heeded."""
+
+
+class Errors(DatabaseErrorWrapper):
+    """Django's names for psycopg's errors, by what the server said where it cannot do it now.
+
+    Some of that is an InternalError, or looks as if we had asked for something impossible.
+    """
+
+    def __init__(self, connected: DatabaseWrapper) -> None:
+        super().__init__(connected)
+        self._connected = connected
+
+    def __exit__(self, kind: Any, failure: Any, trace: Any) -> None:
+        """Raise OperationalError for an outage; else what Django raises."""
+        known = (psycopg.OperationalError, psycopg.InterfaceError)
+        told = isinstance(failure, psycopg.Error) and not isinstance(failure, known)
+        if told and outage_of(failure) is not None:
+            self._connected.errors_occurred = True
+            raise OperationalError(*failure.args).with_traceback(trace) from failure
+        super().__exit__(kind, failure, trace)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -35,6 +58,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
     must_last = False
     """What is kept by the connection itself (a lock) would be lost with it: it is not replaced
     behind the back of who relies on that."""
+
+    @cached_property
+    def wrap_database_errors(self) -> Errors:
+        """Return what turns psycopg's errors into Django's."""
+        return Errors(self)
 
     def get_connection_params(self) -> dict[str, Any]:
         """Return what psycopg.connect needs."""

@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import structlog
+from django.db import DatabaseError, connection
 
 from config.demo.cast import CIRRUS
 from config.demo.fleet import Fleet
 from config.demo.wants import Dice
 from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.refusal import Refusal
-from ledger.eventstore.port import EventStore, Meta
+from ledger.eventstore.port import EventStore, Meta, StoreError
+from ledger.rest.problems import outage_problem
 from listings.domain.markets import Market
 from marketplace.commands import bids, leases
 from marketplace.domain.bids import BidTerms
@@ -29,6 +31,7 @@ RECLAIM_EVERY = timedelta(seconds=150)
 BURST_EVERY = timedelta(seconds=240)
 OPEN_BIDS_MAX = 40
 STEP_SECONDS = 0.5
+AWAY_SECONDS = 2.0
 
 log = structlog.get_logger()
 
@@ -60,16 +63,25 @@ class Live:
     def run(self, stop: threading.Event) -> None:
         """Go on until `stop` is set."""
         while not stop.is_set():
-            now = datetime.now(UTC)
-            self._fleet.follow_rented()
-            for index, (act, every, due) in enumerate(self._due):
-                if now >= due:
-                    self._due[index] = (act, every, now + every)
-                    try:
-                        act(now)
-                    except Refusal as refusal:
-                        log.info("demo.refused", what=act.__name__, code=refusal.code)
+            try:
+                self._step(datetime.now(UTC))
+            except (StoreError, DatabaseError) as lost:
+                if outage_problem(lost) is None:
+                    raise
+                log.warning("demo.waiting", error=str(lost).strip())
+                connection.close()
+                stop.wait(AWAY_SECONDS)
             stop.wait(STEP_SECONDS)
+
+    def _step(self, now: datetime) -> None:
+        self._fleet.follow_rented()
+        for index, (act, every, due) in enumerate(self._due):
+            if now >= due:
+                self._due[index] = (act, every, now + every)
+                try:
+                    act(now)
+                except Refusal as refusal:
+                    log.info("demo.refused", what=act.__name__, code=refusal.code)
 
     def _bid(self, now: datetime) -> None:
         if BidRow.objects.filter(state="open").count() >= OPEN_BIDS_MAX:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import connection
 
@@ -13,9 +13,12 @@ from ledger.rest.problems import TooManyRequests
 
 MICROS = 1_000_000
 SECONDS_PER_MINUTE = 60
+CLOCKS_APART_MAX = timedelta(seconds=10)
+"""What clocks of several web processes may differ by."""
 
 # One statement: two requests at once cannot both take the last one. Answers no row where a bucket
-# holds too little. A clock that steps back fills nothing. Nobody waits for the disk: a
+# holds too little. A clock that steps back fills nothing; what a clock far ahead has left there
+# does not count, or everybody would wait until that time has come. Nobody waits for the disk: a
 # server that breaks down may forget the last requests, and buckets are then fuller than they were.
 _TAKE = """
 INSERT INTO ledger_tokenbucket AS b (caller, micros, filled_at)
@@ -24,13 +27,15 @@ SELECT w.caller, %(full)s - 1000000 * w.wanted, %(now)s
  WHERE 1000000 * w.wanted <= %(full)s ORDER BY w.caller
 ON CONFLICT (caller) DO UPDATE SET
     micros = least(%(full)s, b.micros + greatest(0, %(gained)s)) - (%(full)s - EXCLUDED.micros),
-    filled_at = greatest(b.filled_at, %(now)s)
+    filled_at = CASE WHEN b.filled_at > %(now)s::timestamptz + %(apart)s THEN %(now)s
+        ELSE greatest(b.filled_at, %(now)s) END
 WHERE least(%(full)s, b.micros + greatest(0, %(gained)s)) >= %(full)s - EXCLUDED.micros
 RETURNING caller, micros,
     CASE WHEN %(alone)s THEN set_config('synchronous_commit', 'off', true) END
 """.replace(
     "%(gained)s",
-    "(extract(epoch FROM %(now)s - b.filled_at) * 1000000 * %(per_minute)s / 60)::bigint",
+    "CASE WHEN b.filled_at > %(now)s::timestamptz + %(apart)s THEN %(full)s"
+    " ELSE (extract(epoch FROM %(now)s - b.filled_at) * 1000000 * %(per_minute)s / 60)::bigint END",
 )
 
 
@@ -81,6 +86,7 @@ def take_each(wanted: Mapping[str, int], *, per_minute: int, now: datetime) -> d
             "full": full,
             "now": now,
             "per_minute": per_minute,
+            "apart": CLOCKS_APART_MAX,
             "alone": not connection.in_atomic_block,  # it holds for the whole transaction
         },
     )

@@ -48,7 +48,7 @@ class Apart:
 
     done: how many of `job.steps` are gone through.
 
-    Raises: LabBusy.
+    Raises: LabBusy, LabBroke.
     """
 
     def __init__(self, job: Job, *, environ: Callable[[], dict[str, str]] = dict) -> None:
@@ -58,15 +58,26 @@ class Apart:
             raise LabBusy(at_once_max=AT_ONCE_MAX)
         words = [sys.executable, "-m", "marketplace.lab.worker"]
         words += ["--compiled"] if extras.compile_rounds else []
-        self._process = subprocess.Popen(  # this very program
-            words,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environ()},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        try:
+            self._process = subprocess.Popen(  # this very program
+                words,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), **environ()},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        except OSError:
+            _places.release()
+            raise LabBroke() from None
+        except BaseException:
+            _places.release()
+            raise
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._from, selectors.EVENT_READ)
+        try:
+            self._selector.register(self._from, selectors.EVENT_READ)
+        except BaseException:
+            self.stop()
+            raise
         self._given = False
         self._job = replace(job, stretch=replace(job.stretch, behind=None))
 
