@@ -23,7 +23,7 @@ from django.conf import settings
 from config.database import limits
 from config.front import Front
 from config.intake import Intake, Outlet
-from config.probes import Probes
+from config.probes import Probes, watch_clock
 from config.proxies import Proxies
 from config.sockets import Sockets, socket_urls
 
@@ -47,3 +47,5 @@ application = ProtocolTypeRouter(
         ),
     }
 )
+
+watch_clock()

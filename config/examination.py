@@ -13,8 +13,10 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, connection
 
+from config import fitness
 from config.health import Finding, findings
 from config.private import open_entries
+from config.starting import TAKEN_MAX
 from config.wiring import keeping_of
 from ledger.access import Actor
 from ledger.domain.parties import PLATFORM_ID
@@ -87,6 +89,15 @@ def _installation() -> Iterator[Finding]:
         "commits are durable",
         row[1] == "on",
         "" if row[1] == "on" else "PostgreSQL runs with fsync off: set fsync = on",
+    )
+    pooled = fitness.pooler()
+    yield Finding("connections are ours alone", not pooled, pooled)
+    taken, most = fitness.connections_taken()
+    few = taken > TAKEN_MAX * most
+    yield Finding(
+        "connections are left",
+        not few,
+        f"{taken} of {most} are taken: raise max_connections (/docs/scale/)" if few else "",
     )
     free = shutil.disk_usage(settings.HOME).free
     yield Finding(

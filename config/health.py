@@ -2,83 +2,152 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from config import fitness
+from config.clock import clock
+from config.measuring import exposition
+from config.models import LoopRun
 from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreError
 from ledger.following import lag
+from ledger.outages import outage_of
 
 LAG_SECONDS_MAX = 60.0
 """How old the oldest unread event of a follower may be before the site is called not ready."""
+LOOP_FAILURES_MAX = 3
+"""Passes in a row that a loop may fail at: one or two are an outage that is over."""
+PROBE_SECONDS = 2
+PROBE_BYTES = 65_536
+"""More than any page of a file has left: a disk that is full shows only where a file must grow."""
+
+_WRITE = "INSERT INTO site_probe (at, filler) VALUES (clock_timestamp(), %s)"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: fine or not, and what to do about it."""
+    """One thing that was looked at: fine or not, and what to do about it.
+
+    public: what anybody may read of it, who asks `/readyz`; the rest is for operators.
+    """
 
     name: str
     ok: bool
     detail: str = ""
+    public: str = ""
 
 
 def findings() -> Iterator[Finding]:
     """Look at the database, the event store, the tables and the followers, in that order."""
     try:
-        connection.ensure_connection()
-        yield Finding("database", True)
-        default_store().ping()
-        yield Finding("event store", True)
-        executor = MigrationExecutor(connection)
-        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
-        yield Finding("tables", not missing, "run `manage.py migrate`" if missing else "")
-        if missing:
-            return
-        for each in lag(default_store(), now=datetime.now(UTC)):
-            fine = not each.error and each.seconds <= LAG_SECONDS_MAX
-            behind = f"{each.seconds:.0f} s behind" if each.seconds >= 1 else ""
-            yield Finding(f"follower {each.name}", fine, each.error or behind)
+        with _soon_over():
+            yield from _database()
+            default_store().ping()
+            yield Finding("event store", True)
+            missing = _missing_migrations()
+            yield Finding("tables", not missing, "run `manage.py migrate`" if missing else "")
+            if missing:
+                return
+            newer = fitness.newer_data()
+            yield Finding("version", not newer, newer, "the data is newer" if newer else "")
+            clock.compare()
+            doubt = clock.doubt()
+            yield Finding("clock", not doubt, doubt, doubt)
+            yield from _followers()
+            yield from _loops()
     except (DatabaseError, StoreError) as lost:
-        yield Finding("connection", False, str(lost).strip())
+        outage = outage_of(lost)
+        words = outage.words if outage else "the store cannot be reached"
+        yield Finding("connection", False, str(lost).strip(), words)
+
+
+@contextmanager
+def _soon_over() -> Iterator[None]:
+    """Let no question of a probe take as long as a page may."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('statement_timeout')")
+        row = cursor.fetchone()
+        cursor.execute("SELECT set_config('statement_timeout', %s, false)", [f"{PROBE_SECONDS}s"])
+    try:
+        yield
+    finally:
+        if connection.connection is not None and not connection.connection.closed and row:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('statement_timeout', %s, false)", [row[0]])
+
+
+def _database() -> Iterator[Finding]:
+    """Write as requests do: a database that answers may take no writes, or have no room for them.
+
+    The table is emptied each time, so that its file has to grow, and nothing is left to clean up.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass('site_probe') IS NOT NULL")
+        row = cursor.fetchone()
+        if row and row[0] and not connection.in_atomic_block:
+            cursor.execute("BEGIN")
+            try:
+                cursor.execute("SET LOCAL lock_timeout = '1s'")
+                cursor.execute("TRUNCATE site_probe")
+                cursor.execute(_WRITE, [os.urandom(PROBE_BYTES)])
+                cursor.execute("COMMIT")
+            except DatabaseError:
+                cursor.execute("ROLLBACK")
+                raise
+    yield Finding("database", True)
+
+
+def _missing_migrations() -> bool:
+    executor = MigrationExecutor(connection)
+    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+
+
+def _followers() -> Iterator[Finding]:
+    for each in lag(default_store(), now=datetime.now(UTC)):
+        fine = not each.error and each.seconds <= LAG_SECONDS_MAX
+        behind = f"{each.seconds:.0f} s behind" if each.seconds >= 1 else ""
+        public = "stopped" if each.error else behind
+        yield Finding(f"follower {each.name}", fine, each.error or behind, public)
+
+
+def _loops() -> Iterator[Finding]:
+    """Look at those that have ever been held: which of them an installation runs is its own."""
+    for row in LoopRun.objects.order_by("name"):
+        fine = row.failures < LOOP_FAILURES_MAX
+        yield Finding(f"loop {row.name}", fine, row.error, "" if fine else "fails")
+
+
+def readiness() -> tuple[int, dict[str, object]]:
+    """Return a status and what `/readyz` answers with it."""
+    found = list(findings())
+    wrong = [finding for finding in found if not finding.ok]
+    body: dict[str, object] = {
+        "status": "not ready" if wrong else "ready",
+        "checks": {f.name: f.public or ("ok" if f.ok else "failed") for f in found},
+    }
+    return (503 if wrong else 200), body
 
 
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Answer that this process answers."""
+    """Answer that this process answers. Served by `config.probes`; this is for other servers."""
     return JsonResponse({"status": "up"})
 
 
 def readyz(request: HttpRequest) -> HttpResponse:
     """Answer 200 when the site can do its work, else 503 with what is wrong."""
-    found = list(findings())
-    wrong = [finding for finding in found if not finding.ok]
-    body = {
-        "status": "not ready" if wrong else "ready",
-        "checks": {f.name: f.detail or ("ok" if f.ok else "failed") for f in found},
-    }
-    return JsonResponse(body, status=503 if wrong else 200)
+    status, body = readiness()
+    return JsonResponse(body, status=status)
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
     """Answer in Prometheus' text format; read from the store at each scrape, so never stale."""
-    registry = CollectorRegistry()
-    head = Gauge("offpeak_event_head", "Last position of the event store", registry=registry)
-    behind = Gauge(
-        "offpeak_follower_lag_seconds",
-        "Age of the oldest event that was not read",
-        ["follower"],
-        registry=registry,
-    )
-    stopped = Gauge("offpeak_follower_stopped", "1 if failed", ["follower"], registry=registry)
-    store = default_store()
-    head.set(store.head())
-    for each in lag(store, now=datetime.now(UTC)):
-        behind.labels(each.name).set(each.seconds)
-        stopped.labels(each.name).set(1 if each.error else 0)
-    return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+    text, kind = exposition()
+    return HttpResponse(text, content_type=kind)

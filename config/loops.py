@@ -14,15 +14,19 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import blake2b
 from typing import cast
 
 import structlog
 from django.db import DatabaseError, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
+from config.clock import ClockUnsure, clock
 from config.database.base import DatabaseWrapper
+from config.running import Notes
 from ledger.eventstore import default_store
 from ledger.eventstore.port import EventStore, StoreError
 
@@ -58,50 +62,113 @@ class Loop:
 def run_loop(loop: Loop, *, stop: threading.Event) -> None:
     """Run `loop` whenever this process holds its lock, until `stop` is set.
 
-    A lost database or store is waited for, with back-off; a fault of the loop itself is logged
-    and tried again likewise, so that one bad pass does not end the loop for good.
+    A lost database or store is waited for, with back-off, and so is a clock that others
+    contradict; a fault of the loop itself is logged and tried again likewise, so that one bad pass
+    does not end the loop for good.
     """
     if loop.prepare is not None:
         loop.prepare()
-    failures = 0
+    failures, notes = 0, Notes(loop.name, loop.every_seconds)
     while not stop.is_set():
         try:
-            if _hold(loop.name):
-                _passes(loop, stop)
+            if _in_line.is_free(loop.name) and _hold(loop.name):
+                _in_line.leave(loop.name)
+                _passes(loop, stop, notes)
                 break
+            connection.close()
             stop.wait(STANDBY_SECONDS)
             failures = 0
-        except (StoreError, DatabaseError, NotNow) as lost:
-            failures += 1
-            log.warning("loop.waiting", loop=loop.name, error=str(lost).strip(), failures=failures)
-        except Exception:
-            failures += 1
+            continue
+        except (StoreError, DatabaseError, NotNow, ClockUnsure) as lost:
+            error = str(lost).strip()
+            failures = notes.count(failures)
+            log.warning("loop.waiting", loop=loop.name, error=error, failures=failures)
+        except Exception as fault:
+            error = repr(fault)
+            failures = notes.count(failures)
             log.exception("loop.failed", loop=loop.name, failures=failures)
-        if failures:
-            connection.close()
-            ceiling = min(RETRY_SECONDS_MAX, 0.1 * 2**failures)
-            # Jitter, so that loops that lost the same server do not come back in step.
-            stop.wait(ceiling * (0.5 + random.random() / 2))
+        _let_go(notes, failures, error)
+        ceiling = min(RETRY_SECONDS_MAX, 0.1 * 2**failures)
+        # Jitter, so that loops that lost the same server do not come back in step.
+        stop.wait(ceiling * (0.5 + random.random() / 2))
+    _in_line.leave(loop.name)
     connection.close()
+
+
+def _let_go(notes: Notes, failures: int, error: str) -> None:
+    """Leave the loop to whoever is next, and say why where that can be told."""
+    connection.close()
+    if notes.holds:
+        with suppress(DatabaseError, StoreError):
+            notes.failed(failures, error)
+        connection.close()
 
 
 def _hold(name: str) -> bool:
     """Take the loop's lock on this thread's connection, which keeps it while it lives."""
-    key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [key])
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_key(name)])
         row = cursor.fetchone()
     return bool(row and row[0])
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+class InLine:
+    """Where the loops of a process that stand by look whether it is their turn.
+
+    Over one connection for all of them, and none where there are none: waiting must not cost what
+    working costs.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: set[str] = set()
+        self._connected: BaseDatabaseWrapper | None = None
+
+    def is_free(self, name: str) -> bool:
+        """Tell if nobody holds a loop at this moment."""
+        with self._guard:
+            self._waiting.add(name)
+            if self._connected is None:
+                self._connected = connections["default"].copy()
+                self._connected.inc_thread_sharing()
+            try:
+                with self._connected.cursor() as cursor:
+                    cursor.execute(
+                        "SELECT CASE WHEN pg_try_advisory_lock(%s)"
+                        " THEN pg_advisory_unlock(%s) ELSE false END",
+                        [_key(name), _key(name)],
+                    )
+                    row = cursor.fetchone()
+            except BaseException:
+                self._connected.close()
+                raise
+        return bool(row and row[0])
+
+    def leave(self, name: str) -> None:
+        """Stand by no more."""
+        with self._guard:
+            self._waiting.discard(name)
+            if not self._waiting and self._connected is not None:
+                self._connected.close()
+                self._connected = None
+
+
+_in_line = InLine()
 
 
 class LockLost(Exception):
     """The connection that held the loop's lock is gone: somebody else may hold it now."""
 
 
-def _passes(loop: Loop, stop: threading.Event) -> None:
+def _passes(loop: Loop, stop: threading.Event, notes: Notes) -> None:
     log.info("loop.holding", loop=loop.name, process=os.getpid())
     cast(DatabaseWrapper, connections["default"]).must_last = True
     held = connection.connection
+    notes.hold()
     store = default_store()
     bell = Bell(store, stop) if loop.on_events else None
     while not stop.is_set():
@@ -109,7 +176,9 @@ def _passes(loop: Loop, stop: threading.Event) -> None:
             raise LockLost(loop.name)
         started = time.monotonic()
         seen = bell.rings if bell else 0
-        if not loop.run_once(store, datetime.now(UTC)):
+        did = loop.run_once(store, _time())
+        notes.passed(did, time.monotonic() - started)
+        if not did:
             rest = max(0.0, loop.every_seconds - (time.monotonic() - started))
             if bell:
                 bell.wait(seen, rest)
@@ -118,6 +187,13 @@ def _passes(loop: Loop, stop: threading.Event) -> None:
         gathering = loop.gather_seconds - (time.monotonic() - started)
         if gathering > 0:
             stop.wait(gathering)
+
+
+def _time() -> datetime:
+    """Return the time, as far as no other clock contradicts it. Raises: ClockUnsure."""
+    if clock.is_due:
+        clock.compare()
+    return clock.now()
 
 
 class Bell:
@@ -143,8 +219,10 @@ class Bell:
     def _listen(self, store: EventStore) -> None:
         while not self._stop.is_set():
             try:
+                head = store.head()
+                connection.close()  # nothing more is read over it
                 woken = store.subscribe(
-                    after=store.head(), only=frozenset(), stop=self._stop, idle_seconds=1.0
+                    after=head, only=frozenset(), stop=self._stop, idle_seconds=1.0
                 )
                 for _ in woken:
                     with self._changed:

@@ -21,3 +21,44 @@ class TapeRow(models.Model):
 
     def __str__(self) -> str:
         return self.text
+
+
+class LoopRun(models.Model):
+    """How a loop is doing. Only whoever holds the loop writes it; no event tells it."""
+
+    name = models.CharField(max_length=64, primary_key=True)
+    process = models.CharField(max_length=200)
+    """Where it runs: a program's words, its process, its host."""
+    held_since = models.DateTimeField()
+    passed_at = models.DateTimeField(null=True)
+    """End of its last pass that went well."""
+    took_ms = models.IntegerField(default=0)
+    every_ms = models.IntegerField(default=0)
+    """Longest time between two passes."""
+    did = models.BigIntegerField(default=0)
+    """How much it did since it was held."""
+    failures = models.IntegerField(default=0)
+    """Passes that failed since the last that went well."""
+    error = models.CharField(max_length=500, default="")
+
+    class Meta:
+        app_label = "site"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Wrote(models.Model):
+    """A version of the program that has started on this database, and what it can read."""
+
+    version = models.CharField(max_length=100, primary_key=True)
+    kinds = models.JSONField()
+    """Event types by name, each with its newest version."""
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+
+    class Meta:
+        app_label = "site"
+
+    def __str__(self) -> str:
+        return self.version

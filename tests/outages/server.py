@@ -61,7 +61,8 @@ class Server:
         """End everybody's connection; return how many there were."""
         with psycopg.connect(self.url, autocommit=True) as connected:
             ended = connected.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                # The second argument waits until it has ended.
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
                 " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
             )
             return len(ended.fetchall())

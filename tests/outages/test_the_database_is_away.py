@@ -175,6 +175,9 @@ def test_a_read_only_server_is_no_fault_of_ours_and_is_not_kept_to(
     try:
         for path, body in (("/api/v1/me", None), ("/api/v1/bids", BID), ("/api/v1/lab", {})):
             refused(until_refused(market, path, body), "read-only")
+        ready = ask(market, "/readyz")
+        assert ready.status == 503
+        assert "read-only" in ready.text
     finally:
         server.refuse_writes(False)
 

@@ -13,9 +13,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from config.clock import clock, end_when_turned_back
 from config.database import limits
 from config.loops import run_loop
 from config.orphans import end_with_supervisor
+from config.starting import refuse_unfit
 from config.wiring import loop_groups, loops
 
 
@@ -54,14 +56,18 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
+        refuse_unfit(stop=stop)
         threads = [
             threading.Thread(target=run_loop, args=(known[name],), kwargs={"stop": stop}, name=name)
             for name in names
         ]
         for thread in threads:
             thread.start()
+        end_when_turned_back(stop)
         for thread in threads:
             thread.join()
+        if clock.turned_back:
+            raise CommandError("the clock was put back: what was kept in memory is of a later time")
 
 
 def _give_way(nice: int) -> None:

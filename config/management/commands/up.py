@@ -10,20 +10,31 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import IO, Any
 
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
+from django.db import DatabaseError, connections
 
 from config import logs
 from config.address import address_on_this_machine
 from config.database.embedded import stop as stop_database
+from config.demo.secrets import Secrets
+from config.management.commands.demo import CONSUMER
+from config.models import LoopRun
+from config.starting import refuse_unfit
 from config.supervisor import Supervisor
 from config.wiring import GIVE_WAY, loop_groups, loops
+from ledger.eventstore import default_store
+from ledger.eventstore.port import StoreError
+from ledger.following import lag
 
 READY_SECONDS_MAX = 120
+READY_LOOK_SECONDS = 0.2
 
 
 class Command(BaseCommand):
@@ -40,6 +51,7 @@ class Command(BaseCommand):
             supervisor = Supervisor(home / "logs", logs.redaction_of(env, settings.SECRET_KEY).line)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: supervisor.stop.set())
+            refuse_unfit(stop=supervisor.stop)
             call_command("migrate", verbosity=0)
             if env.demo:
                 call_command("demo", "--seed", stdout=self.stdout)
@@ -69,27 +81,34 @@ class Command(BaseCommand):
         supervisor.run()
 
     def _announce(self, supervisor: Supervisor, served: threading.Event) -> None:
-        """Print where the market is, once it answers, and let everything else start."""
-        address = address_on_this_machine(settings.ENV.host, settings.ENV.port) + "/"
-        deadline = time.monotonic() + READY_SECONDS_MAX
-        while not supervisor.stop.is_set() and time.monotonic() < deadline:
-            try:
-                with urllib.request.urlopen(address + "healthz", timeout=2):
-                    break
-            except (urllib.error.URLError, OSError):
-                supervisor.stop.wait(0.1)
-        else:
-            served.set()
-            if not supervisor.stop.is_set():
-                print(f"not ready after {READY_SECONDS_MAX} s: see {settings.HOME / 'logs'}")
-            return
+        """Let everything else start once the site answers; say so once all of it works."""
+        address = address_on_this_machine(settings.ENV.host, settings.ENV.port)
+        began, deadline = datetime.now(UTC), time.monotonic() + READY_SECONDS_MAX
+        self._wait(supervisor, deadline, lambda: "" if _answers(address, "/healthz") else "web")
         served.set()
+        self._wait(supervisor, deadline, lambda: _missing(began, address))
+        connections.close_all()
+        if supervisor.stop.is_set():
+            return
         if settings.ENV.demo:
             call_command("demo", "--greet", stdout=self.stdout)
         base_url = settings.ENV.base_url
         print(
-            f"ready {base_url}/ served on {address}" if base_url else f"ready {address}", flush=True
+            f"ready {base_url}/ served on {address}/" if base_url else f"ready {address}/",
+            flush=True,
         )
+
+    def _wait(self, supervisor: Supervisor, deadline: float, missing: Callable[[], str]) -> None:
+        """Wait until nothing is missing; say once what is, if that takes too long."""
+        told = False
+        while not supervisor.stop.is_set() and (absent := missing()):
+            if not told and time.monotonic() > deadline:
+                logs_in = settings.HOME / "logs"
+                print(
+                    f"not ready after {READY_SECONDS_MAX} s: {absent} (see {logs_in})", flush=True
+                )
+                told = True
+            supervisor.stop.wait(READY_LOOK_SECONDS)
 
     def _only_one(self, lock: IO[str]) -> None:
         try:
@@ -115,3 +134,39 @@ class Command(BaseCommand):
                 raise CommandError(
                     f"Port {env.port} of {env.host} is taken. PORT=8001 make up uses another."
                 ) from None
+
+
+def _missing(began: datetime, address: str) -> str:
+    """Name what does not work yet; empty once all of it does.
+
+    Every loop has gone through a pass, whoever follows has read what was written before, and the
+    site takes the token that is printed.
+    """
+    env = settings.ENV
+    try:
+        passed = LoopRun.objects.filter(passed_at__gte=began, failures=0)
+        missing = {loop.name for loop in loops(env)} - set(passed.values_list("name", flat=True))
+        behind = [each.name for each in lag(default_store(), now=began) if each.seconds > 0]
+    except (DatabaseError, StoreError) as lost:
+        connections.close_all()
+        return str(lost).strip()
+    if missing:
+        return f"waiting for {', '.join(sorted(missing))}"
+    if behind:
+        return f"{', '.join(behind)} has not read all events"
+    token = Secrets(settings.HOME).get(CONSUMER, "user") if env.demo else ""
+    return "" if _answers(address, "/api/v1/me", token) else "the site does not answer"
+
+
+def _answers(address: str, path: str, token: str = "") -> bool:
+    """Tell if the site answers; without a token, that it asks for one counts."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        request = urllib.request.Request(address + path, headers=headers)
+        with urllib.request.urlopen(request, timeout=2):
+            return True
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return not token and refused.code == HTTPStatus.UNAUTHORIZED
+    except (urllib.error.URLError, OSError):
+        return False

@@ -9,7 +9,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from config.connections import Connection, allow_many_connections
+from config.database import limits
 from config.orphans import end_with_supervisor
+from config.starting import refuse_unfit
 
 
 class Command(BaseCommand):
@@ -21,6 +23,8 @@ class Command(BaseCommand):
         """Serve until SIGTERM or Ctrl-C."""
         end_with_supervisor()
         allow_many_connections()
+        limits.keep(limits.Limits(settings.ENV.database_statement_seconds))
+        refuse_unfit()
         uvicorn.run(
             "config.asgi:application",
             http=Connection,
