@@ -28,6 +28,7 @@ from marketplace.api.market import (
     Workloads,
 )
 from marketplace.api.markets import BidRoute, Markets
+from marketplace.api.quota_limits import QuotaLimits
 from marketplace.api.quota_requests import (
     ApproveQuotaRequest,
     DeclineQuotaRequest,
@@ -43,7 +44,6 @@ from marketplace.api.quotas import (
     QuotaCounting,
     QuotaHalfLife,
     QuotaLeastRun,
-    QuotaLimits,
     QuotaListings,
     QuotaLog,
     QuotaOverrides,

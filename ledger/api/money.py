@@ -14,6 +14,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger import exports, queries
+from ledger.api.money_shapes import (
+    PAGE,
+    ManifestShape,
+    SpendShape,
+    StatementShape,
+    TrialBalanceShape,
+)
 from ledger.domain.ids import AccountId
 from ledger.domain.periods import Period, read_period
 from ledger.domain.refusal import Invalid
@@ -24,9 +31,16 @@ from ledger.queries.money import Spend, StatementLine
 from ledger.rest import AmountField, Endpoint, MomentField, paginate
 from ledger.rest.rendering import PlainJson
 
-PERIOD = OpenApiParameter("period", required=True, description="A month in UTC, such as 2026-11.")
+PERIOD = OpenApiParameter(
+    "period",
+    required=True,
+    pattern=r"^2[01][0-9]{2}-(0[1-9]|1[0-2])$",
+    description="A month in UTC, such as 2026-11.",
+)
 POSITION = OpenApiParameter(
-    "position", OpenApiTypes.INT, description="Leave out what was recorded after it."
+    "position",
+    {"type": "integer", "minimum": 0},
+    description="Leave out what was recorded after it.",
 )
 FORMAT = OpenApiParameter("format", required=True, enum=sorted(exports.FORMATS))
 
@@ -54,7 +68,7 @@ class Statement(Endpoint):
     scopes = {"GET": "billing:read"}
     reads = ("ledger.money",)
 
-    @extend_schema(parameters=[PERIOD], responses=OpenApiTypes.OBJECT)
+    @extend_schema(parameters=[PERIOD, *PAGE], responses=StatementShape)
     def get(self, request: Request, account_id: UUID) -> Response:
         """Show opening, closing, totals by kind, and one page of lines in order."""
         key, period = AccountId(account_id), _period(request)
@@ -83,7 +97,7 @@ class TrialBalance(Endpoint):
     scopes = {"GET": "billing:read"}
     reads = ("ledger.money",)
 
-    @extend_schema(responses=OpenApiTypes.OBJECT)
+    @extend_schema(responses=TrialBalanceShape)
     def get(self, request: Request) -> Response:
         """Show them; with `others` they sum to zero in every currency."""
         said = queries.trial_balance(self.actor)
@@ -110,11 +124,12 @@ class SpendByCostCentre(Endpoint):
     scopes = {"GET": "billing:read"}
     reads = ("ledger.money",)
 
-    @extend_schema(parameters=[PERIOD], responses=OpenApiTypes.OBJECT)
+    @extend_schema(parameters=[PERIOD], responses=SpendShape(many=True))
     def get(self, request: Request) -> Response:
         """Show them, the most first."""
         rows = queries.spend_by_cost_centre(self.actor, _period(request))
-        return Response({"data": [_spend(row) for row in rows], "next": None})
+        key = ("tenant_id", "cost_centre", "currency")
+        return self.listed([_spend(row) for row in rows], key)
 
 
 class Debts(Endpoint):
@@ -190,7 +205,7 @@ class ExportManifest(_OfExport):
     scopes = {"GET": "billing:read"}
     reads = ("ledger.money",)
 
-    @extend_schema(parameters=[PERIOD, FORMAT, POSITION], responses=OpenApiTypes.OBJECT)
+    @extend_schema(parameters=[PERIOD, FORMAT, POSITION], responses=ManifestShape)
     def get(self, request: Request) -> Response:
         """Show position, rows, sums and sha256 to check a copy with."""
         name, period, position = self.asked()

@@ -62,6 +62,34 @@ def paginate(
     return {"data": _shaped(page, shape), "next": write_cursor(order, page[-1]) if more else None}
 
 
+def paginate_entries(
+    entries: Sequence[Mapping[str, Any]], key: Sequence[str], query: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return entries that are worked out as `{data, next}`: all of them, where no `limit` is said.
+
+    Args:
+        key: fields that together name an entry. A cursor names the last one of its page, so one
+            that is gone meanwhile makes the cursor unreadable, as its place is not known.
+    Raises: CursorUnreadable, LimitOutOfRange.
+    """
+    limit = _limit(query["limit"]) if "limit" in query else None
+    names = [_written([str(entry[name]) for name in key]) for entry in entries]
+    start = 0
+    cursor = query.get("cursor")
+    if cursor is not None:
+        if cursor not in names:
+            raise CursorUnreadable()
+        start = names.index(cursor) + 1
+    end = len(entries) if limit is None else start + limit
+    more = end < len(entries)
+    return {"data": list(entries[start:end]), "next": names[end - 1] if more else None}
+
+
+def _written(values: Sequence[str]) -> str:
+    text = json.dumps(values, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
 def _limit(text: str) -> int:
     try:
         return whole_number(text, least=1, most=LIMIT_MAX)
@@ -81,8 +109,7 @@ def write_cursor(order: Ordered, row: Model) -> str:
     for name in order:
         field = row._meta.get_field(name.removeprefix("-"))
         values.append(field.value_to_string(row))  # type: ignore[union-attr]  # a column, no relation
-    text = json.dumps(values, separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+    return _written(values)
 
 
 def _read_cursor(model: type[Model], order: Ordered, cursor: str) -> list[Any]:

@@ -8,7 +8,7 @@ runs, and whatever it raises becomes a problem.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, cast
 from uuid import UUID, uuid4
@@ -30,7 +30,7 @@ from ledger.eventstore import default_store
 from ledger.eventstore.port import EventStore, Meta
 from ledger.following import wait_until_read
 from ledger.rest import idempotency, throttling
-from ledger.rest.cursors import Ordered, paginate
+from ledger.rest.cursors import Ordered, paginate, paginate_entries
 from ledger.rest.fields import Body
 from ledger.rest.parameters import check_parameters, parameters_of
 from ledger.rest.parsing import StrictJson
@@ -127,6 +127,18 @@ class Endpoint(APIView):
     ) -> Response:
         """Answer one page of `rows`, which `visible(self.actor, …)` made."""
         return Response(paginate(rows, shape, order, query=self.request.query_params))
+
+    def listed(
+        self,
+        entries: Iterable[Any],
+        key: Sequence[str],
+        **more: object,
+    ) -> Response:
+        """Answer a list that is worked out and not kept in rows: whole, or a page if asked for.
+
+        key: fields of an entry that together name it, for the cursor. more: beside the list.
+        """
+        return Response({**paginate_entries(list(entries), key, self.request.query_params), **more})
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Check, handle, and turn whatever is raised into a problem."""

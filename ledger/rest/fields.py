@@ -67,9 +67,6 @@ def refused_as_field(rule: Callable[[str], int], text: str) -> int:
         refuse(refusal.code, f"{refusal.message()} {refusal.advice()}".strip())
 
 
-@extend_schema_field(
-    {"type": "string", "pattern": r"^[0-9]{1,10}(\.[0-9]{1,9})?$", "example": "2.15"}
-)
 class AmountField(serializers.Field[int, Any, str, Any]):
     """An amount of money as a decimal string; inside, whole nano-units.
 
@@ -114,7 +111,6 @@ class MomentField(serializers.Field[datetime, Any, str, Any]):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-@extend_schema_field({"type": "integer"})
 class CountField(serializers.Field[int, Any, int, Any]):
     """A whole number between two bounds; 5.0, "5" and true are refused."""
 
@@ -136,7 +132,6 @@ class CountField(serializers.Field[int, Any, int, Any]):
         return value
 
 
-@extend_schema_field({"type": "integer", "description": "seconds"})
 class DurationField(serializers.Field[timedelta, Any, int, Any]):
     """A length of time in whole seconds between two bounds."""
 
@@ -144,11 +139,11 @@ class DurationField(serializers.Field[timedelta, Any, int, Any]):
         self, *, seconds_min: int = 0, seconds_max: int = DURATION_SECONDS_MAX, **options: Any
     ) -> None:
         super().__init__(**options)
-        self._seconds = CountField(value_min=seconds_min, value_max=seconds_max)
+        self.seconds = CountField(value_min=seconds_min, value_max=seconds_max)
 
     def to_internal_value(self, data: Any) -> timedelta:
         """Read whole seconds."""
-        return timedelta(seconds=self._seconds.to_internal_value(data))
+        return timedelta(seconds=self.seconds.to_internal_value(data))
 
     def to_representation(self, value: timedelta) -> int:
         """Write whole seconds."""

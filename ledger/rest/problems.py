@@ -19,7 +19,7 @@ from ledger.eventstore.port import EventTooLarge, StoreError, StreamMoved
 from ledger.outages import Cause, outage_of
 from ledger.rest.fields import MomentField
 
-TYPE_PREFIX = "/docs/problems/#"
+TYPE_PREFIX = "/docs/problems#"
 """Where each code is explained; relative to the site."""
 
 MEDIA_TYPE = "application/problem+json"
@@ -108,6 +108,48 @@ class Unexpected(Refusal):
     status = 500
 
 
+class NotFound(Refusal):
+    """There is nothing at this address."""
+
+    status = 404
+
+
+class BodyInvalid(Refusal):
+    """Some fields of the request cannot be accepted.
+
+    `errors` says of each which, by its pointer, and why.
+    """
+
+    status = 422
+
+
+class MethodNotAllowed(Refusal):
+    """This address does not take that method.
+
+    The header `Allow` lists those that it takes.
+    """
+
+    status = 405
+
+
+class NotAcceptable(Refusal):
+    """The answer cannot be had in the form that `Accept` asks for.
+
+    Ask for application/json, or leave `Accept` out.
+    """
+
+    status = 406
+
+
+class UnsupportedMediaType(Refusal):
+    """A body is sent as application/json.
+
+    Say so in `Content-Type`.
+    """
+
+    status = 415
+
+
 def problem_of(failure: Exception, *, instance: str, request_id: str) -> Problem:
     """Say what went wrong in the one shape; an unknown failure says nothing about our inside."""
     problem = _about(failure)
@@ -152,7 +194,7 @@ def _about(failure: Exception) -> Problem:
         case StreamMoved():
             return _of_refusal(ChangedMeanwhile(retry_after_seconds=RETRY_AFTER_SECONDS))
         case Http404():
-            return _plain(404, "not-found", "There is nothing at this address.")
+            return _plain(404, "not-found", NotFound.message())
         case PermissionDenied():
             return _plain(403, "forbidden", "You may not do that.")
         case exceptions.ValidationError():
@@ -193,7 +235,7 @@ def _of_framework(failure: exceptions.APIException) -> Problem:
 
 def _of_fields(failure: exceptions.ValidationError) -> Problem:
     errors = list(field_problems(failure.get_full_details(), ""))
-    problem = _plain(422, "body-invalid", "Some fields of the request cannot be accepted.")
+    problem = _plain(422, "body-invalid", BodyInvalid.message())
     problem["errors"] = errors
     return problem
 

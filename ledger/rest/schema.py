@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
+from drf_spectacular.extensions import OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
 from rest_framework import serializers
@@ -36,9 +38,15 @@ class ApiSchema(AutoSchema):
     def _get_paginator(self) -> Any:
         return _Pages()
 
+    def get_summary(self) -> str | None:
+        """Return the first sentence of what the handler says it does."""
+        said = inspect.getdoc(getattr(self.view, str(self.method).lower())) or ""
+        return said.partition("\n\n")[0].replace("\n", " ").removesuffix(".") or None
+
     def _get_parameters(self) -> list[dict[str, Any]]:
         parameters = super()._get_parameters()
-        return [*parameters, *(_WRITE_HEADERS if self.method in WRITES else [_AFTER])]
+        own = _WRITE_HEADERS if self.method in WRITES else []
+        return [*parameters, *own, _AFTER, _AFTER_HEADER]
 
     def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
         bodies = super()._get_response_bodies(direction)
@@ -58,6 +66,41 @@ class ApiSchema(AutoSchema):
                 "content": {MEDIA_TYPE: {"schema": problem.ref}},
             }
         return dict(bodies)
+
+
+class AmountSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # no types there
+    """Amounts as they are sent: never below nothing; as they are answered: they may be."""
+
+    target_class = "ledger.rest.fields.AmountField"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        """Return the schema."""
+        minus = "" if direction == "request" else "-?"
+        pattern = rf"^{minus}[0-9]{{1,12}}(\.[0-9]{{1,9}})?$"
+        return {"type": "string", "pattern": pattern, "example": "2.15"}
+
+
+class CountSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # no types there
+    """Whole numbers with their bounds."""
+
+    target_class = "ledger.rest.fields.CountField"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        """Return the schema."""
+        field = self.target
+        return {"type": "integer", "minimum": field.value_min, "maximum": field.value_max}
+
+
+class DurationSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # no types there
+    """Lengths of time in whole seconds, with their bounds."""
+
+    target_class = "ledger.rest.fields.DurationField"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        """Return the schema."""
+        seconds = self.target.seconds
+        bounds = {"minimum": seconds.value_min, "maximum": seconds.value_max}
+        return {"type": "integer", "description": "seconds", **bounds}
 
 
 class _Pages:
@@ -96,6 +139,12 @@ _AFTER: dict[str, Any] = {
     "in": "query",
     "description": "wait until what was written up to this position is shown",
     "schema": {"type": "integer", "minimum": 0},
+}
+_AFTER_HEADER: dict[str, Any] = {
+    "name": "Offpeak-After",
+    "in": "header",
+    "description": "as `after`; a repeat with the same Idempotency-Key may change it",
+    "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
 }
 _WRITE_HEADERS: list[dict[str, Any]] = [
     {

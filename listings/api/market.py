@@ -41,7 +41,7 @@ class Listings(Endpoint):
             model=asked.get("model"),
             region=asked.get("region"),
         )
-        return Response({"data": ListedShape(found, many=True).data, "next": None})
+        return self.listed(ListedShape(found, many=True).data, ("id",))
 
 
 class SupplyNow(Endpoint):
@@ -54,4 +54,4 @@ class SupplyNow(Endpoint):
     def get(self, request: Request) -> Response:
         """Count the GPUs listed now, within a day and within a week, by model."""
         found = queries.supply(now=timezone.now(), market=request.query_params.get("market"))
-        return Response({"data": SupplyShape(found, many=True).data, "next": None})
+        return self.listed(SupplyShape(found, many=True).data, ("model",))

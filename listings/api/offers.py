@@ -131,7 +131,7 @@ class OfferWindows(Endpoint):
         span = read_span(request.query_params, now=timezone.now())
         row = queries.offer(self.actor, offer_id)
         windows = queries.windows_of_row(row, since=span.since, until=span.until)
-        return Response({"data": WindowShape(windows, many=True).data, "next": None})
+        return self.listed(WindowShape(windows, many=True).data, ("starts_at", "ends_at"))
 
 
 class PauseOffer(Endpoint):

@@ -248,15 +248,11 @@ class LeaseEvents(Endpoint):
         """List every event of it, oldest first."""
         queries.lease(self.actor, lease_id)
         events = queries.timeline(self.store(), lease_id)
-        return Response(
-            {
-                "data": [
-                    {"name": one.type, "version": one.version, "at": one.event.at}  # type: ignore[attr-defined]  # every event of a lease has one
-                    for one in events
-                ],
-                "next": None,
-            }
-        )
+        told = [
+            {"name": one.type, "version": one.version, "at": one.event.at}  # type: ignore[attr-defined]  # every event of a lease has one
+            for one in events
+        ]
+        return self.listed(told, ("version",))
 
 
 class LeaseReclaim(Endpoint):

@@ -34,6 +34,15 @@ MARKET = OpenApiParameter(
 MODEL = OpenApiParameter("gpu_model", description="one GPU model as the market names it, H100-80GB")
 SECONDS_PER_HOUR = 3_600
 HOURS_DEFAULT = 24
+HOURS = OpenApiParameter(
+    "hours",
+    {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": queries.PRICE_HOURS_MAX,
+        "default": HOURS_DEFAULT,
+    },
+)
 
 
 class HoursOutOfRange(Invalid):
@@ -195,7 +204,7 @@ class MarketNow(Endpoint):
     def get(self, request: Request) -> Response:
         """Show supply, demand and prices by GPU model."""
         goods = queries.market_now(self.store(), market=market_of(request), now=timezone.now())
-        return Response({"data": GoodsShape(goods, many=True).data, "next": None})
+        return self.listed(GoodsShape(goods, many=True).data, ("gpu_model", "currency"))
 
 
 class WithinUnreadable(Invalid):
@@ -229,7 +238,7 @@ class MarketDepth(Endpoint):
             now=timezone.now(),
             within=_within(request),
         )
-        return Response({"data": DepthShape(found, many=True).data, "next": None})
+        return self.listed(DepthShape(found, many=True).data, ("gpu_model", "currency"))
 
 
 class MarketPrices(Endpoint):
@@ -238,9 +247,7 @@ class MarketPrices(Endpoint):
     scopes: ClassVar = {"GET": "market:read"}
     reads: ClassVar = ("marketplace.rounds",)
 
-    @extend_schema(
-        responses=PriceShape(many=True), parameters=[MARKET, MODEL, OpenApiParameter("hours", int)]
-    )
+    @extend_schema(responses=PriceShape(many=True), parameters=[MARKET, MODEL, HOURS])
     def get(self, request: Request) -> Response:
         """Show what each model traded at, hour by hour, oldest first."""
         now = timezone.now()
@@ -250,7 +257,7 @@ class MarketPrices(Endpoint):
             since=now - timedelta(hours=_hours(request)),
             until=now + timedelta(hours=1),
         )
-        return Response({"data": PriceShape(found, many=True).data, "next": None})
+        return self.listed(PriceShape(found, many=True).data, ("gpu_model", "currency", "hour"))
 
 
 def _hours(request: Request) -> int:
@@ -279,9 +286,7 @@ class MarketIndex(Endpoint):
     scopes: ClassVar = {"GET": "market:read"}
     reads: ClassVar = ("marketplace.rounds",)
 
-    @extend_schema(
-        responses=IndexShape(many=True), parameters=[MARKET, MODEL, OpenApiParameter("hours", int)]
-    )
+    @extend_schema(responses=IndexShape(many=True), parameters=[MARKET, MODEL, HOURS])
     def get(self, request: Request) -> Response:
         """Show the index of the last `hours` (24), by model and hour; it is carried on."""
         now = timezone.now()
@@ -291,7 +296,7 @@ class MarketIndex(Endpoint):
             since=now - timedelta(hours=_hours(request)),
             until=now,
         )
-        return Response({"data": IndexShape(found, many=True).data, "next": None})
+        return self.listed(IndexShape(found, many=True).data, ("gpu_model", "currency", "hour"))
 
 
 class MarketQuotes(Endpoint):
@@ -316,7 +321,8 @@ class MarketQuotes(Endpoint):
                 now=now,
             )
         ]
-        return Response({"data": QuotedShape(found, many=True).data, "next": None})
+        key = ("gpu_model", "gpus", "duration_seconds", "starts_within")
+        return self.listed(QuotedShape(found, many=True).data, key)
 
 
 class Workloads(Endpoint):
@@ -328,14 +334,12 @@ class Workloads(Endpoint):
     @extend_schema(responses=WorkloadKindShape(many=True))
     def get(self, request: Request) -> Response:
         """List the kinds of workload, the conditions of a query, and the reasons of a refusal."""
-        return Response(
-            {
-                "data": WorkloadKindShape(list(ENVELOPES.values()), many=True).data,
-                "conditions": [
-                    {"name": each.name, "example": each.example, "meaning": each.meaning}
-                    for each in CONDITIONS.values()
-                ],
-                "reasons": REASONS,
-                "next": None,
-            }
+        return self.listed(
+            WorkloadKindShape(list(ENVELOPES.values()), many=True).data,
+            ("kind",),
+            conditions=[
+                {"name": each.name, "example": each.example, "meaning": each.meaning}
+                for each in CONDITIONS.values()
+            ],
+            reasons=REASONS,
         )

@@ -22,7 +22,6 @@ from marketplace.api.quota_bodies import (
     CountingBody,
     HalfLifeBody,
     LeastRunBody,
-    LimitBody,
     ListingBody,
     OfMarket,
     OverrideBody,
@@ -147,7 +146,7 @@ class Quotas(Setting):
         rows = queries.standings(
             self.store(), self.actor, market=market_of(request), now=timezone.now()
         )
-        return Response({"data": [asdict(row) for row in rows], "next": None})
+        return self.listed([asdict(row) for row in rows], ("node", "gpu_class"))
 
     @extend_schema(request=QuotaBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
@@ -188,7 +187,7 @@ class QuotaOverrides(Setting):
         found = queries.overrides(
             self.store(), self.actor, market=market_of(request), now=timezone.now()
         )
-        return Response({"data": OverrideShape(found, many=True).data, "next": None})
+        return self.listed(OverrideShape(found, many=True).data, ("id",))
 
     @extend_schema(request=OverrideBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
@@ -219,17 +218,6 @@ class OneQuotaOverride(Setting):
             now=timezone.now(),
         )
         return Response({"position": position})
-
-
-class QuotaLimits(Setting):
-    """Limits of bids, users, business units and organisations."""
-
-    scopes: ClassVar = {"POST": "admin"}
-
-    @extend_schema(request=LimitBody, responses={201: PolicyWritten})
-    def post(self, request: Request) -> Response:
-        """Set a limit; what is left out is not limited."""
-        return self.set(self.asked("limit"))
 
 
 class QuotaWeights(Setting):
@@ -332,9 +320,7 @@ class QuotaUses(Setting):
         """List what is set, as far as it concerns you; what nothing speaks of is allowed."""
         found = queries.uses_allowed(self.store(), self.actor, market=market_of(request))
         names = ("who", "what", "gpu_class", "allowed")
-        return Response(
-            {"data": [dict(zip(names, row, strict=True)) for row in found], "next": None}
-        )
+        return self.listed([dict(zip(names, row, strict=True)) for row in found], names[:3])
 
     @extend_schema(request=UseBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:
@@ -355,7 +341,7 @@ class QuotaListings(Setting):
             {"who": who, "what": "list", "gpu_class": gpu_class, "allowed": allowed}
             for who, gpu_class, allowed in found
         ]
-        return Response({"data": rows, "next": None})
+        return self.listed(rows, ("who", "gpu_class"))
 
     @extend_schema(request=ListingBody, responses={201: PolicyWritten})
     def post(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ from ledger.access import Actor
 from ledger.eventstore.port import EventStore, load
 from listings.domain.permits import ListingPermits
 from marketplace.domain.counting import Counts, in_gpus
-from marketplace.domain.governance_events import QuotaOverridden, UseKind
+from marketplace.domain.governance_events import LimitSet, QuotaOverridden, UseKind
 from marketplace.domain.governance_requests import QuotaRequestUnknown
 from marketplace.domain.least_runs import LeastRuns
 from marketplace.domain.moments import from_above
@@ -145,6 +145,17 @@ def uses_allowed(
         if who is None or may_see(actor, policies, who)
     ]
     return sorted(found, key=lambda each: (each[0] or "", each[1], each[2]))
+
+
+def limits_set(store: EventStore, actor: Actor, *, market: str) -> list[LimitSet]:
+    """Return the limits in force, by scope and subject, as far as they concern the actor."""
+    policies = load(store, Policies, market) or Policies()
+    found = [
+        each
+        for each in policies.limits.values()
+        if each.tenant_id is None or actor.sees_all or each.tenant_id == actor.tenant_id
+    ]
+    return sorted(found, key=lambda each: (each.scope, str(each.subject or "")))
 
 
 def listings_allowed(

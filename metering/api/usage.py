@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ledger.rest import AmountField, Endpoint, MomentField
+from marketplace.queries import leases
 from metering.queries import usage
 
 HEAT_DAYS = 14
@@ -97,11 +98,12 @@ class LeaseUsage(Endpoint):
     """What a lease used."""
 
     scopes: ClassVar = {"GET": "leases:read"}
-    reads: ClassVar = ("metering.meters",)
+    reads: ClassVar = ("metering.meters", "marketplace.leases")
 
     @extend_schema(responses=UseSoFarShape)
     def get(self, request: Request, lease_id: UUID) -> Response:
         """Tell use and cost so far, rated or not."""
+        leases.lease(self.actor, lease_id)
         return Response(UseSoFarShape(usage.use_so_far(self.actor, lease_id)).data)
 
 
@@ -156,4 +158,4 @@ class Agents(Endpoint):
         found = usage.agents(
             self.actor, now=timezone.now(), poll_seconds=settings.ENV.agent_poll_seconds
         )
-        return Response({"data": AgentShape(found, many=True).data, "next": None})
+        return self.listed(AgentShape(found, many=True).data, ("host_id",))

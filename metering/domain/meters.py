@@ -22,7 +22,7 @@ from metering.domain.rollup import Span
 
 
 class MeterUnknown(Unknown):
-    """That lease has no meter."""
+    """Nothing of that lease is metered: it has not started, or never did."""
 
 
 class MeterOpenedOtherwise(Refusal):

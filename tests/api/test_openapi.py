@@ -96,3 +96,54 @@ def test_every_instant_is_written_as_one(description: dict[str, Any]) -> None:
         and field.get("format") not in {"date-time", "date"}
     }
     assert plain == set()
+
+
+def test_every_operation_says_in_a_line_what_it_does(description: dict[str, Any]) -> None:
+    for where, operation in operations(description).items():
+        summary = operation.get("summary", "")
+        assert 5 <= len(summary) <= 160 and not summary.endswith("."), (where, summary)
+
+
+def test_every_parameter_of_a_list_is_bounded(description: dict[str, Any]) -> None:
+    for where, operation in operations(description).items():
+        for each in operation["parameters"]:
+            if each["schema"].get("type") == "integer":
+                assert "minimum" in each["schema"], (where, each["name"])
+
+
+def test_amounts_that_are_answered_may_be_negative_and_those_sent_may_not(
+    description: dict[str, Any],
+) -> None:
+    shapes = description["components"]["schemas"]
+    answered = shapes["AccountShown"]["properties"]["available"]["pattern"]
+    sent = shapes["AddFunds"]["properties"]["amount"]["pattern"]
+
+    assert re.match(answered, "-32999.490000000") and re.match(answered, "2.15")
+    assert re.match(sent, "2.15") and not re.match(sent, "-2.15")
+
+
+def test_numbers_that_are_sent_have_their_bounds(description: dict[str, Any]) -> None:
+    asked = description["components"]["schemas"]["AskBid"]["properties"]
+
+    assert (asked["gpus"]["minimum"], asked["duration_seconds"]["minimum"]) == (1, 1)
+    assert asked["gpus"]["maximum"] < asked["duration_seconds"]["maximum"]
+    assert asked["query"]["maxLength"] > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("accounts/{account_id}/statement", {"opening", "closing", "totals", "data", "next"}),
+        ("trial-balance", {"data", "others"}),
+        ("spend", {"data", "next"}),
+        ("exports/manifest", {"rows", "sums", "sha256", "position"}),
+        ("quotas/limits", {"data", "next"}),
+    ],
+)
+def test_what_is_worked_out_has_a_schema_too(
+    description: dict[str, Any], path: str, fields: set[str]
+) -> None:
+    answer = operations(description)["GET", PREFIX + path]["responses"]["200"]
+    name = answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+
+    assert set(description["components"]["schemas"][name]["properties"]) >= fields
