@@ -55,7 +55,11 @@ class Courier:
         self._registered: Registration | None = None
         self._polled_ms: int | None = None
         self._batch_max = BATCH_MAX
-        self._patience = Backoff(first_ms=SET_ASIDE_PAUSE_MS, most_ms=10 * SET_ASIDE_PAUSE_MS)
+        # One for each kind of message: that reports are taken says nothing of samples.
+        self._patience = {
+            kind: Backoff(first_ms=SET_ASIDE_PAUSE_MS, most_ms=10 * SET_ASIDE_PAUSE_MS)
+            for kind in ("reports", "samples")
+        }
         self._refused = refused
         self.registration: Registration | None = None
         self.desired: dict[UUID, Assignment] | None = None
@@ -118,10 +122,10 @@ class Courier:
             try:
                 self._uplink.report({"boot_id": str(self._state.boot_id), "reports": bodies})
             except Refused as refusal:
-                if not self._narrow(refusal, len(bodies), bodies):
+                if not self._narrow("reports", refusal, len(bodies), bodies):
                     continue
             else:
-                self._widen()
+                self._widen("reports")
             with self._lock:
                 self._keep([{"t": "reported", "ids": ids}])
 
@@ -137,22 +141,22 @@ class Courier:
             try:
                 seq = self._uplink.send(message).acknowledged_seq
             except Refused as refusal:
-                if not self._narrow(refusal, count, message):
+                if not self._narrow("samples", refusal, count, message):
                     continue
                 seq = last
             else:
-                self._widen()
+                self._widen("samples")
             if seq < first:
                 raise Unreachable(f"the server acknowledged {seq}, although {first} was sent")
             with self._lock:
                 # More than was sent cannot have arrived.
                 self._keep([{"t": "acked", "boot": str(boot_id), "seq": min(seq, last)}])
 
-    def _widen(self) -> None:
-        self._patience.succeeded()
+    def _widen(self, kind: str) -> None:
+        self._patience[kind].succeeded()
         self._batch_max = min(BATCH_MAX, self._batch_max * 2)
 
-    def _narrow(self, refusal: Refused, count: int, what: object) -> bool:
+    def _narrow(self, kind: str, refusal: Refused, count: int, what: object) -> bool:
         """Look for the one message that is refused; return whether it is found and set aside.
 
         One bad line must not hold up all later ones: it goes to a file, and the server sees the
@@ -165,9 +169,9 @@ class Courier:
             self._batch_max = max(1, count // 2)
             return False
         now_ms = self._clock.now_ms()
-        if not self._patience.is_due(now_ms):
+        if not self._patience[kind].is_due(now_ms):
             raise refusal
-        self._patience.failed(now_ms)
+        self._patience[kind].failed(now_ms)
         log.error("the server refuses this for good (%s), set aside: %s", refusal, what)
         try:
             with open(self._refused, "a", opener=_private) as file:

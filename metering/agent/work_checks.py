@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .checks import Check
+from .runtimes import groups
+from .runtimes.limits import Limits
 from .runtimes.users import UsersUnfit, WorkUsers, is_clear
 from .work_as import Wish, WorkAs, WorkUnsafe, work_as
 
@@ -37,6 +39,12 @@ def examine(wish: Wish, state_dir: Path) -> Iterator[Check]:
 
 def _accounts(name: str, users: WorkUsers, state_dir: Path) -> Iterator[Check]:
     yield Check(name, True, f"as an account of its own for each lease, {len(users)} in all")
+    made = groups.make("doctor", Limits())
+    bounded = groups.bound_memory(made)
+    groups.remove(made)
+    whole = "bounded for each lease, by control groups"
+    each = "bounded for each process only: the agent cannot write control groups here"
+    yield Check("memory of work", True if bounded else None, whole if bounded else each)
     used = [uid for uid in users.uids if not is_clear(uid)]
     told = f"{len(used)} of them have processes or files: leases that run, or what was left"
     yield Check("work users", None if used else True, told if used else "all are free")

@@ -27,7 +27,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -124,6 +124,7 @@ class Kept:
         self._file = folder / "deadline.json"
         self._user: int | None = order.get("own_user")
         self._confined = bool(order.get("confined"))
+        self._enders = [Path(each, "cgroup.kill") for each in order.get("groups", ())]
         self._child = child
         self._deadline = Deadline(None, None)
         self.asked_ns: int | None = None
@@ -148,6 +149,10 @@ class Kept:
 
     def kill(self) -> None:
         """Kill all that there is of it."""
+        for ender in self._enders:
+            if ender.exists():  # since Linux 5.14: all members in one step
+                with suppress(OSError):
+                    ender.write_text("1")
         if self._user is not None:
             kill_user(self._user)
         kill_all(os.getpid(), uid=self._user)
@@ -229,6 +234,7 @@ def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
         if network is not None:
             command[1:1] = network.options
             files += network.theirs
+        groups = [_joining(each, open_files) for each in order.get("groups", ())]
         child = subprocess.Popen(
             command,
             env=order["environment"],
@@ -238,7 +244,7 @@ def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
             stderr=subprocess.PIPE,
             start_new_session=True,
             pass_fds=files,
-            preexec_fn=lambda: _limit(order.get("limits", {})),
+            preexec_fn=lambda: _limit(order.get("limits", {}), groups),
             **more,
         )
         try:
@@ -251,8 +257,17 @@ def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
     return child
 
 
-def _limit(limits: dict[str, int]) -> None:
+def _joining(group: str, open_files: ExitStack) -> int:
+    """Return the file by which a process joins a control group; only we may open it."""
+    file = os.open(Path(group, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
+    open_files.callback(os.close, file)
+    return file
+
+
+def _limit(limits: dict[str, int], groups: list[int]) -> None:
     """Bound what the process about to be the work may take; it is its user already."""
+    for group in groups:
+        os.write(group, b"0")
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     for name, most in {**limits, "RLIMIT_CORE": 0}.items():
         number = getattr(resource, name)

@@ -31,8 +31,12 @@ class Limits:
             "RLIMIT_NPROC": self.processes,
             "RLIMIT_NOFILE": self.open_files,
             "RLIMIT_FSIZE": self.file_bytes,
-            "RLIMIT_DATA": self.memory_bytes or memory_of_host(),
+            "RLIMIT_DATA": self.memory(),
         }
+
+    def memory(self) -> int:
+        """Return the bytes of memory: by default all that the host has."""
+        return self.memory_bytes or memory_of_host()
 
 
 LIMITS = Limits()

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from ..clock import Clock, kernel_boot_id
 from ..shares import PIPE_DIRECTORY, is_mps, mps_runs
-from . import keeper, saved
+from . import groups, keeper, saved
 from .confinement import Confinement
 from .family import Stat, descendants, kill_all, signal_all, stat_of
 from .launching import CHECKPOINT, Launch, spawn
@@ -218,6 +218,7 @@ class ProcessRuntime:
             order = launch.order() | {
                 "own_user": user.uid if user is not None and self._are_alone() else None,
                 "limits": self._limits.resources(),
+                "groups": [str(each) for each in self._groups_for(spec.lease_id)],
                 "output_bytes_max": self._output_bytes_max,
             }
             pid, said = spawn(order, lock)
@@ -225,6 +226,9 @@ class ProcessRuntime:
             os.close(lock)
         self._keepers[spec.lease_id] = pid
         return said
+
+    def _groups_for(self, lease_id: UUID) -> list[Path]:
+        return [] if self._users is None else groups.make(str(lease_id), self._limits)
 
     def _are_alone(self) -> bool:
         return self._users is not None and self._users.alone
@@ -348,6 +352,7 @@ class ProcessRuntime:
         uid = self._own_uid(lease_id)
         if uid is not None:
             sweep(uid)
+        groups.remove(groups.all_of(folder.name))
         for own in ("work", "tmp"):
             shutil.rmtree(folder / own, ignore_errors=True)
             if (folder / own).exists():

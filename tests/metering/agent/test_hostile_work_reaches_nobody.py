@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from metering.agent.runtimes import groups
 from metering.agent.runtimes.family import of_user
 from metering.agent.runtimes.limits import Limits
 from metering.agent.runtimes.port import WorkSpec
@@ -85,7 +86,7 @@ def commands():
             texts.append(open(f"/proc/{each}/cmdline").read())
         except OSError:
             pass
-    return sum(os.path.basename(victim) in text or "token" in text for text in texts)
+    return sum(os.path.basename(victim) in text or sys.argv[2] in text for text in texts)
 
 may("processes", lambda: len(others()))
 may("environments", environments)
@@ -147,6 +148,15 @@ try:
 except OSError:
     pass
 print(wrote, flush=True)
+"""
+
+TAKES = """
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        held = bytearray(b"x" * (200 << 20))
+        time.sleep(600)
+time.sleep(600)
 """
 
 LEAVES = """
@@ -292,3 +302,34 @@ def test_nothing_of_it_is_left_when_its_account_comes_round_again(tmp_path: Path
         ended(runtime, again.lease_id)
         assert said(tmp_path / "state", again) == "again\n"
         assert os.getuid() == 0
+
+
+def test_all_its_processes_together_are_bounded_where_groups_can_be_made(
+    tmp_path: Path, users: WorkUsers, confined: bool
+) -> None:
+    most = 300 << 20
+    limits = Limits(processes=40, memory_bytes=most)
+    probe = groups.make("probe", limits)
+    bounded = groups.bound_memory(probe)
+    groups.remove(probe)
+    if not bounded:
+        pytest.skip("only root of a host with control groups can bound memory so")
+    with running(tmp_path / "state", users=users, confined=confined, limits=limits) as runtime:
+        hostile = program(TAKES)
+        runtime.start(hostile)
+        uid = of_lease(tmp_path / "state" / "leases" / str(hostile.lease_id))
+        name = str(hostile.lease_id)
+        usage = [
+            file
+            for group in groups.all_of(name)
+            for file in (group / "memory.max_usage_in_bytes", group / "memory.peak")
+            if file.exists()
+        ]
+        # The first that asks for too much is killed, and so the bound was met.
+        until(lambda: any(int(file.read_text()) > most // 2 for file in usage))
+        assert all(int(file.read_text()) <= most for file in usage)
+        runtime.kill(hostile.lease_id)
+        ended(runtime, hostile.lease_id)
+        assert of_user(uid) == []
+        runtime.forget(hostile.lease_id)
+        assert groups.all_of(name) == []
