@@ -201,6 +201,7 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
     assert own is not None
     record: dict[str, Any] = {"pid": child.pid, "ticks": stat.ticks, "boot_ns": _boot_ns()}
     record |= {"keeper_pid": own.pid, "keeper_ticks": own.ticks, "kernel_boot_id": _boot_id()}
+    record["keeps_deadline"] = True
     write_json(folder / "started.json", record)
     try:
         os.write(ready, b"started\n")

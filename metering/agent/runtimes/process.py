@@ -145,7 +145,11 @@ class ProcessRuntime:
         # The keeper does it, and so it is done once, whoever comes first to the deadline.
         known = self._told.get(lease_id) or keeper.Deadline(None, None)
         now_ns = self._clock.boot_ns_at(self._clock.now_ms())
-        if known.stop_ns is None or known.stop_ns > now_ns:
+        root = self._roots.get(lease_id)
+        if root is not None and not root.get("keeps_deadline"):
+            # Started by an agent of before: its keeper reads no deadline, and a knock would end it.
+            signal_all(self._processes(lease_id), signal.SIGTERM)
+        elif known.stop_ns is None or known.stop_ns > now_ns:
             self._tell(lease_id, known._replace(stop_ns=now_ns))
 
     def kill(self, lease_id: UUID) -> None:
@@ -330,6 +334,8 @@ class ProcessRuntime:
         deadline.write(self._folder_of(lease_id) / "deadline.json")
         self._told[lease_id] = deadline
         root = self._roots.get(lease_id)
+        if root is not None and not root.get("keeps_deadline"):
+            return
         stat = None if root is None else stat_of(root["keeper_pid"])
         if root is not None and stat is not None and stat.ticks == root["keeper_ticks"]:
             signal_all([stat], signal.SIGUSR1)

@@ -350,6 +350,26 @@ def test_work_is_found_again_running_and_ended(processes: ProcessRuntime, tmp_pa
     assert {lease: work.started_ms for lease, work in found.items()} == started
 
 
+def test_work_that_an_earlier_version_started_is_ended_in_its_way(
+    processes: ProcessRuntime, tmp_path: Path
+) -> None:
+    wanted = spec("sleep", "60")
+    processes.start(wanted)
+    record = folder_of(tmp_path, wanted) / "started.json"
+    known = json.loads(record.read_text())
+    del known["keeps_deadline"]
+    record.write_text(json.dumps(known))
+    later = ProcessRuntime(tmp_path, clock=processes._clock)
+    now_ms = SystemClock().now_ms()
+
+    assert [work.state for work in later.works()] == ["running"]
+    later.limit(wanted.lease_id, stop_at_ms=now_ms + 60_000, kill_at_ms=now_ms + 60_000)
+    assert state(later, wanted.lease_id) == "running"
+    later.terminate(wanted.lease_id)
+
+    assert ended(later, wanted.lease_id).exit_code == -signal.SIGTERM
+
+
 def test_work_whose_keeper_is_killed_ends_and_is_called_lost(processes: ProcessRuntime) -> None:
     wanted = spec("sleep", "60")
     processes.start(wanted)
