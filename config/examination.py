@@ -16,6 +16,7 @@ from django.db import DatabaseError, connection
 from config import fitness
 from config.health import Finding, findings
 from config.private import open_entries
+from config.signing_keys import disagreement
 from config.starting import TAKEN_MAX
 from config.wiring import keeping_of
 from ledger.access import Actor
@@ -99,6 +100,8 @@ def _installation() -> Iterator[Finding]:
         not few,
         f"{taken} of {most} are taken: raise max_connections (/docs/scale/)" if few else "",
     )
+    told, _at_fault = disagreement()
+    yield Finding("one session key", not told, told)
     free = shutil.disk_usage(settings.HOME).free
     yield Finding(
         "disk space",

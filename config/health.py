@@ -16,6 +16,7 @@ from config import fitness
 from config.clock import clock
 from config.measuring import exposition
 from config.models import LoopRun
+from config.signing_keys import disagreement
 from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreError
 from ledger.following import lag
@@ -61,6 +62,8 @@ def findings() -> Iterator[Finding]:
             clock.compare()
             doubt = clock.doubt()
             yield Finding("clock", not doubt, doubt, doubt)
+            told, at_fault = disagreement()
+            yield Finding("session key", not at_fault, told, told)
             yield from _followers()
             yield from _loops()
     except (DatabaseError, StoreError) as lost:

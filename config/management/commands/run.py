@@ -17,6 +17,7 @@ from config.clock import clock, end_when_turned_back
 from config.database import limits
 from config.loops import run_loop
 from config.orphans import end_with_supervisor
+from config.signing_keys import tell_key_meanwhile
 from config.starting import refuse_unfit
 from config.wiring import loop_groups, loops
 
@@ -53,6 +54,7 @@ class Command(BaseCommand):
         seconds = settings.ENV.database_statement_seconds * limits.LOOP_TIMES
         limits.keep(limits.Limits(seconds))
         _give_way(options["nice"])
+        tell_key_meanwhile()
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

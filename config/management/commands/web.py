@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand
 from config.connections import Connection, allow_many_connections
 from config.database import limits
 from config.orphans import end_with_supervisor
+from config.signing_keys import tell_key_meanwhile
 from config.starting import refuse_unfit
 
 
@@ -25,6 +26,7 @@ class Command(BaseCommand):
         allow_many_connections()
         limits.keep(limits.Limits(settings.ENV.database_statement_seconds))
         refuse_unfit()
+        tell_key_meanwhile()
         uvicorn.run(
             "config.asgi:application",
             http=Connection,
