@@ -34,6 +34,8 @@ API_PREFIX = "/api/"
 FIELDS_KEPT_MAX = 200
 SECRET_WORDS = ("password", "secret", "token", "code")
 """A field with one of these in its name is not written into a page to be sent again."""
+NO_SECRETS = frozenset({"token"})
+"""The field that makes a form that is sent twice do its work once."""
 RETRY = {"Retry-After": str(RETRY_AFTER_SECONDS)}
 
 
@@ -252,7 +254,8 @@ def _fields_to_keep(request: HttpRequest) -> Sequence[tuple[str, str]]:
         for value in values
         if name != "csrfmiddlewaretoken"
     ]
-    secret = any(word in name.lower() for name, _ in fields for word in SECRET_WORDS)
+    names = {name.lower() for name, _ in fields} - NO_SECRETS
+    secret = any(word in name for name in names for word in SECRET_WORDS)
     return () if secret or len(fields) > FIELDS_KEPT_MAX or request.FILES else fields
 
 

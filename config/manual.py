@@ -138,8 +138,10 @@ def _snippet(text: str, words: list[str]) -> str:
     places = [place for word in words if (place := lower.find(word)) >= 0]
     start = max(0, min(places, default=0) - SNIPPET_CHARS // 3)
     start = text.rfind(" ", 0, start) + 1 if start else 0
-    part = text[start : start + SNIPPET_CHARS]
-    return f"{'… ' if start else ''}{part}{' …' if start + len(part) < len(text) else ''}"
+    end = start + SNIPPET_CHARS
+    if end < len(text):
+        end = max(text.rfind(" ", start, end), start + SNIPPET_CHARS // 2)
+    return f"{'… ' if start else ''}{text[start:end]}{' …' if end < len(text) else ''}"
 
 
 def contents(request: HttpRequest) -> HttpResponse:

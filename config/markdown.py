@@ -149,7 +149,8 @@ def _html(text: str) -> Token:
 
 
 def _plain(inline: Token) -> str:
-    return "".join(child.content for child in inline.children or [])
+    children = inline.children or []
+    return "".join(" " if "break" in child.type else child.content for child in children)
 
 
 def _sections(tokens: Sequence[Token]) -> list[Section]:

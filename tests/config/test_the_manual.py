@@ -111,6 +111,12 @@ def test_the_manual_can_be_searched(client: Client) -> None:
     assert 'href="/docs/operating/#when-something-is-wrong"' in page
 
 
+def test_what_is_found_is_shown_in_whole_words() -> None:
+    [section] = rendered("one two\nthree **four**\n").sections
+
+    assert section.text == "one two three four"
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize("query", ["", " ", "<script>", "zzzz qqqq", "a" * 5_000, "\0", "("])
 def test_any_search_gets_a_page(client: Client, query: str) -> None:

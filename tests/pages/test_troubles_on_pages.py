@@ -196,7 +196,7 @@ HERE: dict[str, Any] = {"HTTP_ORIGIN": f"http://{HOST}", "HTTP_REFERER": f"http:
 def test_an_old_form_is_kept_and_sent_again_by_a_click(world: World) -> None:
     client = stale(world.member(CONSUMER, "consumer"))
 
-    answer = client.post("/bids/new", {**OLD, "gpus": "<2>", "limit": "1.50"}, **HERE)
+    answer = client.post("/bids/new", {**OLD, "gpus": "<2>", "limit": "1.50", "token": "7"}, **HERE)
 
     text = answer.content.decode()
     assert answer.status_code == 403
@@ -206,6 +206,15 @@ def test_an_old_form_is_kept_and_sent_again_by_a_click(world: World) -> None:
     assert 'action="/bids/new"' in text and "Send it again" in text
     assert "signed in as" in text
     assert "b" * 32 not in text
+
+
+@pytest.mark.parametrize("name", ["oldpassword", "token_id", "client_secret", "recovery_code"])
+def test_a_field_with_a_secret_is_not_written_into_a_page(world: World, name: str) -> None:
+    client = stale(world.member(CONSUMER, "consumer"))
+
+    answer = client.post("/bids/new", {**OLD, name: "hunter2", "token": "7"}, **HERE)
+
+    assert b"hunter2" not in answer.content
 
 
 def test_an_old_form_with_a_secret_is_not_written_into_a_page(world: World) -> None:
