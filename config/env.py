@@ -209,6 +209,8 @@ READERS: Mapping[str, Callable[[str], str]] = {
 }
 """How an address is read, so that one that is written in another way is the same."""
 
+EMPTY_MEANS = frozenset({"trusted_proxies"})
+"""Texts for which empty is a choice of its own, and not the default."""
 MANY_LINES = frozenset({"ec2_boot_script"})
 """Texts that may end with a line end."""
 
@@ -247,7 +249,7 @@ def _parse(name: str, kind: str, text: str, *, default: object) -> object:
     if kind == "int":
         return _number(name, variable, text)
     if not text.strip():
-        if text or default:
+        if text or (default and name not in EMPTY_MEANS):
             raise SystemExit(f"{variable} must be set to something, or not at all")
         return ""
     if text != text.strip() and name not in MANY_LINES:

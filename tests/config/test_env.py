@@ -213,6 +213,10 @@ def test_empty_is_taken_for_unset_where_nothing_is_the_default() -> None:
     assert read_env(empty) == Env()
 
 
+def test_to_trust_no_proxy_is_a_choice() -> None:
+    assert read_env({"OFFPEAK_TRUSTED_PROXIES": ""}).trusted_proxies == ""
+
+
 def test_a_demo_is_quick_unless_told_otherwise() -> None:
     env = read_env({"OFFPEAK_DEMO": "1", "OFFPEAK_ROUND_SECONDS": "45"})
 
