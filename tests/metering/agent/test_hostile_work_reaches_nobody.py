@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from metering.agent.clock import SystemClock
 from metering.agent.runtimes import groups
+from metering.agent.runtimes.confinement import find
 from metering.agent.runtimes.family import of_user
 from metering.agent.runtimes.limits import Limits
 from metering.agent.runtimes.port import WorkSpec
@@ -21,6 +24,7 @@ from tests.metering.agent.works import (
     ROOT,
     accounts,
     ended,
+    let_through,
     program,
     running,
     said,
@@ -333,3 +337,39 @@ def test_all_its_processes_together_are_bounded_where_groups_can_be_made(
         assert of_user(uid) == []
         runtime.forget(hostile.lease_id)
         assert groups.all_of(name) == []
+
+
+HOST_PORT = """
+import socket, sys
+print([line.split()[0] for line in open("/proc/net/route")][1:2])
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[1])), 2)
+    print("reached")
+except OSError:
+    print("refused")
+try:
+    socket.create_connection(("10.0.2.2", int(sys.argv[1])), 2)
+    print("reached")
+except OSError:
+    print("refused")
+"""
+
+
+def test_confined_work_has_a_way_out_and_none_to_the_hosts_loopback(
+    tmp_path: Path, users: WorkUsers
+) -> None:
+    found, why = find(network="private", user=users.first)
+    if found is None or found.way_out is None:
+        pytest.skip(why or "slirp4netns is not installed")
+    let_through(tmp_path / "state")
+    runtime = ProcessRuntime(
+        tmp_path / "state", clock=SystemClock(), users=users, confinement=found
+    )
+    with socket.create_server(("127.0.0.1", 0)) as host:
+        wanted = program(HOST_PORT, str(host.getsockname()[1]))
+        runtime.start(wanted)
+        ended(runtime, wanted.lease_id)
+
+        assert said(tmp_path / "state", wanted) == "['tap0']\nrefused\nrefused\n"
+    runtime.forget(wanted.lease_id)
+    assert list(runtime.works()) == []
