@@ -16,6 +16,7 @@ from ledger.domain.refusal import Invalid
 from ledger.rest import AmountField, Endpoint, MomentField
 
 STATES: tuple[str, ...] = get_args(InstanceState)
+ATTEMPTS_MAX = 100
 ORDER = ("-intended_at", "instance_id")
 
 
@@ -116,6 +117,55 @@ class Strays(Endpoint):
         """
         rows = queries.strays(self.actor, bid_id=_bid_id(request))
         return self.page(rows, StrayShape, ("-found_at", "stray_id"))
+
+
+class WaitShape(serializers.Serializer[Any]):
+    """Why no cloud serves a bid now, how often that was so in a row, and when it is tried again."""
+
+    reason = serializers.CharField()
+    message = serializers.CharField(source="words")
+    tries = serializers.IntegerField()
+    next_at = MomentField()
+    at = MomentField()
+
+
+class AttemptShape(serializers.Serializer[Any]):
+    """One attempt to rent a machine for a bid."""
+
+    attempt = serializers.IntegerField()
+    cloud = serializers.CharField()
+    instance_type = serializers.CharField()
+    zone = serializers.CharField()
+    state = serializers.ChoiceField(choices=STATES)
+    reason = serializers.CharField()
+    detail = serializers.CharField()
+    over_at = MomentField(allow_null=True)
+
+
+class BidBurstShape(serializers.Serializer[Any]):
+    """What bursting did for a bid so far. `waiting` is null while nothing stands in the way."""
+
+    bid_id = serializers.UUIDField()
+    waiting = WaitShape(allow_null=True)
+    attempts = AttemptShape(many=True)
+
+
+class BidBurst(Endpoint):
+    """What bursting does for one bid."""
+
+    scopes: ClassVar = {"GET": "bids:read"}
+    reads: ClassVar = ("bursting.instances", "bursting.waiting-bids")
+
+    @extend_schema(responses=BidBurstShape)
+    def get(self, request: Request, bid_id: UUID) -> Response:
+        """Show why no cloud serves it, and the attempts made; empty for one that never tried."""
+        attempts = queries.burst_instances(self.actor, bid_id=bid_id).order_by("attempt")
+        said = {
+            "bid_id": bid_id,
+            "waiting": queries.burst_wait(self.actor, bid_id),
+            "attempts": list(attempts[:ATTEMPTS_MAX]),
+        }
+        return Response(BidBurstShape(said).data)
 
 
 class OneBurstInstance(Endpoint):

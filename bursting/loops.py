@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import cast
 
 import structlog
 
@@ -11,10 +12,16 @@ from bursting.clouds.port import CloudTrouble, CloudUnavailable
 from bursting.commands.instances import advance_instance
 from bursting.commands.records import instance_known
 from bursting.commands.returning import heed_warnings
-from bursting.commands.spilling import Overflow, spill_bid
+from bursting.commands.spilling import Overflow, defer_bid, spill_bid
 from bursting.domain.budget import BudgetExhausted
 from bursting.domain.events import InstanceId
-from bursting.domain.spill import AttemptsExhausted, CloudTooDear, NoCloudOffer
+from bursting.domain.spill import (
+    AttemptsExhausted,
+    CloudTooDear,
+    DeadlineOutOfReach,
+    NoCloudOffer,
+    NoCloudWillDo,
+)
 from bursting.queries import bids_maybe_due, instances_not_over
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
@@ -22,7 +29,17 @@ from ledger.eventstore.port import EventStore, Meta
 
 BATCH = 100
 BID_RESTS = timedelta(minutes=1)
-"""How long a bid rests that no cloud serves now: asking clouds uses up a small quota."""
+"""How long a bid rests here that no cloud serves now; `domain.waits` says when clouds are asked."""
+IN_VAIN = (
+    NoCloudOffer,
+    CloudTooDear,
+    BudgetExhausted,
+    AttemptsExhausted,
+    NoCloudWillDo,
+    DeadlineOutOfReach,
+)
+"""Refusals that whoever placed the bid is told."""
+NO_ANSWER = "no-cloud-answers"
 LOOK_AGAIN = timedelta(seconds=5)
 """How long an instance rests that did not move."""
 LOOK_AGAIN_MAX = timedelta(minutes=1)
@@ -66,17 +83,26 @@ class Overflowing:
                 continue
             try:
                 spill_bid(store, bid_id=bid_id, overflow=self.overflow, by=SPILL, now=now)
-            except (NoCloudOffer, CloudTooDear, BudgetExhausted, AttemptsExhausted) as refusal:
+            except IN_VAIN as refusal:
                 log.info("burst.not-possible", bid=str(bid_id), code=refusal.code)
-                self._bids[bid_id] = now + BID_RESTS
+                self._defer(store, bid_id, refusal.code, words_of(refusal), now)
             except CloudUnavailable as trouble:
                 log.warning("burst.no-cloud-answers", bid=str(bid_id), error=str(trouble))
-                self._bids[bid_id] = now + BID_RESTS
+                self._defer(store, bid_id, NO_ANSWER, "No cloud answers at present.", now)
             except Refusal as refusal:
+                # It rests as well, or the oldest hundred would keep all others from their turn.
                 log.debug("burst.not-now", bid=str(bid_id), code=refusal.code)
+                self._bids[bid_id] = now + LOOK_AGAIN
             else:
                 spilled += 1
         return spilled
+
+    def _defer(
+        self, store: EventStore, bid_id: BidId, reason: str, words: str, now: datetime
+    ) -> None:
+        defer_bid(store, bid_id=bid_id, reason=reason, words=words, by=SPILL, now=now)
+        # Looked at again soon, in case it is amended; clouds are asked when its pause is over.
+        self._bids[bid_id] = now + BID_RESTS
 
     def _advance(self, store: EventStore, now: datetime) -> int:
         """Take every instance that is not over as far as it goes; return how many moved.
@@ -123,3 +149,21 @@ class Overflowing:
                 heed_warnings(store, cloud, instance_ids=instance_ids, by=ADVANCE, now=now)
             except CloudTrouble as trouble:
                 log.warning("burst.no-warnings", cloud=cloud.name, error=str(trouble))
+
+
+def words_of(refusal: Refusal) -> str:
+    """Return what a person reads of a refusal, with the figures that belong to it."""
+    details = refusal.details
+    match refusal:
+        case CloudTooDear():
+            return f"{refusal} A limit of at least {details['limit_needed']} would do."
+        case AttemptsExhausted():
+            told = [str(each) for each in cast("list[object]", details["reasons"])]
+            return f"{refusal} They ended with: {', '.join(told)}."
+        case NoCloudWillDo():
+            told = [str(each) for each in cast("list[object]", details["conditions"])]
+            return f"No rented machine can meet what the bid asks for: {', '.join(told)}."
+        case BudgetExhausted():
+            return "The month's budget for rented capacity does not cover a machine for this bid."
+        case _:
+            return str(refusal)

@@ -84,6 +84,23 @@ class StrayRow(models.Model):
         return f"{self.cloud} {self.cloud_ref}"
 
 
+class BurstWaitRow(models.Model):
+    """Why a bid that may burst was not served by a cloud when it was last looked at."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    bid_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField()
+    reason = models.CharField(max_length=64)
+    words = models.TextField()
+    tries = models.PositiveIntegerField()
+    next_at = models.DateTimeField()
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.bid_id} {self.reason}"
+
+
 class WaitingBidRow(models.Model):
     """An open bid that allows bursting: what the spill loop looks through. Not for people."""
 

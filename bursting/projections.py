@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from bursting.domain.events import (
+    BurstDeferred,
     BurstIntended,
     BurstLaunched,
     BurstLost,
@@ -15,7 +16,8 @@ from bursting.domain.events import (
     StrayEnded,
     StrayFound,
 )
-from bursting.models import BurstInstanceRow, StrayRow, WaitingBidRow
+from bursting.models import BurstInstanceRow, BurstWaitRow, StrayRow, WaitingBidRow
+from ledger.domain.ids import BidId
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
@@ -57,7 +59,7 @@ def project_burst_instances(recorded: Recorded, rows: Rows) -> None:
 
 
 def project_waiting_bids(recorded: Recorded, rows: Rows) -> None:
-    """Keep WaitingBidRow equal to the open bids that allow bursting."""
+    """Keep WaitingBidRow equal to the open bids that may burst, BurstWaitRow to why they wait."""
     match recorded.event:
         case BidPlaced() as placed if placed.burst_allowed:
             duration = timedelta(seconds=placed.duration_seconds)
@@ -78,6 +80,27 @@ def project_waiting_bids(recorded: Recorded, rows: Rows) -> None:
         case BidCancelled(bid_id=key) | BidExpired(bid_id=key) | BidFilled(bid_id=key):
             if rows.find(WaitingBidRow, key) is not None:
                 rows.remove(WaitingBidRow, key)
+            _wait_no_more(key, rows)
+        case BurstIntended(bid_id=key):
+            _wait_no_more(key, rows)
+        case BurstDeferred() as deferred:
+            _wait_no_more(deferred.bid_id, rows)
+            rows.add(
+                BurstWaitRow(
+                    bid_id=deferred.bid_id,
+                    tenant_id=deferred.tenant_id,
+                    reason=deferred.reason,
+                    words=deferred.words,
+                    tries=deferred.tries,
+                    next_at=deferred.next_at,
+                    at=deferred.at,
+                )
+            )
+
+
+def _wait_no_more(bid_id: BidId, rows: Rows) -> None:
+    if rows.find(BurstWaitRow, bid_id) is not None:
+        rows.remove(BurstWaitRow, bid_id)
 
 
 def _intended(intent: BurstIntended) -> BurstInstanceRow:
@@ -145,7 +168,15 @@ PROJECTIONS = (
     Projection(
         name="bursting.waiting-bids",
         project=project_waiting_bids,
-        tables=(WaitingBidRow,),
-        on=names_of(BidPlaced, BidAmended, BidCancelled, BidExpired, BidFilled),
+        tables=(WaitingBidRow, BurstWaitRow),
+        on=names_of(
+            BidPlaced,
+            BidAmended,
+            BidCancelled,
+            BidExpired,
+            BidFilled,
+            BurstIntended,
+            BurstDeferred,
+        ),
     ),
 )

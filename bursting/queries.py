@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 from bursting.domain.events import InstanceId, StrayId
 from bursting.domain.instances import FINAL, InstanceUnknown
 from bursting.domain.spill import SpillRules
-from bursting.models import BurstInstanceRow, StrayRow, WaitingBidRow
+from bursting.models import BurstInstanceRow, BurstWaitRow, StrayRow, WaitingBidRow
 from ledger.access import Actor, visible
 from ledger.domain.ids import BidId
 
@@ -40,6 +40,11 @@ def instances_not_over() -> list[InstanceId]:
     """Return the instances that something may still happen to, oldest first."""
     rows = BurstInstanceRow.objects.exclude(state__in=FINAL).order_by("intended_at", "pk")
     return [InstanceId(key) for key in rows.values_list("pk", flat=True)]
+
+
+def burst_wait(actor: Actor, bid_id: UUID) -> BurstWaitRow | None:
+    """Return why a bid of the actor's is not served by a cloud, None where nothing is known."""
+    return visible(actor, BurstWaitRow).filter(bid_id=bid_id).first()
 
 
 def strays(actor: Actor, *, bid_id: UUID | None = None) -> QuerySet[StrayRow]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from bursting.api import BurstInstances, OneBurstInstance, Strays
+from bursting.api import BidBurst, BurstInstances, OneBurstInstance, Strays
 
 api_urls: list[URLPattern] = [
     path("burst/instances", BurstInstances.as_view()),
     path("burst/strays", Strays.as_view()),
+    path("burst/bids/<uuid:bid_id>", BidBurst.as_view()),
     path("burst/instances/<uuid:instance_id>", OneBurstInstance.as_view()),
 ]

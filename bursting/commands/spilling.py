@@ -10,9 +10,10 @@ from bursting.clouds.port import CloudProvider, CloudUnavailable
 from bursting.domain import spill
 from bursting.domain.budget import Budget, month_of
 from bursting.domain.capacity import CloudOffer, GpuNeed
-from bursting.domain.events import BurstEvent, InstanceId
+from bursting.domain.events import BurstDeferred, BurstEvent, InstanceId
 from bursting.domain.instances import BurstInstance, instance_of, intend
 from bursting.domain.spill import GRACE_SECONDS_MAX, NOTICE_SECONDS, Attempt, SpillRules, Waiting
+from bursting.domain.waits import Wait, defer
 from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money
 from ledger.eventstore.port import EventStore, Meta, load, record
@@ -57,6 +58,9 @@ def spill_bid(
         raise BidUnknown(bid_id=bid_id)
     waiting = waiting_of(bid)
     attempts = attempts_of(store, bid_id)
+    wait = load(store, Wait, bid_id)
+    if bid.state == "open" and wait is not None and wait.rests(bid.version, now):
+        raise spill.BurstBackingOff(until=wait.last.next_at)
     spill.check_due(waiting, attempts, rules=overflow.rules, now=now)
     offers = _offers(overflow, waiting.need)
     decided = spill.choose(waiting, offers, attempts, rules=overflow.rules, now=now)
@@ -71,6 +75,32 @@ def spill_bid(
 
     record(store, BurstInstance, intent.instance_id, decide, by=by)
     return intent.instance_id
+
+
+def defer_bid(
+    store: EventStore, *, bid_id: BidId, reason: str, words: str, by: Meta, now: datetime
+) -> None:
+    """Take down why a bid could not spill now; each time in a row it rests for longer.
+
+    Raises: BidUnknown.
+    """
+    bid = load(store, Bid, bid_id)
+    if bid is None:
+        raise BidUnknown(bid_id=bid_id)
+    tenant_id, version = bid.terms.tenant_id, bid.version
+
+    def decide(wait: Wait | None) -> Sequence[BurstDeferred]:
+        return defer(
+            wait,
+            bid_id=bid_id,
+            tenant_id=tenant_id,
+            bid_version=version,
+            reason=reason,
+            words=words,
+            now=now,
+        )
+
+    record(store, Wait, bid_id, decide, by=by)
 
 
 def waiting_of(bid: Bid) -> Waiting:

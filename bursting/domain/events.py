@@ -173,6 +173,23 @@ class StrayEnded(Event, name="bursting.stray-ended"):
     at: datetime
 
 
+class BurstDeferred(Event, name="bursting.burst-deferred"):
+    """A bid that may burst could not be served by a cloud now, and why; it is looked at again.
+
+    reason: the refusal's code. words: what a person reads of it. tries: how often in a row, for the
+    bid as it stands (bid_version). next_at: clouds are not asked for it before then.
+    """
+
+    bid_id: BidId
+    tenant_id: TenantId
+    reason: str
+    words: str
+    tries: int
+    bid_version: int
+    next_at: datetime
+    at: datetime
+
+
 class BudgetReserved(Event, name="bursting.budget-reserved"):
     """Part of a month's budget was set aside for what an instance may cost at most."""
 

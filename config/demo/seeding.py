@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -17,12 +18,14 @@ from config.demo.pump import Pump
 from config.demo.week import DAYS, Week
 from config.env import Env
 from ledger.commands import money, parties
+from ledger.domain.event import Event
 from ledger.domain.parties import Tenant
 from ledger.eventstore.memory import MemoryStore
-from ledger.eventstore.port import EventStore, Meta, NewEvent, Recorded, load
+from ledger.eventstore.port import START, EventStore, Meta, NewEvent, Position, Recorded, load
 from ledger.following import Policy, Projection, follow_projections
 from ledger.models import Checkpoint
 from listings.domain.markets import read_markets
+from marketplace.domain.events import DECISIONS
 
 
 def seed(
@@ -59,7 +62,7 @@ def seed(
         pump.run()
         Week(draft, pump, ends_at=ends_at, **about).run()
         events = draft.read_all(limit=1_000_000).events
-        _write(store, events)
+        copy_events(events, store)
         for policy in policies:
             # The week's consequences are in it; the policies go on from here.
             Checkpoint.objects.update_or_create(
@@ -92,16 +95,33 @@ def found_platform(store: EventStore, env: Env, now: datetime) -> None:
     )
 
 
-def _write(store: EventStore, events: Iterable[Recorded]) -> None:
-    """Append the draft's events, in their order, a run of one stream and request at a time."""
+def copy_events(events: Sequence[Recorded], store: EventStore) -> None:
+    """Append a draft's events in their order, a run of one stream and request at a time.
+
+    A decision says up to which position its engine had read. Positions are each store's own, so it
+    is told by the place that the same event has in `store`.
+    """
     versions: dict[str, int] = {}
+    through = {one.event.through for one in events if isinstance(one.event, DECISIONS)}
+    places: dict[int, Position] = {START: START}
     for (stream, _), run in groupby(events, key=lambda one: (one.stream, one.meta_data)):
         together = list(run)
         expected = versions.get(stream, 0)
-        store.append(
+        appended = store.append(
             stream,
-            [NewEvent(one.id, one.event) for one in together],
+            [NewEvent(one.id, _placed(one.event, places)) for one in together],
             expected=expected,
             by=together[0].meta,
         )
         versions[stream] = expected + len(together)
+        places[together[-1].position] = appended.position
+        if any(one.position in through for one in together[:-1]):
+            there = store.read_stream(stream, after_version=expected)
+            for one, copied in zip(together, there, strict=False):
+                places[one.position] = copied.position
+
+
+def _placed(event: Event, places: Mapping[int, Position]) -> Event:
+    if isinstance(event, DECISIONS):
+        return replace(event, through=places[event.through])
+    return event

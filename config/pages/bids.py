@@ -15,6 +15,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from bursting.queries import burst_instances, burst_wait
 from config.pages.answers import done, meta_of, page
 from config.pages.bid_form import BidForm, bid_terms
 from config.pages.fields import MomentField, RateField, TokenField
@@ -41,6 +42,7 @@ from marketplace.queries.market import market_now
 from marketplace.queries.routing import routed
 
 LIST_MAX = 200
+BURST_TRIES_MAX = 20
 CHAIN_MAX = 50
 REFUSED = "The next one could not be placed: its money or its time did not suffice."
 ENDED_BECAUSE = {
@@ -260,6 +262,10 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
         "ended_because": ENDED_BECAUSE.get(row.ended_because, ENDED_BECAUSE["deadline"]),
         "mine": row.tenant_id == actor.tenant_id,
         "open": row.state == "open",
+        "burst_wait": burst_wait(actor, bid_id) if row.state == "open" else None,
+        "burst_tries": list(
+            burst_instances(actor, bid_id=bid_id).order_by("attempt")[:BURST_TRIES_MAX]
+        ),
         "moves": [{**each, "at": datetime.fromisoformat(each["at"])} for each in row.moves],
     }
     if row.chain_id is not None:

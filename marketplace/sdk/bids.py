@@ -12,7 +12,7 @@ import typer
 
 from .forms import money, percent
 from .printing import NotPrinted
-from .session import session_of
+from .session import Session, session_of
 from .spoken import length_of, moment_of
 from .waiting import LEASE, wait_for_lease
 from .whole_numbers import whole
@@ -285,11 +285,25 @@ def explain(context: typer.Context, bid: UUID) -> None:
             ("as_of", "as of"),
         ),
     )
+    _say_burst(session, bid)
     if (later := answer.get("undisturbed")) is not None:
         session.printer.say(
             f"Leases that would go for it ({later['leases']}, on {later['gpus']} GPUs) have not "
             f"run for their least time yet: until {later['until']}. "
             f"The bid would have to start by {later['starts_by']}."
+        )
+
+
+def _say_burst(session: Session, bid: UUID) -> None:
+    """Say what keeps a bid that may burst from being served by a cloud, if anything does."""
+    burst = session.client.get(f"burst/bids/{bid}")
+    if (waiting := burst.get("waiting")) is not None:
+        session.printer.say(f"Bursting: {waiting['message']} Tried again at {waiting['next_at']}.")
+    for tried in burst.get("attempts", []):
+        why = ": ".join(each for each in (tried["reason"], tried["detail"]) if each)
+        session.printer.say(
+            f"Attempt {tried['attempt']} ({tried['instance_type']} at {tried['cloud']}): "
+            f"{tried['state']}{', ' if why else ''}{why}"
         )
 
 

@@ -13,7 +13,7 @@ from django.test import Client
 from bursting import reaper
 from bursting.domain.events import InstanceId
 from bursting.loops import Overflowing
-from bursting.models import BurstInstanceRow, WaitingBidRow
+from bursting.models import BurstInstanceRow, BurstWaitRow, StrayRow, WaitingBidRow
 from bursting.projections import PROJECTIONS
 from bursting.queries import bids_maybe_due, instances_not_over
 from ledger.domain.ids import BidId, TenantId
@@ -34,6 +34,8 @@ def read(market: Market) -> None:
     """Write the rows anew from all that the market's store holds."""
     BurstInstanceRow.objects.all().delete()
     WaitingBidRow.objects.all().delete()
+    BurstWaitRow.objects.all().delete()
+    StrayRow.objects.all().delete()
     rows = Rows()
     for recorded in market.store.read_all(after=START, limit=10_000).events:
         for projection in PROJECTIONS:
