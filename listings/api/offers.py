@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import ClassVar
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 from django.conf import settings
 from django.utils import timezone
@@ -20,14 +20,15 @@ from listings import commands, queries
 from listings.api.changes import ChangeOffer, change_of
 from listings.api.shapes import (
     EarningsShape,
+    OfferBody,
     OfferShape,
-    PreviewOffer,
     PublishOffer,
     WindowShape,
     Written,
     terms_of,
 )
 from listings.api.spans import SPAN, offers_wanted, read_span
+from listings.commands.previewing import check_offer
 from listings.domain.earnings import preview_earnings
 from listings.domain.offers import Offer
 from listings.domain.terms import check_terms, leased_gpus
@@ -76,11 +77,23 @@ class PreviewOffers(Endpoint):
     scopes: ClassVar = {"POST": "offers:read"}
     reads: ClassVar = ("listings.offers",)
 
-    @extend_schema(request=PreviewOffer, responses=EarningsShape)
+    @extend_schema(request=OfferBody, responses=EarningsShape)
     def post(self, request: Request) -> Response:
-        """Preview earnings as a range; nothing is written."""
-        now = timezone.now()
-        terms = check_terms(terms_of(self.body(PreviewOffer)), now=now)
+        """Preview earnings as a range; nothing is written.
+
+        With a host it is refused what publishing would be.
+        """
+        now, asked = timezone.now(), self.body(OfferBody)
+        terms = check_terms(terms_of(asked), now=now)
+        if "host_id" in asked:
+            check_offer(
+                self.store(),
+                offer_id=OfferId(asked.get("offer_id") or uuid4()),
+                host_id=HostId(asked["host_id"]),
+                terms=terms,
+                tenant_id=self.actor.tenant_id,
+                now=now,
+            )
         windows = windows_between(terms.windows, terms.weekly, since=now, until=now + PREVIEWED)
         earnings = preview_earnings(
             windows,

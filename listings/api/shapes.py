@@ -112,9 +112,13 @@ class RegisterHost(Body):
     labels = LabelsField(required=False)
 
 
-class PreviewOffer(Body):
-    """The terms of an offer."""
+class OfferBody(Body):
+    """The terms of an offer, as it is published or previewed. host_id: the host of its GPUs; only a
+    preview may leave it out, and then nothing is looked up. offer_id: one of your choice.
+    """
 
+    host_id = serializers.UUIDField(required=False)
+    offer_id = serializers.UUIDField(required=False)
     gpu_uuids = serializers.ListField(child=TextField(), max_length=256)
     windows = serializers.ListField(child=WindowBody(), required=False, max_length=1000)
     weekly = WeeklyBody(required=False, allow_null=True)
@@ -134,11 +138,10 @@ class PreviewOffer(Body):
     reserved_for = serializers.UUIDField(required=False, allow_null=True)
 
 
-class PublishOffer(PreviewOffer):
+class PublishOffer(OfferBody):
     """The terms of an offer and the host of its GPUs. offer_id: one of your choice, if you like."""
 
     host_id = serializers.UUIDField()
-    offer_id = serializers.UUIDField(required=False)
 
 
 class MakeAgentToken(Body):

@@ -193,7 +193,8 @@ def _sold_on(
     """Offer the rests of leases to bids; where there are quotas, to each whose quota allows it."""
     if book.quotas is None or not book.resales:
         return sell_on(book, bids, now=now, round_id=round_id, rules=rules)
-    for bid in bids:
+    quotas = book.quotas
+    for bid in sorted(bids, key=lambda bid: quotas.goes_last(bid.terms)):
         events = sell_on(book, [bid], now=now, round_id=round_id, rules=rules)
         if events and lawful(book, events):
             return events

@@ -20,9 +20,9 @@ from marketplace.domain.packing import Placement
 
 Lane = Literal["instant", "round"]
 
-RULE = "price-time-6"
+RULE = "price-time-7"
 """Of the instant lane."""
-ROUND_RULE = "welfare-6"
+ROUND_RULE = "welfare-7"
 """Of rounds: see `rounds.clear_round`."""
 _window = maker(Window)
 

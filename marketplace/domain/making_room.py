@@ -67,6 +67,7 @@ def make_room(
     worthiest = sorted(
         (bid for bid in refused if bid.bid_id not in served),
         key=lambda bid: (
+            book.quotas is not None and book.quotas.goes_last(bid.terms),
             -(bid.limit + weight_of(bid, now=now)) * bid.gpus * bid.duration,
             bid.price_time,
         ),

@@ -245,6 +245,15 @@ class Policies:
             return WEIGHT_PPM
         return self.weights.get(node, WEIGHT_PPM)
 
+    def goes_last(self, unit: str) -> bool:
+        """Tell if a unit, or a cohort that it stands in, has the weight 0: all others go before."""
+        at: str | None = unit
+        while at is not None:
+            if self.weight_of(at) <= 0:
+                return True
+            at = self.parents.get(at)
+        return False
+
 
 def _quota(event: QuotaSet | QuotaOverridden, unit: int) -> Quota:
     nominal, borrowing, lending = (

@@ -359,6 +359,10 @@ class QuotaBook:
     def _half_life(self) -> int:
         return (self.policies or Policies()).half_life_seconds * 1_000
 
+    def goes_last(self, terms: BidPlaced) -> bool:
+        """Tell if a bid is of a unit with the weight 0: it gets what all others leave."""
+        return self.policies is not None and self.policies.goes_last(str(terms.subscriber_id))
+
     def standings(self, capacity: Mapping[str, int], *, at: int) -> Standings:
         """Return what every unit and cohort is remembered for, at every level."""
         policies = self.policies or Policies()

@@ -86,10 +86,13 @@ class Gate:
         self.only_own, self._standings = False, None
 
     def turns(self, bids: Iterable[OpenBid], *, now: int) -> Iterator[OpenBid]:
-        """Yield first those of `guaranteed`, then all that were not let through, as they came."""
+        """Yield first those of `guaranteed`, then all that were not let through, as they came.
+
+        Of these the ones of units with the weight 0 come last.
+        """
         waiting = list(bids)
         yield from self.guaranteed(waiting, now=now)
-        for bid in waiting:
+        for bid in sorted(waiting, key=lambda bid: self._quotas.goes_last(bid.terms)):
             if bid.bid_id not in self._let:
                 yield bid
 

@@ -260,20 +260,23 @@ def _classes(book: Book, left: _Left) -> dict[str, list[OpenBid]]:
     Those that may be guaranteed what they ask for are searched before all others, for what is
     within their nominal quota, and then once more with them.
 
-    Whose grant was dropped by the check of the last round comes last: it may be so again, and
-    should not keep that capacity from others.
+    Units with the weight 0 come last, beyond their nominal quota. So does, among its like, whose
+    grant was dropped by the check of the last round: it may be so again, and should not keep that
+    capacity from others.
     """
-    classes: dict[tuple[bool, str], list[OpenBid]] = defaultdict(list)
+    quotas = book.quotas
+    classes: dict[tuple[bool, bool, str], list[OpenBid]] = defaultdict(list)
     before: dict[str, list[OpenBid]] = defaultdict(list)
     for bid in left.untried:
         if book.told.get(bid.bid_id) != UNVERIFIED:
             before[f"{FIRST}{bid.terms.service_class} {bid.shape.currency}"].append(bid)
     for bid in left.bids:
         again = book.told.get(bid.bid_id) == UNVERIFIED
-        name = f"{bid.terms.service_class} {bid.shape.currency}"
-        classes[again, f"{name} again" if again else name].append(bid)
-    # Those that come again are few: their order among themselves stays that of the bids.
-    later = {name: group for (_, name), group in sorted(classes.items(), key=lambda it: it[0][0])}
+        last = quotas is not None and quotas.goes_last(bid.terms)
+        name = f"{bid.terms.service_class} {bid.shape.currency}{' last' if last else ''}"
+        classes[last, again, f"{name} again" if again else name].append(bid)
+    # Their order among themselves stays that of the bids.
+    later = {key[2]: group for key, group in sorted(classes.items(), key=lambda it: it[0][:2])}
     return {**before, **later}
 
 

@@ -285,6 +285,28 @@ def test_a_preview_writes_nothing(owner: Caller) -> None:
     assert PostgresStore().head() == head
 
 
+def test_a_preview_takes_what_publishing_takes_and_refuses_what_it_refuses(
+    owner: Caller, stranger: Caller
+) -> None:
+    """One shape for both: the very body that publishes can be previewed before."""
+    host_id = new_host(owner)
+    body = offer_body(host_id) | {"offer_id": str(uuid4())}
+    head = PostgresStore().head()
+
+    previewed = send(owner, "POST", "offers/preview", body)
+    foreign = send(stranger, "POST", "offers/preview", body)
+    other = send(owner, "POST", "offers/preview", body | {"gpu_uuids": ["GPU-elsewhere"]})
+    assert PostgresStore().head() == head
+    made = send(owner, "POST", "offers", body)
+
+    assert previewed.status_code == 200, previewed.content
+    assert made.status_code == 201, made.content
+    assert (other.status_code, other.json()["code"]) == (409, "gpu-not-on-host")
+    assert foreign.status_code in (403, 404)
+    taken = send(owner, "POST", "offers/preview", offer_body(host_id))
+    assert (taken.status_code, taken.json()["code"]) == (409, "gpu-listed-already")
+
+
 def test_a_consumer_lists_nothing(db: None) -> None:
     consumer = admit("con-sumer", "consumer")
 
