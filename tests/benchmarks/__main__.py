@@ -1,11 +1,18 @@
-"""`python -m tests.benchmarks [NAME…]`: run benchmarks on a database of their own."""
+"""`python -m tests.benchmarks [NAME…]`: run benchmarks, each on a database of its own.
+
+Exits with 1 where one of them could not measure; the others run all the same.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import math
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 NAMES = (
     "append",
@@ -25,6 +32,28 @@ NAMES = (
 
 def main() -> None:
     """Run the benchmarks named, or all of them, and print their figures."""
+    names = sys.argv[1:] or list(NAMES)
+    unknown = set(names) - set(NAMES)
+    if unknown:
+        raise SystemExit(f"no such benchmark: {', '.join(sorted(unknown))}; there are {NAMES}")
+    if len(names) == 1:
+        measure(names[0])
+        return
+    if failed := each_alone(names):
+        raise SystemExit(f"could not measure: {', '.join(failed)}")
+
+
+def each_alone(names: Sequence[str]) -> list[str]:
+    """Run each in a process of its own, so that none finds what another left; return who failed."""
+    command = [sys.executable, "-m", "tests.benchmarks"]
+    return [name for name in names if subprocess.run([*command, name], check=False).returncode]
+
+
+def measure(name: str) -> None:
+    """Run one benchmark on a new database and print its figures.
+
+    Raises: SystemExit where a figure is none, or there are no figures.
+    """
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
     import django
 
@@ -32,23 +61,21 @@ def main() -> None:
     from django.conf import settings
     from django.db import connection
 
-    names = sys.argv[1:] or list(NAMES)
-    unknown = set(names) - set(NAMES)
-    if unknown:
-        raise SystemExit(f"no such benchmark: {', '.join(sorted(unknown))}; there are {NAMES}")
     settings.DATABASES["default"].setdefault("TEST", {})["NAME"] = f"bench_offpeak_{os.getpid()}"
     connection.settings_dict["TEST"]["NAME"] = f"bench_offpeak_{os.getpid()}"
     database = connection.settings_dict["NAME"]
     connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
     load = os.getloadavg()[0]
-    print(f"{os.cpu_count()} cores, load {load:.1f}, Python {sys.version.split()[0]}")
+    python = sys.version.split()[0]
+    print(f"\n{name}: {os.cpu_count()} cores, load {load:.1f}, Python {python}, {kernels()}")
+    started, figures = time.monotonic(), 0
     try:
-        for name in names:
-            started = time.monotonic()
-            print(f"\n{name}", flush=True)
-            for figure in importlib.import_module(f"tests.benchmarks.{name}").run():
-                print(figure.line(), flush=True)
-            print(f"  ({time.monotonic() - started:.0f} s)")
+        for figure in importlib.import_module(f"tests.benchmarks.{name}").run():
+            print(figure.line(), flush=True)
+            figures += 1
+            if not math.isfinite(figure.value):
+                raise SystemExit(f"{figure.name}: {figure.value} is no measurement")
+        print(f"  ({time.monotonic() - started:.0f} s)")
     finally:
         with connection.cursor() as cursor:  # what a benchmark's threads have left open
             cursor.execute(
@@ -56,6 +83,17 @@ def main() -> None:
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         connection.creation.destroy_test_db(database, verbosity=0)
+    if not figures:
+        raise SystemExit("there was nothing to measure")
 
 
-main()
+def kernels() -> str:
+    """Say whether the engine's loops run compiled: figures differ by a lot."""
+    try:
+        return f"with numba {importlib.metadata.version('numba')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "without numba"
+
+
+if __name__ == "__main__":
+    main()
