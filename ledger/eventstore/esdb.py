@@ -83,6 +83,7 @@ class EsdbStore:
     """
 
     shares_django_transaction = False
+    appends_whole = False
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -102,7 +103,8 @@ class EsdbStore:
         ids = [new.id for new in events]
         if len(set(ids)) < len(ids):
             raise EventIdConflict(stream)
-        end = self._end_of(stream, expected)
+        # Who appends nothing wants to know where the stream is, not where it was.
+        end = self._end_of(stream, expected) if events else self._look_at(stream)
         for _attempt in range(ANY_ATTEMPTS_MAX):
             again = self._tails.again(stream, ids)
             if again is not None:
@@ -119,6 +121,10 @@ class EsdbStore:
 
     def append_each(self, writes: Sequence[Write]) -> list[Appended]:
         """Append to several streams, in order, up to the first that fails."""
+        return one_by_one(self, writes)
+
+    def append_whole(self, writes: Sequence[Write]) -> list[Appended]:
+        """Append to several streams, in order: there is no append to several at once."""
         return one_by_one(self, writes)
 
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:

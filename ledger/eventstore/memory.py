@@ -34,12 +34,13 @@ class MemoryStore:
     """Safe for threads; gone with the process."""
 
     shares_django_transaction = False
+    appends_whole = True
 
     def __init__(self) -> None:
         self._log: list[Recorded] = []
         self._streams: dict[str, list[Recorded]] = {}
         self._by_id: dict[UUID, Recorded] = {}
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.RLock())
 
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
@@ -66,6 +67,19 @@ class MemoryStore:
     def append_each(self, writes: Sequence[Write]) -> list[Appended]:
         """Append to several streams, in order, up to the first that fails."""
         return one_by_one(self, writes)
+
+    def append_whole(self, writes: Sequence[Write]) -> list[Appended]:
+        """Append to several streams, all or none."""
+        with self._changed:
+            versions: dict[str, int] = {}
+            for write in writes:
+                if write.events and all(new.id in self._by_id for new in write.events):
+                    continue
+                at = versions.get(write.stream, len(self._streams.get(write.stream, ())))
+                if at != write.expected:
+                    raise StreamMoved(write.stream, write.expected, at)
+                versions[write.stream] = at + len(write.events)
+            return one_by_one(self, writes)
 
     def _add(
         self, mine: list[Recorded], stream: str, new: NewEvent, data: bytes, meta: bytes

@@ -206,6 +206,8 @@ class EventStore(Protocol):
 
     shares_django_transaction: bool
     """True where an append and rows written through Django commit together."""
+    appends_whole: bool
+    """True where `append_whole` appends all or nothing."""
 
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
@@ -223,6 +225,17 @@ class EventStore(Protocol):
         """Append to several streams, one after the other as given, in one round trip if it can.
 
         The first that fails ends it: those before it stay, those after it are not asked for.
+
+        Raises: as `append` does.
+        """
+        ...
+
+    def append_whole(self, writes: Sequence[Write]) -> list[Appended]:
+        """Append to several streams, all of it or nothing, where the store `appends_whole`.
+
+        A write without events holds its stream at the version expected: nothing is appended if
+        that has moved. Where the store cannot do all or nothing, it is `append_each`: whoever asks
+        orders the writes so that each can be finished or undone after a crash.
 
         Raises: as `append` does.
         """

@@ -59,6 +59,7 @@ _APPEND_EACH = (
     "%s::text[], %s::bigint[], %s::int[], %s::bytea[], %s::int[], %s::bigint[], %s::uuid[],"
     " %s::text[], %s::int[], %s::bytea[])"
 )
+_APPEND_WHOLE = _APPEND_EACH.replace("es_append_each", "es_append_whole")
 _LOCK = "SELECT set_config('lock_timeout', '5s', true), pg_advisory_xact_lock(5121)"
 _READ_STREAM = (
     f"SELECT {_COLUMNS} FROM es_event WHERE stream = %s AND version > %s ORDER BY version LIMIT %s"
@@ -115,6 +116,7 @@ class PostgresStore:
     """Runs on Django's connection, so that rows written beside an append commit with it."""
 
     shares_django_transaction = True
+    appends_whole = True
 
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
@@ -140,6 +142,20 @@ class PostgresStore:
         return [
             _appended(write.stream, write.expected, row)
             for write, row in zip(writes, rows, strict=False)
+        ]
+
+    def append_whole(self, writes: Sequence[Write]) -> list[Appended]:
+        """Append to several streams, all or none, in one statement."""
+        with _cursor(lost=OutcomeUnknown) as cursor:
+            cursor.execute(_APPEND_WHOLE, _arguments_of_each(writes), prepare=True)
+            rows = cursor.fetchall()
+        if rows[0][0] == "moved":
+            _, version, number = rows[0]
+            moved = writes[number - 1]
+            raise StreamMoved(moved.stream, moved.expected, version)
+        return [
+            _appended(write.stream, write.expected, row)
+            for write, row in zip(writes, rows, strict=True)
         ]
 
     @contextmanager

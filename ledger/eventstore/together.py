@@ -48,6 +48,8 @@ class Part:
     need: asked where there is nothing to write, with the state as it is; may raise a Refusal.
     seen: the stream as the caller has just read it, so that it is not read again at first; if it
     has moved on meanwhile the append says so, and it is read then.
+    holds: nothing of the request is appended if this stream has moved since it was asked, also
+    where this part has nothing to write. It needs `whole`.
     """
 
     kind: type[Aggregate]
@@ -56,29 +58,35 @@ class Part:
     by: Meta
     need: Callable[[Any], None] | None = None
     seen: folds.Fold | None = None
+    holds: bool = False
 
 
 def record_together(
-    store: EventStore, parts: Sequence[Part], *, alone: bool = False
+    store: EventStore, parts: Sequence[Part], *, alone: bool = False, whole: bool = False
 ) -> list[Position]:
     """Ask the rules of several aggregates and append what they decide.
 
     Args:
         alone: let nobody else append meanwhile, where the store can do that: then it is all of it
             or nothing. Where it cannot, the parts are written in their order.
+        whole: append all or nothing, where the store can do that, without keeping others out.
 
     Returns: for each part, the position of the last event that its decision rests on.
     Raises: what the rules refuse, with nothing written unless another writer came in between;
         StreamMoved.
     """
-    [outcome] = record_each(store, [parts], alone=alone)
+    [outcome] = record_each(store, [parts], alone=alone, whole=whole)
     if isinstance(outcome, Refusal):
         raise outcome
     return outcome
 
 
 def record_each(
-    store: EventStore, requests: Sequence[Sequence[Part]], *, alone: bool = False
+    store: EventStore,
+    requests: Sequence[Sequence[Part]],
+    *,
+    alone: bool = False,
+    whole: bool = False,
 ) -> list[list[Position] | Refusal]:
     """Ask for several things, each as `record_together` would, and append all of it at once.
 
@@ -96,7 +104,8 @@ def record_each(
         waits = alone or attempt >= OVERTAKEN_MAX
         try:
             with folds.in_turn(store, keys), store.alone() if waits else nullcontext():
-                return _Desk(store, keys, () if attempt else requests).settle(requests, command_ids)
+                desk = _Desk(store, keys, () if attempt else requests)
+                return desk.settle(requests, command_ids, whole=whole)
         except (StreamMoved, OutcomeUnknown) as failure:
             last = failure
     # Nobody was faster where it is the answers that are lost: that must not read as harmless.
@@ -141,13 +150,21 @@ class _Desk:
         self._writes: list[Write] = []
 
     def settle(
-        self, requests: Sequence[Sequence[Part]], command_ids: Sequence[Sequence[UUID]]
+        self,
+        requests: Sequence[Sequence[Part]],
+        command_ids: Sequence[Sequence[UUID]],
+        *,
+        whole: bool,
     ) -> list[list[Position] | Refusal]:
+        """Ask every rule, then append."""
         for parts in requests:
             for part in parts:
                 self._sheets[_key(part)].uses += 1
         settled = [self._asked(*each) for each in zip(requests, command_ids, strict=True)]
-        appended = self._store.append_each(self._writes) if self._writes else []
+        appended: Sequence[Appended] = []
+        if any(write.events for write in self._writes):
+            append = self._store.append_whole if whole else self._store.append_each
+            appended = append(self._writes)
         return [
             each if isinstance(each, Refusal) else [_position(one, appended) for one in each]
             for each in settled
@@ -165,10 +182,19 @@ class _Desk:
             for part in parts:
                 self._need_standing(_key(part))
             return refusal
+        if any(isinstance(each, list) for each in decided):
+            for part, each in zip(parts, decided, strict=True):
+                if part.holds and not isinstance(each, list):
+                    self._hold(part)
         return [
             self._write(part, command_id, each) if isinstance(each, list) else each
             for part, command_id, each in zip(parts, command_ids, decided, strict=True)
         ]
+
+    def _hold(self, part: Part) -> None:
+        """Let the append say so if a stream has moved to which nothing is written."""
+        _, stream = _key(part)
+        self._writes.append(Write(stream, (), self._sheets[_key(part)].version, part.by))
 
     def _decide(self, part: Part, command_id: UUID) -> Position | _Place | list[Event]:
         """Return the events of a part, or where what it asks for stands already."""

@@ -93,6 +93,7 @@ class Guarded:
         self._store, self._stream, self._version = store, stream, version
         self._is_written = False
         self.shares_django_transaction = store.shares_django_transaction
+        self.appends_whole = store.appends_whole
 
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expect, by: Meta
@@ -124,6 +125,15 @@ class Guarded:
     def append_each(self, writes: Sequence[Write]) -> list[Appended]:
         """Append each, the guarded stream as `append` does."""
         return one_by_one(self, writes)
+
+    def append_whole(self, writes: Sequence[Write]) -> list[Appended]:
+        """Append all or none where the store can, the guarded stream at its version only."""
+        for write in writes:
+            if write.stream == self._stream:
+                if write.expected != self._version:
+                    raise VersionMoved(version=write.expected)
+                self._version += len(write.events)
+        return self._store.append_whole(writes)
 
     def read_stream(self, stream: str, *, after_version: int = 0) -> Iterator[Recorded]:
         """Read as the store does."""

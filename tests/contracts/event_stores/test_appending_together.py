@@ -103,3 +103,55 @@ def test_several_streams_are_read_at_once_each_from_its_own_version(rig: Rig) ->
     assert [each.version for each in found[streams[0]]] == [2, 3]
     assert list(found[streams[1]]) == list(rig.store.read_stream(streams[1]))
     assert list(found[unknown]) == []
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_a_whole_append_leaves_nothing_behind_where_one_stream_moved(rig: Rig, moved: int) -> None:
+    streams, events = [a_stream() for _ in range(3)], [notes(1), notes(2), notes(1)]
+    rig.put(streams[moved], notes(1))
+
+    with pytest.raises(StreamMoved) as refused:
+        rig.store.append_whole(
+            [asked(stream, each) for stream, each in zip(streams, events, strict=True)]
+        )
+
+    assert refused.value.stream == streams[moved]
+    lengths = [len(texts(rig.store, stream)) for stream in streams]
+    if rig.store.appends_whole:
+        assert lengths == [int(place == moved) for place in range(3)]
+    else:
+        assert lengths[moved + 1 :] == [0] * (2 - moved), "in order, up to the first that fails"
+
+
+def test_a_write_without_events_holds_its_stream_where_it_is(rig: Rig) -> None:
+    held, written = a_stream(), a_stream()
+    rig.put(held, notes(2))
+
+    appended = rig.store.append_whole([asked(held, [], 2), asked(written, notes(1))])
+
+    assert [each.version for each in appended] == [2, 1]
+    rig.put(held, notes(1))
+    with pytest.raises(StreamMoved) as refused:
+        rig.store.append_whole([asked(held, [], 2), asked(written, notes(1), 1)])
+    assert refused.value.stream == held
+    assert (len(texts(rig.store, held)), len(texts(rig.store, written))) == (3, 1)
+
+
+def test_a_whole_append_whose_answer_was_lost_is_known_again(rig: Rig) -> None:
+    streams, events = [a_stream() for _ in range(2)], [notes(2), notes(1)]
+    writes = [asked(stream, each) for stream, each in zip(streams, events, strict=True)]
+    first = rig.store.append_whole(writes)
+
+    again = rig.store.append_whole(writes)
+
+    assert [each.position for each in again] == [each.position for each in first]
+    assert [len(texts(rig.store, stream)) for stream in streams] == [2, 1]
+
+
+def test_a_whole_append_to_one_stream_twice_stands_in_order(rig: Rig) -> None:
+    stream, others = a_stream(), [notes(2), notes(1)]
+
+    appended = rig.store.append_whole([asked(stream, others[0]), asked(stream, others[1], 2)])
+
+    assert [each.version for each in appended] == [2, 3]
+    assert rig.store.verify().ok
