@@ -24,6 +24,7 @@ from marketplace.domain.events import (
     BidPlaced,
     LeaseClosed,
     LeaseGranted,
+    LeaseScheduled,
     ReclaimRequested,
     RoundCleared,
 )
@@ -35,6 +36,7 @@ KINDS = (
     BidPlaced,
     RoundCleared,
     LeaseGranted,
+    LeaseScheduled,
     ReclaimRequested,
     LeaseClosed,
     BurstRunning,
@@ -71,9 +73,11 @@ def line_of(event: Event) -> Line | None:
         case RoundCleared() if event.lane == "round" and event.bids:
             text = f"Round cleared: {event.grants} of {event.bids} bids, {event.gpus} GPUs"
             return Line(event.at, text)
-        case LeaseGranted(own=True):
+        case LeaseGranted(own=True) | LeaseScheduled(own=True):
             return None  # own use is no trade
-        case LeaseGranted():
+        case LeaseGranted(binds=False) | LeaseScheduled(round_id=None):
+            return None  # told once its lease is scheduled; or told when it was granted
+        case LeaseGranted() | LeaseScheduled():
             gpus = sum(len(share.gpu_uuids) for share in event.shares)
             text = f"Leased {gpus} {TIMES} {event.gpu_model}, {duration_text(event.window.length)}"
             return Line(event.at, text, event.gpu_model, event.price, is_trade=True)

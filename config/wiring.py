@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 
 import structlog
@@ -83,7 +83,7 @@ def policies(env: Env) -> tuple[Policy, ...]:
     return (
         *ledger.policies.POLICIES,
         *listings.policies.POLICIES,
-        *marketplace.policies.policies(fee_ppm=env.fee_ppm),
+        *marketplace.policies.policies(fee_ppm=env.fee_ppm, clock=lambda: datetime.now(UTC)),
         *metering.policies.POLICIES,
         *bursting.policies.POLICIES,
         ADMIT_AGENT,

@@ -1,12 +1,14 @@
 """The single-writer loop of one market: read, decide, append everything decided at once.
 
 The engine goes through the log fact by fact, as if it had been there when each came: a new bid is
-matched with what is free, new supply with the bids that wait, an extension is decided; what a
-decision leaves over of leases that it cuts is new supply too. So its grants do not depend on how
-often it runs or how much it reads at once. Every `round_seconds` it clears the patient bids in one
-round. What one pass decides is ONE append to `market-<name>`, at the version the book rests on: a
-second engine, or one that slept, is refused by the version, throws its book away and folds the
-log again.
+matched with what is free, new supply with the bids that wait, an extension is decided. So its
+grants do not depend on how often it runs or how much it reads at once. Every `round_seconds` it
+clears the patient bids in one round. What one pass decides is ONE append to `market-<name>`, at the
+version the book rests on: a second engine, or one that slept, is refused by the version, throws its
+book away and folds the log again.
+
+A grant binds once it is taken up (`commands.grants`). One that is refused, since what it rests on
+had changed, comes back as a fact: its capacity is free, and its bid is decided on again.
 
 It keeps nothing but the book. After a crash at any step another one folds the log: decisions are
 there or they are not, and what came after the last decision's `through` is gone through again.
@@ -183,6 +185,9 @@ class Engine:
             log.exception("fact.undecided", market=self._market, fact=str(trigger))
             return
         self._keep(book, events)
+        left = follow_up(book, trigger, events) if events else None
+        if left is not None:
+            self._decide(book, left)
 
     def _clear_round(self, book: Book) -> None:
         round_id = self._next_id("round")
@@ -227,9 +232,6 @@ class Engine:
     def _keep(self, book: Book, events: Sequence[MarketEvent]) -> None:
         book.decided(events, book.read_to)
         self._decided += events
-        left = follow_up(book, events)
-        if left is not None:
-            self._decide(book, left)
 
     @property
     def _millis(self) -> Millis:

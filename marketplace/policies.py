@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 
-from ledger.commands.money import pay_compensation, resize_hold, resizing_hold
+from ledger.commands.money import pay_compensation, resize_hold
 from ledger.domain.events import HoldReleased
 from ledger.domain.ids import BidId
-from ledger.domain.refusal import Refusal
-from ledger.eventstore.folds import Fold
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
-from ledger.eventstore.together import Part, look, look_at_each, record_together
 from ledger.following import Policy, names_of
-from marketplace.commands.bids import fill_bid, filling_bid, release_bid
+from marketplace.commands.bids import release_bid
 from marketplace.commands.chains import continue_bid
-from marketplace.commands.leases import (
-    abandon_lease,
-    extend_lease,
-    give_lease_back,
-    interrupt_lease,
-    schedule_lease,
-    scheduling_lease,
-    shorten_lease,
-)
-from marketplace.domain.bids import Bid, BidNotOpen
+from marketplace.commands.grants import Steps, openings, take_up_grant
+from marketplace.commands.leases import extend_lease
+from marketplace.domain.bids import Bid
 from marketplace.domain.events import (
     BidCancelled,
     BidExpired,
-    BidPlaced,
     Compensation,
-    Cut,
     ExtensionDeclined,
     ExtensionGranted,
     LeaseClosed,
@@ -38,123 +27,40 @@ from marketplace.domain.events import (
 )
 from marketplace.domain.leases import Lease
 
+Clock = Callable[[], datetime]
+
 OPEN_LEASE = "open-lease-when-granted"
 
 
-def open_lease_when_granted(recorded: Recorded, store: EventStore, *, fee_ppm: int) -> None:
-    """A grant becomes a lease, and its hold shrinks from the bid's limit to the cleared price.
+def open_lease_when_granted(
+    recorded: Recorded, store: EventStore, *, fee_ppm: int, clock: Clock | None = None
+) -> None:
+    """A grant becomes a lease if all that it was decided on still holds; else it is refused.
 
-    The bid's own stream decides between this and a cancellation that came at the same moment:
-    where the cancellation won, the lease is scheduled and closed, which frees the capacity. So
-    does the stream of a lease that was cut for the grant, between this and its owner's reclaim.
+    clock: None: as of the moment of the grant, for logs of another time.
     """
     granted = recorded.event
     assert isinstance(granted, LeaseGranted)
     by = Meta.because(recorded, policy=OPEN_LEASE)
-    seen = look(store, Bid, granted.bid_id)
-    bid: Bid | None = seen.state
-    assert bid is not None, "the engine grants only bids that it has read"
-    if not granted.cuts:
-        try:
-            record_together(store, _opening(granted, seen, fee_ppm, by))
-            return
-        except Refusal:
-            pass  # nothing is written yet: step by step it comes out what is in the way
-    taken_up = [_cut(store, granted, cut, by) for cut in granted.cuts]
-    schedule_lease(store, granted=granted, bid=bid.terms, fee_ppm=fee_ppm, by=by)
-    try:
-        fill_bid(
-            store,
-            bid_id=granted.bid_id,
-            lease_id=granted.lease_id,
-            by=by.step("fill"),
-            now=granted.at,
-        )
-    except BidNotOpen:
-        abandon_lease(store, lease_id=granted.lease_id, by=by.step("abandon"), now=granted.at)
-        return
-    if not all(taken_up):
-        owner_id = granted.shares[0].owner_id
-        give_lease_back(
-            store,
-            lease_id=granted.lease_id,
-            owner_id=owner_id,
-            by=by.step("give-back"),
-            now=granted.at,
-        )
-        return
-    record_together(store, [_hold(granted, bid.terms, by)])
+    now = granted.at if clock is None else clock()
+    take_up_grant(store, granted=granted, fee_ppm=fee_ppm, by=by, now=now)
 
 
 def open_leases(
-    granted: Sequence[Recorded], store: EventStore, *, fee_ppm: int
-) -> list[list[list[Part]] | None]:
-    """Return what opens a lease for each of these grants; None where others have to be cut.
+    granted: Sequence[Recorded], store: EventStore, *, fee_ppm: int, clock: Clock | None = None
+) -> list[Steps | None]:
+    """Return what opens a lease for each of these grants; None where others have to give way.
 
     The hold is a step of its own: where many bids are placed, an account moves on all the time, and
     what is decided on it is decided in a moment.
     """
-    events = [recorded.event for recorded in granted]
-    grants = [event for event in events if isinstance(event, LeaseGranted)]
-    bids = look_at_each(store, Bid, [grant.bid_id for grant in grants])
-    return [
-        None
-        if grant.cuts
-        else _steps(grant, bids[grant.bid_id], fee_ppm, Meta.because(recorded, policy=OPEN_LEASE))
-        for grant, recorded in zip(grants, granted, strict=True)
+    grants = [
+        (recorded.event, Meta.because(recorded, policy=OPEN_LEASE))
+        for recorded in granted
+        if isinstance(recorded.event, LeaseGranted)
     ]
-
-
-def _steps(granted: LeaseGranted, seen: Fold, fee_ppm: int, by: Meta) -> list[list[Part]]:
-    lease, filled, hold = _opening(granted, seen, fee_ppm, by)
-    return [[lease, filled], [hold]]
-
-
-def _opening(granted: LeaseGranted, seen: Fold, fee_ppm: int, by: Meta) -> list[Part]:
-    """Return lease, bid and hold as they are written where nobody was faster."""
-    bid: BidPlaced = seen.state.terms
-    lease = scheduling_lease(granted=granted, bid=bid, fee_ppm=fee_ppm, by=by)
-    filled = filling_bid(
-        bid_id=granted.bid_id,
-        lease_id=granted.lease_id,
-        by=by.step("fill"),
-        now=granted.at,
-        seen=seen,
-    )
-    return [lease, filled, _hold(granted, bid, by)]
-
-
-def _hold(granted: LeaseGranted, bid: BidPlaced, by: Meta) -> Part:
-    gpus = sum(len(share.gpu_uuids) for share in granted.shares)
-    return resizing_hold(
-        account_id=bid.account_id,
-        hold_id=bid.hold_id,
-        money=granted.price.charge(granted.window.millis * gpus),
-        by=by.step("hold"),
-        now=granted.at,
-    )
-
-
-def _cut(store: EventStore, granted: LeaseGranted, cut: Cut, by: Meta) -> bool:
-    """Tell a lease that it ends sooner in favour of the one granted; tell if the grant stands."""
-    step = by.step(f"cut:{cut.lease_id}")
-    if cut.because == "interrupted":
-        return interrupt_lease(
-            store,
-            lease_id=cut.lease_id,
-            in_favour_of=granted.lease_id,
-            stop_at=cut.ends_at,
-            by=step,
-            now=granted.at,
-        )
-    return shorten_lease(
-        store,
-        lease_id=cut.lease_id,
-        sold_to=granted.lease_id,
-        ends_at=cut.ends_at,
-        by=step,
-        now=granted.at,
-    )
+    now = None if clock is None else clock()
+    return openings(store, grants, fee_ppm=fee_ppm, now=now)
 
 
 def settle_extension_when_decided(recorded: Recorded, store: EventStore) -> None:
@@ -238,8 +144,11 @@ def continue_when_hold_released(recorded: Recorded, store: EventStore) -> None:
     continue_bid(store, bid_id=bid_id, by=by, now=released.at, is_last_try=True)
 
 
-def policies(*, fee_ppm: int) -> tuple[Policy, ...]:
-    """Return the market's policies for an installation that takes `fee_ppm` of each charge."""
+def policies(*, fee_ppm: int, clock: Clock | None = None) -> tuple[Policy, ...]:
+    """Return the market's policies for an installation that takes `fee_ppm` of each charge.
+
+    clock: by which a grant may be too late to be taken up; None: none ever is.
+    """
     return (
         Policy(
             name="marketplace.release-hold-when-bid-over",
@@ -248,9 +157,9 @@ def policies(*, fee_ppm: int) -> tuple[Policy, ...]:
         ),
         Policy(
             name="marketplace.open-lease-when-granted",
-            react=partial(open_lease_when_granted, fee_ppm=fee_ppm),
+            react=partial(open_lease_when_granted, fee_ppm=fee_ppm, clock=clock),
             on=names_of(LeaseGranted),
-            ask=partial(open_leases, fee_ppm=fee_ppm),
+            ask=partial(open_leases, fee_ppm=fee_ppm, clock=clock),
         ),
         Policy(
             name="marketplace.settle-extension-when-decided",

@@ -13,6 +13,7 @@ from ledger.following import Projection, names_of
 from ledger.rows import Rows
 from listings.domain.divisions import weighed
 from marketplace.domain.events import (
+    CutWithdrawn,
     LeaseClosed,
     LeaseEnding,
     LeaseExtended,
@@ -44,6 +45,9 @@ def project_meters(recorded: Recorded, rows: Rows) -> None:
             rows.change(MeterRow, extended.lease_id, ends_ms=millis_down(extended.ends_at))
         case LeaseShortened() | ReclaimRequested() | LeaseInterrupted() | LeaseEnding() as cut:
             _cut(cut, rows)
+        case CutWithdrawn() as withdrawn:
+            ends_at = min(withdrawn.ends_at, withdrawn.stop_at or withdrawn.ends_at)
+            rows.change(MeterRow, withdrawn.lease_id, ends_ms=millis_down(ends_at))
         case LeaseClosed() as over:
             ended_at = over.at if over.ended_at is None else over.ended_at
             rows.change(MeterRow, over.lease_id, over_ms=millis_down(ended_at))
@@ -243,6 +247,7 @@ PROJECTIONS: tuple[Projection, ...] = (
             ReclaimRequested,
             LeaseInterrupted,
             LeaseEnding,
+            CutWithdrawn,
             LeaseClosed,
             MeterOpened,
             UsageWindowClosed,

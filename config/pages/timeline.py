@@ -12,6 +12,7 @@ from ledger.domain.event import Event
 from ledger.eventstore.port import Recorded
 from marketplace.domain.close_reasons import REASONS
 from marketplace.domain.events import (
+    CutWithdrawn,
     ExtensionRefused,
     ExtensionRequested,
     LeaseActivated,
@@ -122,5 +123,7 @@ def _claim(claim: Event) -> Step | None:
         case LeaseInterrupted() as event:
             detail = f"The work has until {local(event.stop_at)}; then it is stopped."
             return Step(event.at, "A firm bid takes the GPUs", detail, "warn")
+        case CutWithdrawn() as event:
+            return Step(event.at, "It keeps its GPUs", f"It ends {local(event.ends_at)}.", "good")
         case _:
             return None

@@ -48,8 +48,8 @@ class Part:
     need: asked where there is nothing to write, with the state as it is; may raise a Refusal.
     seen: the stream as the caller has just read it, so that it is not read again at first; if it
     has moved on meanwhile the append says so, and it is read then.
-    holds: nothing of the request is appended if this stream has moved since it was asked, also
-    where this part has nothing to write. It needs `whole`.
+    holds: nothing is appended if this stream has moved since it was asked, also where this part
+    has nothing to write. So whatever is asked for with it is appended whole, where that can be.
     """
 
     kind: type[Aggregate]
@@ -100,6 +100,7 @@ def record_each(
     command_ids = [[part.by.command_id or uuid4() for part in parts] for parts in requests]
     keys = list(dict.fromkeys(_key(part) for parts in requests for part in parts))
     last: StoreError | None = None
+    whole = whole or any(part.holds for parts in requests for part in parts)
     for attempt in range(DECIDE_ATTEMPTS_MAX):
         waits = alone or attempt >= OVERTAKEN_MAX
         try:

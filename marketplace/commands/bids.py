@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
-from ledger.commands.money import placing_hold, release_hold, resize_hold
-from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId
+from ledger.commands.money import placing_hold, release_hold, resizing_hold
+from ledger.domain.ids import AccountId, BidId, HoldId
 from ledger.domain.money import Rate
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.folds import Fold
 from ledger.eventstore.port import (
+    DECIDE_ATTEMPTS_MAX,
     START,
     EventStore,
     Meta,
     Position,
+    StreamMoved,
     load,
     record,
 )
@@ -144,29 +147,48 @@ def amend_bid(
 ) -> Position:
     """Change a bid's limit, deadline or number of GPUs (None: keep it); it queues anew.
 
-    More money is set aside before the change, what is no longer needed given back after it.
+    The change and the money that is set aside for it are one step. Where the store cannot do that,
+    more money is set aside before the change, what is no longer needed given back after it.
 
     Raises: BidUnknown, BidNotOpen, the refusals of `Bid.amend` and of `resize_hold`.
     """
 
-    def rule(bid: Bid) -> Sequence[BidEvent]:
-        return bid.amend(
-            limit=limit or bid.limit, deadline=deadline or bid.deadline, gpus=gpus, now=now
+    for _attempt in range(DECIDE_ATTEMPTS_MAX):
+        seen = look(store, Bid, bid_id)
+        before: Bid | None = seen.state
+        if before is None:
+            raise BidUnknown(bid_id=bid_id)
+        events = before.amend(
+            limit=limit or before.limit, deadline=deadline or before.deadline, gpus=gpus, now=now
         )
+        amended = before
+        for event in events:
+            amended = Bid.evolve(amended, event)
+        own = Part(Bid, bid_id, _as_seen(before, events), by, seen=seen)
+        hold = resizing_hold(
+            account_id=amended.terms.account_id,
+            hold_id=amended.terms.hold_id,
+            money=amended.hold,
+            by=by,
+            now=now,
+        )
+        parts = [hold, own] if amended.hold > before.hold else [own, hold]
+        with suppress(_Overtaken):
+            return record_together(store, parts, whole=True)[parts.index(own)]
+    raise StreamMoved(f"bid-{bid_id}")
 
-    before = _known(store, bid_id)
-    amended = before
-    for event in rule(before):
-        amended = Bid.evolve(amended, event)
-    if amended.hold > before.hold:
-        _resize(store, amended, by, now)
-    try:
-        return _decide(store, bid_id, rule, by)
-    finally:
-        # Also where the change was refused after all, or another came first.
-        after = _known(store, bid_id)
-        if after.state == "open":
-            _resize(store, after, by.step("after"), now)
+
+class _Overtaken(Refusal):
+    """Somebody changed the bid meanwhile: what it costs is to be worked out again."""
+
+
+def _as_seen(before: Bid, events: Sequence[BidEvent]) -> Callable[[Bid], Sequence[BidEvent]]:
+    def decide(bid: Bid) -> Sequence[BidEvent]:
+        if bid.version != before.version:
+            raise _Overtaken
+        return events
+
+    return decide
 
 
 def cancel_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> Position:
@@ -187,25 +209,6 @@ def expire_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> 
     position = _decide(store, bid_id, lambda bid: bid.expire(now=now), by)
     release_bid(store, bid_id=bid_id, by=by.step("release"), now=now)
     return position
-
-
-def fill_bid(
-    store: EventStore, *, bid_id: BidId, lease_id: LeaseId, by: Meta, now: datetime
-) -> Position:
-    """Take up the engine's grant on the bid's own stream, which decides who came first.
-
-    Raises: BidUnknown, BidNotOpen.
-    """
-    part = filling_bid(bid_id=bid_id, lease_id=lease_id, by=by, now=now)
-    return record_together(store, [part])[0]
-
-
-def filling_bid(
-    *, bid_id: BidId, lease_id: LeaseId, by: Meta, now: datetime, seen: Fold | None = None
-) -> Part:
-    """Return `fill_bid` as a part of something larger. seen: the bid, if it was just read."""
-    decide = _if_known(bid_id, lambda bid: bid.fill(lease_id=lease_id, now=now))
-    return Part(Bid, bid_id, decide, by, seen=seen)
 
 
 def release_bid(store: EventStore, *, bid_id: BidId, by: Meta, now: datetime) -> None:
@@ -229,17 +232,6 @@ def _known(store: EventStore, bid_id: BidId) -> Bid:
     if bid is None:
         raise BidUnknown(bid_id=bid_id)
     return bid
-
-
-def _resize(store: EventStore, bid: Bid, by: Meta, now: datetime) -> None:
-    resize_hold(
-        store,
-        account_id=bid.terms.account_id,
-        hold_id=bid.terms.hold_id,
-        money=bid.hold,
-        by=by,
-        now=now,
-    )
 
 
 def _decide(

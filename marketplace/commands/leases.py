@@ -10,62 +10,11 @@ from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.money import Rate
 from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
-from ledger.eventstore.together import Part, record_together
-from marketplace.domain.events import (
-    BidPlaced,
-    LeaseEvent,
-    LeaseGranted,
-    LeaseScheduled,
-)
-from marketplace.domain.interruption import interrupt, owner_was_first
+from marketplace.domain.events import LeaseEvent
 from marketplace.domain.leases import Lease, LeaseUnknown
 from marketplace.domain.reclaim import reclaim
-from marketplace.domain.resale import give_back, keep_rest, list_rest, shorten, take_first
+from marketplace.domain.resale import keep_rest, list_rest, take_first
 from marketplace.domain.saving import save
-
-
-def schedule_lease(
-    store: EventStore, *, granted: LeaseGranted, bid: BidPlaced, fee_ppm: int, by: Meta
-) -> Position:
-    """Turn a grant of the engine into a lease, once.
-
-    Returns: the store position at which the lease is scheduled.
-    """
-    part = scheduling_lease(granted=granted, bid=bid, fee_ppm=fee_ppm, by=by)
-    return record_together(store, [part])[0]
-
-
-def scheduling_lease(*, granted: LeaseGranted, bid: BidPlaced, fee_ppm: int, by: Meta) -> Part:
-    """Return `schedule_lease` as a part of something larger."""
-    scheduled = LeaseScheduled(
-        lease_id=granted.lease_id,
-        bid_id=granted.bid_id,
-        tenant_id=bid.tenant_id,
-        subscriber_id=bid.subscriber_id,
-        user_id=bid.user_id,
-        account_id=bid.account_id,
-        hold_id=bid.hold_id,
-        market=granted.market,
-        shares=granted.shares,
-        gpu_model=granted.gpu_model,
-        window=granted.window,
-        price=granted.price,
-        fee_ppm=fee_ppm,
-        service_class=bid.service_class,
-        workload=bid.workload,
-        cost_centre=bid.cost_centre,
-        at=granted.at,
-    )
-
-    def decide(lease: Lease | None) -> list[LeaseEvent]:
-        return [scheduled] if lease is None else []
-
-    return Part(Lease, granted.lease_id, decide, by)
-
-
-def abandon_lease(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> Position:
-    """End a lease whose bid was withdrawn before the grant reached it."""
-    return _decide(store, lease_id, lambda lease: lease.abandon(now=now), by)
 
 
 def close_lease(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> Position:
@@ -144,77 +93,6 @@ def take_rest_first(
     Raises: LeaseUnknown, NotTheOwner, NothingOnSale, FirstRefusalOver.
     """
     return _decide(store, lease_id, lambda lease: take_first(lease, owner_id=owner_id, now=now), by)
-
-
-def shorten_lease(
-    store: EventStore,
-    *,
-    lease_id: LeaseId,
-    sold_to: LeaseId,
-    ends_at: datetime,
-    by: Meta,
-    now: datetime,
-) -> bool:
-    """Take up that the engine sold the rest of a lease from `ends_at` on; tell if that stands.
-
-    The lease's own stream decides between the sale and an owner's reclaim that came at the same
-    moment. What is not needed any more is set free of its hold.
-
-    Raises: LeaseUnknown.
-    """
-    _decide(
-        store,
-        lease_id,
-        lambda lease: shorten(lease, sold_to=sold_to, ends_at=ends_at, now=now),
-        by,
-    )
-    lease = load(store, Lease, lease_id)
-    assert lease is not None
-    if not lease.over:
-        resize_hold(
-            store,
-            account_id=lease.terms.account_id,
-            hold_id=lease.terms.hold_id,
-            money=lease.cost_at_most(ends_at=lease.ends_at),
-            by=by.step("hold"),
-            now=now,
-        )
-    shortened = lease.rights.shortened
-    assert shortened is not None
-    return shortened.stands or shortened.sold_to != sold_to
-
-
-def interrupt_lease(
-    store: EventStore,
-    *,
-    lease_id: LeaseId,
-    in_favour_of: LeaseId,
-    stop_at: datetime,
-    by: Meta,
-    now: datetime,
-) -> bool:
-    """Take up that the engine gave a lease's capacity to a firm bid; tell if that stands.
-
-    The lease's own stream decides between the two if its owner took it back at that moment.
-
-    Raises: LeaseUnknown.
-    """
-    _decide(
-        store,
-        lease_id,
-        lambda lease: interrupt(lease, in_favour_of=in_favour_of, stop_at=stop_at, now=now),
-        by,
-    )
-    lease = load(store, Lease, lease_id)
-    assert lease is not None
-    return not owner_was_first(lease)
-
-
-def give_lease_back(
-    store: EventStore, *, lease_id: LeaseId, owner_id: TenantId, by: Meta, now: datetime
-) -> Position:
-    """End a lease that was bought of capacity which its owner had taken back already."""
-    return _decide(store, lease_id, lambda lease: give_back(lease, owner_id=owner_id, now=now), by)
 
 
 def request_extension(

@@ -13,6 +13,7 @@ from marketplace.domain.values import (
     ExpiryReason,
     GoodTill,
     GpuRequest,
+    GrantRefusal,
     Patience,
     Placement,
     Seeks,
@@ -118,6 +119,20 @@ class BidFilled(Event, name="marketplace.bid-filled"):
     at: datetime
 
 
+class GrantRefused(Event, name="marketplace.grant-refused"):
+    """A grant of the engine did not become a lease: what it was decided on had changed since.
+
+    It binds nobody: its capacity is free, the leases it would have cut go on, and the bid, if it
+    is still open, is offered capacity again.
+    """
+
+    bid_id: BidId
+    lease_id: LeaseId
+    market: str
+    reason: GrantRefusal
+    at: datetime
+
+
 class BidChainEnded(Event, name="marketplace.bid-chain-ended"):
     """No bid follows this one, which is to be placed again or resumed.
 
@@ -149,5 +164,12 @@ class BidMoveAsked(Event, name="marketplace.bid-move-asked", version=4, grown_fr
 
 
 BidEvent = (
-    BidPlaced | BidAmended | BidCancelled | BidExpired | BidFilled | BidChainEnded | BidMoveAsked
+    BidPlaced
+    | BidAmended
+    | BidCancelled
+    | BidExpired
+    | BidFilled
+    | GrantRefused
+    | BidChainEnded
+    | BidMoveAsked
 )

@@ -39,6 +39,8 @@ from marketplace.domain.events import (
     ExpiryReason,
     GoodTill,
     GpuRequest,
+    GrantRefusal,
+    GrantRefused,
     Patience,
     Placement,
     Seeks,
@@ -81,6 +83,10 @@ class Sized(TypedDict, total=False):
     gpus: int
     gpus_min: int | None
     request: GpuRequest
+
+
+class GrantIsRefused(Refusal):
+    """That grant was given back: what it was decided on had changed."""
 
 
 class BidStillPossible(Refusal):
@@ -132,7 +138,7 @@ class Bid:
     terms: as it was placed. wanted: the same, for as many GPUs as are asked for by now.
 
     chain_ended: why no bid follows it; empty: nothing has been said about that. move_asked_at: when
-    its market was last asked to hand it on to another.
+    its market was last asked to hand it on to another. refused: grants that did not become leases.
     """
 
     STREAM: ClassVar[str] = "bid"
@@ -145,6 +151,7 @@ class Bid:
     lease_id: LeaseId | None = None
     chain_ended: str = ""
     move_asked_at: datetime | None = None
+    refused: frozenset[LeaseId] = frozenset()
     version: int = 1
 
     @property
@@ -231,14 +238,31 @@ class Bid:
         return [BidExpired(bid_id=self.terms.bid_id, at=now, reason=reason)]
 
     def fill(self, *, lease_id: LeaseId, now: datetime) -> list[BidFilled]:
-        """Take up the engine's grant; the same grant again changes nothing.
+        """Take up a grant that was checked; the same grant again changes nothing.
 
-        Raises: BidNotOpen: it was withdrawn or expired at the same moment.
+        Raises: BidNotOpen, GrantIsRefused.
         """
-        if self.state == "filled" and self.lease_id == lease_id:
+        if self.is_filled_by(lease_id):
             return []
         self.need_open()
+        if lease_id in self.refused:
+            raise GrantIsRefused(lease_id=lease_id)
         return [BidFilled(bid_id=self.terms.bid_id, lease_id=lease_id, at=now)]
+
+    def is_filled_by(self, lease_id: LeaseId) -> bool:
+        """Tell if the bid became that lease."""
+        return self.state == "filled" and self.lease_id == lease_id
+
+    def refuse(
+        self, *, lease_id: LeaseId, market: str, reason: GrantRefusal, now: datetime
+    ) -> list[GrantRefused]:
+        """Give a grant back that cannot become a lease; one that has, or was given back, stays."""
+        if self.is_filled_by(lease_id) or lease_id in self.refused:
+            return []
+        bid_id = self.terms.bid_id
+        return [
+            GrantRefused(bid_id=bid_id, lease_id=lease_id, market=market, reason=reason, at=now)
+        ]
 
     def end_chain(self, *, because: str, now: datetime) -> list[BidChainEnded]:
         """Let no bid follow this one; again changes nothing.
@@ -274,6 +298,9 @@ class Bid:
                 return replace(state, state="expired", version=version)
             case BidFilled():
                 return replace(state, state="filled", lease_id=event.lease_id, version=version)
+            case GrantRefused():
+                refused = state.refused | {event.lease_id}
+                return replace(state, refused=refused, version=version)
             case BidMoveAsked():
                 return replace(state, move_asked_at=event.at, version=version)
             case BidChainEnded():

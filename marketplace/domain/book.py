@@ -30,6 +30,7 @@ from marketplace.domain.events import (
     BidHandedOn,
     BidMoveAsked,
     BidPlaced,
+    GrantRefused,
     LeaseGranted,
     RoundCleared,
 )
@@ -71,6 +72,9 @@ class Book:
         self.owners = Owners(self.catalogue, lambda bid: self.catalogue.kinds.shape(bid.shape))
         self.quotas: QuotaBook | None = None
         self.least_runs = NONE_SET
+        self.granted_bids: dict[BidId, OpenBid] = {}
+        """Bids whose grants are not taken up yet, as they are by now: one that is refused waits
+        again on the terms as last amended."""
         self.coming: dict[BidId, OpenBid] = {}
         """Bids that another market is asked to hand on to this one, as they are by now."""
         self.told: dict[BidId, str] = {}
@@ -288,6 +292,9 @@ class Book:
         coming = self.coming.get(event.bid_id)
         if coming is not None:
             self.coming[event.bid_id] = coming.amended(event, since=position)
+        granted = self.granted_bids.get(event.bid_id)
+        if granted is not None:
+            self.granted_bids[event.bid_id] = granted.amended(event, since=position)
         bid = self.bids.pop(event.bid_id, None)
         if bid is None:
             return None
@@ -311,9 +318,30 @@ class Book:
         coming = self.coming.pop(event.bid_id, None) if event.to == self.market else None
         return None if coming is None else self.wait(replace(coming, since=position))
 
+    def _filled(self, event: BidFilled, position: int) -> Trigger | None:
+        """Take in that a grant was taken up: what it leaves of leases it cuts can be leased."""
+        self._ended(event, position)
+        cut = self.leases.taken_up(event.lease_id)
+        hosts = frozenset(share.host_id for held in cut for share in held.granted.shares)
+        return SupplyGrew(hosts) if hosts else None
+
+    def _refused(self, event: GrantRefused, position: int) -> Trigger | None:
+        """Take in that a grant came to nothing: its capacity is free, its bid waits again."""
+        bid = self.granted_bids.pop(event.bid_id, None)
+        if event.market != self.market:
+            return None
+        given = self.leases.refused(event.lease_id)
+        if bid is not None and event.reason != "bid-over":
+            self.wait(replace(bid, since=max(bid.since, position)))
+        if given is None:
+            return None
+        hosts = frozenset(share.host_id for share in given.granted.shares)
+        return SupplyGrew(hosts, again=event.bid_id)
+
     def _ended(
         self, event: BidCancelled | BidExpired | BidFilled | BidHandedOn, position: int
     ) -> None:
+        self.granted_bids.pop(event.bid_id, None)
         if not isinstance(event, BidHandedOn):
             self.coming.pop(event.bid_id, None)
         bid = self.bids.pop(event.bid_id, None)
@@ -369,6 +397,7 @@ class Book:
         for bid in known:
             self.owners.leave(bid)
             self.told.pop(bid.terms.bid_id, None)
+        self.granted_bids.update((bid.terms.bid_id, bid) for bid in known)
         terms = [None if bid is None else bid.terms for bid in bids]
         self.leases.granted(zip(grants, terms, strict=True))
 
@@ -384,7 +413,8 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     BidAmended: Book._amended,
     BidCancelled: Book._ended,
     BidExpired: Book._ended,
-    BidFilled: Book._ended,
+    BidFilled: Book._filled,
+    GrantRefused: Book._refused,
     BidMoveAsked: Book._asked_for,
     BidHandedOn: Book._handed_on,
     RoundCleared: Book._cleared,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -171,6 +171,17 @@ class Calendar:
         share = read_share(uuid)
         if share is not None:
             self.parted.setdefault(share.card_uuid, set()).add(uuid)
+
+    def carve(self, uuid: str, starts: Millis, ends: Millis, lease_ids: Container[LeaseId]) -> None:
+        """Give back what some leases hold of a GPU within [starts, ends), and that only."""
+        for lease_id in {span.lease_id for span in self.held(uuid)}:
+            if lease_id is None or lease_id not in lease_ids:
+                continue
+            for span in self.drop(uuid, lease_id):
+                if span.starts < starts:
+                    self.take(uuid, span._replace(ends=min(span.ends, starts)))
+                if ends < span.ends:
+                    self.take(uuid, span._replace(starts=max(span.starts, ends)))
 
     def drop(self, uuid: str, lease_id: LeaseId | None) -> Sequence[Taken]:
         """Give back all spans that somebody holds of a GPU, and return them."""

@@ -24,7 +24,6 @@ from marketplace.domain.faults import RoundUnsound as RoundUnsound
 from marketplace.domain.fills import Clearing
 from marketplace.domain.moments import moment
 from marketplace.domain.preemption import preempt
-from marketplace.domain.quota_following import everywhere
 from marketplace.domain.quota_reclaim import lawful, reclaim_for, reclaimed
 from marketplace.domain.rules import PRESENT, Rules
 from marketplace.domain.selling_on import BIDS_MAX, sell_on
@@ -72,6 +71,9 @@ def on_fact(
             events = _supplied(book, trigger, now, round_id, rules, tell)
             if not events and trigger.rests:
                 events = _sold_on(book, list(book.resting())[:BIDS_MAX], now, round_id, rules)
+            waits_again = follow_up(book, trigger, ())
+            if not events and waits_again is not None:
+                return on_fact(book, waits_again, now=now, round_id=round_id, rules=rules)
             return events
         case ExtensionAsked(asked=extension):
             return [decide_extension(book, extension, now=now)]
@@ -139,20 +141,18 @@ def _without_who_breaks(
     return events
 
 
-def follow_up(book: Book, events: Iterable[MarketEvent]) -> SupplyGrew | None:
-    """Return what decisions that are in the book leave to whoever waits; None: nothing.
+def follow_up(book: Book, trigger: Trigger | None, events: Sequence[MarketEvent]) -> BidCame | None:
+    """Return what is to be looked at once decisions on a fact are in the book; None: nothing.
 
-    Where a lease was cut for a bid that needs less than the lease had, the rest is free from then
-    on. With quotas it may help anywhere: what is cut no longer counts.
+    A bid whose grant was refused waits again. Others may come first for what that grant gave back;
+    then the bid is looked at by itself, since it may fit elsewhere or interrupt others.
     """
-    cuts = [cut for each in events if isinstance(each, LeaseGranted) for cut in each.cuts]
-    held = [book.held[cut.lease_id] for cut in cuts if cut.lease_id in book.held]
-    if not held:
+    if not isinstance(trigger, SupplyGrew) or trigger.again is None:
         return None
-    hosts = frozenset(share.host_id for it in held for share in it.granted.shares)
-    if book.quotas is not None:
-        return everywhere(book, hosts)
-    return SupplyGrew(hosts)
+    bid = book.bids.get(trigger.again)
+    if bid is None or bid.terms.patience == "patient":
+        return None
+    return BidCame(trigger.again)
 
 
 def would_get(book: Book, bid: OpenBid, *, now: int, round_id: UUID) -> LeaseGranted | None:

@@ -28,8 +28,10 @@ from marketplace.domain.bid_events import (
     BidFilled,
     BidMoveAsked,
     BidPlaced,
+    GrantRefused,
 )
 from marketplace.domain.rights_events import (
+    CutWithdrawn,
     LeaseHostLost,
     LeaseInterrupted,
     LeaseShortened,
@@ -45,6 +47,7 @@ from marketplace.domain.values import (
     ExpiryReason,
     GoodTill,
     GpuRequest,
+    GrantRefusal,
     Patience,
     Placement,
     Resold,
@@ -69,9 +72,12 @@ __all__ = [
     "Compensation",
     "Continues",
     "Cut",
+    "CutWithdrawn",
     "ExpiryReason",
     "GoodTill",
     "GpuRequest",
+    "GrantRefusal",
+    "GrantRefused",
     "LeaseHostLost",
     "LeaseInterrupted",
     "LeaseShortened",
@@ -117,11 +123,15 @@ class RoundCleared(Event, name="marketplace.round-cleared", version=4, grown_fro
     certificate: Certificate | None = None
 
 
-class LeaseGranted(Event, name="marketplace.lease-granted", version=4, grown_from=1):
-    """The engine gave a bid these GPUs over this window at this price. It is binding.
+class LeaseGranted(Event, name="marketplace.lease-granted", version=5, grown_from=1):
+    """The engine found these GPUs over this window at this price for a bid.
 
-    cuts: leases that end sooner to make room for it; they are cut by this very fact.
+    It becomes a lease if all it was decided on still holds when it is taken up (`grant_checks`);
+    else it is refused and binds nobody (`GrantRefused`).
+
+    cuts: leases that end sooner to make room for it, once it is taken up.
     own: the GPUs are the bidder's own organisation's: price 0, and no trade.
+    binds: grants of older versions were leases by this very fact; new ones once they are taken up.
     """
 
     lease_id: LeaseId
@@ -135,6 +145,7 @@ class LeaseGranted(Event, name="marketplace.lease-granted", version=4, grown_fro
     at: datetime
     cuts: tuple[Cut, ...] = ()
     own: bool = False
+    binds: bool = True
 
 
 class ExtensionGranted(Event, name="marketplace.extension-granted"):
@@ -200,8 +211,11 @@ DECISIONS = (RoundCleared, ExtensionGranted, ExtensionDeclined, BidHandedOn, Not
 # --- leases: streams lease-<lease_id> -----------------------------------------------------------
 
 
-class LeaseScheduled(Event, name="marketplace.lease-scheduled", version=4, grown_from=1):
-    """A grant became a lease with all its terms."""
+class LeaseScheduled(Event, name="marketplace.lease-scheduled", version=5, grown_from=1):
+    """A grant became a lease with all its terms.
+
+    round_id: of the decision; None in old events, whose grants were binding by themselves.
+    """
 
     lease_id: LeaseId
     bid_id: BidId
@@ -220,6 +234,13 @@ class LeaseScheduled(Event, name="marketplace.lease-scheduled", version=4, grown
     workload: Workload
     cost_centre: str
     at: datetime
+    round_id: UUID | None = None
+
+    @property
+    def own(self) -> bool:
+        """Tell if the GPUs are the consumer's own organisation's: at no price, and no trade."""
+        at_home = all(share.owner_id == self.tenant_id for share in self.shares)
+        return at_home and self.price.nanos_per_gpu_hour == 0
 
 
 class LeaseStarting(Event, name="marketplace.lease-starting"):
@@ -350,6 +371,7 @@ LeaseEvent = (
     | LeaseShortened
     | LeaseInterrupted
     | LeaseHostLost
+    | CutWithdrawn
     | LeaseEnding
     | LeaseClosed
 )

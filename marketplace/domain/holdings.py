@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ledger.domain.event import Event
@@ -25,7 +25,6 @@ from marketplace.domain.events import (
     ExtensionRequested,
     LeaseClosed,
     LeaseGranted,
-    LeaseShortened,
     NothingDecided,
     ReclaimRequested,
     ResaleEnded,
@@ -37,9 +36,25 @@ from marketplace.domain.supply import Listed
 from marketplace.domain.triggers import ExtensionAsked, ResaleCame, SupplyGrew, Trigger
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A grant that ends a lease sooner, and what is as before if the grant is refused.
+
+    ends: when the lease ends without it. sale: what was for sale of the lease, and since when.
+    """
+
+    granted_to: LeaseId
+    ends: Millis
+    sale: tuple[int, ResaleOpened] | None = None
+
+
 @dataclass(slots=True)
 class Held:
-    """A lease in the book."""
+    """A lease in the book. ends: with the claim on it, if there is one.
+
+    Until the grant that claims it is taken up, a lease keeps in the calendar what the grant does
+    not take: nobody is given capacity that comes free only if somebody else's grant holds.
+    """
 
     granted: LeaseGranted
     ends: Millis
@@ -48,6 +63,8 @@ class Held:
     reclaimed_by: TenantId | None = None
     reclaimed_at: int = 0
     """Store position of the reclaim."""
+    claim: Claim | None = None
+    """The grant for which it is to end sooner, until that is taken up or refused."""
 
     @property
     def is_interruptible(self) -> bool:
@@ -72,6 +89,8 @@ class Holdings:
         """How reliable each host has proved."""
         self.interruptible: dict[HostId, dict[LeaseId, Held]] = {}
         """Those that the market may interrupt, by each host they are on."""
+        self.claims: dict[LeaseId, tuple[LeaseId, ...]] = {}
+        """Grants that are not taken up yet, each with the leases that it ends sooner."""
         self._calendar = calendar
         self._catalogue = catalogue
         self._silent = silent
@@ -92,8 +111,10 @@ class Holdings:
         """Take in new leases, each with the bid it is of, and what they cut of others."""
         touched: HostId | None = None
         for event, bid in grants:
+            if event.cuts:
+                self.claims[event.lease_id] = tuple(cut.lease_id for cut in event.cuts)
             for cut in event.cuts:
-                self._cut(cut)
+                self._claim(cut, event.lease_id)
             window, lease_id = event.window, event.lease_id
             starts, ends = from_below(window.starts_at), from_above(window.ends_at)
             self.held[lease_id] = held = _held(event, ends, bid)
@@ -104,13 +125,54 @@ class Holdings:
                 if share.host_id is not touched:  # those of one offer come one after the other
                     touched = share.host_id
                     self._catalogue.touch(touched)
+                if self.claims:
+                    self._carve(share.gpu_uuids, starts, ends)
                 self._calendar.take_each(share.gpu_uuids, span)
 
-    def _cut(self, cut: Cut) -> None:
-        self.resales.pop(cut.lease_id, None)
+    def _carve(self, uuids: Iterable[str], starts: Millis, ends: Millis) -> None:
+        """Take from leases that are claimed what a grant gets of them."""
+        claimed = {lease_id for leases in self.claims.values() for lease_id in leases}
+        for uuid in uuids:
+            self._calendar.carve(uuid, starts, ends, claimed)
+
+    def _claim(self, cut: Cut, granted_to: LeaseId) -> None:
+        sale = self.resales.pop(cut.lease_id, None)
         if (held := self.held.get(cut.lease_id)) is not None:
             starts = from_below(held.granted.window.starts_at)
-            self._ends_at(held, max(starts, from_above(cut.ends_at)))
+            held.claim = Claim(granted_to, held.ends, sale)
+            held.ends = max(starts, from_above(cut.ends_at))
+
+    def taken_up(self, lease_id: LeaseId) -> list[Held]:
+        """Let the leases that a grant claimed end sooner; return those that leave something."""
+        found = []
+        for held in self._claimed(lease_id):
+            held.claim = None
+            self._ends_at(held, held.ends)
+            found.append(held)
+        return found
+
+    def refused(self, lease_id: LeaseId) -> Held | None:
+        """Forget a grant that was refused; leases that it claimed go on as before."""
+        given = self.held.pop(lease_id, None)
+        if given is None:
+            return None
+        self._no_longer_interruptible(given)
+        for share in given.granted.shares:
+            self._catalogue.touch(share.host_id)
+            for uuid in share.gpu_uuids:
+                self._calendar.drop(uuid, lease_id)
+        for held in self._claimed(lease_id):
+            assert held.claim is not None
+            if held.claim.sale is not None and held.reclaimed_by is None:
+                self.resales[held.granted.lease_id] = held.claim.sale
+            ends, held.claim = held.claim.ends, None
+            self._ends_at(held, ends)
+        return given
+
+    def _claimed(self, lease_id: LeaseId) -> list[Held]:
+        leases = self.claims.pop(lease_id, ())
+        held = [self.held[each] for each in leases if each in self.held]
+        return [each for each in held if each.claim and each.claim.granted_to == lease_id]
 
     def _ends_at(self, held: Held, ends: Millis) -> None:
         held.ends, lease_id = ends, held.granted.lease_id
@@ -122,13 +184,6 @@ class Holdings:
                 if starts < ends:
                     self._calendar.take(uuid, Taken(starts, ends, lease_id))
 
-    def _shortened(self, event: LeaseShortened, position: int) -> Trigger | None:
-        """What a sale left over is its owner's again, for whoever waits."""
-        if event.lease_id not in self.held:
-            return None
-        shares = self.held[event.lease_id].granted.shares
-        return SupplyGrew(frozenset(share.host_id for share in shares))
-
     def _resale_opened(self, event: ResaleOpened, position: int) -> Trigger | None:
         held = self.held.get(event.lease_id)
         if held is None or held.reclaimed_by is not None:
@@ -138,6 +193,9 @@ class Holdings:
 
     def _resale_ended(self, event: ResaleEnded, position: int) -> None:
         self.resales.pop(event.lease_id, None)
+        held = self.held.get(event.lease_id)
+        if held is not None and held.claim is not None:
+            held.claim = replace(held.claim, sale=None)
 
     def _extension_asked(self, event: ExtensionRequested, position: int) -> Trigger | None:
         return ExtensionAsked(event.lease_id, event) if event.lease_id in self.held else None
@@ -241,5 +299,4 @@ RULES: dict[type[Event], Callable[[Holdings, Any, int], Trigger | None]] = {
     LeaseClosed: Holdings._closed,
     ResaleOpened: Holdings._resale_opened,
     ResaleEnded: Holdings._resale_ended,
-    LeaseShortened: Holdings._shortened,
 }

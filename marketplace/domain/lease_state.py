@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Literal, Self, assert_never
 
-from ledger.domain.ids import HostId, TenantId
+from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.money import Money
 from ledger.domain.span import Window
 from marketplace.domain.events import (
+    CutWithdrawn,
     ExtensionRefused,
     ExtensionRequested,
     LeaseActivated,
@@ -40,7 +41,10 @@ State = Literal["scheduled", "starting", "active", "reclaiming", "ending", "clos
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseState:
-    """What one lease stream adds up to; `Lease` adds what may be decided on it."""
+    """What one lease stream adds up to; `Lease` adds what may be decided on it.
+
+    cut: the last claim on it by a grant; uncut: the lease as it would be without that claim.
+    """
 
     STREAM: ClassVar[str] = "lease"
 
@@ -56,6 +60,8 @@ class LeaseState:
     starting_at: datetime | None = None
     extension_asked: datetime | None = None
     extension_refused: ExtensionRefused | None = None
+    cut: LeaseInterrupted | LeaseShortened | None = None
+    uncut: Self | None = None
 
     @property
     def over(self) -> bool:
@@ -137,6 +143,15 @@ class LeaseState:
                 owed = self.compensation(event.owner_id, asked_at=event.at, stop_at=event.stop_at)
         return self.rights.after(event, owed)
 
+    def without_cut(self, in_favour_of: LeaseId) -> Self | None:
+        """Return the lease as it would be had a grant never claimed it; None: it has not."""
+        if self.cut is None or self.uncut is None:
+            return None
+        if claimed_for(self.cut) == in_favour_of:
+            return self.uncut
+        before = self.uncut.without_cut(in_favour_of)
+        return None if before is None else type(self).evolve(before, self.cut)
+
     @classmethod
     def evolve(cls, state: Self | None, event: LeaseEvent, /) -> Self:
         """Return the lease after `event`."""
@@ -144,6 +159,17 @@ class LeaseState:
             assert state is None
             return cls(terms=event, ends_at=event.window.ends_at)
         assert state is not None
+        if isinstance(event, CutWithdrawn):
+            return state.without_cut(event.in_favour_of) or state
+        after = cls._after(state, event)
+        if isinstance(event, LeaseInterrupted | LeaseShortened):
+            return replace(after, cut=event, uncut=state)
+        if state.uncut is None:
+            return after
+        return replace(after, uncut=cls.evolve(state.uncut, event))
+
+    @classmethod
+    def _after(cls, state: Self, event: LeaseEvent, /) -> Self:
         match event:
             case LeaseStarting():
                 return replace(state, state="starting", starting_at=event.at)
@@ -172,5 +198,12 @@ class LeaseState:
                 )
             case LeaseClosed():
                 return replace(state, state="failed" if event.failed else "closed")
+            case LeaseScheduled() | CutWithdrawn():
+                raise AssertionError("`evolve` takes these in")
             case _:
                 assert_never(event)
+
+
+def claimed_for(cut: LeaseInterrupted | LeaseShortened) -> LeaseId:
+    """Return the lease for which another one ends sooner."""
+    return cut.in_favour_of if isinstance(cut, LeaseInterrupted) else cut.sold_to

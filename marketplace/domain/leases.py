@@ -245,10 +245,8 @@ class Lease(LeaseState):
             close_reasons.CLOSED_BY_CONSUMER, now
         )
 
-    def abandon(
-        self, *, now: datetime, reason: int = close_reasons.BID_WITHDRAWN
-    ) -> list[LeaseEvent]:
-        """End a lease at once, by default one whose bid was withdrawn before the grant came."""
+    def abandon(self, *, now: datetime, reason: int) -> list[LeaseEvent]:
+        """End a lease at once."""
         if self.over or self.state == "ending":
             return []
         return list(self._end(reason, now)) + self._closed_if_idle(reason, now)

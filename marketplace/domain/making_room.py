@@ -19,9 +19,9 @@ from marketplace.domain.calendar import Calendar, Taken
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import Cut
 from marketplace.domain.fills import Fill, lease_id_of
-from marketplace.domain.moments import from_above, from_below, moment
+from marketplace.domain.moments import moment
 from marketplace.domain.packing import Placement
-from marketplace.domain.preemption import Plan, plan_for, without
+from marketplace.domain.preemption import Plan, plan_for
 from marketplace.domain.quota_gate import Found, Gate
 from marketplace.domain.quota_reclaim import (
     Reclaim,
@@ -29,7 +29,7 @@ from marketplace.domain.quota_reclaim import (
     may_be_at_risk,
     reclaim_in_round,
 )
-from marketplace.domain.selling_on import Shelf, cut_short
+from marketplace.domain.selling_on import Shelf
 from marketplace.domain.tries import Tries
 from marketplace.domain.waiting import weight_of
 from marketplace.domain.written import shares_of
@@ -124,13 +124,15 @@ class _Room:
         before = {each.lease_id: quotas.uses[each.lease_id] for each in plan.victims}
         for victim in plan.victims:
             quotas.extend(victim.lease_id, victim.stop)
-        if not self.gate.lets(bid, plan.placement, lease_id):
-            for victim_id, use in before.items():
-                quotas.move(victim_id, use)
+        lets = self.gate.lets(bid, plan.placement, lease_id)
+        # For everybody else they count on: the grant may be refused when it is taken up.
+        for victim_id, use in before.items():
+            quotas.move(victim_id, use)
+        if not lets:
             return None
         cuts = [Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims]
         fill = self._fill(bid, plan.placement, plan.price, cuts)
-        return self._take(fill, without(self.calendar, plan.victims))
+        return self._take(fill)
 
     def bought(self, bid: OpenBid) -> Fill | None:
         """Return the grant of rests of leases at the prices that their sellers ask."""
@@ -144,11 +146,8 @@ class _Room:
         if placement is None:
             return None
         shares, cuts = shelf.named(shares_of(placement), moment(placement.starts))
-        calendar = self.calendar.fork()
-        for cut in cuts:
-            cut_short(calendar, self.book.held[cut.lease_id], from_below(cut.ends_at))
         fill = replace(self._fill(bid, placement, placement.floor, cuts), shares=tuple(shares))
-        return self._take(fill, calendar)
+        return self._take(fill)
 
     def interrupted(self, bid: OpenBid) -> Fill | None:
         """Return the grant of what interruptible leases give up, at what covers their loss."""
@@ -167,7 +166,7 @@ class _Room:
         plan = plans[placement.starts]
         cuts = [Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims]
         fill = self._fill(bid, placement, plan.price, cuts)
-        return self._take(fill, without(self.calendar, plan.victims))
+        return self._take(fill)
 
     def _let(self, bid: OpenBid, find: Callable[[OpenBid], Found | None]) -> Placement | None:
         """Find a place that the quotas allow, and count it there."""
@@ -180,13 +179,12 @@ class _Room:
         lease_id = lease_id_of(self.round_id, bid)
         return Fill(bid, lease_id, placement, price, weight, tuple(cuts))
 
-    def _take(self, fill: Fill, calendar: Calendar) -> Fill:
+    def _take(self, fill: Fill) -> Fill:
+        """Give a grant its GPUs; what else its cuts free is given to nobody before they stand."""
+        self.cut.update(cut.lease_id for cut in fill.cuts)
+        self.calendar = self.calendar.fork()
         span = Taken(fill.placement.starts, fill.ends, fill.lease_id)
         for _, uuid in fill.placement.gpus:
-            calendar.take(uuid, span)
-        for cut in fill.cuts:
-            self.cut.add(cut.lease_id)
-            if self.gate is not None:
-                self.gate.quotas.extend(cut.lease_id, from_above(cut.ends_at))
-        self.calendar = calendar
+            self.calendar.carve(uuid, span.starts, span.ends, self.cut)
+            self.calendar.take(uuid, span)
         return fill

@@ -141,7 +141,7 @@ def victims_of(book: Book, bid: OpenBid, *, now: int, hosts: Iterable[HostId]) -
         granted, terms = held.granted, held.bid
         if terms is None or terms.service_class != "interruptible":
             continue
-        if held.reclaimed_by is not None or granted.lease_id in book.resales:
+        if held.reclaimed_by is not None or held.claim or granted.lease_id in book.resales:
             continue
         if terms.tenant_id == bid.terms.tenant_id:
             continue

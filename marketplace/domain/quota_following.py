@@ -11,7 +11,14 @@ from ledger.domain.ids import HostId, LeaseId
 from marketplace.domain.calendar import Calendar
 from marketplace.domain.demand import OpenBid, Shape
 from marketplace.domain.eligibility import Explanation, Stage
-from marketplace.domain.events import BidPlaced, ExtensionGranted, LeaseClosed, LeaseGranted
+from marketplace.domain.events import (
+    BidFilled,
+    BidPlaced,
+    ExtensionGranted,
+    GrantRefused,
+    LeaseClosed,
+    LeaseGranted,
+)
 from marketplace.domain.governance_events import GovernanceEvent, LeastRunSet
 from marketplace.domain.least_runs import NONE_SET, LeastRuns
 from marketplace.domain.moments import from_above, from_below
@@ -75,10 +82,17 @@ def follow(book: Book, event: Event, trigger: Trigger | None) -> Trigger | None:
     assert quotas is not None
     match event:
         case LeaseGranted() if event.market == book.market:
-            for cut in event.cuts:
+            # What it cuts counts until it is taken up: it may be refused, and that lease go on.
+            _take(book, quotas, event.lease_id)
+        case BidFilled() if isinstance(trigger, SupplyGrew):
+            granted = book.held.get(event.lease_id)
+            for cut in () if granted is None else granted.granted.cuts:
                 if cut.lease_id in book.held:
                     quotas.extend(cut.lease_id, book.held[cut.lease_id].ends)
-            _take(book, quotas, event.lease_id)
+            return everywhere(book, trigger.hosts)
+        case GrantRefused() if quotas.drop(event.lease_id) is not None:
+            freed = trigger.hosts if isinstance(trigger, SupplyGrew) else ()
+            return replace(everywhere(book, freed), again=event.bid_id)
         case ExtensionGranted() if event.lease_id in book.held:
             quotas.extend(event.lease_id, book.held[event.lease_id].ends)
         case LeaseClosed() if event.lease_id in quotas.uses:
@@ -102,7 +116,8 @@ def _take(book: Book, quotas: QuotaBook, lease_id: LeaseId) -> None:
     held = book.held[lease_id]
     if held.bid is not None:
         use = use_of_grant(book, held.granted, held.bid)
-        quotas.take(lease_id, replace(use, ends=held.ends))
+        ends = held.ends if held.claim is None else held.claim.ends
+        quotas.take(lease_id, replace(use, ends=ends))
 
 
 def use_of_grant(book: Book, granted: LeaseGranted, terms: BidPlaced) -> Use:

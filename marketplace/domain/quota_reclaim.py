@@ -254,7 +254,7 @@ class _Attempt:
 def _victim(book: Book, held: Held, bid: OpenBid, now: int) -> Victim | None:
     """Return when a lease would have to stop and what that costs; None: it may not be touched."""
     granted = held.granted
-    if held.reclaimed_by is not None or granted.lease_id in book.resales:
+    if held.reclaimed_by is not None or held.claim or granted.lease_id in book.resales:
         return None
     if granted.own or any(share.resold or share.source == "burst" for share in granted.shares):
         return None

@@ -16,7 +16,6 @@ from datetime import datetime, timedelta
 from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Invalid, Refusal
-from marketplace.domain import close_reasons
 from marketplace.domain.events import (
     LeaseEvent,
     LeaseShortened,
@@ -175,41 +174,17 @@ def take_first(lease: Lease, *, owner_id: TenantId, now: datetime) -> list[Lease
 def shorten(
     lease: Lease, *, sold_to: LeaseId, ends_at: datetime, now: datetime
 ) -> list[LeaseEvent]:
-    """Take up that the engine sold the rest: the lease ends where the one sold begins.
+    """Take up that the rest is sold: the lease ends where the one sold begins.
 
-    What the engine granted is binding, whatever the consumer changed in the meantime. Only an
-    owner's reclaim that reached this lease first is stronger: then the sale does not stand.
+    Whether that still may be is asked before (`grant_checks.cut_short`).
     """
-    if lease.rights.shortened is not None:
-        return []
-    events: list[LeaseEvent] = [
+    return [
         LeaseShortened(
             lease_id=lease.terms.lease_id,
             market=lease.terms.market,
             sold_to=sold_to,
             ends_at=ends_at,
-            stands=lease.stop_at is None,
+            stands=True,
             at=now,
         )
     ]
-    if not lease.over and lease.state == "scheduled" and ends_at <= lease.starts_at:
-        events += Lease.evolve(lease, events[0]).abandon(now=now, reason=close_reasons.RESOLD)
-    return events
-
-
-def give_back(lease: Lease, *, owner_id: TenantId, now: datetime) -> list[LeaseEvent]:
-    """End a lease that was bought of capacity which its owner had taken back already."""
-    if lease.over or lease.state == "ending":
-        return []
-    nothing = Money(0, lease.terms.price.currency)
-    reclaimed = ReclaimRequested(
-        lease_id=lease.terms.lease_id,
-        owner_id=owner_id,
-        stop_at=now,
-        at=now,
-        compensation=nothing,
-    )
-    closing = Lease.evolve(lease, reclaimed).abandon(
-        now=now, reason=close_reasons.RECLAIMED_BEFORE_START
-    )
-    return [reclaimed, *closing]

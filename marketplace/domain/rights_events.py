@@ -91,3 +91,19 @@ class LeaseHostLost(Event, name="marketplace.lease-host-lost"):
     heard_at: datetime
     compensation: Money
     at: datetime
+
+
+class CutWithdrawn(Event, name="marketplace.cut-withdrawn"):
+    """The grant for which the lease was to end sooner did not become one: it goes on as before.
+
+    Only where a store cannot write to several streams at once. ends_at, stop_at: as they are
+    without that grant. for_sale: whether the rest is for sale again.
+    """
+
+    lease_id: LeaseId
+    market: str
+    in_favour_of: LeaseId
+    ends_at: datetime
+    stop_at: datetime | None
+    for_sale: bool
+    at: datetime

@@ -192,21 +192,11 @@ def _with_room(
     said: Mapping[str, Any],
     interrupting: bool,
 ) -> tuple[list[Fill], Calendar]:
-    """Make room for refused bids, and let others have what that leaves of the leases it cuts.
-
-    They pay its floor: nobody is left who would pay more for it.
-    """
+    """Make room for refused bids. What is left of the leases it cuts comes free once they are."""
     tries = watch.stage("room", least=1)
     room, calendar = make_room(
         book, refused, calendar, gate, tries, **said, interrupting=interrupting
     )
-    cut = [book.held[cut.lease_id].granted for fill in room for cut in fill.cuts]
-    if cut:
-        freed = {share.host_id for granted in cut for share in granted.shares}
-        served = {fill.bid.bid_id for fill in room}
-        left = [bid for bid in refused if bid.bid_id not in served]
-        rests, _ = sweep(book, left, (), calendar, gate, watch.stage("rests"), **said, freed=freed)
-        room += [_at_floor(bid, at, **said) for bid, at in rests]
     watch.over()
     return room, calendar
 

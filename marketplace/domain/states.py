@@ -6,6 +6,7 @@ book's state has to be added here; a test compares the books of both ways field 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,7 +17,7 @@ from marketplace.domain.book import Book
 from marketplace.domain.calendar import Taken
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import BidAmended, BidPlaced, LeaseGranted, ResaleOpened
-from marketplace.domain.holdings import Held
+from marketplace.domain.holdings import Claim, Held
 from marketplace.domain.least_runs import NONE_SET, LeastRuns
 from marketplace.domain.moments import Millis, moment
 from marketplace.domain.quota_states import QuotaState, restored_quotas, state_of_quotas
@@ -55,6 +56,7 @@ class HeldState:
     bid: BidPlaced | None
     reclaimed_by: TenantId | None
     reclaimed_at: int
+    claim: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class BookState:
     least_runs: LeastRuns = NONE_SET
     silent: tuple[HostId, ...] = ()
     unfit: tuple[tuple[HostId, tuple[str, ...]], ...] = ()
+    granted_bids: tuple[BidState, ...] = ()
 
 
 def state_of(book: Book) -> BookState:
@@ -111,7 +114,14 @@ def state_of(book: Book) -> BookState:
         bids=tuple(_state_of(bid) for bid in book.bids.values()),
         coming=tuple(_state_of(bid) for bid in book.coming.values()),
         held=tuple(
-            HeldState(held.granted, held.ends, held.bid, held.reclaimed_by, held.reclaimed_at)
+            HeldState(
+                held.granted,
+                held.ends,
+                held.bid,
+                held.reclaimed_by,
+                held.reclaimed_at,
+                held.claim,
+            )
             for held in book.held.values()
         ),
         taken=tuple(
@@ -137,6 +147,7 @@ def state_of(book: Book) -> BookState:
             for host_id, uuids in sorted(book.quarantine.unfit.items())
             if uuids
         ),
+        granted_bids=tuple(_state_of(bid) for bid in book.granted_bids.values()),
     )
 
 
@@ -160,15 +171,34 @@ def restored(state: BookState) -> Book:
     for bid in state.coming:
         book.coming[bid.terms.bid_id] = _bid(bid)
     for held in state.held:
-        book.leases.put(
-            Held(held.granted, Millis(held.ends), held.bid, held.reclaimed_by, held.reclaimed_at)
+        lease = Held(
+            held.granted,
+            Millis(held.ends),
+            held.bid,
+            held.reclaimed_by,
+            held.reclaimed_at,
+            held.claim,
         )
+        book.leases.put(lease)
+    book.leases.claims.update(_claims(state.held))
+    for bid in state.granted_bids:
+        book.granted_bids[bid.terms.bid_id] = _bid(bid)
     book.told.update(state.told)
     book.aside.update(state.aside)
     book.resales.update((lease_id, (since, sale)) for lease_id, since, sale in state.resales)
     book.quotas = restored_quotas(state.quotas)
     book.least_runs = state.least_runs
     return book
+
+
+def _claims(held: Iterable[HeldState]) -> dict[LeaseId, tuple[LeaseId, ...]]:
+    """Return the grants that are not taken up yet, each with the leases it ends sooner."""
+    waiting = {each.claim.granted_to for each in held if each.claim is not None}
+    return {
+        each.granted.lease_id: tuple(cut.lease_id for cut in each.granted.cuts)
+        for each in held
+        if each.granted.lease_id in waiting
+    }
 
 
 def _state_of(bid: OpenBid) -> BidState:

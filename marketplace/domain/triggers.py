@@ -21,11 +21,13 @@ class SupplyGrew:
 
     freed: those of them that have more room; on the others only quotas leave more than before.
     None: all of them have. rests: the rest of a lease there, which is for sale, may be, too.
+    again: a bid that waits again, since its grant was refused; it may fit elsewhere as well.
     """
 
     hosts: frozenset[HostId]
     freed: frozenset[HostId] | None = None
     rests: bool = False
+    again: BidId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,12 @@ class Share:
     grace_seconds: int = 15
 
 
+GrantRefusal = Literal[
+    "bid-over", "bid-changed", "bid-unfunded", "lease-changed", "supply-changed", "too-late"
+]
+"""What had changed between the engine's decision and the moment its grant was to become a lease."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A lease ends at `ends_at`, sooner than it would have, in favour of the one granted."""

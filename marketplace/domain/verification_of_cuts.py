@@ -50,6 +50,8 @@ def _of_grant(
             yield f"there is no lease {cut.lease_id} to cut"
             continue
         it = held[cut.lease_id]
+        if it.claim is not None:
+            yield f"lease {cut.lease_id} is cut already for {it.claim.granted_to}"
         if not granted.at <= cut.ends_at < moment(it.ends):
             yield f"lease {cut.lease_id} cannot end at {cut.ends_at}"
         check = _sold if cut.because == "resold" else _stopped

@@ -64,6 +64,8 @@ def may_go(
         it = held.granted
         if it.lease_id in gone or held.reclaimed_by is not None or it.lease_id in book.resales:
             continue
+        if held.claim is not None:
+            continue  # it is cut for another grant, which may yet be refused
         if it.own or any(share.resold or share.source == "burst" for share in it.shares):
             continue
         notice = max(timedelta(seconds=share.notice_seconds) for share in it.shares)

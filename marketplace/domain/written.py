@@ -79,6 +79,7 @@ def decided(
             at=at,
             cuts=fill.cuts,
             own=at_home,
+            binds=False,
         )
         for fill, at_home in zip(clearing.fills, own, strict=True)
     ]

@@ -37,6 +37,7 @@ from marketplace.domain.events import (
     BidPlaced,
     ExtensionGranted,
     ExtensionRequested,
+    GrantRefused,
     LeaseClosed,
     LeaseGranted,
     ReclaimRequested,
@@ -301,7 +302,7 @@ class Run:
                 self._put(stream, self._in_lane(event))
             case BidMoveAsked():
                 self._put(stream, replace(event, placed=self._in_lane(event.placed)))
-            case BidFilled() | BidExpired():
+            case BidFilled() | GrantRefused() | BidExpired():
                 pass
             case BidAmended() | BidCancelled() if self._is_over(stream):
                 pass

@@ -9,6 +9,7 @@ from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
 from marketplace.domain.events import (
+    CutWithdrawn,
     ExtensionDeclined,
     ExtensionGranted,
     ExtensionRefused,
@@ -35,7 +36,7 @@ from marketplace.domain.progress import SECOND, together
 from marketplace.domain.reclaim_fees import schedule_of
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
-Claim = ResaleListed | ResaleOpened | ResaleEnded | LeaseShortened | LeaseInterrupted
+Claim = ResaleListed | ResaleOpened | ResaleEnded | LeaseShortened | LeaseInterrupted | CutWithdrawn
 
 
 def project_leases(recorded: Recorded, rows: Rows) -> None:
@@ -69,7 +70,12 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
             for share in _shares(row, rows):
                 rows.change(LeaseShareRow, share.pk, ends_at=extended.ends_at)
         case (
-            ResaleListed() | ResaleOpened() | ResaleEnded() | LeaseShortened() | LeaseInterrupted()
+            ResaleListed()
+            | ResaleOpened()
+            | ResaleEnded()
+            | LeaseShortened()
+            | LeaseInterrupted()
+            | CutWithdrawn()
         ) as claim:
             _project_claim(claim, rows)
         case ExtensionRequested() | ExtensionRefused() as asked:
@@ -251,6 +257,8 @@ def _project_claim(claim: Claim, rows: Rows) -> None:
                 _shorten(row, shortened, rows)
         case LeaseInterrupted() as interrupted:
             _stop_by(rows.get(LeaseRow, interrupted.lease_id), interrupted.stop_at, rows)
+        case CutWithdrawn() as withdrawn:
+            _go_on(rows.get(LeaseRow, withdrawn.lease_id), withdrawn, rows)
         case _:
             assert_never(claim)
 
@@ -283,6 +291,31 @@ def _shorten(row: LeaseRow, shortened: LeaseShortened, rows: Rows) -> None:
     )
     for share in _shares(row, rows):
         rows.change(LeaseShareRow, share.pk, ends_at=ends_at)
+
+
+def _go_on(row: LeaseRow, withdrawn: CutWithdrawn, rows: Rows) -> None:
+    """Note that a lease goes on that was to end sooner."""
+    state, running = row.state, "starting" if row.activated_at is None else "active"
+    if state == "reclaiming" and withdrawn.stop_at is None:
+        state = running
+    sale = row.resale_state
+    if withdrawn.for_sale:
+        sale = "open"
+    row = rows.change(
+        LeaseRow,
+        row.lease_id,
+        state=state,
+        ends_at=withdrawn.ends_at,
+        stop_at=withdrawn.stop_at,
+        resale_state=sale,
+        resale={key: value for key, value in (row.resale or {}).items() if key != "sold_to"}
+        or None,
+    )
+    row.due_at = _due(row)
+    for share in _shares(row, rows):
+        rows.change(LeaseShareRow, share.pk, ends_at=withdrawn.ends_at)
+    if state == running:
+        _phase(row, "run", rows)
 
 
 def _on_sale(listed: ResaleListed) -> dict[str, Any]:
@@ -335,6 +368,7 @@ PROJECTIONS = (
             ResaleEnded,
             LeaseShortened,
             LeaseInterrupted,
+            CutWithdrawn,
             LeaseEnding,
             LeaseClosed,
         ),

@@ -9,7 +9,7 @@ from typing import Any
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
-from marketplace.domain.events import Certificate, LeaseGranted, RoundCleared
+from marketplace.domain.events import Certificate, LeaseGranted, LeaseScheduled, RoundCleared
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 
 
@@ -37,9 +37,12 @@ def project_rounds(recorded: Recorded, rows: Rows) -> None:
                     at=cleared.at,
                 )
             )
-        case LeaseGranted(own=True):
+        case LeaseGranted(own=True) | LeaseScheduled(own=True):
             pass  # nobody traded: neither tape nor prices hear of it
-        case LeaseGranted() as granted:
+        case LeaseGranted(binds=False) | LeaseScheduled(round_id=None):
+            pass  # it counts once its lease is scheduled; or was counted when it was granted
+        case LeaseGranted() | LeaseScheduled() as granted:
+            assert granted.round_id is not None
             gpus = sum(len(share.gpu_uuids) for share in granted.shares)
             burst = any(share.source == "burst" for share in granted.shares)
             rows.add(
@@ -69,7 +72,7 @@ def _written(certificate: Certificate | None) -> dict[str, Any] | None:
     return written | {"aside": len(aside)} if aside else written
 
 
-def _add_to_price(granted: LeaseGranted, gpus: int, rows: Rows) -> None:
+def _add_to_price(granted: LeaseGranted | LeaseScheduled, gpus: int, rows: Rows) -> None:
     hour = granted.at.replace(minute=0, second=0, microsecond=0)
     price, currency = granted.price.nanos_per_gpu_hour, granted.price.currency
     key = f"{granted.market}/{granted.gpu_model}/{currency}/{hour:%Y-%m-%dT%H}"
@@ -108,6 +111,6 @@ PROJECTIONS = (
         name="marketplace.rounds",
         project=project_rounds,
         tables=(RoundRow, TradeRow, PriceRow),
-        on=names_of(RoundCleared, LeaseGranted),
+        on=names_of(RoundCleared, LeaseGranted, LeaseScheduled),
     ),
 )

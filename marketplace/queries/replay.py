@@ -124,7 +124,6 @@ def _book_from(
     read_before = book.read_to
     later: list[Recorded] = []
     taken, trigger = 0, None
-    cutting = list[LeaseGranted]()
     facts = _facts(store, position)
     for recorded in facts:
         if recorded.stream != stream:
@@ -148,11 +147,8 @@ def _book_from(
             grants = _grants(facts, stream, event)
             return Found(book, event, grants, None if event.lane == "round" else trigger, taken)
         book.apply(event, recorded.position)
-        if isinstance(event, LeaseGranted) and event.cuts:
-            cutting.append(event)
-            trigger = follow_up(book, cutting)
-        elif isinstance(event, RoundCleared):
-            cutting = []
+        if isinstance(event, RoundCleared):
+            trigger = follow_up(book, trigger, (event,))
     raise RoundUnknown(round_id=round_id)
 
 
@@ -240,8 +236,12 @@ def cleared_again(found: Found, now: int, rules: Rules = PRESENT) -> Sequence[Ma
     return on_fact(found.book, found.trigger, now=now, round_id=round_id, rules=rules)
 
 
+NOT_COMPARED = ("rule", "binds")
+"""What says by which rules it was decided, and nothing of what came out."""
+
+
 def _differences(recorded: Sequence[Event], again: Sequence[Event]) -> tuple[str, ...]:
-    """Say what came out otherwise. The name of the rule is none: the same came of another one."""
+    """Say what came out otherwise."""
     if len(recorded) != len(again):
         return (f"{len(recorded)} events were recorded, {len(again)} came out",)
     found = []
@@ -252,6 +252,6 @@ def _differences(recorded: Sequence[Event], again: Sequence[Event]) -> tuple[str
         found += [
             f"event {index}: {each.name}"
             for each in fields(was)  # type: ignore[arg-type]  # every event is a dataclass
-            if each.name != "rule" and getattr(was, each.name) != getattr(now, each.name)
+            if each.name not in NOT_COMPARED and getattr(was, each.name) != getattr(now, each.name)
         ]
     return tuple(found)

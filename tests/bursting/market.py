@@ -29,11 +29,12 @@ from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import START, Appended, EventStore, Expect, Meta, NewEvent, load, record
+from ledger.eventstore.together import record_together
 from listings.commands import report_inventory
 from listings.domain.events import Gpu
 from listings.domain.hosts import Host
 from listings.domain.offers import Offer
-from marketplace.commands.leases import schedule_lease
+from marketplace.commands.grants import leasing
 from marketplace.domain.bids import Bid
 from marketplace.domain.events import (
     BidCancelled,
@@ -307,7 +308,9 @@ class Market:
             price=offer.published.floor if offer else Rate(1),
             at=self.now,
         )
-        schedule_lease(self.store, granted=granted, bid=self.bid, fee_ppm=0, by=TESTER)
+        bid = load(self.store, Bid, self.bid.bid_id)
+        assert bid is not None
+        record_together(self.store, [leasing(granted, bid, 0, TESTER)])
         filled = BidFilled(bid_id=self.bid.bid_id, lease_id=lease_id, at=self.now)
         record(self.store, Bid, self.bid.bid_id, lambda _: [filled], by=TESTER)
         return lease_id

@@ -20,8 +20,8 @@ from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import BidAmended, GpuRequest, RoundCleared, Workload
 from marketplace.domain.workloads import complete
 from tests.conftest import NOON
+from tests.marketplace.site import BID, HOUR, TERMS
 from tests.marketplace.test_bids_that_follow import Going
-from tests.marketplace.test_from_grant_to_close import BID, HOUR, TERMS
 from tests.marketplace.trading import Market, rate, somebody
 
 LATER = NOON + 30 * HOUR

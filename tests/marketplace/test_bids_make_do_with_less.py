@@ -19,7 +19,7 @@ from marketplace.domain.packing import place
 from marketplace.domain.ranges import fit
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
-from tests.marketplace.test_from_grant_to_close import HOUR, TERMS, Site
+from tests.marketplace.site import HOUR, TERMS, Site
 from tests.marketplace.trading import Market, rate, somebody
 
 WEEK = NOON + timedelta(days=7)

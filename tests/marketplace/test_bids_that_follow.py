@@ -27,7 +27,7 @@ from marketplace.domain.events import Workload
 from marketplace.domain.leases import Lease
 from marketplace.policies import policies
 from tests.conftest import NOON
-from tests.marketplace.test_from_grant_to_close import ACCOUNT, BID, HOUR, TERMS, Site, memory
+from tests.marketplace.site import ACCOUNT, BID, HOUR, TERMS, Site, memory
 from tests.marketplace.trading import OWNER, rate, somebody
 
 

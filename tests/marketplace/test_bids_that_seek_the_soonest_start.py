@@ -13,8 +13,8 @@ from marketplace.domain.events import LeaseGranted, Workload
 from marketplace.domain.moments import from_above
 from marketplace.domain.packing import place
 from tests.conftest import NOON
+from tests.marketplace.site import TERMS
 from tests.marketplace.test_bids_that_follow import Going
-from tests.marketplace.test_from_grant_to_close import TERMS
 from tests.marketplace.test_rounds import book_of
 from tests.marketplace.trading import Market, rate
 

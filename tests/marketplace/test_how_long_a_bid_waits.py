@@ -17,7 +17,7 @@ from marketplace.domain.bids import Bid
 from marketplace.domain.events import BidExpired, LeaseGranted, RoundCleared, Workload
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
-from tests.marketplace.test_from_grant_to_close import BID, HOUR, TERMS, Site
+from tests.marketplace.site import BID, HOUR, TERMS, Site
 from tests.marketplace.trading import Market, named, rate, somebody
 
 NOW_OR_NEVER = ("immediate-or-cancel", "fill-or-kill")

@@ -21,7 +21,7 @@ from marketplace.domain.bounds import ExtensionOutOfBounds
 from marketplace.domain.close_reasons import MONEY_SPENT, WINDOW_OVER
 from marketplace.domain.events import ExtensionRefused
 from tests.conftest import NOON
-from tests.marketplace.test_from_grant_to_close import ACCOUNT, BID, HOUR, TERMS, Site
+from tests.marketplace.site import ACCOUNT, BID, HOUR, TERMS, Site
 from tests.marketplace.trading import OWNER, named, somebody
 
 

@@ -14,7 +14,7 @@ from ledger.eventstore.port import load
 from marketplace.commands import bids, leases
 from marketplace.domain import close_reasons
 from tests.conftest import NOON
-from tests.marketplace.test_from_grant_to_close import ACCOUNT, HOUR, TERMS, Site
+from tests.marketplace.site import ACCOUNT, HOUR, TERMS, Site
 from tests.marketplace.trading import OWNER, somebody
 
 

@@ -27,7 +27,7 @@ from marketplace.domain.states import restored, state_of
 from marketplace.queries.books import preview
 from marketplace.queries.market import market_now
 from tests.conftest import NOON
-from tests.marketplace.test_from_grant_to_close import TERMS
+from tests.marketplace.site import TERMS
 from tests.marketplace.trading import MARKET, OWNER, Market, named, rate
 
 RELIABLE = GpuRequest(reliability_min_ppm=900_000)

@@ -14,6 +14,7 @@ from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.eventstore.port import load
 from marketplace.commands import bids, leases
 from marketplace.domain import close_reasons
+from marketplace.domain.bids import Bid
 from marketplace.domain.events import LeaseGranted
 from marketplace.domain.leases import Lease, ResoldIsFixed, RestOnSale
 from marketplace.domain.reclaim import NotTheOwner
@@ -30,7 +31,7 @@ from marketplace.policies import policies
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.leasing import ADA, BOB, HOST_A, HOST_B, active, share
-from tests.marketplace.test_from_grant_to_close import TENANT, TERMS, Site, memory
+from tests.marketplace.site import TENANT, TERMS, Site, memory
 from tests.marketplace.trading import OWNER, named, rate, somebody
 
 HOUR = timedelta(hours=1)
@@ -320,19 +321,20 @@ def test_the_holder_may_keep_it_after_all(site: Site) -> None:
         )
 
 
-def test_a_sale_that_the_engine_made_is_binding_even_if_the_holder_takes_it_back(
-    site: Site,
-) -> None:
+def test_a_holder_who_keeps_the_rest_before_its_sale_is_taken_up_keeps_it(site: Site) -> None:
     on_sale(site)
     opened(site)
     buy(site, "y", gpus=2, hours=3, at="2")
     site.run()
+    before = site.lease
     leases.keep_rest_of_lease(site.store, lease_id=site.lease_of_bid(), by=somebody(), now=site.now)
     site.go()
-    granted = site.grant("y")
-    assert granted is not None
-    assert site.lease.ends_at == granted.window.starts_at
-    assert not lease_of(site, "y").over
+    assert site.grant("y") is not None
+    assert (site.lease.ends_at, site.lease.rights.shortened) == (before.ends_at, None)
+    assert load(site.store, Lease, site.lease_id("y")) is None
+    bid = load(site.store, Bid, BidId(named("bid y")))
+    assert bid is not None and bid.state == "open"
+    assert site.account.held == site.lease.cost_at_most(ends_at=site.lease.ends_at)
 
 
 def test_a_reclaim_that_came_before_the_sale_was_taken_up_is_stronger(site: Site) -> None:
@@ -347,9 +349,8 @@ def test_a_reclaim_that_came_before_the_sale_was_taken_up_is_stronger(site: Site
     )
     site.go()
 
-    bought = lease_of(site, "y")
-    assert bought.over
-    assert bought.ending_reason == close_reasons.RECLAIMED_BEFORE_START
+    assert load(site.store, Lease, site.lease_id("y")) is None
+    assert site.lease.rights.shortened is None
     deadline = site.lease.stop_at
     assert deadline is not None
     # And nobody else is let onto what the owner took back.

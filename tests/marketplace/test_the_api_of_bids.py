@@ -16,8 +16,7 @@ from ledger.eventstore.postgres import PostgresStore
 from ledger.following import follow_projections
 from ledger.models import Checkpoint, SubscriberRow
 from ledger.rebuilding import fingerprint, rebuild
-from marketplace.commands.bids import fill_bid
-from marketplace.domain.events import LeaseGranted
+from marketplace.domain.events import BidFilled, LeaseGranted
 from marketplace.projections import PROJECTIONS, bids, rounds
 from tests.access.conftest import Caller, admit
 from tests.conftest import SOMEBODY
@@ -338,13 +337,8 @@ def test_rows_equal_their_rebuild(market: Market) -> None:
     market.run()
     granted = market.grant("x")
     assert granted is not None
-    fill_bid(
-        market.store,
-        bid_id=granted.bid_id,
-        lease_id=granted.lease_id,
-        by=SOMEBODY,
-        now=market.now,
-    )
+    filled = BidFilled(bid_id=granted.bid_id, lease_id=granted.lease_id, at=market.now)
+    market.put(f"bid-{granted.bid_id}", filled)
     read()
 
     for projection in (*bids.PROJECTIONS, *rounds.PROJECTIONS):

@@ -22,8 +22,8 @@ from marketplace.domain.progress import Progress
 from marketplace.domain.saving import CheckpointOutOfLease, save
 from tests.conftest import NOON
 from tests.marketplace.leasing import ADA, BOB, HOST_A, HOST_B, LEASE, active, after, kinds, share
+from tests.marketplace.site import HOUR
 from tests.marketplace.test_bids_that_follow import Going
-from tests.marketplace.test_from_grant_to_close import HOUR
 from tests.marketplace.trading import somebody
 
 MINUTE = timedelta(minutes=1)

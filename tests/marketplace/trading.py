@@ -57,9 +57,12 @@ from listings.domain.offers import Offer
 from marketplace.domain.events import (
     BidAmended,
     BidCancelled,
+    BidFilled,
     BidPlaced,
     ExtensionRequested,
     GpuRequest,
+    GrantRefusal,
+    GrantRefused,
     LeaseClosed,
     LeaseGranted,
     Patience,
@@ -375,6 +378,27 @@ class Market:
             for recorded in self.decisions()
             if isinstance(recorded.event, LeaseGranted)
         }
+
+    def take_up(self) -> None:
+        """Let every grant become a lease, as policies do where nothing has changed since."""
+        filled = {each.event.bid_id for each in self.events() if isinstance(each.event, BidFilled)}
+        for bid_id, granted in self.grants().items():
+            if bid_id not in filled:
+                done = BidFilled(bid_id=bid_id, lease_id=granted.lease_id, at=self.now)
+                self.put(f"bid-{bid_id}", done)
+
+    def refuse(self, word: str, reason: GrantRefusal = "bid-changed") -> None:
+        """Give the grant of a bid back."""
+        granted = self.grant(word)
+        assert granted is not None, f"{word} has no grant"
+        refused = GrantRefused(
+            bid_id=granted.bid_id,
+            lease_id=granted.lease_id,
+            market=self.name,
+            reason=reason,
+            at=self.now,
+        )
+        self.put(f"bid-{granted.bid_id}", refused)
 
     def grant(self, word: str) -> LeaseGranted | None:
         """Return the grant of one bid, or None."""

@@ -1,0 +1,238 @@
+"""A grant of the engine becomes a lease, or is refused: one step, whatever else goes on.
+
+Order of the writes, for a store that cannot append to several streams at once: first the leases
+that give way, then the bid, then the lease. `BidFilled` is the point of no return. A process that
+dies before it has told some leases that they end sooner: the policy, asked again, fills the bid or
+withdraws what was told. One that dies after it has a bid without its lease: asked again, the
+policy opens it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+
+from ledger.commands.money import resize_hold, resizing_hold
+from ledger.domain.accounts import Account
+from ledger.domain.refusal import Refusal
+from ledger.eventstore.folds import Fold
+from ledger.eventstore.port import EventStore, Meta, load, record
+from ledger.eventstore.together import Part, look_at_each, record_together
+from listings.domain.events import OfferEvent
+from listings.domain.offers import Offer
+from marketplace.domain import grant_checks
+from marketplace.domain.bids import Bid
+from marketplace.domain.events import (
+    BidEvent,
+    Cut,
+    GrantRefusal,
+    LeaseEvent,
+    LeaseGranted,
+    LeaseScheduled,
+    Share,
+)
+from marketplace.domain.grant_checks import GrantUnfit
+from marketplace.domain.leases import Lease
+
+Steps = list[list[Part]]
+"""Each step is one append; the next is asked for once the one before it is written."""
+
+
+def take_up_grant(
+    store: EventStore, *, granted: LeaseGranted, fee_ppm: int, by: Meta, now: datetime
+) -> GrantRefusal | None:
+    """Open the lease of a grant if all it was decided on still holds; else refuse the grant.
+
+    now: by the clock of whoever takes it up.
+
+    Returns: why it was refused; None: the lease is there, now or since an earlier call.
+    """
+    bid = load(store, Bid, granted.bid_id)
+    assert bid is not None, "the engine grants only bids that it has read"
+    reason: GrantRefusal | None = None
+    if not bid.is_filled_by(granted.lease_id):
+        try:
+            record_together(store, opening(granted, bid, fee_ppm, by, now), whole=True)
+        except Refusal as refused:
+            # A rule beside the checks, such as an account that is gone, gives it back as well.
+            reason = refused.reason if isinstance(refused, GrantUnfit) else "bid-unfunded"
+            if refuse_grant(store, granted=granted, reason=reason, by=by, now=now):
+                return reason
+    # Filled by now, here or in an earlier call that died on the way.
+    record_together(store, [leasing(granted, bid, fee_ppm, by)])
+    for cut in granted.cuts:
+        if cut.because == "resold":
+            _finish_sale(store, granted, cut, by)
+    record_together(store, following(granted, bid, by))
+    return None
+
+
+def refuse_grant(
+    store: EventStore, *, granted: LeaseGranted, reason: GrantRefusal, by: Meta, now: datetime
+) -> bool:
+    """Give a grant back and withdraw what was told for it; tell if it is refused.
+
+    It is not where the bid became this very lease: that cannot be taken back.
+    """
+    lease_id = granted.lease_id
+
+    def decide(bid: Bid | None) -> Sequence[BidEvent]:
+        assert bid is not None
+        return bid.refuse(lease_id=lease_id, market=granted.market, reason=reason, now=now)
+
+    record(store, Bid, granted.bid_id, decide, by=by.step("refuse"))
+    bid = load(store, Bid, granted.bid_id)
+    assert bid is not None
+    if bid.is_filled_by(lease_id):
+        return False
+    for cut in granted.cuts:
+        withdraw = partial(grant_checks.withdraw_cut, in_favour_of=lease_id, now=now)
+        record(store, Lease, cut.lease_id, withdraw, by=by.step(f"withdraw:{cut.lease_id}"))
+    return True
+
+
+def openings(
+    store: EventStore,
+    grants: Sequence[tuple[LeaseGranted, Meta]],
+    *,
+    fee_ppm: int,
+    now: datetime | None,
+) -> list[Steps | None]:
+    """Return what opens the lease of each of several grants; None where others have to give way.
+
+    now: None: for each the moment of its grant. Bids and offers are read once for all of them.
+    """
+    bids = look_at_each(store, Bid, [granted.bid_id for granted, _ in grants])
+    shares = [share.offer_id for granted, _ in grants for share in granted.shares]
+    offers = look_at_each(store, Offer, shares) if shares else {}
+    found: list[Steps | None] = []
+    for granted, by in grants:
+        seen = bids[granted.bid_id]
+        if granted.cuts or seen.state is None:
+            found.append(None)
+            continue
+        at = now or granted.at
+        parts = opening(granted, seen.state, fee_ppm, by, at, bid=seen, offers=offers)
+        found.append([parts, following(granted, seen.state, by)])
+    return found
+
+
+def opening(
+    granted: LeaseGranted,
+    known: Bid,
+    fee_ppm: int,
+    by: Meta,
+    now: datetime,
+    *,
+    bid: Fold | None = None,
+    offers: Mapping[object, Fold] | None = None,
+) -> list[Part]:
+    """Return what turns a grant into a lease, to be written whole or not at all.
+
+    known: the bid, of which nothing is used that changes. bid, offers: as they were just read.
+    """
+    seen = offers or {}
+    taken = [
+        Part(
+            Offer,
+            share.offer_id,
+            partial(_supply_stands, share=share, granted=granted),
+            by,
+            seen=seen.get(share.offer_id),
+            holds=True,
+        )
+        for share in {each.offer_id: each for each in granted.shares}.values()
+    ]
+    cuts = [
+        Part(
+            Lease,
+            cut.lease_id,
+            partial(grant_checks.cut_short, cut=cut, granted=granted, now=now),
+            by.step(f"cut:{cut.lease_id}"),
+            holds=True,
+        )
+        for cut in granted.cuts
+    ]
+    fill = partial(grant_checks.fill, granted=granted, now=now)
+    filled = Part(Bid, granted.bid_id, fill, by.step("fill"), seen=bid)
+    return [
+        *taken,
+        _covered(granted, known, by),
+        *cuts,
+        filled,
+        leasing(granted, known, fee_ppm, by),
+    ]
+
+
+def following(granted: LeaseGranted, known: Bid, by: Meta) -> list[Part]:
+    """Return what a lease that was opened leaves to do: give back what it does not need."""
+    terms = known.terms
+    hold = resizing_hold(
+        account_id=terms.account_id,
+        hold_id=terms.hold_id,
+        money=grant_checks.cost_of(granted),
+        by=by.step("hold"),
+        now=granted.at,
+    )
+    return [hold]
+
+
+def _finish_sale(store: EventStore, granted: LeaseGranted, cut: Cut, by: Meta) -> None:
+    """Give a seller back what the rest would have cost; end its lease if all of it is sold."""
+    by = by.step(f"cut:{cut.lease_id}")
+    end = partial(grant_checks.end_sold_whole, sold_to=granted.lease_id, now=granted.at)
+    record(store, Lease, cut.lease_id, end, by=by.step("end"))
+    lease = load(store, Lease, cut.lease_id)
+    assert lease is not None, "it was asked before it was cut"
+    if not lease.over:
+        resize_hold(
+            store,
+            account_id=lease.terms.account_id,
+            hold_id=lease.terms.hold_id,
+            money=lease.cost_at_most(ends_at=lease.ends_at),
+            by=by.step("hold"),
+            now=granted.at,
+        )
+
+
+def _supply_stands(offer: Offer | None, *, share: Share, granted: LeaseGranted) -> list[OfferEvent]:
+    grant_checks.supply_stands(offer, share, granted)
+    return []
+
+
+def _covered(granted: LeaseGranted, known: Bid, by: Meta) -> Part:
+    """Return the account's part. It is not held: of a bid's hold the bid's own stream decides."""
+    terms, asked = known.terms, f"cover:{granted.lease_id}"
+    cover = partial(grant_checks.cover, granted=granted, hold_id=terms.hold_id, now=granted.at)
+    return Part(Account, terms.account_id, cover, by.step(asked))
+
+
+def leasing(granted: LeaseGranted, known: Bid, fee_ppm: int, by: Meta) -> Part:
+    """Return the part that schedules a grant's lease, once."""
+    bid = known.terms
+    scheduled = LeaseScheduled(
+        lease_id=granted.lease_id,
+        bid_id=granted.bid_id,
+        tenant_id=bid.tenant_id,
+        subscriber_id=bid.subscriber_id,
+        user_id=bid.user_id,
+        account_id=bid.account_id,
+        hold_id=bid.hold_id,
+        market=granted.market,
+        shares=granted.shares,
+        gpu_model=granted.gpu_model,
+        window=granted.window,
+        price=granted.price,
+        fee_ppm=fee_ppm,
+        service_class=bid.service_class,
+        workload=bid.workload,
+        cost_centre=bid.cost_centre,
+        at=granted.at,
+        round_id=granted.round_id,
+    )
+
+    def decide(lease: Lease | None) -> list[LeaseEvent]:
+        return [scheduled] if lease is None else []
+
+    return Part(Lease, granted.lease_id, decide, by)
