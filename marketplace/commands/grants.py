@@ -158,9 +158,9 @@ def opening(
     filled = Part(Bid, granted.bid_id, fill, by.step("fill"), seen=bid)
     return [
         *taken,
-        _covered(granted, known, by),
         *cuts,
         filled,
+        _covered(granted, known, by),
         leasing(granted, known, fee_ppm, by),
     ]
 

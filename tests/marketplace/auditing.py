@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from ledger.domain.event import Event
 from ledger.domain.ids import BidId, LeaseId, OfferId
 from ledger.eventstore.port import Recorded
 from listings.domain.changes import on_terms
@@ -16,8 +18,10 @@ from listings.domain.gpus import is_of, names_part
 from listings.domain.windows import windows_of
 from marketplace.domain.events import (
     BidAmended,
+    BidFilled,
     BidPlaced,
     ExtensionGranted,
+    GrantRefused,
     LeaseClosed,
     LeaseGranted,
     RoundCleared,
@@ -34,39 +38,24 @@ def audit(log: Iterable[Recorded]) -> None:
     offers: dict[OfferId, OfferPublished] = {}
     stood: dict[OfferId, list[tuple[int, OfferPublished]]] = defaultdict(list)
     floors: dict[OfferId, list[tuple[int, int]]] = defaultdict(list)
-    bids: dict[BidId, BidPlaced] = {}
-    limits: dict[BidId, list[tuple[int, int, datetime]]] = defaultdict(list)
+    wishes: dict[BidId, list[BidPlaced]] = defaultdict(list)
     grants: dict[LeaseId, LeaseGranted] = {}
     ends: dict[LeaseId, datetime] = {}
+    cuts: dict[LeaseId, dict[LeaseId, datetime]] = defaultdict(dict)
     closed: dict[LeaseId, datetime] = {}
     least_runs: list[tuple[int, LeastRunSet]] = []
     read: dict[UUID, int] = {}
     for recorded in log:
+        _note_supply(recorded, offers, stood, floors)
+        _note_wish(recorded.event, wishes)
         match recorded.event:
-            case OfferPublished() as offer:
-                offers[offer.offer_id] = offer
-                stood[offer.offer_id].append((recorded.position, offer))
-                floors[offer.offer_id].append((recorded.position, offer.floor.nanos_per_gpu_hour))
-            case OfferRepriced() as repriced:
-                floors[repriced.offer_id].append(
-                    (recorded.position, repriced.floor.nanos_per_gpu_hour)
-                )
-            case OfferTermsChanged() as changed:
-                told = on_terms(stood[changed.offer_id][-1][1], changed)
-                stood[changed.offer_id].append((recorded.position, told))
             case RoundCleared() as cleared:
                 read[cleared.round_id] = cleared.through
             case LeastRunSet() as said:
                 least_runs.append((recorded.position, said))
-            case BidPlaced() as bid:
-                bids[bid.bid_id] = bid
-                limits[bid.bid_id].append(
-                    (recorded.position, bid.limit.nanos_per_gpu_hour, bid.deadline)
-                )
-            case BidAmended() as amended:
-                limits[amended.bid_id].append(
-                    (recorded.position, amended.limit.nanos_per_gpu_hour, amended.deadline)
-                )
+            case BidFilled() as filled if filled.lease_id in grants:
+                wanted = wishes[filled.bid_id][-1]
+                assert _is_asked_for(grants[filled.lease_id], wanted), "as it stands at its fill"
             case LeaseGranted() as granted:
                 assert granted.lease_id not in grants
                 assert granted.bid_id not in {each.bid_id for each in grants.values()}
@@ -75,9 +64,12 @@ def audit(log: Iterable[Recorded]) -> None:
                 known = read.get(granted.round_id)
                 _check_runs(granted, grants, offers, least_runs, known)
                 for cut in granted.cuts:
-                    ends[cut.lease_id] = min(ends[cut.lease_id], cut.ends_at)
-                _check_terms(granted, bids[granted.bid_id], limits[granted.bid_id], offers, floors)
+                    cuts[cut.lease_id][granted.lease_id] = cut.ends_at
+                _check_terms(granted, wishes[granted.bid_id], offers, floors)
                 _check_promises(granted, stood, read.get(granted.round_id))
+            case GrantRefused() as refused:
+                for cut in grants.pop(refused.lease_id).cuts:
+                    del cuts[cut.lease_id][refused.lease_id]
             case ExtensionGranted() as extension:
                 ends[extension.lease_id] = extension.ends_at
                 for share in grants[extension.lease_id].shares:
@@ -88,7 +80,41 @@ def audit(log: Iterable[Recorded]) -> None:
                     )
             case LeaseClosed() as close:
                 closed.setdefault(close.lease_id, close.at)
+    for lease_id, by_grant in cuts.items():
+        ends[lease_id] = min(ends[lease_id], *by_grant.values(), ends[lease_id])
     _check_calendar(grants, ends, closed)
+
+
+def _note_supply(
+    recorded: Recorded,
+    offers: dict[OfferId, OfferPublished],
+    stood: dict[OfferId, list[tuple[int, OfferPublished]]],
+    floors: dict[OfferId, list[tuple[int, int]]],
+) -> None:
+    match recorded.event:
+        case OfferPublished() as offer:
+            offers[offer.offer_id] = offer
+            stood[offer.offer_id].append((recorded.position, offer))
+            floors[offer.offer_id].append((recorded.position, offer.floor.nanos_per_gpu_hour))
+        case OfferRepriced() as repriced:
+            floors[repriced.offer_id].append((recorded.position, repriced.floor.nanos_per_gpu_hour))
+        case OfferTermsChanged() as changed:
+            told = on_terms(stood[changed.offer_id][-1][1], changed)
+            stood[changed.offer_id].append((recorded.position, told))
+        case _:
+            pass
+
+
+def _note_wish(event: Event, wishes: dict[BidId, list[BidPlaced]]) -> None:
+    match event:
+        case BidPlaced() as bid:
+            wishes[bid.bid_id].append(bid)
+        case BidAmended() as amended:
+            wanted = amended.taken_over(wishes[amended.bid_id][-1])
+            wanted = replace(wanted, limit=amended.limit, deadline=amended.deadline)
+            wishes[amended.bid_id].append(wanted)
+        case _:
+            pass
 
 
 def _check_runs(
@@ -130,26 +156,33 @@ def _least(said: Sequence[LeastRunSet], model: str) -> timedelta:
     return standing[exactly]
 
 
+def _is_asked_for(granted: LeaseGranted, bid: BidPlaced) -> bool:
+    """Tell if a bid, on certain terms of its life, asks for what it is granted."""
+    gpus = sum(len(share.gpu_uuids) for share in granted.shares)
+    window, shortest = granted.window, bid.duration_min_seconds or bid.duration_seconds
+    cost = granted.price.charge(window.millis * gpus)
+    return (
+        (bid.gpus_min or bid.gpus) <= gpus <= bid.gpus
+        and timedelta(seconds=shortest) <= window.length
+        and window.length <= timedelta(seconds=bid.duration_seconds)
+        and (bid.budget is None or cost <= bid.budget)
+        and bid.earliest_start <= window.starts_at
+        and window.ends_at <= bid.deadline
+        and granted.price.nanos_per_gpu_hour <= bid.limit.nanos_per_gpu_hour
+    )
+
+
 def _check_terms(
     granted: LeaseGranted,
-    bid: BidPlaced,
-    limits: list[tuple[int, int, datetime]],
+    wishes: Sequence[BidPlaced],
     offers: dict[OfferId, OfferPublished],
     floors: dict[OfferId, list[tuple[int, int]]],
 ) -> None:
     uuids = [uuid for share in granted.shares for uuid in share.gpu_uuids]
     assert len(uuids) == len(set(uuids))
-    assert (bid.gpus_min or bid.gpus) <= len(uuids) <= bid.gpus
-    window = granted.window
-    shortest = bid.duration_min_seconds or bid.duration_seconds
-    assert timedelta(seconds=shortest) <= window.length
-    assert window.length <= timedelta(seconds=bid.duration_seconds)
-    cost = granted.price.charge(window.millis * len(uuids))
-    assert bid.budget is None or cost <= bid.budget
-    assert bid.earliest_start <= window.starts_at
+    assert any(_is_asked_for(granted, wish) for wish in wishes), "as it was when it was decided on"
+    bid, window, price = wishes[0], granted.window, granted.price.nanos_per_gpu_hour
     assert window.starts_at >= granted.at
-    price = granted.price.nanos_per_gpu_hour
-    assert any(price <= limit and window.ends_at <= end for _, limit, end in limits)
     if bid.placement == "same-host":
         assert len({share.host_id for share in granted.shares}) == 1
     for share in granted.shares:

@@ -33,7 +33,7 @@ from tests.marketplace.leasing import (
     scheduled,
     share,
 )
-from tests.marketplace.test_from_grant_to_close import HOUR, TERMS, Site
+from tests.marketplace.site import HOUR, TERMS, Site
 from tests.marketplace.trading import OWNER, somebody
 
 MINUTE = timedelta(minutes=1)
