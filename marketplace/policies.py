@@ -144,6 +144,20 @@ def continue_when_hold_released(recorded: Recorded, store: EventStore) -> None:
     continue_bid(store, bid_id=bid_id, by=by, now=released.at, is_last_try=True)
 
 
+def _bid_of(recorded: Recorded) -> str:
+    """Return the bid that a grant is of: all grants of a market are in one stream."""
+    granted = recorded.event
+    assert isinstance(granted, LeaseGranted)
+    return str(granted.bid_id)
+
+
+def _lease_of(recorded: Recorded) -> str:
+    """Return the lease that an answer to an extension is about."""
+    decided = recorded.event
+    assert isinstance(decided, ExtensionGranted | ExtensionDeclined)
+    return str(decided.lease_id)
+
+
 def policies(*, fee_ppm: int, clock: Clock | None = None) -> tuple[Policy, ...]:
     """Return the market's policies for an installation that takes `fee_ppm` of each charge.
 
@@ -160,11 +174,13 @@ def policies(*, fee_ppm: int, clock: Clock | None = None) -> tuple[Policy, ...]:
             react=partial(open_lease_when_granted, fee_ppm=fee_ppm, clock=clock),
             on=names_of(LeaseGranted),
             ask=partial(open_leases, fee_ppm=fee_ppm, clock=clock),
+            subject=_bid_of,
         ),
         Policy(
             name="marketplace.settle-extension-when-decided",
             react=settle_extension_when_decided,
             on=names_of(ExtensionGranted, ExtensionDeclined),
+            subject=_lease_of,
         ),
         Policy(
             name="marketplace.compensate-when-reclaimed",

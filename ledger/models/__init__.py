@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.models.checkpoints import Checkpoint
+from ledger.models.checkpoints import Checkpoint, ParkedReaction
 from ledger.models.money import (
     AccountRow,
     DebtRow,
@@ -23,6 +23,7 @@ __all__ = [
     "HoldRow",
     "JournalEntryRow",
     "MemberRow",
+    "ParkedReaction",
     "PartyNameRow",
     "Person",
     "PostingRow",

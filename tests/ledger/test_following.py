@@ -202,27 +202,6 @@ def test_a_policy_killed_before_its_checkpoint_asks_again_and_nothing_happens_tw
     assert [each.event for each in echoes] == [Echoed(number=number) for number in range(3)]
 
 
-def test_a_policy_remembers_the_events_before_the_one_it_failed_at(store: EventStore) -> None:
-    asked: list[int] = []
-
-    def fail_once_at_one(recorded: Recorded, store: EventStore) -> None:
-        event = recorded.event
-        assert isinstance(event, Counted)
-        asked.append(event.number)
-        if asked == [0, 1]:
-            raise ValueError("one")
-
-    policy = Policy("tallying.echo", fail_once_at_one, frozenset({Counted.name}))
-    put(store, range(3))
-
-    assert follow_policies(store, [policy]) == 1
-    assert Checkpoint.objects.get(name=policy.name).error == "ValueError: one"
-    Checkpoint.objects.filter(name=policy.name).update(moved_at=None)
-    assert follow_policies(store, [policy]) == 2
-    assert asked == [0, 1, 1, 2]
-    assert Checkpoint.objects.get(name=policy.name).error == ""
-
-
 def test_a_reader_can_wait_until_its_own_write_is_in_the_rows(store: EventStore) -> None:
     put(store, range(3))
     head = store.head()
