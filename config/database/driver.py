@@ -11,8 +11,9 @@ from typing import Any, ClassVar, TypeVar
 
 import psycopg
 
-# Django looks errors up by these names.
+# Django looks errors and values up by these names.
 from psycopg import (
+    Binary,
     DatabaseError,
     DataError,
     Error,
@@ -29,6 +30,7 @@ from config.database.limits import kept
 from ledger.outages import DatabaseHung
 
 __all__ = [
+    "Binary",
     "DataError",
     "DatabaseError",
     "Error",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -126,9 +127,7 @@ def test_pauses_grow_and_an_operator_is_told_after_a_few_attempts() -> None:
         pauses.append(row.again_at - before)
         assert parking.set_aside().exists() == (attempt >= parking.SET_ASIDE_AFTER)
 
-    assert all(
-        one < other + timedelta(seconds=1) for one, other in zip(pauses, pauses[1:], strict=False)
-    )
+    assert all(one < other + timedelta(seconds=1) for one, other in itertools.pairwise(pauses))
     assert pauses[0] < timedelta(seconds=5) and pauses[-1] <= parking.PAUSE_MAX + timedelta(
         seconds=5
     )

@@ -109,7 +109,7 @@ def _note_wish(event: Event, wishes: dict[BidId, list[BidPlaced]]) -> None:
     match event:
         case BidPlaced() as bid:
             wishes[bid.bid_id].append(bid)
-        case BidAmended() as amended:
+        case BidAmended() as amended if amended.bid_id in wishes:
             wanted = amended.taken_over(wishes[amended.bid_id][-1])
             wanted = replace(wanted, limit=amended.limit, deadline=amended.deadline)
             wishes[amended.bid_id].append(wanted)

@@ -137,6 +137,7 @@ def test_who_comes_back_has_the_same_time_again(market: Market) -> None:
     soft(market)
     market.wait(hours=3)
     assert firm(market, at=20, hours=2, deadline=market.now + 3 * HOUR) is not None
+    market.take_up()
     market.wait(hours=2, minutes=10)
     back = soft(market, "back")
     market.wait(minutes=30)

@@ -34,7 +34,11 @@ def contents(book: Book) -> dict[str, Any]:
             (*each.rank, each.paused, repr(each.terms)) for each in book.offers.values()
         ),
         "bids": sorted((each.price_time, each.deadline) for each in book.bids.values()),
-        "held": {key: (held.ends, held.reclaimed_by) for key, held in book.held.items()},
+        "held": {
+            key: (held.ends, held.reclaimed_by, held.claim) for key, held in book.held.items()
+        },
+        "claims": book.leases.claims,
+        "granted": sorted((each.price_time, each.deadline) for each in book.granted_bids.values()),
         "taken": {uuid: book.calendar.of(uuid) for uuid in book.calendar.gpus()},
         "told": book.told,
     }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from marketplace.domain.book import Book
 from marketplace.domain.deciding import on_fact
-from marketplace.domain.events import BidPlaced, LeaseGranted, ServiceClass
+from marketplace.domain.events import BidFilled, BidPlaced, LeaseGranted, ServiceClass
 from marketplace.domain.moments import from_above
 from marketplace.domain.quota_reclaim import Standing, _Attempt, reclaim_for
 from marketplace.domain.rules import Rules
@@ -244,6 +244,7 @@ def minimal_and_not_in_vain(borrowed: list[tuple[int, bool, str]], own: int, wai
         service: ServiceClass = "on-demand" if firm else "interruptible"
         market._ask(unit, f"lent {number}", gpus, hours=30, service=service)
         market.run()
+        market.take_up()
     market.wait(minutes=waited)
     market._ask("red", "mine", own, hours=4, service="on-demand", at=9)
     book = Book(MARKET)
@@ -278,6 +279,9 @@ def minimal_and_not_in_vain(borrowed: list[tuple[int, bool, str]], own: int, wai
                 assert not attempt._placeable(borrowing), "a firm one went before its turn"
     for event in events:
         book.apply(event, book.read_to)
+        if isinstance(event, LeaseGranted):
+            filled = BidFilled(bid_id=event.bid_id, lease_id=event.lease_id, at=event.at)
+            book.apply(filled, book.read_to)
     _within_quotas(book)
 
 
