@@ -34,7 +34,8 @@ from config.loops import Loop
 from config.overflow import ADMIT_AGENT, overflow_of, sweep_tokens
 from ledger.collecting import let_go, settle
 from ledger.eventstore.port import EventStore
-from ledger.following import Policy, Projection, follow_policies, follow_projections
+from ledger.following import Policy, Projection, follow_projections
+from ledger.reacting import follow_policies
 from ledger.rest.idempotency import forget_old_keys
 from listings.domain.markets import read_markets
 from marketplace.engine import Engine

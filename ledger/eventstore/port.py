@@ -231,11 +231,9 @@ class EventStore(Protocol):
         ...
 
     def append_whole(self, writes: Sequence[Write]) -> list[Appended]:
-        """Append to several streams, all of it or nothing, where the store `appends_whole`.
+        """Append to several streams all or nothing where the store `appends_whole`, else in order.
 
-        A write without events holds its stream at the version expected: nothing is appended if
-        that has moved. Where the store cannot do all or nothing, it is `append_each`: whoever asks
-        orders the writes so that each can be finished or undone after a crash.
+        A write without events holds its stream: nothing is appended if that has moved.
 
         Raises: as `append` does.
         """

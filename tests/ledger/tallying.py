@@ -85,7 +85,7 @@ def stop_at(point: str) -> None:
 def follow_until(point: str) -> None:
     """Follow one page, up to `point`: rows (not written yet), checkpoint, commit."""
     EVENT_TYPES.update({kind.name: kind for kind in KINDS})
-    flush, move = Rows.flush, following._move_to
+    flush, move = Rows.flush, following.move_to
 
     def stopped_flush(rows: Rows) -> None:
         if point == "rows":
@@ -101,6 +101,6 @@ def follow_until(point: str) -> None:
 
     with (
         patch.object(Rows, "flush", stopped_flush),
-        patch.object(following, "_move_to", stopped_move),
+        patch.object(following, "move_to", stopped_move),
     ):
         following.follow_projections(PostgresStore(), [PROJECTION])

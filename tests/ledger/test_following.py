@@ -14,12 +14,13 @@ from typing import ClassVar
 import pytest
 from django.db import connection
 
-from ledger import following
+from ledger import reacting
 from ledger.domain.event import EVENT_TYPES, Event
 from ledger.eventstore.port import EventStore, Expect, Meta, Position, Recorded, record
 from ledger.eventstore.postgres import PostgresStore
-from ledger.following import Policy, follow_policies, follow_projections, wait_until_read
+from ledger.following import Policy, follow_projections, wait_until_read
 from ledger.models import Checkpoint
+from ledger.reacting import follow_policies
 from ledger.rows import Rows
 from tests.ledger.tallying import BY, KINDS, PROJECTION, Counted, Echoed, Tally, counted
 
@@ -191,8 +192,8 @@ def test_a_policy_killed_before_its_checkpoint_asks_again_and_nothing_happens_tw
         raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr(following, "NOTED_EVERY", 2)
-        dying.setattr(following, "_note", killed)
+        dying.setattr(reacting, "NOTED_EVERY", 2)
+        dying.setattr(reacting, "move_to", killed)
         with pytest.raises(Killed):
             follow_policies(store, [policy])
     follow_policies(store, [policy])

@@ -22,10 +22,11 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Expect, Meta, NewEvent, StreamMoved
 from ledger.eventstore.postgres import PostgresStore
-from ledger.following import follow_policies, follow_projections
+from ledger.following import follow_projections
 from ledger.models import AccountRow
 from ledger.policies import POLICIES
 from ledger.projections.money import MONEY
+from ledger.reacting import follow_policies
 from tests.conftest import NOON, SOMEBODY
 from tests.ledger import ledgerbook as book
 from tests.ledger.busy_month import AUDITOR

@@ -16,8 +16,9 @@ from ledger.domain.event import EVENT_TYPES
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import EventStore, Expect, Recorded, StoreUnavailable, StreamMoved
-from ledger.following import AWAY_MAX, Policy, follow_policies
+from ledger.following import Policy
 from ledger.models import Checkpoint, ParkedReaction
+from ledger.reacting import AWAY_MAX, follow_policies
 from tests.ledger.tallying import BY, KINDS, Counted, counted
 
 pytestmark = pytest.mark.django_db

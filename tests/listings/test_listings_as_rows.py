@@ -17,7 +17,8 @@ from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Expect, NewEvent, load
-from ledger.following import follow_policies, follow_projections
+from ledger.following import follow_projections
+from ledger.reacting import follow_policies
 from ledger.rows import Rows
 from listings import commands, queries
 from listings.domain.changes import TermsChange

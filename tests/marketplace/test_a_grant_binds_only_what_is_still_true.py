@@ -6,7 +6,7 @@ not overruled by it. A refused grant leaves everybody as before, and the bid is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -14,6 +14,7 @@ import pytest
 
 from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money
+from ledger.eventstore.port import Appended, Write
 from marketplace.commands import leases
 from marketplace.domain.events import GpuRequest, GrantRefused, LeaseInterrupted
 from marketplace.policies import policies
@@ -330,19 +331,21 @@ def test_quotas_count_a_lease_that_was_to_be_cut_until_it_is() -> None:
 # --- money ----------------------------------------------------------------------------------------
 
 
-def test_a_hold_follows_its_bid_whoever_amends_at_the_same_moment() -> None:
+def test_a_hold_follows_its_bid_whoever_amends_at_the_same_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Two amendments at once: money for one of them, limit of the other, was what came out."""
     site = Several("taker")
     site.place("taker", limit="10", hours=10)
-    append_whole, raced = site.store.append_whole, list[bool]()  # type: ignore[attr-defined]
+    append_whole, raced = site.store.append_whole, list[bool]()
 
-    def overtaken(writes: object) -> object:
+    def overtaken(writes: Sequence[Write]) -> list[Appended]:
         if not raced:
             raced.append(True)
             site.change("taker", limit="90")
         return append_whole(writes)
 
-    site.store.append_whole = overtaken  # type: ignore[attr-defined]
+    monkeypatch.setattr(site.store, "append_whole", overtaken)
     site.change("taker", limit="20")
 
     bid = site.bid_of("taker")

@@ -11,7 +11,8 @@ import pytest
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId
 from ledger.eventstore.port import Appended, Recorded, StreamMoved, Write
-from ledger.following import Policy, _react, names_of
+from ledger.following import Policy, names_of
+from ledger.reacting import _react
 from marketplace.commands import bids
 from marketplace.domain.events import BidCancelled, BidFilled, LeaseGranted, LeaseScheduled
 from marketplace.policies import OPEN_LEASE, policies

@@ -17,7 +17,8 @@ from ledger.domain.money import Money
 from ledger.domain.span import Window
 from ledger.eventstore.port import load
 from ledger.eventstore.postgres import PostgresStore
-from ledger.following import follow_policies, follow_projections
+from ledger.following import follow_projections
+from ledger.reacting import follow_policies
 from listings.domain.divisions import divide
 from listings.domain.events import Division
 from listings.domain.hosts import Host

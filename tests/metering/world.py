@@ -26,7 +26,8 @@ from ledger.domain.money import Money, Rate
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Expect, NewEvent, load
-from ledger.following import follow_policies, follow_projections
+from ledger.following import follow_projections
+from ledger.reacting import follow_policies
 from marketplace.domain.events import (
     LeaseClosed,
     LeaseScheduled,

@@ -18,8 +18,9 @@ from ledger.domain.parties import tenant_id_of
 from ledger.domain.span import Window
 from ledger.eventstore import default_store
 from ledger.eventstore.port import EventStore, Meta
-from ledger.following import follow_policies, follow_projections
+from ledger.following import follow_projections
 from ledger.models import Person
+from ledger.reacting import follow_policies
 from listings.commands import publish_offer, register_host, report_inventory
 from listings.domain.events import Gpu, ReclaimStep
 from listings.domain.terms import OfferTerms
