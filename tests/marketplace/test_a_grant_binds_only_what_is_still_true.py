@@ -21,7 +21,7 @@ from marketplace.policies import policies
 from tests.marketplace.auditing import audit
 from tests.marketplace.several import FUNDS, Several
 from tests.marketplace.test_rounds import book_of
-from tests.marketplace.trading import named, rate, somebody
+from tests.marketplace.trading import OWNER, named, rate, somebody
 
 HOUR = timedelta(hours=1)
 NOTHING = Money(0)
@@ -297,7 +297,7 @@ def test_an_owner_who_takes_one_victim_back_first_leaves_the_other_alone(first: 
     assert refusals(site) == ["lease-changed"]
     other = "two" if first == "one" else "one"
     assert site.lease_of(other).stop_at is None
-    assert site.lease_of(first).rights.reclaims[0].owner_id
+    assert site.lease_of(first).rights.reclaims[0].owner_id == OWNER
     assert not site.lease_of(first).rights.interrupted
     assert site.found_lease("taker") is None
     settled(site)
