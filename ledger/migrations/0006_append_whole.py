@@ -36,6 +36,6 @@ END $$;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("ledger", "0004_append_each")]
+    dependencies = [("ledger", "0005_postings_balance")]
 
     operations = [migrations.RunSQL(APPEND_WHOLE, "DROP FUNCTION es_append_whole;")]

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ledger', '0005_append_whole'),
+        ('ledger', '0006_append_whole'),
     ]
 
     operations = [
