@@ -64,6 +64,7 @@ class BurstInstances(Endpoint):
     """The instances rented when local supply ran out."""
 
     scopes: ClassVar = {"GET": "billing:read"}
+    many: ClassVar = frozenset({"state"})
     reads: ClassVar = ("bursting.instances",)
 
     @extend_schema(

@@ -66,6 +66,8 @@ class Endpoint(APIView):
     reads: ClassVar[tuple[str, ...]] = ()
     secret_fields: ClassVar[frozenset[str]] = frozenset()
     one_append: ClassVar[bool] = False
+    many: ClassVar[frozenset[str]] = frozenset()
+    """Parameters of the address that may be given more than once."""
 
     http_method_names = [*METHODS, "head"]
     authentication_classes = (BearerToken, PageSession)
@@ -166,7 +168,8 @@ class Endpoint(APIView):
             self.http_method_not_allowed(request, *args, **kwargs)
         request._request.body  # noqa: B018  # read here, so that Django's limit on its size holds
         known = parameters_of(type(self), method)
-        check_parameters(request.query_params, request.META.get("QUERY_STRING", ""), known)
+        said = request.META.get("QUERY_STRING", "")
+        check_parameters(request.query_params, said, known, many=self.many)
         super().initial(request, *args, **kwargs)
         if not isinstance(request.auth, Actor):
             raise NotSignedIn()

@@ -34,12 +34,15 @@ class ParameterRepeated(Invalid):
     """A parameter of the address is given twice: `parameters` says which."""
 
 
-def check_parameters(query: QueryDict, raw: str, known: frozenset[str] | None) -> None:
+def check_parameters(
+    query: QueryDict, raw: str, known: frozenset[str] | None, *, many: frozenset[str] = frozenset()
+) -> None:
     """Refuse what no handler could take as it was meant.
 
     Args:
         raw: the query string as it was sent.
         known: what the handler describes that it takes; None: it is not described.
+        many: those of them that may be given more than once.
     Raises: ParameterNoText, ParameterTooLong, ParameterUnknown, ParameterRepeated.
     """
     try:
@@ -52,7 +55,7 @@ def check_parameters(query: QueryDict, raw: str, known: frozenset[str] | None) -
         shown = [name[:40] for name in unknown[:20]]
         raise ParameterUnknown(parameters=shown, known=sorted(known))
     for name, values in query.lists():
-        if len(values) > 1:
+        if len(values) > 1 and name not in many:
             raise ParameterRepeated(parameters=[name])
         if any(len(value) > LENGTH_MAX for value in values):
             raise ParameterTooLong(parameters=[name], length_max=LENGTH_MAX)
