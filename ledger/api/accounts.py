@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from ledger import commands, queries
 from ledger.access import Actor
 from ledger.domain.account_ids import funds_account
-from ledger.domain.ids import AccountId, EntryId, SubscriberId, TenantId
+from ledger.domain.ids import AccountId, SubscriberId, TenantId
 from ledger.domain.money import Money
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.refusal import Forbidden
@@ -177,14 +177,12 @@ class Funds(Endpoint):
 
     @extend_schema(request=AddFunds, responses={201: FundsWritten})
     def post(self, request: Request, account_id: UUID) -> Response:
-        """Add funds to an account, once for an Idempotency-Key."""
+        """Add a payment to an account, once for its reference, whatever the Idempotency-Key."""
         asked = self.body(AddFunds)
         _need_platform_money(self.actor)
-        entry_id = EntryId(uuid5(self.command_id, "funds"))
-        position = commands.add_funds(
+        entry_id, position = commands.credit_payment(
             self.store(),
             account_id=AccountId(account_id),
-            entry_id=entry_id,
             money=Money(asked["amount"], asked["currency"]),
             reference=asked["reference"],
             platform_id=PLATFORM_ID,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ledger.commands.money import (
     add_funds,
     capture_usage,
+    credit_payment,
     open_account,
     open_tenant_accounts,
     pay_compensation,
@@ -26,6 +27,7 @@ __all__ = [
     "add_subscriber",
     "admit_member",
     "capture_usage",
+    "credit_payment",
     "issue_host_token",
     "issue_token",
     "open_account",

@@ -17,6 +17,7 @@ from ledger.domain.events import AccountKind, AccountOpened, OwnerUse, UsageItem
 from ledger.domain.holds import Usage
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, SubscriberId, TenantId
 from ledger.domain.money import Money, Rate
+from ledger.domain.payments import credit, payment_entry
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Meta, Position, record
 from ledger.eventstore.together import Part, record_together
@@ -132,6 +133,30 @@ def add_funds(
 
     asked = f"fund:{entry_id}:{money}:{reference}"
     return _record(store, account_id, decide, by=by.step(asked))
+
+
+def credit_payment(
+    store: EventStore,
+    *,
+    account_id: AccountId,
+    money: Money,
+    reference: str,
+    platform_id: TenantId,
+    by: Meta,
+    now: datetime,
+) -> tuple[EntryId, Position]:
+    """Credit a payment that came in outside the system, once for its `reference`.
+
+    Returns: its entry, and the store position at which it is there.
+    Raises: PaymentUnnamed, PaymentRecorded, and what `add_funds` raises.
+    """
+    cash = account_ids.cash_account(platform_id, money.currency)
+
+    def decide(account: Account) -> Sequence[Event]:
+        return credit(account, money=money, reference=reference, cash=cash, now=now)
+
+    position = _record(store, account_id, decide, by=by.step(f"pay:{money}:{reference}"))
+    return payment_entry(account_id, reference), position
 
 
 def place_hold(

@@ -6,7 +6,7 @@ import csv
 import hashlib
 import io
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import pytest
 
@@ -190,6 +190,47 @@ def test_funds_are_added_once_for_a_key(platform: Caller, wallet: AccountId) -> 
     assert book.account(PostgresStore(), wallet).available == usd(75)
 
 
+@pytest.mark.parametrize("key", [None, "another-key-of-some-length"])
+@pytest.mark.parametrize(
+    ("reference", "amount"),
+    [
+        ("wire 9", "5.00"),
+        ("wire 9", "6.00"),
+        ("  Wire   9 ", "5.00"),
+        ("\uff37ire\u00a09", "5.00"),
+    ],
+)
+def test_a_payment_is_credited_once_for_its_reference(
+    platform: Caller, wallet: AccountId, key: str | None, reference: str, amount: str
+) -> None:
+    first = add(platform, wallet).json()
+    terms = {"amount": amount, "currency": "USD", "reference": reference}
+    headers = {} if key is None else {"Idempotency_Key": key}
+
+    again = platform.post(f"/api/v1/accounts/{wallet}/funds", terms, **headers)
+
+    assert again.status_code == 409
+    told = again.json()
+    assert (told["code"], told["details"]["entry_id"]) == ("payment-recorded", first["entry_id"])
+    assert book.account(PostgresStore(), wallet).available == usd(75)
+
+
+def test_another_reference_is_another_payment(platform: Caller, wallet: AccountId) -> None:
+    add(platform, wallet)
+    terms = {"amount": "5.00", "currency": "USD", "reference": "wire 10"}
+    assert platform.post(f"/api/v1/accounts/{wallet}/funds", terms).status_code == 201
+    assert book.account(PostgresStore(), wallet).available == usd(80)
+
+
+def test_a_payment_that_was_credited_before_payments_named_their_entries_is_known(
+    platform: Caller, wallet: AccountId
+) -> None:
+    book.fund(PostgresStore(), usd(5), account=wallet, entry="by request", reference="wire 9")
+    told = add(platform, wallet).json()
+    assert told["code"] == "payment-recorded"
+    assert told["details"]["entry_id"] == str(uuid5(wallet, "by request"))
+
+
 def test_nobody_gives_themselves_money(
     finance: Caller, stranger: Caller, wallet: AccountId
 ) -> None:
@@ -208,6 +249,7 @@ def test_nobody_gives_themselves_money(
         ({"amount": "9000000000.1"}, 422),
         ({"currency": "EUR"}, 422),
         ({"reference": ""}, 422),
+        ({"reference": "\u00a0"}, 422),
         ({"gift": "yes"}, 422),
     ],
 )
