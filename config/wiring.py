@@ -33,14 +33,21 @@ from config.live import Relay
 from config.loops import Loop
 from config.overflow import ADMIT_AGENT, overflow_of, sweep_tokens
 from ledger.collecting import let_go, settle
+from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projection, follow_projections
 from ledger.reacting import follow_policies
 from ledger.rest.idempotency import forget_old_keys
 from listings.domain.markets import read_markets
+from marketplace.domain.leases import LEASE_MAX
 from marketplace.engine import Engine
 from marketplace.keeper import Keeper
 from marketplace.snapshots import snapshots_for
+from metering.loops import BEAT_SECONDS
+from metering.queries.uptime import CLOCK, uptime
+
+WATCHED_FOR = timedelta(hours=1)
+"""How far back an outage of the market matters to whether a host is silent."""
 
 log = structlog.get_logger()
 
@@ -116,7 +123,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             "lease-clock",
             0.5,
             lambda store, now: marketplace.loops.advance_leases(
-                store, now=now, start_grace=start_grace
+                store, now=now, start_grace=start_grace, uptime=_uptime(now, start_grace)
             ),
             gather_seconds=0.5,
         ),
@@ -138,18 +145,37 @@ def loops(env: Env) -> tuple[Loop, ...]:
             60.0,
             lambda store, now: metering.loops.charge_what_is_left(store, now=now),
         ),
-        Loop(
-            "usage",
-            2.0,
-            lambda store, now: metering.loops.close_usage_windows(
-                store,
-                now=now,
-                window_seconds=env.usage_window_seconds,
-                grace=timedelta(seconds=env.meter_grace_seconds),
-            ),
-        ),
+        _rating(env),
+        Loop("beat", BEAT_SECONDS, _beat),
     )
     return always if env.burst_cloud == "none" else (*always, *_overflow_loops(env))
+
+
+def _rating(env: Env) -> Loop:
+    """Return the loop that closes usage windows and corrects them."""
+    meter_grace = timedelta(seconds=env.meter_grace_seconds)
+    return Loop(
+        "usage",
+        2.0,
+        lambda store, now: metering.loops.close_usage_windows(
+            store,
+            now=now,
+            window_seconds=env.usage_window_seconds,
+            grace=meter_grace,
+            uptime=_uptime(now, meter_grace),
+        ),
+    )
+
+
+def _beat(store: EventStore, now: datetime) -> int:
+    """Note that the clock is at work: the time that others are given runs while it is."""
+    metering.loops.beat(CLOCK, now=now)
+    return 0
+
+
+def _uptime(now: datetime, grace: timedelta) -> Uptime:
+    """Return when the market was up, as far back as anybody may still be given time from."""
+    return uptime(since=now - grace - LEASE_MAX)
 
 
 def _choose_forms(store: EventStore, now: datetime) -> int:
@@ -175,6 +201,7 @@ def _watching(env: Env) -> Loop:
             poll_seconds=env.agent_poll_seconds,
             gone_after=timedelta(seconds=env.host_gone_seconds),
             is_reachable=lambda: answers(env),
+            uptime=lambda now: _uptime(now, WATCHED_FOR),
         )
     )
     return Loop("host-health", 5.0, lambda store, now: watch().run_once(store, now=now))
@@ -260,6 +287,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
     "engine": ("clearing",),
     "read-side": ("projections", "live"),
     "clockwork": (
+        "beat",
         "policies",
         "lease-clock",
         "host-health",

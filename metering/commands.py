@@ -19,7 +19,14 @@ from ledger.eventstore.port import EventStore, Meta, Position, record
 from ledger.eventstore.together import Part, record_together
 from listings.domain.events import OfferPublished, OfferRepriced
 from marketplace.domain.events import LeaseScheduled
-from metering.domain.events import GpuUse, MeterEvent, MeterOpened, UsageWindowClosed
+from metering.domain.correcting import NOT_CHARGED
+from metering.domain.events import (
+    GpuUse,
+    MeterEvent,
+    MeterOpened,
+    UsageCorrected,
+    UsageWindowClosed,
+)
 from metering.domain.meters import Gap, Meter, MeterUnknown
 
 
@@ -63,6 +70,29 @@ def close_usage_window(
     )
 
 
+def correct_usage(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    window: Window,
+    added: Sequence[GpuUse],
+    number: int,
+    reason: str,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Put on record that more use of a window was proved.
+
+    Raises: MeterUnknown, CorrectedMeanwhile.
+    """
+    return _decide(
+        store,
+        lease_id,
+        lambda meter: meter.correct(window, added, number=number, reason=reason, now=now),
+        by,
+    )
+
+
 def close_meter(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> Position:
     """Say that all use of a lease is rated.
 
@@ -71,11 +101,16 @@ def close_meter(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime
     return _decide(store, lease_id, lambda meter: meter.close(now=now), by)
 
 
-def charge_window(store: EventStore, closed: UsageWindowClosed, *, by: Meta, now: datetime) -> None:
-    """Charge a usage window to the lease's hold, once.
+def charge_window(
+    store: EventStore, closed: UsageWindowClosed | UsageCorrected, *, by: Meta, now: datetime
+) -> None:
+    """Charge a usage window, or a correction of one, to the lease's hold, once.
 
     Raises: what `capture_usage` raises.
     """
+    correction = closed.number if isinstance(closed, UsageCorrected) else 0
+    if isinstance(closed, UsageCorrected) and closed.reason in NOT_CHARGED:
+        return
     granted: Counter[TenantId] = Counter()
     for gpu in closed.gpus:
         granted[gpu.owner_id] += gpu.granted_ms
@@ -103,6 +138,7 @@ def charge_window(store: EventStore, closed: UsageWindowClosed, *, by: Meta, now
         by=by,
         now=now,
         item=item_of(store, terms),
+        correction=correction,
     )
 
 

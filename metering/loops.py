@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 import structlog
-from django.db import connection
+from django.db import connection, transaction
 
-from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.ids import LeaseId
 from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
-from ledger.eventstore.port import EventStore, Meta, load
+from ledger.domain.uptime import ALWAYS_UP, Uptime
+from ledger.eventstore.port import EventStore, Meta
 from ledger.turns import behind, each_alone, turns_of
-from marketplace.domain.leases import Lease
 from metering.commands import charge_window, close_meter, close_usage_window
+from metering.corrections import Waiting, as_recorded, correct_late_use
 from metering.domain.closing import FOR_EVER, LeaseSpan, known_until, next_window
-from metering.domain.events import GpuUse, UsageWindowClosed
+from metering.domain.events import UsageCorrected, UsageWindowClosed
 from metering.domain.instants import MILLI, instant_of, millis_down
-from metering.domain.meters import Gap, MeterUnknown
-from metering.domain.rollup import Sampled, Span, roll_up
-from metering.models import Interval, MeterRow, UsageRow
+from metering.domain.rollup import Span
+from metering.models import CorrectionRow, MeterRow, OutageRow, UsageRow
+from metering.queries.adding_up import samples_of, uses_of
 from metering.queries.progress import LeaseGpu, progress_of, span_of
 
 METERS_MAX = 1_000
@@ -31,6 +30,15 @@ CHARGES_MAX = 200
 CHARGED_WITHIN = timedelta(minutes=1)
 CLOCK = Meta(actor="loop:close-usage-windows")
 
+AWAY_AFTER = timedelta(seconds=30)
+"""A process that has not beaten for so long was away: a restart takes a few seconds."""
+BEAT_SECONDS = 5.0
+
+_LAST_BEAT = "SELECT at FROM metering_beat WHERE name = %s FOR UPDATE"
+_BEAT = """
+INSERT INTO metering_beat AS known (name, at) VALUES (%s, %s)
+ON CONFLICT (name) DO UPDATE SET at = greatest(known.at, EXCLUDED.at)
+"""
 _MOVE_CUTOFF = """
 INSERT INTO metering_cutoff AS known (lease_id, through_ms) VALUES (%s, %s)
 ON CONFLICT (lease_id)
@@ -40,31 +48,52 @@ ON CONFLICT (lease_id)
 log = structlog.get_logger()
 
 
+def beat(name: str, *, now: datetime) -> None:
+    """Note that a kind of process is at work; after a longer silence, that it was away.
+
+    In one transaction, so that no reader sees the new beat without the outage before it.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_LAST_BEAT, [name])
+        last = cursor.fetchone()
+        if last is not None and now - last[0] > AWAY_AFTER:
+            log.warning("market.was-away", process=name, since=last[0].isoformat())
+            OutageRow.objects.create(name=name, starts_at=last[0], ends_at=now)
+        cursor.execute(_BEAT, [name, now])
+
+
 def close_usage_windows(
-    store: EventStore, *, now: datetime, window_seconds: int, grace: timedelta
+    store: EventStore,
+    *,
+    now: datetime,
+    window_seconds: int,
+    grace: timedelta,
+    uptime: Uptime = ALWAYS_UP,
 ) -> int:
     """Close every usage window that is known in full or waited for long enough, and every meter
-    whose lease is over and rated; return how many windows and meters were closed.
+    whose lease is over and rated; correct those that more use was proved of since. Return how many
+    windows and meters were closed, and corrections made.
 
     The meter's own stream decides; a row that lags delays a window, nothing else.
 
     window_seconds: divides an hour. grace: how long after a window's end its last samples are
-        waited for; what comes later is kept, marked late, and not charged.
+        waited for; what comes later becomes a correction. uptime: it runs while the market is up.
     """
     assert 3_600 % window_seconds == 0
-    window_ms, grace_ms = window_seconds * 1000, grace // MILLI
+    waiting = Waiting(now=now, window_ms=window_seconds * 1000, grace=grace, uptime=uptime)
     due = turns_of(store, "meters").take(
-        lambda after, limit: _due(after, limit, now=now, window_ms=window_ms), METERS_MAX
+        lambda after, limit: _due(after, limit, now=now, window_ms=waiting.window_ms), METERS_MAX
     )
     found = MeterRow.objects.in_bulk([lease_id for _, lease_id in due])
     rows = [found[lease_id] for _, lease_id in due if lease_id in found]
     # One meter that cannot be closed must not hold up the others.
-    return each_alone(
+    closed = each_alone(
         rows,
-        lambda row: _close_of(store, row, now=now, window_ms=window_ms, grace_ms=grace_ms),
+        lambda row: _close_of(store, row, waiting),
         event="meter.stuck",
         told=lambda row: {"lease": str(row.lease_id)},
     )
+    return closed + correct_late_use(store, waiting)
 
 
 def charge_what_is_left(store: EventStore, *, now: datetime) -> int:
@@ -82,16 +111,22 @@ def charge_what_is_left(store: EventStore, *, now: datetime) -> int:
 
 def _uncharged(after: tuple[UUID] | None, limit: int, *, now: datetime) -> list[tuple[UUID]]:
     """Return leases with windows that should have been charged, in order."""
-    rows = UsageRow.objects.filter(is_captured=False, ends_at__lt=now - CHARGED_WITHIN)
-    keys = rows.filter(behind(after, "lease_id")).order_by("lease_id").values_list("lease_id")
-    return list(keys.distinct()[:limit])
+    before = now - CHARGED_WITHIN
+    rows = (
+        UsageRow.objects.filter(behind(after, "lease_id"), is_captured=False, ends_at__lt=before),
+        CorrectionRow.objects.filter(behind(after, "lease_id"), is_captured=False, at__lt=before),
+    )
+    found = set[tuple[UUID]]()
+    for each in rows:
+        found.update(each.order_by("lease_id").values_list("lease_id").distinct()[:limit])
+    return sorted(found)[:limit]
 
 
 def _charge(store: EventStore, lease_id: UUID, now: datetime) -> int:
     """Charge what is on a lease's meter, the oldest first, up to what is refused."""
     charged = 0
     for recorded in store.read_stream(f"meter-{lease_id}"):
-        if isinstance(recorded.event, UsageWindowClosed):
+        if isinstance(recorded.event, UsageWindowClosed | UsageCorrected):
             by = Meta.because(recorded, policy="charge-what-is-left")
             try:
                 charge_window(store, recorded.event, by=by, now=now)
@@ -115,9 +150,8 @@ def _due(
     return list(due.filter(behind(after, *order)).order_by(*order).values_list(*order)[:limit])
 
 
-def _close_of(
-    store: EventStore, row: MeterRow, *, now: datetime, window_ms: int, grace_ms: int
-) -> int:
+def _close_of(store: EventStore, row: MeterRow, waiting: Waiting) -> int:
+    now = waiting.now
     lease, gpus = span_of(row), progress_of(row, now=now)
     known_ms = known_until((gpu.progress for gpu in gpus), lease)
     closed, from_ms = 0, row.closed_through_ms
@@ -129,13 +163,14 @@ def _close_of(
             lease,
             from_ms=from_ms,
             known_ms=known_ms,
-            window_ms=window_ms,
+            window_ms=waiting.window_ms,
             now_ms=millis_down(now),
-            grace_ms=grace_ms,
+            grace_ms=waiting.grace // MILLI,
+            uptime=waiting.uptime,
         )
         if window is not None and not asked:
             # The row may lag behind the lease's own stream, and nothing after its end is charged.
-            lease, asked = _as_recorded(store, row, lease), True
+            lease, asked = as_recorded(store, row, lease), True
             continue
         if window is None:
             break
@@ -146,14 +181,6 @@ def _close_of(
         close_meter(store, lease_id=LeaseId(row.lease_id), by=CLOCK, now=now)
         closed += 1
     return closed
-
-
-def _as_recorded(store: EventStore, row: MeterRow, lease: LeaseSpan) -> LeaseSpan:
-    """Return the lease's span with its end as its own stream has it by now, if that is sooner."""
-    found = load(store, Lease, row.lease_id)
-    if found is None:
-        raise MeterUnknown(lease_id=row.lease_id)
-    return replace(lease, ends_ms=min(lease.ends_ms, millis_down(found.right_ends_at)))
 
 
 def _close_window(
@@ -169,26 +196,7 @@ def _close_window(
     # First the cut, then the sum: what comes after the cut is marked late by the insert itself,
     # so a repeat after a crash in between adds up the very same intervals.
     _move_cutoff(lease_id, window[1])
-    samples = _samples(lease_id, window)
-    uses, gaps = [], []
-    for gpu in gpus:
-        rolled = roll_up(
-            samples[gpu.host_id, gpu.gpu_uuid],
-            window=window,
-            expected=gpu.progress.expected(lease),
-        )
-        gaps += [Gap(gpu.gpu_uuid, span) for span in rolled.gaps]
-        uses.append(
-            GpuUse(
-                gpu_uuid=gpu.gpu_uuid,
-                host_id=HostId(gpu.host_id),
-                owner_id=TenantId(gpu.owner_id),
-                granted_ms=rolled.granted_ms,
-                occupied_ms=rolled.occupied_ms,
-                busy_ms=rolled.busy_ms,
-                gap_ms=rolled.gap_ms,
-            )
-        )
+    uses, gaps = uses_of(lease, gpus, samples_of(lease_id, window), window)
     if not any(use.granted_ms or use.gap_ms for use in uses):
         return 0
     close_usage_window(
@@ -201,18 +209,6 @@ def _close_window(
         now=now,
     )
     return 1
-
-
-def _samples(lease_id: LeaseId, window: Span) -> dict[tuple[UUID, str], list[Sampled]]:
-    found: dict[tuple[UUID, str], list[Sampled]] = defaultdict(list)
-    rows = Interval.objects.filter(
-        lease_id=lease_id, end_ms__gt=window[0], start_ms__lt=window[1]
-    ).values_list("host_id", "gpu_uuid", "start_ms", "end_ms", "late_ms", "occupied_ms", "busy_ms")
-    for row in rows.iterator():
-        host_id, gpu_uuid, start_ms, end_ms, late_ms, occupied_ms, busy_ms = row
-        sampled = Sampled(start_ms, end_ms, late_ms, occupied_ms, busy_ms)
-        found[host_id, gpu_uuid].append(sampled)
-    return found
 
 
 def _move_cutoff(lease_id: UUID, through_ms: int) -> None:

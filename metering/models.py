@@ -1,6 +1,7 @@
 """Tables of use: what agents sent, exactly once, and the read models made of its events.
 
-`Interval`, `HealthEvent`, `WorkReport`, `AgentContact`, `Watermark`, `Cutoff` and `IngestAlarm`
+`Interval`, `HealthEvent`, `WorkReport`, `AgentContact`, `Watermark`, `Cutoff`, `LateUse`,
+`Beat`, `OutageRow`, `IngestAlarm`
 hold what arrives in volume; `metering.ingest` and the closing loop write them. The rest are read
 models that `projections` alone writes.
 """
@@ -127,6 +128,44 @@ class Cutoff(models.Model):
         return f"{self.lease_id} {self.through_ms}"
 
 
+class LateUse(models.Model):
+    """Use that came after its windows were closed, and is not yet looked at: one span a lease.
+
+    arrived_at: when the first of it came. arrivals: counts up, so that what comes while the span
+    is looked at is not forgotten with it.
+    """
+
+    lease_id = models.UUIDField(primary_key=True)
+    start_ms = models.BigIntegerField()
+    end_ms = models.BigIntegerField()
+    arrived_at = models.DateTimeField()
+    arrivals = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.lease_id} [{self.start_ms}, {self.end_ms})"
+
+
+class Beat(models.Model):
+    """When a kind of process, all of its instances together, was last known to be at work."""
+
+    name = models.CharField(max_length=20, primary_key=True)
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.at}"
+
+
+class OutageRow(models.Model):
+    """A time in which no process of a kind was at work. Append-only."""
+
+    name = models.CharField(max_length=20)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.name} [{self.starts_at}, {self.ends_at})"
+
+
 class IngestAlarm(models.Model):
     """Something an agent sent that should never be: looked at by people."""
 
@@ -217,6 +256,36 @@ class GapRow(models.Model):
     gpu_uuid = models.CharField(max_length=200)
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class CorrectionRow(models.Model):
+    """Use that was proved after its window was rated, and why it came late: the part of one owner.
+
+    is_captured: the ledger has charged it, or it is not to be charged (reason `too-late`).
+    """
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id", "owner_id")
+
+    key = models.CharField(max_length=110, primary_key=True)
+    lease_id = models.UUIDField(db_index=True)
+    tenant_id = models.UUIDField()
+    owner_id = models.UUIDField()
+    number = models.PositiveIntegerField()
+    reason = models.CharField(max_length=16)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    granted_ms = models.BigIntegerField()
+    occupied_ms = models.BigIntegerField(null=True)
+    busy_ms = models.BigIntegerField(null=True)
+    gap_ms = models.BigIntegerField()
+    is_captured = models.BooleanField()
+    at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["is_captured", "at"], name="correction_by_captured")]
 
     def __str__(self) -> str:
         return self.key

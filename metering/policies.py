@@ -13,7 +13,7 @@ from ledger.eventstore.together import Part, record_together
 from ledger.following import Policy, names_of
 from marketplace.domain.events import LeaseScheduled
 from metering.commands import charge_window, opening_meter, terms_of_lease
-from metering.domain.events import MeterClosed, UsageWindowClosed
+from metering.domain.events import MeterClosed, UsageCorrected, UsageWindowClosed
 
 log = structlog.get_logger()
 
@@ -48,7 +48,7 @@ def charge_when_rated(recorded: Recorded, store: EventStore) -> None:
     """
     by = Meta.because(recorded, policy="charge-when-rated")
     match recorded.event:
-        case UsageWindowClosed() as closed:
+        case UsageWindowClosed() | UsageCorrected() as closed:
             try:
                 charge_window(store, closed, by=by, now=closed.at)
             except Refusal as refusal:
@@ -76,6 +76,6 @@ POLICIES: tuple[Policy, ...] = (
     Policy(
         name="metering.charge-when-rated",
         react=charge_when_rated,
-        on=names_of(UsageWindowClosed, MeterClosed),
+        on=names_of(UsageWindowClosed, UsageCorrected, MeterClosed),
     ),
 )

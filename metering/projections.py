@@ -23,15 +23,17 @@ from marketplace.domain.events import (
     LeaseStarting,
     ReclaimRequested,
 )
+from metering.domain.correcting import NOT_CHARGED
 from metering.domain.events import (
     GpuUse,
     MeterClosed,
     MeterGapFound,
     MeterOpened,
+    UsageCorrected,
     UsageWindowClosed,
 )
 from metering.domain.instants import millis_down, millis_up
-from metering.models import GapRow, HeatRow, MeterRow, UsageRow
+from metering.models import CorrectionRow, GapRow, HeatRow, MeterRow, UsageRow
 
 
 def project_meters(recorded: Recorded, rows: Rows) -> None:
@@ -55,6 +57,8 @@ def project_meters(recorded: Recorded, rows: Rows) -> None:
             rows.change(MeterRow, opened.lease_id, state="open")
         case UsageWindowClosed() as closed:
             _add_usage(closed, rows)
+        case UsageCorrected() as corrected:
+            _add_correction(corrected, rows)
         case MeterGapFound() as gap:
             _add_gap(gap, rows)
         case MeterClosed() as done:
@@ -137,6 +141,38 @@ def _add_usage(closed: UsageWindowClosed, rows: Rows) -> None:
         )
 
 
+def _add_correction(corrected: UsageCorrected, rows: Rows) -> None:
+    meter = rows.get(MeterRow, corrected.lease_id)
+    charged = corrected.reason not in NOT_CHARGED
+    if charged:
+        granted_ms = meter.granted_ms + sum(gpu.granted_ms for gpu in corrected.gpus)
+        rows.change(MeterRow, corrected.lease_id, granted_ms=granted_ms)
+    for owner_id in sorted({gpu.owner_id for gpu in corrected.gpus}):
+        mine = [gpu for gpu in corrected.gpus if gpu.owner_id == owner_id]
+        rows.add(
+            CorrectionRow(
+                key=_correction_key(corrected.lease_id, corrected.number, owner_id),
+                lease_id=corrected.lease_id,
+                tenant_id=meter.tenant_id,
+                owner_id=owner_id,
+                number=corrected.number,
+                reason=corrected.reason,
+                starts_at=corrected.window.starts_at,
+                ends_at=corrected.window.ends_at,
+                granted_ms=sum(gpu.granted_ms for gpu in mine),
+                occupied_ms=_sum_known(gpu.occupied_ms for gpu in mine),
+                busy_ms=_sum_known(gpu.busy_ms for gpu in mine),
+                gap_ms=sum(gpu.gap_ms for gpu in mine),
+                is_captured=not charged,
+                at=corrected.at,
+            )
+        )
+
+
+def _correction_key(lease_id: object, number: int, owner_id: object) -> str:
+    return f"{lease_id}/{number}/{owner_id}"
+
+
 def _add_gap(gap: MeterGapFound, rows: Rows) -> None:
     meter = rows.get(MeterRow, gap.lease_id)
     owners = [each["owner_id"] for each in meter.shares if gap.gpu_uuid in each["gpu_uuids"]]
@@ -160,6 +196,11 @@ def _note_capture(captured: UsageCaptured, rows: Rows) -> None:
     total = meter.captured_nanos + captured.charged.nanos
     rows.change(MeterRow, captured.lease_id, captured_nanos=total)
     for owner_id in meter.owner_ids:
+        if captured.correction:
+            key = _correction_key(captured.lease_id, captured.correction, owner_id)
+            if rows.find(CorrectionRow, key) is not None:
+                rows.change(CorrectionRow, key, is_captured=True)
+            continue
         key = _usage_key(captured.lease_id, captured.window.starts_at, owner_id)
         if rows.find(UsageRow, key) is not None:
             rows.change(UsageRow, key, is_captured=True)
@@ -168,7 +209,7 @@ def _note_capture(captured: UsageCaptured, rows: Rows) -> None:
 def project_heat(recorded: Recorded, rows: Rows) -> None:
     """Keep HeatRow equal to the usage windows, by host and UTC hour."""
     closed = recorded.event
-    if not isinstance(closed, UsageWindowClosed):
+    if not isinstance(closed, UsageWindowClosed | UsageCorrected):
         return
     hour = closed.window.starts_at.replace(minute=0, second=0, microsecond=0)
     for host_id, owner_id in sorted({(gpu.host_id, gpu.owner_id) for gpu in closed.gpus}):
@@ -238,7 +279,7 @@ PROJECTIONS: tuple[Projection, ...] = (
     Projection(
         name="metering.meters",
         project=project_meters,
-        tables=(MeterRow, UsageRow, GapRow),
+        tables=(MeterRow, UsageRow, CorrectionRow, GapRow),
         on=names_of(
             LeaseScheduled,
             LeaseStarting,
@@ -251,6 +292,7 @@ PROJECTIONS: tuple[Projection, ...] = (
             LeaseClosed,
             MeterOpened,
             UsageWindowClosed,
+            UsageCorrected,
             MeterGapFound,
             MeterClosed,
             UsageCaptured,
@@ -260,6 +302,6 @@ PROJECTIONS: tuple[Projection, ...] = (
         name="metering.heat",
         project=project_heat,
         tables=(HeatRow,),
-        on=names_of(UsageWindowClosed),
+        on=names_of(UsageWindowClosed, UsageCorrected),
     ),
 )

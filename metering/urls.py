@@ -5,7 +5,14 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from metering.api.agent import AgentAssignments, AgentHost, AgentReports, AgentSamples
-from metering.api.usage import Agents, Heat, LeaseGaps, LeaseUsage, LeaseUsageWindows
+from metering.api.usage import (
+    Agents,
+    Heat,
+    LeaseCorrections,
+    LeaseGaps,
+    LeaseUsage,
+    LeaseUsageWindows,
+)
 
 api_urls: list[URLPattern] = [
     path("agent/host", AgentHost.as_view()),
@@ -16,5 +23,6 @@ api_urls: list[URLPattern] = [
     path("heat", Heat.as_view()),
     path("leases/<uuid:lease_id>/usage", LeaseUsage.as_view()),
     path("leases/<uuid:lease_id>/usage/windows", LeaseUsageWindows.as_view()),
+    path("leases/<uuid:lease_id>/usage/corrections", LeaseCorrections.as_view()),
     path("leases/<uuid:lease_id>/usage/gaps", LeaseGaps.as_view()),
 ]

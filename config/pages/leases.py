@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from config.pages.answers import done, meta_of, page
 from config.pages.fields import MomentField, RateField, TokenField
+from config.pages.lease_usage import corrections_of, use_of
 from config.pages.timeline import steps_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
@@ -36,8 +37,6 @@ from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
 from marketplace.queries.quotas import least_runs
-from metering.domain.meters import MeterUnknown
-from metering.queries.usage import UseSoFar, use_so_far
 
 LIST_MAX = 200
 MILLI = timedelta(milliseconds=1)
@@ -286,7 +285,8 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
     return {
         "row": row,
         "cost": cost_of(row, now),
-        "use": _use(actor, lease_id),
+        "use": use_of(actor, lease_id),
+        "corrections": corrections_of(actor, lease_id),
         "steps": list(reversed(steps_of(queries.timeline(default_store(), lease_id)))),
         "over": over,
         "choices": () if over else _choices(actor, lease_id, now),
@@ -373,11 +373,3 @@ def _choices(actor: Actor, lease_id: UUID, now: datetime) -> list[tuple[timedelt
 
 def _is_mine(actor: Actor, row: LeaseRow) -> bool:
     return row.tenant_id == actor.tenant_id
-
-
-def _use(actor: Actor, lease_id: UUID) -> UseSoFar | None:
-    """Return what agents measured, or None before the first of it."""
-    try:
-        return use_so_far(actor, lease_id)
-    except MeterUnknown:
-        return None

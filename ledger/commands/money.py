@@ -256,13 +256,15 @@ def capture_usage(
     by: Meta,
     now: datetime,
     item: UsageItem = NOT_DESCRIBED,
+    correction: int = 0,
 ) -> Position:
     """Charge one metered usage window of a lease to its hold, once per lease and window.
 
     The hold keeps the running total that is rated, so windows may come in any batching and
     order. owner_millis: each owner once; they add up to `gpu_millis`. weights: how
     the earnings are divided among them; None: by GPU-time. A window without use is
-    not recorded. item: what was used, for statements and exports.
+    not recorded. item: what was used, for statements and exports. correction: the number of the
+    lease's correction by which more use of the window was proved; once for each number.
 
     Returns: the store position at which it is charged.
     Raises: AccountUnknown, HoldUnknown, UsageUnreadable, CurrencyMismatch,
@@ -282,6 +284,7 @@ def capture_usage(
         ),
         cost_centre=cost_centre,
         item=item,
+        correction=correction,
     )
 
     def decide(account: Account) -> Sequence[Event]:

@@ -251,7 +251,7 @@ class Account:
         usage.check()
         if usage.price.currency != self.opened.currency:
             raise CurrencyMismatch(currency=self.opened.currency)
-        entry_id = journal.usage_entry(usage.lease_id, usage.window)
+        entry_id = journal.usage_entry(usage.lease_id, usage.window, usage.correction)
         before = self.entries.get(entry_id)
         if before is not None:
             if not isinstance(before, UsageCaptured) or not usage.was(before):
@@ -271,7 +271,8 @@ class Account:
         return UsageCaptured(
             account_id=own,
             hold_id=usage.hold_id,
-            entry_id=journal.usage_entry(usage.lease_id, usage.window),
+            entry_id=journal.usage_entry(usage.lease_id, usage.window, usage.correction),
+            correction=usage.correction,
             lease_id=usage.lease_id,
             window=usage.window,
             gpu_millis=usage.gpu_millis,

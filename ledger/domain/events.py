@@ -185,13 +185,14 @@ class HoldResized(Event, name="ledger.hold-resized"):
     at: datetime
 
 
-class UsageCaptured(Event, name="ledger.usage-captured", version=2, grown_from=1):
+class UsageCaptured(Event, name="ledger.usage-captured", version=3, grown_from=1):
     """A metered usage window was charged to a hold. The postings sum to zero.
 
     window: the span of use that is rated. gpu_millis: granted GPU-time in it, `owners`' in all.
     charged: what the consumer pays for this window; the owners' and the platform's shares are
     among the postings. fee: the platform's part of `charged`; `fee_ppm` of all that was charged
-    to the hold so far, less what was taken before.
+    to the hold so far, less what was taken before. correction: its number among the corrections of
+    the lease, where the window was charged before and more use of it was proved; 0: it is none.
     """
 
     account_id: AccountId
@@ -209,6 +210,7 @@ class UsageCaptured(Event, name="ledger.usage-captured", version=2, grown_from=1
     cost_centre: str
     postings: tuple[Posting, ...]
     at: datetime
+    correction: int = 0
 
 
 class CompensationPaid(Event, name="ledger.compensation-paid"):

@@ -90,7 +90,10 @@ def _weighed(owners: Sequence[OwnerUse]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What is to be charged: a metered window of a lease and the terms of the lease."""
+    """What is to be charged: a metered window of a lease and the terms of the lease.
+
+    correction: as in UsageCaptured.
+    """
 
     hold_id: HoldId
     lease_id: LeaseId
@@ -101,6 +104,7 @@ class Usage:
     owners: tuple[OwnerUse, ...]
     cost_centre: str
     item: UsageItem
+    correction: int = 0
 
     @property
     def terms(self) -> tuple[LeaseId, Rate, int]:
@@ -139,6 +143,7 @@ class Usage:
             and (event.lease_id, event.price, event.fee_ppm) == self.terms
             and (event.window, event.gpu_millis) == (self.window, self.gpu_millis)
             and (event.owners, event.cost_centre) == (self.owners, self.cost_centre)
+            and event.correction == self.correction
         )
 
 
@@ -173,7 +178,9 @@ class Hold:
         """
         if self.terms not in (None, usage.terms):
             raise UsageTermsChanged(hold_id=self.hold_id)
-        if any(window.overlaps(usage.window) for window in self.windows):
+        # A correction adds to what was charged, by its own number and once.
+        charged_before = () if usage.correction else self.windows
+        if any(window.overlaps(usage.window) for window in charged_before):
             raise UsageOverlaps(hold_id=self.hold_id)
         charged = journal.rate(
             usage.price, millis_before=self.gpu_millis, gpu_millis=usage.gpu_millis
@@ -190,5 +197,5 @@ class Hold:
             captured=self.captured + event.charged,
             gpu_millis=self.gpu_millis + event.gpu_millis,
             terms=(event.lease_id, event.price, event.fee_ppm),
-            windows=(*self.windows, event.window),
+            windows=self.windows if event.correction else (*self.windows, event.window),
         )

@@ -37,10 +37,13 @@ def entry_kind(event: EntryEvent) -> EntryKind:
             return "cost"
 
 
-def usage_entry(lease_id: LeaseId, window: Window) -> EntryId:
-    """Return the id of the entry that charges one usage window of a lease: always the same."""
+def usage_entry(lease_id: LeaseId, window: Window, correction: int = 0) -> EntryId:
+    """Return the id of the entry that charges one usage window of a lease: always the same.
+
+    correction: its number among the lease's corrections, each of which has an entry of its own.
+    """
     span = f"{window.starts_at.isoformat()}/{window.ends_at.isoformat()}"
-    return EntryId(uuid5(lease_id, f"usage:{span}"))
+    return EntryId(uuid5(lease_id, f"usage:{span}" + (f":{correction}" if correction else "")))
 
 
 def compensation_entry(lease_id: LeaseId, owner_id: TenantId) -> EntryId:

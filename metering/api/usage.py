@@ -15,6 +15,8 @@ from rest_framework.response import Response
 
 from ledger.rest import AmountField, Endpoint, MomentField
 from marketplace.queries import leases
+from metering.domain.correcting import REASONS
+from metering.models import CorrectionRow
 from metering.queries import usage
 
 HEAT_DAYS = 14
@@ -49,6 +51,7 @@ class UseSoFarShape(serializers.Serializer[Any]):
 
     granted_ms = serializers.IntegerField()
     rated_ms = serializers.IntegerField()
+    corrected_ms = serializers.IntegerField()
     live_ms = serializers.IntegerField()
     occupied_ms = serializers.IntegerField(allow_null=True)
     busy_ms = serializers.IntegerField(allow_null=True)
@@ -66,6 +69,28 @@ class GapShape(serializers.Serializer[Any]):
     gpu_uuid = serializers.CharField()
     starts_at = MomentField()
     ends_at = MomentField()
+
+
+class CorrectionShape(serializers.Serializer[Any]):
+    """Use that was proved after its window was rated; reason_text says why it came late.
+
+    is_captured: the ledger has charged it, or it is not charged at all (reason `too-late`).
+    """
+
+    number = serializers.IntegerField()
+    starts_at = MomentField()
+    ends_at = MomentField()
+    granted_ms = serializers.IntegerField()
+    occupied_ms = serializers.IntegerField(allow_null=True)
+    busy_ms = serializers.IntegerField(allow_null=True)
+    reason = serializers.CharField()
+    reason_text = serializers.SerializerMethodField()
+    is_captured = serializers.BooleanField()
+    at = MomentField()
+
+    def get_reason_text(self, row: CorrectionRow) -> str:
+        """Say why it came late."""
+        return REASONS[row.reason]
 
 
 class HeatShape(serializers.Serializer[Any]):
@@ -130,6 +155,19 @@ class LeaseGaps(Endpoint):
     def get(self, request: Request, lease_id: UUID) -> Response:
         """List gaps in order of time."""
         return self.page(usage.gaps(self.actor, lease_id), GapShape, ("starts_at", "key"))
+
+
+class LeaseCorrections(Endpoint):
+    """Use of a lease that was proved after it was rated."""
+
+    scopes: ClassVar = {"GET": "leases:read"}
+    reads: ClassVar = ("metering.meters",)
+
+    @extend_schema(responses=CorrectionShape(many=True))
+    def get(self, request: Request, lease_id: UUID) -> Response:
+        """List corrections in the order they were put on record."""
+        rows = usage.corrections(self.actor, lease_id)
+        return self.page(rows, CorrectionShape, ("number", "key"))
 
 
 class Heat(Endpoint):

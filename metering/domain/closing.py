@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ledger.domain.uptime import ALWAYS_UP, Uptime
+from metering.domain.instants import MILLI, instant_of
 from metering.domain.rollup import Span
 
 FOR_EVER = 2**62
@@ -81,14 +83,21 @@ def known_until(gpus: Iterable[GpuProgress], lease: LeaseSpan) -> int:
 
 
 def next_window(
-    lease: LeaseSpan, *, from_ms: int, known_ms: int, window_ms: int, now_ms: int, grace_ms: int
+    lease: LeaseSpan,
+    *,
+    from_ms: int,
+    known_ms: int,
+    window_ms: int,
+    now_ms: int,
+    grace_ms: int,
+    uptime: Uptime = ALWAYS_UP,
 ) -> Span | None:
     """Return the next usage window that may be closed, None where that has to wait or none is left.
 
     Windows start where the last one ended, are cut at whole multiples of `window_ms`, and are
     closed when they are over. One that is cut short by the lease's end waits until the lease is
     over, because it may be extended. One that is not known in full is closed `grace_ms` after its
-    end: what comes later does not count.
+    end, of time in which the market was up to take in its samples.
     """
     end_ms = (from_ms // window_ms + 1) * window_ms
     if end_ms > lease.until_ms:
@@ -97,6 +106,7 @@ def next_window(
         end_ms = lease.until_ms
     if end_ms <= from_ms or now_ms < end_ms:
         return None
-    if known_ms >= end_ms or now_ms >= end_ms + grace_ms:
+    waited = uptime.between(instant_of(end_ms), instant_of(now_ms))
+    if known_ms >= end_ms or waited >= grace_ms * MILLI:
         return from_ms, end_ms
     return None

@@ -58,6 +58,23 @@ class MeterGapFound(Event, name="metering.meter-gap-found"):
     at: datetime
 
 
+class UsageCorrected(Event, name="metering.usage-corrected"):
+    """More use of a span was proved after it was rated: `gpus` is what is added to it.
+
+    number: counts up over the lease's corrections. reason: `platform-away`, the market was away
+    while its samples were waited for; `out-of-order`, they came in another order than they were
+    taken; `host-late`, they came after their time; `too-late`, so late that it is only noted and
+    not charged.
+    """
+
+    lease_id: LeaseId
+    number: int
+    window: Window
+    reason: str
+    gpus: tuple[GpuUse, ...]
+    at: datetime
+
+
 class MeterClosed(Event, name="metering.meter-closed"):
     """The lease is over and all its use is rated."""
 
@@ -66,4 +83,4 @@ class MeterClosed(Event, name="metering.meter-closed"):
     at: datetime
 
 
-MeterEvent = MeterOpened | UsageWindowClosed | MeterGapFound | MeterClosed
+MeterEvent = MeterOpened | UsageWindowClosed | MeterGapFound | UsageCorrected | MeterClosed

@@ -15,6 +15,7 @@ from metering.domain.events import (
     MeterEvent,
     MeterGapFound,
     MeterOpened,
+    UsageCorrected,
     UsageWindowClosed,
 )
 from metering.domain.instants import instant_of
@@ -37,6 +38,10 @@ class MeterIsClosed(Refusal):
     """The meter is closed: all use of the lease is rated."""
 
 
+class CorrectedMeanwhile(Refusal):
+    """Another correction of this lease came first: work the difference out again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
     """A span without proof of use on one GPU."""
@@ -54,6 +59,7 @@ class Meter:
     opened: MeterOpened
     closed_through: datetime | None = None
     granted_ms: int = 0
+    corrections: int = 0
     is_closed: bool = False
 
     @classmethod
@@ -73,6 +79,13 @@ class Meter:
                 )
             case MeterGapFound():
                 return state
+            case UsageCorrected():
+                granted_ms = sum(gpu.granted_ms for gpu in event.gpus)
+                return replace(
+                    state,
+                    granted_ms=state.granted_ms + granted_ms,
+                    corrections=event.number,
+                )
             case MeterClosed():
                 return replace(state, is_closed=True)
             case _:
@@ -118,6 +131,29 @@ class Meter:
             for gap in gaps
         ]
         return events
+
+    def correct(
+        self, window: Window, added: Sequence[GpuUse], *, number: int, reason: str, now: datetime
+    ) -> list[MeterEvent]:
+        """Decide that more use of a window is on record, also once the meter is closed.
+
+        number: one more than the corrections that `added` was worked out with.
+
+        Raises: CorrectedMeanwhile.
+        """
+        if number != self.corrections + 1:
+            raise CorrectedMeanwhile(corrections=self.corrections)
+        assert all(gpu.granted_ms >= 0 for gpu in added)
+        return [
+            UsageCorrected(
+                lease_id=self.opened.lease_id,
+                number=number,
+                window=window,
+                reason=reason,
+                gpus=tuple(added),
+                at=now,
+            )
+        ]
 
     def close(self, *, now: datetime) -> list[MeterEvent]:
         """Decide that all use is rated, once."""

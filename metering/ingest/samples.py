@@ -67,7 +67,19 @@ INSERT INTO metering_cutoff (lease_id, through_ms)
 SELECT each, 0 FROM unnest(%s::uuid[]) AS each ORDER BY 1 ON CONFLICT DO NOTHING
 """
 _SHARE_CUTOFFS = """
-SELECT 1 FROM metering_cutoff WHERE lease_id = ANY (%s) ORDER BY lease_id FOR SHARE
+SELECT lease_id, through_ms FROM metering_cutoff
+WHERE lease_id = ANY (%s) ORDER BY lease_id FOR SHARE
+"""
+_NOTE_LATE = """
+INSERT INTO metering_lateuse AS known (lease_id, start_ms, end_ms, arrived_at, arrivals)
+SELECT lease_id, min(start_ms), max(start_ms + late_ms), %s, 1
+FROM metering_interval
+WHERE host_id = %s AND boot_id = %s AND seq = ANY (%s) AND late_ms > 0
+GROUP BY lease_id ORDER BY lease_id
+ON CONFLICT (lease_id) DO UPDATE SET
+    start_ms = least(known.start_ms, EXCLUDED.start_ms),
+    end_ms = greatest(known.end_ms, EXCLUDED.end_ms),
+    arrivals = known.arrivals + 1
 """
 
 
@@ -144,6 +156,7 @@ def _put_intervals(cursor: Any, batch: SampleBatch, *, host_id: HostId, now: dat
     leases = sorted({each.lease_id for each in sent})
     cursor.execute(_HOLD_CUTOFFS, [leases])
     cursor.execute(_SHARE_CUTOFFS, [leases])
+    closed = dict(cursor.fetchall())
     seqs, lease_ids, gpu_uuids, *numbers = zip(*map(_interval, sent), strict=True)
     arrays = [_array(seqs), _array(lease_ids), list(gpu_uuids), *map(_array, numbers)]
     cursor.execute(_PUT_INTERVALS, [host_id, batch.boot_id, now, *arrays])
@@ -151,6 +164,8 @@ def _put_intervals(cursor: Any, batch: SampleBatch, *, host_id: HostId, now: dat
         rows = {each.seq: _interval(each) for each in sent}
         _refuse_other_content(cursor, _KNOWN_INTERVALS, rows, host_id, batch.boot_id)
     _refuse_taken(cursor, _KNOWN_HEALTH, [each.seq for each in sent], host_id, batch.boot_id)
+    if any(each.start_ms < closed[each.lease_id] for each in sent):
+        cursor.execute(_NOTE_LATE, [now, host_id, batch.boot_id, [each.seq for each in sent]])
     seen: dict[tuple[UUID, str], int] = {}
     for each in sent:
         key = (each.lease_id, each.gpu_uuid)

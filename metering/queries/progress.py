@@ -9,7 +9,7 @@ from uuid import UUID
 from ledger.domain.ids import LeaseId
 from metering.domain.closing import GpuProgress, LeaseSpan
 from metering.domain.instants import MILLI, millis_down
-from metering.models import AgentContact, MeterRow, UsageRow, Watermark, WorkReport
+from metering.models import AgentContact, CorrectionRow, MeterRow, UsageRow, Watermark, WorkReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +80,9 @@ def lagging_meters(*, now: datetime, older_than: timedelta) -> list[LeaseId]:
 
 
 def uncharged_windows(*, now: datetime, older_than: timedelta) -> int:
-    """Return how many usage windows ended longer than `older_than` ago and are not charged."""
-    return UsageRow.objects.filter(is_captured=False, ends_at__lt=now - older_than).count()
+    """Return how many usage windows, and corrections of some, are not charged for so long."""
+    before = now - older_than
+    corrections = CorrectionRow.objects.filter(is_captured=False, at__lt=before)
+    return (
+        UsageRow.objects.filter(is_captured=False, ends_at__lt=before).count() + corrections.count()
+    )

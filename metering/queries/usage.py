@@ -14,12 +14,14 @@ from ledger.access import Actor, visible
 from ledger.domain.money import Money, Rate
 from listings import queries as listings
 from listings.domain.events import Gpu
+from metering.domain.correcting import NOT_CHARGED
 from metering.domain.health import CONDITIONS, GpuCondition, Standing, standing_of
 from metering.domain.instants import instant_of
 from metering.domain.meters import MeterUnknown
 from metering.domain.rollup import Rolled, Sampled, roll_up
 from metering.models import (
     AgentContact,
+    CorrectionRow,
     GapRow,
     HeatRow,
     IngestAlarm,
@@ -35,13 +37,15 @@ LIVE_MAX = 50_000
 class UseSoFar:
     """What a lease has used up to now, of GPUs that the asker consumes or owns.
 
-    rated_ms: granted GPU-time of closed windows, up to `rated_through`. live_ms: granted since,
+    rated_ms: granted GPU-time of closed windows, up to `rated_through`, and what was corrected of
+    them since; corrected_ms: that part of it. live_ms: granted since,
     as far as samples have come. occupied_ms, busy_ms: of both; None as soon as a part is unknown.
     cost: of rated and live time at the lease's price. charged: taken from the hold so far, for
     the whole lease.
     """
 
     rated_ms: int
+    corrected_ms: int
     live_ms: int
     occupied_ms: int | None
     busy_ms: int | None
@@ -93,6 +97,15 @@ def gaps(actor: Actor, lease_id: UUID) -> QuerySet[GapRow]:
     return visible(actor, GapRow).filter(lease_id=lease_id).order_by("starts_at", "key")
 
 
+def corrections(actor: Actor, lease_id: UUID) -> QuerySet[CorrectionRow]:
+    """Return what was proved of a lease after it was rated, in the order it was put on record.
+
+    Raises: MeterUnknown.
+    """
+    meter(actor, lease_id)
+    return visible(actor, CorrectionRow).filter(lease_id=lease_id).order_by("number", "key")
+
+
 def meter(actor: Actor, lease_id: UUID) -> MeterRow:
     """Return the meter of a lease that `actor` may see.
 
@@ -114,6 +127,11 @@ def use_so_far(actor: Actor, lease_id: UUID) -> UseSoFar:
         Rolled(each.granted_ms, each.occupied_ms, each.busy_ms, ((0, each.gap_ms),))
         for each in usage_windows(actor, lease_id)
     ]
+    corrected = [
+        Rolled(each.granted_ms, each.occupied_ms, each.busy_ms, ((0, each.gap_ms),))
+        for each in corrections(actor, lease_id).exclude(reason__in=NOT_CHARGED)
+    ]
+    rated += corrected
     everything = actor.sees_all or actor.tenant_id == row.tenant_id
     hosts = [
         share["host_id"]
@@ -125,6 +143,7 @@ def use_so_far(actor: Actor, lease_id: UUID) -> UseSoFar:
     price = Rate(row.price_nanos_per_gpu_hour, row.currency)
     return UseSoFar(
         rated_ms=rated_ms,
+        corrected_ms=sum(each.granted_ms for each in corrected),
         live_ms=live_ms,
         occupied_ms=_sum_known(each.occupied_ms for each in [*rated, *live]),
         busy_ms=_sum_known(each.busy_ms for each in [*rated, *live]),

@@ -35,7 +35,7 @@ from ledger.models import Checkpoint
 from ledger.rebuilding import RebuildRunning, fingerprint, rebuild
 from ledger.rows import Rows
 from marketplace.domain.events import BidPlaced, LeaseScheduled
-from metering.domain.events import MeterGapFound
+from metering.domain.events import GpuUse, MeterGapFound, UsageCorrected
 from tests.access import world
 from tests.conftest import NOON, SOMEBODY
 
@@ -110,7 +110,16 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     window = Window(lease.window.starts_at, lease.window.starts_at + timedelta(seconds=30))
     gpu_uuid = lease.shares[0].gpu_uuids[0]
     gap = MeterGapFound(lease_id=lease.lease_id, gpu_uuid=gpu_uuid, window=window, at=NOON)
-    add(store, f"meter-{lease.lease_id}", gap)
+    share = lease.shares[0]
+    proved = UsageCorrected(
+        lease_id=lease.lease_id,
+        number=1,
+        window=window,
+        reason="host-late",
+        gpus=(GpuUse(gpu_uuid, share.host_id, share.owner_id, 30_000, 30_000, None, -30_000),),
+        at=NOON,
+    )
+    add(store, f"meter-{lease.lease_id}", gap, proved)
     bid = next(e for r in days if isinstance(e := r.event, BidPlaced))
     spilling = replace(bid, bid_id=BidId(uuid4()), burst_allowed=True)
     add(store, f"bid-{spilling.bid_id}", spilling)

@@ -12,6 +12,7 @@ from ledger.domain.ids import LeaseId
 from ledger.domain.span import Window
 from metering import loops
 from metering.agent.wire import Report, ReportBatch
+from metering.corrections import Waiting
 from metering.domain.events import MeterClosed
 from metering.ingest.reports import take_reports
 from metering.models import MeterRow, UsageRow
@@ -77,10 +78,10 @@ def test_a_meter_that_meets_a_bug_stops_no_other(
     finished(world)
     healthy = loops._close_of
 
-    def close(store: Any, row: MeterRow, **given: Any) -> int:
+    def close(store: Any, row: MeterRow, waiting: Waiting) -> int:
         if row.lease_id != LEASE:
             raise ZeroDivisionError("a bug that one meter meets")
-        return healthy(store, row, **given)
+        return healthy(store, row, waiting)
 
     monkeypatch.setattr(loops, "_close_of", close)
 

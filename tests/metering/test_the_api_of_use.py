@@ -307,7 +307,7 @@ def test_another_tenant_reads_nothing(owner: Caller, agent: HostAgent, since: da
     agent.register()
     stranger = admit("eve-works", "owner", "consumer")
 
-    for path in ("usage", "usage/windows", "usage/gaps"):
+    for path in ("usage", "usage/windows", "usage/corrections", "usage/gaps"):
         answer = stranger.get(f"/api/v1/leases/{agent.lease_id}/{path}")
         assert (answer.status_code, answer.json()["code"]) == (404, "meter-unknown")
     for path in ("agents", "heat"):

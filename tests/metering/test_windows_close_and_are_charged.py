@@ -323,7 +323,7 @@ def test_what_a_gpu_cannot_tell_stays_unknown(world: World) -> None:
     assert usage.use_so_far(CONSUMING, LEASE).busy_ms is None
 
 
-@pytest.mark.parametrize("step", ["_samples", "close_usage_window", "close_meter"])
+@pytest.mark.parametrize("step", ["samples_of", "close_usage_window", "close_meter"])
 def test_a_crash_at_any_step_of_closing_changes_no_sum(
     world: World, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -349,7 +349,7 @@ def test_a_crash_at_any_step_of_closing_changes_no_sum(
     assert counted == sum(granted(world)) * MINUTE
 
 
-class Crashed(Exception):
+class Crashed(BaseException):
     pass
 
 

@@ -8,6 +8,7 @@ import uvicorn
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from config.beating import beat_in_background
 from config.connections import Connection, allow_many_connections
 from config.database import limits
 from config.orphans import end_with_supervisor
@@ -27,6 +28,7 @@ class Command(BaseCommand):
         limits.keep(limits.Limits(settings.ENV.database_statement_seconds))
         refuse_unfit()
         tell_key_meanwhile()
+        beat_in_background()
         uvicorn.run(
             "config.asgi:application",
             http=Connection,

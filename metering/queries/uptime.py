@@ -1,0 +1,28 @@
+"""When the market was up, from the beats of its processes: `metering.loops.beat` notes them.
+
+Two kinds of process must be at work for others to be able to act: the web, which agents and people
+call, and the clock, which asks hosts to start and takes in what ended.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ledger.domain.span import Window
+from ledger.domain.uptime import Uptime
+from metering.models import Beat, OutageRow
+
+WEB, CLOCK = "web", "clock"
+OUTAGES_MAX = 1_000
+
+
+def uptime(*, since: datetime) -> Uptime:
+    """Return when the market was up after `since`: always, as long as nothing else is known."""
+    rows = OutageRow.objects.filter(ends_at__gt=since).order_by("starts_at", "pk")
+    outages: list[Window] = []
+    for starts_at, ends_at in rows.values_list("starts_at", "ends_at")[:OUTAGES_MAX]:
+        if outages and starts_at <= outages[-1].ends_at:
+            last = outages.pop()
+            starts_at, ends_at = last.starts_at, max(ends_at, last.ends_at)
+        outages.append(Window(starts_at, ends_at))
+    return Uptime(tuple(outages), min(Beat.objects.values_list("at", flat=True), default=None))
