@@ -73,6 +73,29 @@ def examine(*, whole: bool) -> Iterator[Finding]:
         yield Finding("examination", False, f"could not be finished: {str(lost).strip()}")
 
 
+_GUARD = """
+SELECT exists (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'es_event_append_only'
+                                        AND tgenabled IN ('O', 'A')),
+       pg_has_role(current_user, c.relowner, 'USAGE')
+FROM pg_class c WHERE c.oid = 'es_event'::regclass
+"""
+
+
+def _guard() -> Finding:
+    """Look if the record refuses changes, and whether our own role could switch that off."""
+    with connection.cursor() as cursor:
+        cursor.execute(_GUARD)
+        row = cursor.fetchone()
+    assert row is not None
+    guarded, may_switch_off = bool(row[0]), bool(row[1])
+    if not guarded:
+        return Finding(
+            "the record refuses changes", False, "ALTER TABLE es_event ENABLE TRIGGER ALL"
+        )
+    told = "not against the market's own role, which owns the table; the hash chain tells"
+    return Finding("the record refuses changes", True, told if may_switch_off else "")
+
+
 def _installation() -> Iterator[Finding]:
     missing = codec.missing_upcasters()
     yield Finding("old events readable", not missing, ", ".join(missing))
@@ -102,6 +125,7 @@ def _installation() -> Iterator[Finding]:
     )
     told, _at_fault = disagreement()
     yield Finding("one session key", not told, told)
+    yield _guard()
     free = shutil.disk_usage(settings.HOME).free
     yield Finding(
         "disk space",

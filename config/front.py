@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-from config.security import HEADER, PERMISSIONS, policy_of
+from config.security import HEADER, NOT_KEPT, PERMISSIONS, VARIES, policy_of
 from ledger.rest.endpoint import request_id_of
 from ledger.rest.gathering import Gathering
 from ledger.rest.problems import answer_problem
@@ -142,6 +142,8 @@ def _standing(host: str, secure: bool) -> dict[str, str]:
     found = {
         HEADER: policy_of(host, secure=secure),
         "Permissions-Policy": PERMISSIONS,
+        "Cache-Control": NOT_KEPT,
+        "Vary": ", ".join(VARIES),
         "X-Frame-Options": settings.X_FRAME_OPTIONS,
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": settings.SECURE_REFERRER_POLICY,

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from channels.db import database_sync_to_async
-from channels.generic.websocket import AsyncWebsocketConsumer
 from django.http import HttpRequest, QueryDict
 from django.template.loader import render_to_string
 from django.utils import timezone
 
+from config.attendance import Attended
 from config.pages import fairness_try, lab
 from config.pages.lab_tables import result_of
 from config.visitors import seat, zone_of
@@ -33,17 +33,15 @@ JOBS: Mapping[str, Callable[[HttpRequest], Job]] = {
 """By the page that asks, what reads its address as a job of the lab."""
 
 
-class LabConsumer(AsyncWebsocketConsumer):
+class LabConsumer(Attended):
     """One run of the lab. The page sends its path and query once; all else is ignored."""
 
     _task: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
-        """Accept signed-in people; close with 4401 for others."""
-        user = self.scope.get("user")
-        await self.accept()
-        if user is None or not user.is_authenticated:
-            await self.close(code=4401)
+        """Accept signed-in people; close with 4401 for others, with 4429 for one too many."""
+        if await self.arrived():
+            await self.accept()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Begin to run what is asked, once."""
@@ -54,6 +52,7 @@ class LabConsumer(AsyncWebsocketConsumer):
 
     async def disconnect(self, code: int) -> None:
         """Give the run up."""
+        self.left()
         if self._task is not None:
             self._task.cancel()
 

@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 
 import structlog
 from asgiref.sync import async_to_sync
-from channels.generic.websocket import AsyncWebsocketConsumer
 from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import DatabaseError
 from django.template.loader import render_to_string
 
+from config.attendance import Attended
 from config.loops import NotNow
 from config.redis_away import is_redis_away
 from config.tape import KINDS, Line, line_of
@@ -177,19 +177,16 @@ def send_to_group(events: Sequence[Recorded]) -> int:
     return len(events)
 
 
-class MarketConsumer(AsyncWebsocketConsumer):
+class MarketConsumer(Attended):
     """The socket of a page. It only listens: what a page sends is not read."""
 
     hub: ClassVar[Hub] = Hub()
 
     async def connect(self) -> None:
-        """Accept signed-in people; close with 4401 for others."""
+        """Accept signed-in people; close with 4401 for others, with 4429 for one too many."""
         self._sender: asyncio.Task[None] | None = None
         self._queue: asyncio.Queue[str] | None = None
-        user = self.scope.get("user")
-        if user is None or not user.is_authenticated:
-            await self.accept()
-            await self.close(code=4401)
+        if not await self.arrived():
             return
         # Joined before accepted: whatever happens once a page is connected reaches it.
         if settings.ENV.redis_url:
@@ -207,6 +204,7 @@ class MarketConsumer(AsyncWebsocketConsumer):
 
     async def disconnect(self, code: int) -> None:
         """Leave the market."""
+        self.left()
         if self._queue is not None:
             self.hub.leave(self._queue)
         if self._sender is not None:

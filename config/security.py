@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.utils.cache import patch_vary_headers
 
 from ledger.access.visits import is_from_this_machine
 
@@ -19,6 +20,9 @@ POLICY = (
     "img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'{issuer}; "
     "frame-ancestors 'none'; connect-src 'self' {sockets}"
 )
+NOT_KEPT = "no-store"
+VARIES = ("Cookie", "Authorization")
+"""Every answer may hold what one organisation alone may see: nobody keeps it on the way."""
 PERMISSIONS = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
 
 
@@ -31,6 +35,10 @@ def security_headers(
         response = get_response(request)
         response.headers.setdefault(HEADER, policy_for(request))
         response.headers.setdefault("Permissions-Policy", PERMISSIONS)
+        if "Cache-Control" not in response.headers:
+            # What says of itself how long it holds (static files, the icon) is for everybody.
+            response.headers["Cache-Control"] = NOT_KEPT
+            patch_vary_headers(response, VARIES)
         return response
 
     return answer

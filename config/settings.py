@@ -14,6 +14,7 @@ from config.private import keep_private
 from config.proxies import read_networks
 from config.secrets import secret_key
 from config.single_signon import oidc_providers
+from ledger.domain.addresses import Network
 from listings.domain.markets import MarketsUnclear, read_markets
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -64,13 +65,20 @@ if (ENV.demo or ENV.debug) and not (
         "A demo or debug market has open log-ins: it is served on loopback only. Unset OFFPEAK_HOST"
         " and OFFPEAK_BASE_URL, or OFFPEAK_DEMO and OFFPEAK_DEBUG."
     )
-try:
-    TRUSTED_PROXIES = read_networks(ENV.trusted_proxies)
-except ValueError as unclear:
-    raise SystemExit(
-        f"OFFPEAK_TRUSTED_PROXIES must be addresses and networks, such as 10.0.0.5,192.168.7.0/24,"
-        f" not {str(unclear)!r}"
-    ) from None
+
+
+def _networks(variable: str, text: str) -> tuple[Network, ...]:
+    try:
+        return read_networks(text)
+    except ValueError as unclear:
+        raise SystemExit(
+            f"{variable} must be addresses and networks, such as 10.0.0.5,192.168.7.0/24,"
+            f" not {str(unclear)!r}"
+        ) from None
+
+
+TRUSTED_PROXIES = _networks("OFFPEAK_TRUSTED_PROXIES", ENV.trusted_proxies)
+WATCHERS = _networks("OFFPEAK_WATCHERS", ENV.watchers)
 keep_private(HOME)
 SECRET_KEY = secret_key(ENV, HOME)
 DEBUG = ENV.debug

@@ -9,6 +9,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from bursting.urls import api_urls as bursting_api
 from config import health, issuer, manual
 from config.gallery import gallery
+from config.insiders import for_insiders, in_short
 from config.pages.urls import page_urls
 from ledger.urls import api_urls as ledger_api
 from listings.urls import api_urls as listings_api
@@ -26,8 +27,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include(api_urls)),
     path("api/openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
     path("healthz", health.healthz),
-    path("readyz", health.readyz),
-    path("metrics", health.metrics),
+    path("readyz", in_short(health.readyz)),
+    path("metrics", for_insiders(health.metrics)),
 ]
 if settings.ENV.demo or settings.DEBUG:
     urlpatterns.append(path("gallery/", gallery))

@@ -106,7 +106,13 @@ def index(request: HttpRequest) -> HttpResponse:
     rows = queries.leases(actor, states=states)[:LIST_MAX]
     context = {
         "leases": [
-            {"row": row, "cost": cost_of(row, now), "mine": _is_mine(actor, row)} for row in rows
+            {
+                "row": row,
+                "cost": cost_of(row, now),
+                "mine": _is_mine(actor, row),
+                "why": queries.sees_why(actor, row),
+            }
+            for row in rows
         ],
         "only": only,
         "list_max": LIST_MAX,
@@ -291,6 +297,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "over": over,
         "choices": () if over else _choices(actor, lease_id, now),
         "mine": _is_mine(actor, row),
+        "why": queries.sees_why(actor, row),
         "owned": actor.tenant_id in row.owner_ids,
         "now": now,
         "sale": _sale(row, now),

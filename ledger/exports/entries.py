@@ -83,11 +83,15 @@ class Books:
                 day=row.day,
                 kind=row.kind,
                 reference=row.reference,
-                cost_centre=row.cost_centre,
+                # Of who paid for the use: not for who was paid.
+                cost_centre=row.cost_centre if self._is_payers(row.account_id) else "",
                 lease_id=row.lease_id,
                 currency=row.currency,
                 lines=tuple((account, nanos) for account, nanos in summed.items() if nanos),
             )
+
+    def _is_payers(self, account_id: UUID) -> bool:
+        return self._sees_all or account_id in self._accounts
 
     def _account(self, account_id: UUID, currency: str) -> BookAccount:
         others = BookAccount(account_id=None, kind="others", title="Others", currency=currency)

@@ -164,6 +164,10 @@ def stray_holds(
     ]
 
 
+PAY_FOR_USE = ("prepaid", "chargeback")
+"""Accounts that pay for use: a cost centre on a line is that of such an account's unit."""
+
+
 def statement(actor: Actor, account_id: AccountId, period: Period) -> Statement:
     """Return an account's statement of a period.
 
@@ -197,7 +201,10 @@ def with_balances(
 ) -> Iterator[StatementLine]:
     """Yield consecutive lines of `statement_lines`, each with the account's total after it."""
     balance: int | None = None
+    hides = not (actor.sees_all or account(actor, account_id).kind in PAY_FOR_USE)
     for line in lines:
+        if hides:
+            line.cost_centre = ""  # of who paid: not for who was paid
         if balance is None:
             mine = visible(actor, PostingRow).filter(account_id=account_id)
             earlier = Q(period__lt=line.period) | Q(period=line.period, position__lt=line.position)

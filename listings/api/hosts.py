@@ -15,7 +15,8 @@ from rest_framework.response import Response
 from ledger.commands.tokens import issue_host_token
 from ledger.domain import tokens
 from ledger.domain.ids import HostId, TenantId, TokenId
-from ledger.eventstore.port import stream_name
+from ledger.eventstore import default_store
+from ledger.eventstore.port import load, stream_name
 from ledger.rest import Endpoint, etag_of
 from listings import commands, queries
 from listings.api.shapes import (
@@ -66,13 +67,18 @@ class OneHost(Endpoint):
     @extend_schema(responses=HostShape)
     def get(self, request: Request, host_id: UUID) -> Response:
         """Show a host and the GPUs its agent reported."""
-        row = queries.host(self.actor, host_id)
+        row = queries.host(self.actor, self._own_id(host_id))
         return Response(HostShape(row).data, headers={"ETag": etag_of(row.version)})
 
     @extend_schema(request=RegisterHost, responses=Written)
     def put(self, request: Request, host_id: UUID) -> Response:
-        """Make a host known under an id of your choice; again with the same terms is harmless."""
+        """Make a host known under a key of your choice; again with the same terms is harmless.
+
+        The answer's `id` is the host's, derived from the key and your organisation: what keys
+        others chose, nobody learns.
+        """
         asked = self.body(RegisterHost)
+        host_id = self._own_id(host_id)
         position = commands.register_host(
             self.store(stream_name(Host, host_id)),
             host_id=HostId(host_id),
@@ -82,6 +88,15 @@ class OneHost(Endpoint):
             now=timezone.now(),
         )
         return Response({"id": host_id, "position": position})
+
+    def _own_id(self, key: UUID) -> UUID:
+        """Return the id of the organisation's own host by its id, or by the key it was made by."""
+        known = load(default_store(), Host, key)
+        if known is not None and (
+            self.actor.sees_all or known.registered.tenant_id == self.actor.tenant_id
+        ):
+            return key
+        return uuid5(self.actor.tenant_id, f"host {key}")
 
 
 class RetireHost(Endpoint):

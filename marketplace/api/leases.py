@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
@@ -12,10 +13,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from ledger.access import Actor
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import stream_name
-from ledger.rest import AmountField, Body, CountField, Endpoint, MomentField, TextField, etag_of
+from ledger.rest import AmountField, Endpoint, MomentField, etag_of
+from marketplace.api.lease_bodies import AskExtension, AskReclaim, AskResale, ReportCheckpoint
 from marketplace.commands import leases as commands
 from marketplace.domain.close_reasons import REASONS
 from marketplace.domain.extensions import EXTENSION_REASONS
@@ -25,33 +28,6 @@ from marketplace.queries import leases as queries
 
 LEASE_MIN_SECONDS = 900
 NEWEST_FIRST = ("-granted_at", "lease_id")
-
-
-class AskExtension(Body):
-    """Until when to go on."""
-
-    ends_at = MomentField()
-
-
-class AskReclaim(Body):
-    """How much notice to give, in seconds; left out: the least that was agreed."""
-
-    notice_seconds = CountField(required=False)
-
-
-class AskResale(Body):
-    """What is left from `since` on (left out: from now on) is for sale, at `floor` or more."""
-
-    floor = AmountField()
-    currency = TextField(required=False)
-    since = MomentField(required=False)
-    lease_min_seconds = CountField(required=False)
-
-
-class ReportCheckpoint(Body):
-    """Up to when the work is safe; left out: up to now."""
-
-    safe_at = MomentField(required=False)
 
 
 class AgreedReclaimStepShape(serializers.Serializer[Any]):
@@ -130,13 +106,16 @@ class CloseReasonShape(serializers.Serializer[Any]):
 
 
 class LeaseShape(serializers.Serializer[Any]):
-    """A lease as its consumer and its owners see it. stop_at: when a reclaim ends it."""
+    """A lease as its consumer and its owners see it. stop_at: when a reclaim ends it.
+
+    An owner sees neither `bid_id` nor `subscriber_id` nor `cost_centre`: they are null.
+    """
 
     id = serializers.UUIDField(source="lease_id")
-    bid_id = serializers.UUIDField()
+    bid_id = serializers.UUIDField(allow_null=True)
     market = serializers.CharField()
     tenant_id = serializers.UUIDField()
-    subscriber_id = serializers.UUIDField()
+    subscriber_id = serializers.UUIDField(allow_null=True)
     gpu_model = serializers.CharField()
     gpus = serializers.IntegerField()
     gpu_uuids = serializers.ListField(child=serializers.CharField())
@@ -149,7 +128,7 @@ class LeaseShape(serializers.Serializer[Any]):
     currency = serializers.CharField()
     service_class = serializers.CharField()
     workload_kind = serializers.CharField()
-    cost_centre = serializers.CharField()
+    cost_centre = serializers.CharField(allow_null=True)
     burst = serializers.BooleanField()
     notice_seconds = serializers.IntegerField()
     grace_seconds = serializers.IntegerField()
@@ -178,6 +157,22 @@ class LeaseShape(serializers.Serializer[Any]):
         """Return code and text, None while the lease lives."""
         reason = row.close_reason
         return None if reason is None else {"code": reason, "text": REASONS[reason]}
+
+
+CONSUMERS_OWN = ("bid_id", "subscriber_id", "cost_centre")
+"""Why and for whom a lease was asked for is its consumer's own affair."""
+
+
+def shown_to(actor: Actor) -> Callable[[LeaseRow], dict[str, Any]]:
+    """Return what shows a lease to `actor`: an owner sees what it needs to serve it."""
+
+    def show(row: LeaseRow) -> dict[str, Any]:
+        shown = dict(LeaseShape(row).data)
+        if not queries.sees_why(actor, row):
+            shown.update(dict.fromkeys(CONSUMERS_OWN))
+        return shown
+
+    return show
 
 
 class LeaseEventShape(serializers.Serializer[Any]):
@@ -209,7 +204,7 @@ class Leases(Endpoint):
         """List them, newest first; `state=active,ending` and `bid_id=` narrow the list."""
         states = [state for state in request.query_params.get("state", "").split(",") if state]
         rows = queries.leases(self.actor, states=states, bid_id=request.query_params.get("bid_id"))
-        return self.page(rows, LeaseShape, NEWEST_FIRST)
+        return self.page(rows, shown_to(self.actor), NEWEST_FIRST)
 
 
 class OneLease(Endpoint):
@@ -222,7 +217,7 @@ class OneLease(Endpoint):
     def get(self, request: Request, lease_id: UUID) -> Response:
         """Show it; the ETag is its version."""
         row = queries.lease(self.actor, lease_id)
-        return Response(LeaseShape(row).data, headers={"ETag": etag_of(row.version)})
+        return Response(shown_to(self.actor)(row), headers={"ETag": etag_of(row.version)})
 
     @extend_schema(responses=LeaseWritten)
     def delete(self, request: Request, lease_id: UUID) -> Response:

@@ -137,7 +137,7 @@ def take_up(
 ) -> Position:
     """Turn an approved request into an override by its token.
 
-    Raises: QuotaRequestUnknown, EscalationTokenWrong, PolicyNotYours.
+    Raises: QuotaRequestUnknown, also for one of others; EscalationTokenWrong.
     """
 
     def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:

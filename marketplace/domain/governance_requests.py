@@ -102,13 +102,13 @@ def take_up(
 ) -> Sequence[GovernanceEvent]:
     """Turn an approved request into an override, by its token.
 
-    Raises: QuotaRequestUnknown, EscalationTokenWrong, PolicyNotYours.
+    Raises: QuotaRequestUnknown, also for one of others; EscalationTokenWrong.
     """
     state = policies or Policies()
     request = _request(state, request_id)
     approved, asked = request.approved, request.asked
     if not by.is_platform and asked.tenant_id != by.tenant_id:
-        raise PolicyNotYours(request_id=request_id)
+        raise QuotaRequestUnknown(request_id=request_id)  # as one that nobody made
     if approved is None or approved.token_id != token_id:
         raise EscalationTokenWrong(request_id=request_id)
     if request.state == "taken-up":

@@ -82,9 +82,16 @@ def leases(
     if bid_id is not None:
         try:
             rows = rows.filter(bid_id=UUID(str(bid_id)))
+            if not actor.sees_all:  # an owner learns of no lease which bid it was granted to
+                rows = rows.filter(tenant_id=actor.tenant_id)
         except ValueError:
             raise LeaseFilterUnreadable(bid_id=str(bid_id)[:40]) from None
     return rows
+
+
+def sees_why(actor: Actor, row: LeaseRow) -> bool:
+    """Tell if `actor` may see whose work a lease is for: its bid, unit and cost centre."""
+    return actor.sees_all or row.tenant_id == actor.tenant_id
 
 
 def lease(actor: Actor, lease_id: UUID) -> LeaseRow:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.test import Client
@@ -66,8 +66,8 @@ PLATFORM_ONLY = {
 }
 """Writes that no organisation but the platform's own may do, so their control is refused too."""
 
-CHOSEN_IDS = {"PUT hosts/<uuid:host_id>"}
-"""Writes that make a thing under an id of the caller's choice: one in use answers 409."""
+CHOSEN_KEYS = {"PUT hosts/<uuid:host_id>"}
+"""Writes that make a thing under a key of the caller's choice: one that another uses is free."""
 
 WORDS = {"name", "market", "round_id", "kind"}
 """Parameters of routes that are no ids of anybody's: names, and what the market shows to all."""
@@ -300,7 +300,8 @@ def speaker(route: Route, party: Party) -> Any:
     return party.agent if only_agents else party.caller
 
 
-def path_of(route: Route, party: Party) -> str:
+def path_of(route: Route, party: Party, *, strange: bool = False) -> str:
+    """Return the address of a thing of `party`; strange: of a thing that nobody has."""
     words: dict[str, UUID | str] = {
         "name": "focus",
         "market": "main",
@@ -310,7 +311,15 @@ def path_of(route: Route, party: Party) -> str:
     known = {**words, **party.ids}
     unknown = [name for name in route.parameters if name not in known]
     assert not unknown, f"say in tests/access/world.py which thing {unknown} of {route.text} is"
+    if strange:
+        known |= {name: uuid4() for name in ids_in(route)}
     return route.path(known)
+
+
+def told(response: Any) -> tuple[int, str]:
+    """Return what an answer says, whatever it was asked of."""
+    is_problem = "problem+json" in response.headers.get("Content-Type", "")
+    return response.status_code, response.json()["code"] if is_problem else ""
 
 
 def test_the_walk_meets_the_whole_api() -> None:
@@ -339,6 +348,8 @@ def test_a_read_shows_nothing_of_another(route: Route, scene: Scene) -> None:
     assert own.status_code == 200, (own.status_code, own.content)
     if ids_in(route):
         assert seen.status_code == 404, (seen.status_code, seen.content)
+        nobodys = f"{path_of(route, victim, strange=True)}?{query_of(route)}"
+        assert told(seen) == told(speaker(route, attacker).get(nobodys))
     else:
         assert seen.status_code == 200, (seen.status_code, seen.content)
     shared = {str(victim.ids[name]) for name in PUBLIC_READS.get(route.text, ())}
@@ -372,8 +383,11 @@ def test_a_write_touches_nothing_of_another(method: str, route: Route, scene: Sc
     if leaks([str(each) for each in victim.ids.values()], json.dumps(body).encode()):
         assert refused.status_code >= 400, (refused.status_code, refused.content)
     if ids_in(route):
-        expected = {403, 404, 409} if name in CHOSEN_IDS else {403, 404}
-        assert refused.status_code in expected, (refused.status_code, refused.content)
+        nobodys = path_of(route, victim, strange=True)
+        unknown = speaker(route, attacker).ask(method, nobodys, body)
+        assert told(refused) == told(unknown), "the answer tells that somebody has such a thing"
+    if ids_in(route) and name not in CHOSEN_KEYS:
+        assert refused.status_code in {403, 404}, (refused.status_code, refused.content)
         assert recorded == ""
     if name not in PLATFORM_ONLY:
         assert own.status_code not in (401, 403, 404, 405, 500), (own.status_code, own.content)
