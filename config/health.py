@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from config import fitness
 from config.clock import clock
-from config.measuring import exposition
+from config.measuring import UNCHARGED_AFTER, exposition
 from config.models import LoopRun
 from config.signing_keys import disagreement
 from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreError
 from ledger.following import lag
 from ledger.outages import outage_of
+from metering.queries.progress import lagging_meters, uncharged_windows
 
 LAG_SECONDS_MAX = 60.0
 """How old the oldest unread event of a follower may be before the site is called not ready."""
@@ -128,6 +130,18 @@ def _loops() -> Iterator[Finding]:
         yield Finding(f"loop {row.name}", fine, row.error, "" if fine else "fails")
 
 
+def warnings() -> Iterator[Finding]:
+    """Look at what waits for long: nothing the site cannot work with, but people should look."""
+    now = datetime.now(UTC)
+    window = timedelta(seconds=settings.ENV.usage_window_seconds)
+    lagging = len(lagging_meters(now=now, older_than=2 * window + UNCHARGED_AFTER))
+    told = f"{lagging} leases are not rated: is a host silent?"
+    yield Finding("usage is rated", not lagging, told if lagging else "", told if lagging else "")
+    left = uncharged_windows(now=now, older_than=UNCHARGED_AFTER)
+    told = f"{left} usage windows are not charged: the log of `run charges` says why"
+    yield Finding("use is charged", not left, told if left else "", told if left else "")
+
+
 def readiness() -> tuple[int, dict[str, object]]:
     """Return a status and what `/readyz` answers with it."""
     found = list(findings())
@@ -136,6 +150,9 @@ def readiness() -> tuple[int, dict[str, object]]:
         "status": "not ready" if wrong else "ready",
         "checks": {f.name: f.public or ("ok" if f.ok else "failed") for f in found},
     }
+    if not wrong:
+        with suppress(DatabaseError):
+            body["warnings"] = {f.name: f.public for f in warnings() if not f.ok}
     return (503 if wrong else 200), body
 
 

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from config.health import findings
+from config.health import findings, warnings
 from config.pages.answers import page
 from config.pages.markets import choice_of, market_of
 from ledger.access import PlatformOnly
@@ -46,7 +46,7 @@ def index(request: HttpRequest) -> HttpResponse:
             }
             for each in lag(store, now=timezone.now())
         ],
-        "findings": [finding for finding in findings() if not finding.ok],
+        "findings": [each for each in (*findings(), *warnings()) if not each.ok],
         "rounds": [
             {
                 "row": row,
