@@ -19,6 +19,7 @@ from config.private import open_entries
 from config.signing_keys import disagreement
 from config.starting import TAKEN_MAX
 from config.wiring import keeping_of
+from ledger import parking
 from ledger.access import Actor
 from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore import codec, default_store
@@ -146,7 +147,17 @@ def _installation() -> Iterator[Finding]:
         not silent,
         f"silent: {', '.join(silent)}; look at the agent's log on these hosts" if silent else "",
     )
+    yield _reactions()
     yield from _snapshots()
+
+
+def _reactions() -> Finding:
+    """Look for events that policies have failed at again and again."""
+    rows = list(parking.set_aside()[:5])
+    told = "; ".join(f"{row.policy} at {row.type}@{row.position}: {row.error}" for row in rows)
+    return Finding(
+        "every event is reacted to", not rows, f"{told}. `manage.py parked`" if rows else ""
+    )
 
 
 def _snapshots() -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from config.clock import clock
 from config.measuring import UNCHARGED_AFTER, exposition
 from config.models import LoopRun
 from config.signing_keys import disagreement
+from ledger import parking
 from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreError
 from ledger.following import lag
@@ -67,6 +68,7 @@ def findings() -> Iterator[Finding]:
             told, at_fault = disagreement()
             yield Finding("session key", not at_fault, told, told)
             yield from _followers()
+            yield _reactions()
             yield from _loops()
     except (DatabaseError, StoreError) as lost:
         outage = outage_of(lost)
@@ -121,6 +123,13 @@ def _followers() -> Iterator[Finding]:
         behind = f"{each.seconds:.0f} s behind" if each.seconds >= 1 else ""
         public = "stopped" if each.error else behind
         yield Finding(f"follower {each.name}", fine, each.error or behind, public)
+
+
+def _reactions() -> Finding:
+    """Tell of events that are set aside. The site is ready all the same: all others go on."""
+    waiting, given_up = parking.parked().count(), parking.set_aside().count()
+    told = f"{given_up} set aside, {waiting} parked" if waiting else ""
+    return Finding("reactions", True, f"{told}: see `manage.py parked`" if told else "", told)
 
 
 def _loops() -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from config.clock import clock
 from config.fitness import connections_taken
 from config.models import LoopRun
+from ledger import parking
 from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreError
 from ledger.following import lag
@@ -146,6 +147,16 @@ def _queues(registry: CollectorRegistry) -> None:
             "offpeak_usage_windows_uncharged",
             "Rated use that is not charged",
             uncharged_windows(now=now, older_than=UNCHARGED_AFTER),
+        ),
+        (
+            "offpeak_reactions_parked",
+            "Events that policies could not react to yet",
+            parking.parked().count(),
+        ),
+        (
+            "offpeak_reactions_set_aside",
+            "Those that failed so often that somebody should look",
+            parking.set_aside().count(),
         ),
         ("offpeak_database_connections", "Connections that the server has", taken),
         ("offpeak_database_connections_max", "Connections that it can have for us", most),

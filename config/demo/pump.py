@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ledger.eventstore.memory import MemoryStore
-from ledger.eventstore.port import START
+from ledger.eventstore.port import START, EventStore
 from ledger.following import Policy
 
 
 class Pump:
     """Lets every policy react to every event, in order, until nothing new comes of it."""
 
-    def __init__(self, store: MemoryStore, policies: Sequence[Policy]) -> None:
+    def __init__(self, store: EventStore, policies: Sequence[Policy]) -> None:
         self._store = store
         self._policies = policies
         self._position = START

@@ -36,11 +36,13 @@ class Whole(Mortal):
     """Appends to several streams all or nothing, as PostgreSQL does."""
 
     def append_whole(self, writes: Sequence[Write]) -> list[Appended]:
-        """Append all of it; be killed after it, if at all."""
+        """Append all of it as one write."""
         left, self.left = self.left, None
         done = super().append_whole(writes)
         if left is not None:
-            raise Killed
+            if left <= 1:
+                raise Killed
+            self.left = left - 1
         return done
 
 

@@ -12,8 +12,7 @@ from ledger.domain.accounts import Account
 from ledger.domain.ids import AccountId, BidId, EntryId, SubscriberId, TenantId
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.domain.parties import PLATFORM_ID
-from ledger.eventstore.memory import MemoryStore
-from ledger.eventstore.port import load
+from ledger.eventstore.port import EventStore, load
 from marketplace.commands import bids, leases
 from marketplace.domain.bids import Bid
 from marketplace.domain.leases import Lease
@@ -27,7 +26,7 @@ FUNDS = Money(1_000 * NANOS_PER_UNIT)
 class Several(Site):
     """A market with a thousand in the wallet of each unit."""
 
-    def __init__(self, *units: str, store: MemoryStore | None = None) -> None:
+    def __init__(self, *units: str, store: EventStore | None = None) -> None:
         super().__init__(store=store)
         for word in units:
             open_account(

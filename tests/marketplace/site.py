@@ -49,9 +49,9 @@ TERMS = BidTerms(
 class Site(Market):
     """A market with money behind its bids and the policies at work."""
 
-    def __init__(self, *, funds: int = 100, store: MemoryStore | None = None) -> None:
+    def __init__(self, *, funds: int = 100, store: EventStore | None = None) -> None:
         super().__init__(store)
-        self.pump = Pump(memory(self.store), policies(fee_ppm=50_000))
+        self.pump = Pump(self.store, policies(fee_ppm=50_000))
         open_account(
             self.store,
             account_id=ACCOUNT,
