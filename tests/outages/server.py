@@ -28,6 +28,11 @@ class Server:
         """Return its address for others, who do not know that it could be started by them."""
         return f"postgresql://postgres@/{DATABASE}?host={quote(self._socket, safe='')}"
 
+    @property
+    def socket(self) -> str:
+        """Return the folder of its socket."""
+        return self._socket
+
     def start(self) -> None:
         """Start it, if it does not run."""
         self._socket = ensure_running(self.home)
