@@ -68,7 +68,6 @@ def findings() -> Iterator[Finding]:
             told, at_fault = disagreement()
             yield Finding("session key", not at_fault, told, told)
             yield from _followers()
-            yield _reactions()
             yield from _loops()
     except (DatabaseError, StoreError) as lost:
         outage = outage_of(lost)
@@ -125,13 +124,6 @@ def _followers() -> Iterator[Finding]:
         yield Finding(f"follower {each.name}", fine, each.error or behind, public)
 
 
-def _reactions() -> Finding:
-    """Tell of events that are set aside. The site is ready all the same: all others go on."""
-    waiting, given_up = parking.parked().count(), parking.set_aside().count()
-    told = f"{given_up} set aside, {waiting} parked" if waiting else ""
-    return Finding("reactions", True, f"{told}: see `manage.py parked`" if told else "", told)
-
-
 def _loops() -> Iterator[Finding]:
     """Look at those that have ever been held: which of them an installation runs is its own."""
     for row in LoopRun.objects.order_by("name"):
@@ -149,6 +141,10 @@ def warnings() -> Iterator[Finding]:
     left = uncharged_windows(now=now, older_than=UNCHARGED_AFTER)
     told = f"{left} usage windows are not charged: the log of `run charges` says why"
     yield Finding("use is charged", not left, told if left else "", told if left else "")
+    given_up = parking.set_aside().count()
+    told = f"{given_up} events are set aside: `manage.py parked` says why"
+    told = told if given_up else ""
+    yield Finding("events are reacted to", not given_up, told, told)
 
 
 def readiness() -> tuple[int, dict[str, object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
@@ -133,32 +134,98 @@ def lateness(row: LoopRun, now: datetime) -> float:
 
 
 def _queues(registry: CollectorRegistry) -> None:
-    now = datetime.now(UTC)
-    window = timedelta(seconds=settings.ENV.usage_window_seconds)
+    for each in queues():
+        Gauge(each.name, each.words, registry=registry).set(each.figure)
     taken, most = connections_taken()
     for name, words, figure in (
-        ("offpeak_bids_open", "Bids that wait", BidRow.objects.filter(state="open").count()),
-        (
-            "offpeak_meters_lagging",
-            "Running leases whose use was not rated for two windows",
-            len(lagging_meters(now=now, older_than=2 * window + UNCHARGED_AFTER)),
-        ),
-        (
-            "offpeak_usage_windows_uncharged",
-            "Rated use that is not charged",
-            uncharged_windows(now=now, older_than=UNCHARGED_AFTER),
-        ),
-        (
-            "offpeak_reactions_parked",
-            "Events that policies could not react to yet",
-            parking.parked().count(),
-        ),
-        (
-            "offpeak_reactions_set_aside",
-            "Those that failed so often that somebody should look",
-            parking.set_aside().count(),
-        ),
         ("offpeak_database_connections", "Connections that the server has", taken),
         ("offpeak_database_connections_max", "Connections that it can have for us", most),
     ):
         Gauge(name, words, registry=registry).set(figure)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What waits. title: for people; words: for who reads metrics."""
+
+    name: str
+    title: str
+    words: str
+    figure: int
+
+
+def queues() -> list[Queue]:
+    """Return what waits to be done, and how much of it."""
+    now = datetime.now(UTC)
+    rated_within = 2 * timedelta(seconds=settings.ENV.usage_window_seconds) + UNCHARGED_AFTER
+    lagging = lagging_meters(now=now, older_than=rated_within)
+    uncharged = uncharged_windows(now=now, older_than=UNCHARGED_AFTER)
+    return [
+        Queue(
+            "offpeak_bids_open",
+            "Open bids",
+            "Bids that wait",
+            BidRow.objects.filter(state="open").count(),
+        ),
+        Queue(
+            "offpeak_meters_lagging",
+            "Leases not rated",
+            "Running leases whose use was not rated for two windows",
+            len(lagging),
+        ),
+        Queue(
+            "offpeak_usage_windows_uncharged",
+            "Use not charged",
+            "Windows of rated use that are not charged",
+            uncharged,
+        ),
+        Queue(
+            "offpeak_reactions_parked",
+            "Events parked",
+            "Events that policies could not react to yet",
+            parking.parked().count(),
+        ),
+        Queue(
+            "offpeak_reactions_set_aside",
+            "Events set aside",
+            "Those that failed so often that somebody should look",
+            parking.set_aside().count(),
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """How requests of one class of route went, in this process since it began."""
+
+    kind: str
+    answered: int
+    mean_ms: int
+    failed: int
+    running: int
+
+
+def requests_of_this_process() -> list[Requests]:
+    """Return it for every class that was asked for, the busiest first."""
+    figures: dict[tuple[str, str], float] = {}
+    for family in REQUESTS.collect():
+        for sample in family.samples:
+            key = sample.name, sample.labels.get("kind", "")
+            if sample.labels.get("status", "5xx") == "5xx" and "le" not in sample.labels:
+                figures[key] = sample.value
+    found = []
+    for name, kind in figures:
+        if name != "offpeak_request_seconds_count":
+            continue
+        answered = int(figures[name, kind])
+        seconds = figures["offpeak_request_seconds_sum", kind]
+        found.append(
+            Requests(
+                kind,
+                answered,
+                round(1000 * seconds / answered) if answered else 0,
+                int(figures.get(("offpeak_requests_total", kind), 0)),
+                int(figures.get(("offpeak_requests_running", kind), 0)),
+            )
+        )
+    return sorted(found, key=lambda each: -each.answered)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from config.health import findings, warnings
+from config.measuring import lateness, queues, requests_of_this_process
+from config.models import LoopRun
 from config.pages.answers import page
 from config.pages.markets import choice_of, market_of
 from ledger.access import PlatformOnly
@@ -20,6 +25,7 @@ from metering.queries import usage
 
 ROUNDS_MAX = 40
 ALARMS_MAX = 20
+LATE_SECONDS = 10
 
 
 @require_safe
@@ -47,12 +53,16 @@ def index(request: HttpRequest) -> HttpResponse:
             for each in lag(store, now=timezone.now())
         ],
         "findings": [each for each in (*findings(), *warnings()) if not each.ok],
+        "loops": [_loop(row, now) for row in LoopRun.objects.order_by("name")],
+        "requests": requests_of_this_process(),
+        "queues": queues(),
         "rounds": [
             {
                 "row": row,
                 "unmatched": [
                     (REASONS.get(name, name), count) for name, count in row.unmatched.items()
                 ],
+                "left": row.bids - row.grants,
             }
             for row in recent
         ],
@@ -63,3 +73,10 @@ def index(request: HttpRequest) -> HttpResponse:
         "alarms": usage.alarms(actor)[:ALARMS_MAX],
     }
     return page(request, "pages/ops.html", context)
+
+
+def _loop(row: LoopRun, now: datetime) -> dict[str, Any]:
+    """Return how a loop is doing: its last good pass, how late that is, what stands in its way."""
+    late = lateness(row, now)
+    state = "stopped" if row.error else "late" if late > LATE_SECONDS else "healthy"
+    return {"row": row, "state": state, "late": round(late)}
