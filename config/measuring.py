@@ -126,6 +126,11 @@ def _loops(registry: CollectorRegistry) -> None:
         failures.labels(row.name).set(row.failures)
 
 
+def loop_runs() -> list[LoopRun]:
+    """Return how the last pass of each loop went, by name."""
+    return list(LoopRun.objects.order_by("name"))
+
+
 def lateness(row: LoopRun, now: datetime) -> float:
     """Return seconds since a loop's last good pass, beyond what lies between two, and noting."""
     if row.passed_at is None:

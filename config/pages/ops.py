@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from config.health import findings, warnings
-from config.measuring import lateness, queues, requests_of_this_process
+from config.measuring import lateness, loop_runs, queues, requests_of_this_process
 from config.models import LoopRun
 from config.pages.answers import page
 from config.pages.markets import choice_of, market_of
@@ -53,7 +53,7 @@ def index(request: HttpRequest) -> HttpResponse:
             for each in lag(store, now=timezone.now())
         ],
         "findings": [each for each in (*findings(), *warnings()) if not each.ok],
-        "loops": [_loop(row, now) for row in LoopRun.objects.order_by("name")],
+        "loops": [_loop(row, now) for row in loop_runs()],
         "requests": requests_of_this_process(),
         "queues": queues(),
         "rounds": [
