@@ -136,11 +136,12 @@ class LeaseUsageWindows(Endpoint):
     """A lease's closed usage windows."""
 
     scopes: ClassVar = {"GET": "leases:read"}
-    reads: ClassVar = ("metering.meters",)
+    reads: ClassVar = ("metering.meters", "marketplace.leases")
 
     @extend_schema(responses=UsageWindowShape(many=True))
     def get(self, request: Request, lease_id: UUID) -> Response:
         """List closed usage windows in order of time."""
+        leases.lease(self.actor, lease_id)
         rows = usage.usage_windows(self.actor, lease_id)
         return self.page(rows, UsageWindowShape, ("starts_at", "key"))
 
@@ -149,11 +150,12 @@ class LeaseGaps(Endpoint):
     """Spans of a lease that are not charged for want of proof."""
 
     scopes: ClassVar = {"GET": "leases:read"}
-    reads: ClassVar = ("metering.meters",)
+    reads: ClassVar = ("metering.meters", "marketplace.leases")
 
     @extend_schema(responses=GapShape(many=True))
     def get(self, request: Request, lease_id: UUID) -> Response:
         """List gaps in order of time."""
+        leases.lease(self.actor, lease_id)
         return self.page(usage.gaps(self.actor, lease_id), GapShape, ("starts_at", "key"))
 
 
@@ -161,11 +163,12 @@ class LeaseCorrections(Endpoint):
     """Use of a lease that was proved after it was rated."""
 
     scopes: ClassVar = {"GET": "leases:read"}
-    reads: ClassVar = ("metering.meters",)
+    reads: ClassVar = ("metering.meters", "marketplace.leases")
 
     @extend_schema(responses=CorrectionShape(many=True))
     def get(self, request: Request, lease_id: UUID) -> Response:
         """List corrections in the order they were put on record."""
+        leases.lease(self.actor, lease_id)
         rows = usage.corrections(self.actor, lease_id)
         return self.page(rows, CorrectionShape, ("number", "key"))
 

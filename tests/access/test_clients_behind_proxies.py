@@ -202,7 +202,7 @@ def test_one_click_signs_in_at_the_demo_s_own_machine_alone(
     monkeypatch.setattr(django_settings, "ENV", replace(django_settings.ENV, demo=True))
     monkeypatch.setattr(django_settings, "ALLOWED_HOSTS", ["*"])
     Person.objects.filter(email=people[0]).update(is_demo=True)
-    about = {"REMOTE_ADDR": peer, "HTTP_HOST": host}
+    about: dict[str, Any] = {"REMOTE_ADDR": peer, "HTTP_HOST": host}
     if forwarded:
         about["HTTP_X_FORWARDED_FOR"] = forwarded
     client = Client()

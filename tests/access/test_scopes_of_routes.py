@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ledger.domain.tokens import ROLES_OF_SCOPE, SCOPES, carries
+from ledger.domain.tokens import ROLES_OF_SCOPE, SCOPES, Scope, carries
 from ledger.rest import ANY_SCOPE
 from tests.access.conftest import Caller, admit
 from tests.access.routes import all_routes
@@ -106,7 +106,7 @@ NARROW = [scope for scope in SCOPES if scope not in ("agent", "admin") and "toke
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("scope", NARROW)
-def test_a_narrow_token_sees_makes_and_stops_no_token(scope: str) -> None:
+def test_a_narrow_token_sees_makes_and_stops_no_token(scope: Scope) -> None:
     role = sorted(ROLES_OF_SCOPE[scope] - {"operator"})
     caller = admit("acme", "operator", *role, scopes=(scope,))
     asked = {"title": "x", "scopes": [scope]}

@@ -17,6 +17,7 @@ from pytest_django.plugin import DjangoDbBlocker
 import listings.policies
 import marketplace.policies
 import metering.policies
+from bursting.domain.events import BurstDeferred, StrayFound
 from config.demo.founding import found
 from config.demo.pump import Pump
 from config.demo.seeding import found_platform
@@ -38,6 +39,7 @@ from marketplace.domain.events import BidPlaced, LeaseScheduled
 from metering.domain.events import GpuUse, MeterGapFound, UsageCorrected
 from tests.access import world
 from tests.conftest import NOON, SOMEBODY
+from tests.contracts.stored import example
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -123,6 +125,10 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     bid = next(e for r in days if isinstance(e := r.event, BidPlaced))
     spilling = replace(bid, bid_id=BidId(uuid4()), burst_allowed=True)
     add(store, f"bid-{spilling.bid_id}", spilling)
+    stray = example(StrayFound)
+    add(store, f"burst-stray-{stray.stray_id}", stray)
+    deferred = replace(example(BurstDeferred), bid_id=spilling.bid_id)
+    add(store, f"burst-wait-{spilling.bid_id}", deferred)
 
 
 def add(store: EventStore, stream: str, *events: Event) -> None:

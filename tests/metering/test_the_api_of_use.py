@@ -309,6 +309,6 @@ def test_another_tenant_reads_nothing(owner: Caller, agent: HostAgent, since: da
 
     for path in ("usage", "usage/windows", "usage/corrections", "usage/gaps"):
         answer = stranger.get(f"/api/v1/leases/{agent.lease_id}/{path}")
-        assert (answer.status_code, answer.json()["code"]) == (404, "meter-unknown")
+        assert (answer.status_code, answer.json()["code"]) == (404, "lease-unknown")
     for path in ("agents", "heat"):
         assert stranger.get(f"/api/v1/{path}").json()["data"] == []
