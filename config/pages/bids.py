@@ -49,6 +49,7 @@ ENDED_BECAUSE = {
     "deadline": "It could no longer be met by its deadline.",
     "good-till": "The time that it was to wait is over.",
     "not-at-once": "It could not be met when it came, and was not to wait.",
+    "not-covered": "The money set aside for it no longer covered what it was granted.",
 }
 
 

@@ -10,11 +10,13 @@ policy opens it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 from ledger.commands.money import resize_hold, resizing_hold
 from ledger.domain.accounts import Account
+from ledger.domain.event import Event
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.folds import Fold
 from ledger.eventstore.port import EventStore, Meta, load, record
@@ -166,16 +168,24 @@ def opening(
 
 
 def following(granted: LeaseGranted, known: Bid, by: Meta) -> list[Part]:
-    """Return what a lease that was opened leaves to do: give back what it does not need."""
+    """Return what a lease that was opened leaves to do: give back what it does not need.
+
+    Nothing where its hold is released: it may be over by the time that this is asked again.
+    """
     terms = known.terms
-    hold = resizing_hold(
+    resize = resizing_hold(
         account_id=terms.account_id,
         hold_id=terms.hold_id,
         money=grant_checks.cost_of(granted),
         by=by.step("hold"),
         now=granted.at,
     )
-    return [hold]
+
+    def decide(account: Account) -> Sequence[Event]:
+        hold = account.holds.get(terms.hold_id)
+        return [] if hold is None or hold.released else resize.decide(account)
+
+    return [replace(resize, decide=decide)]
 
 
 def _finish_sale(store: EventStore, granted: LeaseGranted, cut: Cut, by: Meta) -> None:

@@ -255,14 +255,21 @@ class Bid:
 
     def refuse(
         self, *, lease_id: LeaseId, market: str, reason: GrantRefusal, now: datetime
-    ) -> list[GrantRefused]:
-        """Give a grant back that cannot become a lease; one that has, or was given back, stays."""
+    ) -> list[BidExpired | GrantRefused]:
+        """Give a grant back that cannot become a lease; one that has, or was given back, stays.
+
+        A bid whose money does not cover a grant that it takes is over, first of all: it would be
+        granted and refused for ever, since the engine never looks at money.
+        """
         if self.is_filled_by(lease_id) or lease_id in self.refused:
             return []
-        bid_id = self.terms.bid_id
-        return [
-            GrantRefused(bid_id=bid_id, lease_id=lease_id, market=market, reason=reason, at=now)
-        ]
+        bid_id, over = self.terms.bid_id, list[BidExpired | GrantRefused]()
+        if reason == "bid-unfunded" and self.state == "open":
+            over.append(BidExpired(bid_id=bid_id, at=now, reason="not-covered"))
+        refused = GrantRefused(
+            bid_id=bid_id, lease_id=lease_id, market=market, reason=reason, at=now
+        )
+        return [*over, refused]
 
     def end_chain(self, *, because: str, now: datetime) -> list[BidChainEnded]:
         """Let no bid follow this one; again changes nothing.

@@ -16,7 +16,7 @@ Placement = Literal["same-host", "any-hosts"]
 GoodTill = Literal["good-till-deadline", "good-till-moment", "immediate-or-cancel", "fill-or-kill"]
 """How long a bid waits: as long as it can be met; up to a moment; not at all, taking as much of
 its ranges as there is; not at all, taking all of it or nothing."""
-ExpiryReason = Literal["deadline", "good-till", "not-at-once"]
+ExpiryReason = Literal["deadline", "good-till", "not-at-once", "not-covered"]
 Seeks = Literal["cheapest", "soonest"]
 """Of the places within its limit a bid takes the cheapest, and of these the soonest start; or the
 soonest start, and of these the cheapest."""

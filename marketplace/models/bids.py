@@ -70,7 +70,7 @@ class BidRow(models.Model):
     """When it took its place in the queue: placed or last amended."""
     ended_at = models.DateTimeField(null=True)
     ended_because = models.CharField(max_length=12, default="")
-    """Of an expired bid: `deadline`, `good-till` or `not-at-once`."""
+    """Of an expired bid: `deadline`, `good-till`, `not-at-once` or `not-covered`."""
     version = models.PositiveIntegerField()
 
     class Meta:

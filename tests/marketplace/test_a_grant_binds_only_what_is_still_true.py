@@ -12,11 +12,14 @@ from functools import partial
 
 import pytest
 
+from ledger.commands.money import release_hold
 from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money
-from ledger.eventstore.port import Appended, Write
+from ledger.eventstore.port import Appended, Meta, Write
+from ledger.eventstore.together import record_together
 from marketplace.commands import leases
-from marketplace.domain.events import GpuRequest, GrantRefused, LeaseInterrupted
+from marketplace.commands.grants import opening
+from marketplace.domain.events import GpuRequest, GrantRefused, LeaseGranted, LeaseInterrupted
 from marketplace.policies import policies
 from tests.marketplace.auditing import audit
 from tests.marketplace.several import FUNDS, Several
@@ -369,6 +372,49 @@ def test_money_that_came_free_by_an_amendment_stops_nobodys_lease() -> None:
 
     assert {site.bid_of(f"n{number}").state for number in range(120)} == {"filled"}
     assert site.found_lease("taker") is not None, "at 1, within its new limit"
+
+
+def test_a_bid_whose_money_is_gone_ends_and_is_not_granted_for_ever() -> None:
+    site = Several("taker", "other")
+    site.offer("a", gpus=1, at=2)
+    site.place("taker", limit="3", hours=2)
+    release_hold(
+        site.store,
+        account_id=site.account_id("taker"),
+        hold_id=site.bid_of("taker").terms.hold_id,
+        by=somebody(),
+        now=site.now,
+    )
+    site.place("other", limit="2", hours=2, deadline=site.later(3))
+
+    settled(site)
+
+    assert refusals(site) == ["bid-unfunded"]
+    assert site.bid_of("taker").state == "expired"
+    assert site.lease_of("other").terms.price == rate(2)
+
+
+def test_a_lease_that_is_over_before_its_hold_shrinks_stops_nothing() -> None:
+    """The policy died after it had opened the lease, and is asked again after all of it is over."""
+    site = Several("taker")
+    site.offer("a", gpus=1, at=1)
+    site.place("taker", limit="3", hours=2)
+    site.run()
+    [policy] = [each for each in site.pump._policies if each.name.endswith("lease-when-granted")]
+    [granted] = [each for each in site.events() if isinstance(each.event, LeaseGranted)]
+    assert isinstance(granted.event, LeaseGranted)
+    by = Meta.because(granted, policy="open-lease-when-granted")
+    opened = opening(granted.event, site.bid_of("taker"), 50_000, by, site.now)
+    record_together(site.store, opened)
+    lease = site.lease_of("taker").terms
+    leases.close_lease(site.store, lease_id=lease.lease_id, by=somebody(), now=site.now)
+    release_hold(
+        site.store, account_id=lease.account_id, hold_id=lease.hold_id, by=somebody(), now=site.now
+    )
+
+    policy.react(granted, site.store)
+
+    assert site.account_of("taker").held == NOTHING
 
 
 # --- time -----------------------------------------------------------------------------------------
