@@ -14,6 +14,7 @@ from bursting import queries
 from bursting.domain.instances import InstanceState
 from ledger.domain.refusal import Invalid
 from ledger.rest import AmountField, Endpoint, MomentField
+from marketplace.queries import bids
 
 STATES: tuple[str, ...] = get_args(InstanceState)
 ATTEMPTS_MAX = 100
@@ -155,11 +156,12 @@ class BidBurst(Endpoint):
     """What bursting does for one bid."""
 
     scopes: ClassVar = {"GET": "bids:read"}
-    reads: ClassVar = ("bursting.instances", "bursting.waiting-bids")
+    reads: ClassVar = ("bursting.instances", "bursting.waiting-bids", "marketplace.bids")
 
     @extend_schema(responses=BidBurstShape)
     def get(self, request: Request, bid_id: UUID) -> Response:
         """Show why no cloud serves it, and the attempts made; empty for one that never tried."""
+        bids.bid(self.actor, bid_id)
         attempts = queries.burst_instances(self.actor, bid_id=bid_id).order_by("attempt")
         said = {
             "bid_id": bid_id,

@@ -38,13 +38,22 @@ def test_a_bucket_holds_a_minute_and_fills_evenly() -> None:
 
 
 @pytest.mark.django_db
-def test_a_clock_that_steps_back_fills_and_empties_nothing() -> None:
+def test_a_clock_that_is_a_little_behind_fills_and_empties_nothing() -> None:
     for _ in range(30):
         assert taken(60)
 
-    assert not taken(0)
+    assert not taken(55)
     assert not taken(61.9)
     assert taken(62)
+
+
+@pytest.mark.django_db
+def test_nobody_waits_for_the_time_of_a_clock_that_was_far_ahead() -> None:
+    for _ in range(30):
+        assert taken(3_600)
+
+    assert [taken(0) for _ in range(31)] == [True] * 30 + [False]
+    assert [taken(1.9), taken(2)] == [False, True]
 
 
 class Buckets(TestCase):

@@ -68,6 +68,7 @@ def test_rows_with_certificates_equal_their_rebuild() -> None:
     market.offer("a", gpus=2)
     market.bid("x")
     market.run()
+    market.take_up()
     cleared(market, certificate(1, 2))
     (projection,) = PROJECTIONS
     live = fingerprint(projection.tables)

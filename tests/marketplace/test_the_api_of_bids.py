@@ -115,6 +115,9 @@ def test_a_bid_over_http_becomes_a_grant_and_a_row(ada: Caller, unit: str, marke
     }
     granted = next(iter(market.grants().values()))
     assert isinstance(granted, LeaseGranted)
+    assert ada.get("/api/v1/market/tape").json()["data"] == [], "no trade before it is a lease"
+    market.take_up()
+    read()
     tape = ada.get("/api/v1/market/tape").json()["data"]
     assert [(trade["gpu_model"], trade["gpus"], trade["price"]) for trade in tape] == [
         ("H100-80GB", 2, "1.50")
@@ -289,6 +292,7 @@ def test_the_market_at_a_glance(ada: Caller, unit: str, market: Market) -> None:
     ada.post("/api/v1/bids", body(unit, query="gpu=A100", limit="1.25"))
     market.now = timezone.now()
     market.run()
+    market.take_up()
     read()
 
     goods = {each["gpu_model"]: each for each in ada.get("/api/v1/market").json()["data"]}

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
+from ledger.commands.money import open_account, place_hold
 from ledger.domain.event import Event
 from ledger.domain.ids import (
     AccountId,
@@ -36,6 +37,7 @@ from ledger.eventstore.port import (
     Recorded,
     load,
 )
+from ledger.eventstore.together import record_together
 from listings.domain.changes import TermsChange, changed
 from listings.domain.divisions import divide
 from listings.domain.events import (
@@ -54,6 +56,8 @@ from listings.domain.events import (
     WeeklyRule,
 )
 from listings.domain.offers import Offer
+from marketplace.commands.grants import leasing
+from marketplace.domain.bids import Bid
 from marketplace.domain.events import (
     BidAmended,
     BidCancelled,
@@ -386,6 +390,9 @@ class Market:
             if bid_id not in filled:
                 done = BidFilled(bid_id=bid_id, lease_id=granted.lease_id, at=self.now)
                 self.put(f"bid-{bid_id}", done)
+                bid = load(self.store, Bid, bid_id)
+                assert bid is not None
+                record_together(self.store, [leasing(granted, bid, 50_000, SOMEBODY)])
 
     def refuse(self, word: str, reason: GrantRefusal = "bid-changed") -> None:
         """Give the grant of a bid back."""
@@ -424,3 +431,31 @@ class Market:
 def somebody(command_id: UUID | None = None) -> Meta:
     """Return who asks in a test of commands."""
     return Meta(actor="user:test", command_id=command_id)
+
+
+def cover(market: Market, word: str, units: int = 1_000) -> None:
+    """Put money behind a bid that was placed without any."""
+    bid = load(market.store, Bid, BidId(named(f"bid {word}")))
+    assert bid is not None
+    terms, by, now = bid.terms, somebody(), market.now
+    open_account(
+        market.store,
+        account_id=terms.account_id,
+        tenant_id=terms.tenant_id,
+        subscriber_id=terms.subscriber_id,
+        kind="prepaid",
+        title=word,
+        currency="USD",
+        overdraft_nanos=units * NANOS_PER_UNIT,
+        by=by,
+        now=now,
+    )
+    place_hold(
+        market.store,
+        account_id=terms.account_id,
+        hold_id=terms.hold_id,
+        money=bid.hold,
+        purpose=f"bid:{terms.bid_id}",
+        by=by,
+        now=now,
+    )

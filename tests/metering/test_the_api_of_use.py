@@ -228,7 +228,6 @@ def test_samples_of_the_future_are_to_be_sent_again(agent: HostAgent, since: dat
         {"seq": 1.5},
         {"colour": "red"},
         {"lease_id": "x"},
-        {"gpu_uuid": "\x00"},
     ],
 )
 def test_what_the_wire_does_not_allow_is_refused_with_its_place(
@@ -238,6 +237,16 @@ def test_what_the_wire_does_not_allow_is_refused_with_its_place(
 
     assert (answer.status_code, answer.json()["code"]) == (422, "message-unreadable")
     assert answer.json()["details"]["place"].startswith("batch[0]")
+    assert Interval.objects.count() == 0
+
+
+def test_text_that_no_table_can_hold_is_refused_with_its_place(
+    agent: HostAgent, since: datetime
+) -> None:
+    answer = agent.send(1, since, since + timedelta(minutes=1), gpu_uuid="\x00")
+
+    assert answer.status_code == 422
+    assert "/batch/0/gpu_uuid" in answer.content.decode()
     assert Interval.objects.count() == 0
 
 

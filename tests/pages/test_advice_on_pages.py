@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from listings.models import OfferRow
 from marketplace.models import BidRow, LeaseRow
-from tests.marketplace.trading import Market
+from tests.marketplace.trading import Market, cover
 from tests.pages.browser import browsing, enter, overflow, served, violations
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_fair_shares_on_pages import govern
@@ -113,6 +113,7 @@ def test_a_bid_is_told_what_it_may_not_interrupt_yet(
     world.list_gpus(0, 1, floor="2.00")
     other = Market(world.store, now=world.now, name=settings.ENV.market)
     other.bid("soft", gpus=2, hours=4, at=2, service_class="interruptible")
+    cover(other, "soft")
     world.settle()
     consumer = world.member(CONSUMER, "consumer")
     deadline = f"{timezone.now() + timedelta(hours=2, minutes=25):%Y-%m-%dT%H:%M}"

@@ -324,6 +324,8 @@ def test_what_is_owned_comes_back_from_who_borrowed_parts_of_it() -> None:
         market.want(
             "red", f"own {number}", "1g.10gb", at=4, hours=2, deadline=market.now + 3 * HOUR
         )
+        market.run()
+        market.take_up()
     market.run()
 
     cut = [granted.cuts for granted in market.granted().values() if granted.cuts]

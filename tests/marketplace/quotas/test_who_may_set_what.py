@@ -273,7 +273,7 @@ def test_tokens_expire_and_are_nobody_elses() -> None:
     token = approve(office)
     with pytest.raises(EscalationTokenWrong):
         take(office, UUID(int=0))
-    with pytest.raises(PolicyNotYours):
+    with pytest.raises(QuotaRequestUnknown):
         take(office, token, RIVAL)
     with pytest.raises(EscalationTokenWrong):
         take(office, token, hours=24)
