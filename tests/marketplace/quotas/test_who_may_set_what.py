@@ -33,7 +33,11 @@ from marketplace.domain.governance_events import (
     ShareWeightSet,
     UnitPlaced,
 )
-from marketplace.domain.governance_requests import EscalationTokenWrong, QuotaRequestClosed
+from marketplace.domain.governance_requests import (
+    EscalationTokenWrong,
+    QuotaRequestClosed,
+    QuotaRequestUnknown,
+)
 from marketplace.domain.governance_rules import Policy
 from marketplace.domain.policies import Policies
 from tests.conftest import NOON
