@@ -34,8 +34,6 @@ from marketplace.domain.optimum.problem import ANYWHERE, ONE_HOST, ONE_POOL, Int
 from marketplace.domain.optimum.solution import Effort, Solution
 from marketplace.domain.optimum.solving import never, solve
 from marketplace.domain.own_first import before_round
-from marketplace.domain.owners import is_own
-from marketplace.domain.packing import Placement
 from marketplace.domain.pools import Pool
 from marketplace.domain.quota_gate import Gate, gate_of
 from marketplace.domain.round_parts import Entries, Part, part_of
@@ -199,11 +197,6 @@ def _with_room(
     )
     watch.over()
     return room, calendar
-
-
-def _at_floor(bid: OpenBid, at: Placement, *, now: int, round_id: UUID) -> Fill:
-    price = 0 if is_own(bid, at) else at.floor
-    return Fill(bid, lease_id_of(round_id, bid), at, price, weight_of(bid, now=now))
 
 
 class _Left(NamedTuple):
