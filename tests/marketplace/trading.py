@@ -390,6 +390,8 @@ class Market:
             if bid_id not in filled:
                 done = BidFilled(bid_id=bid_id, lease_id=granted.lease_id, at=self.now)
                 self.put(f"bid-{bid_id}", done)
+                if next(self.store.read_stream(f"lease-{granted.lease_id}"), None) is not None:
+                    continue  # a test has told of it already
                 bid = load(self.store, Bid, bid_id)
                 assert bid is not None
                 record_together(self.store, [leasing(granted, bid, 50_000, SOMEBODY)])
