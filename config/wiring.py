@@ -39,7 +39,7 @@ from ledger.following import Policy, Projection, follow_projections
 from ledger.reacting import follow_policies
 from ledger.rest.idempotency import forget_old_keys
 from listings.domain.markets import read_markets
-from marketplace.domain.leases import LEASE_MAX
+from marketplace.domain.lease_actions import LEASE_MAX
 from marketplace.engine import Engine
 from marketplace.keeper import Keeper
 from marketplace.snapshots import snapshots_for

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import cast
 from uuid import UUID
 
 import msgspec
@@ -20,7 +21,7 @@ from listings.domain.earnings import DayOfMarket, Fill, fill_of
 from listings.domain.events import Gpu, ReclaimStep, WeeklyRule
 from listings.domain.gpus import model_matches
 from listings.domain.hosts import HostUnknown
-from listings.domain.offers import OfferUnknown
+from listings.domain.offers import OfferAction, OfferState, OfferUnknown, offered
 from listings.domain.windows import windows_between
 from listings.models import HostRow, OfferRow, SoldDayRow
 
@@ -109,6 +110,16 @@ def offers(
     if host_id is not None:
         rows = rows.filter(host_id=host_id)
     return rows
+
+
+def actions_of(actor: Actor, row: OfferRow, *, now: datetime) -> tuple[OfferAction, ...]:
+    """Return what `actor` may do with an offer at `now`, by the rule of the commands.
+
+    Only its own organisation may, in a role and with a token that may write.
+    """
+    if row.tenant_id != actor.tenant_id or not actor.may("offers:write"):
+        return ()
+    return offered(cast(OfferState, row.state), ends_at=row.ends_at, now=now)
 
 
 def offer(actor: Actor, offer_id: UUID) -> OfferRow:

@@ -24,8 +24,7 @@ from ledger.eventstore.port import EventStore, Meta, load
 from listings.domain.terms import GRACE_SECONDS
 from marketplace.commands.leases import reclaim_lease
 from marketplace.domain.bids import Bid
-from marketplace.domain.leases import LeaseOver, ReclaimUnderWay
-from marketplace.domain.reclaim import LeaseEndsSooner
+from marketplace.domain.lease_actions import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
 
 
 def watch(

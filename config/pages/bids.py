@@ -172,8 +172,10 @@ def one(request: HttpRequest, bid_id: UUID) -> HttpResponse:
 
 @require_safe
 def state(request: HttpRequest, bid_id: UUID) -> HttpResponse:
-    """The part of a bid's page that changes while it waits."""
-    return page(request, "pages/bid_state.html", _context(actor_of(request), bid_id))
+    """What changes on a bid's page while it waits: its forms only once they are others."""
+    return _show(
+        request, bid_id, template="pages/bid_refreshed.html", shown=request.GET.get("shown", "")
+    )
 
 
 @require_POST
@@ -237,13 +239,16 @@ def _show(
     *,
     refusal: Refusal | None = None,
     form: AmendForm | None = None,
+    template: str = "pages/bid.html",
+    shown: str | None = None,
 ) -> HttpResponse:
     context = _context(actor_of(request), bid_id)
+    context["are_others"] = shown != " ".join(context["actions"])
     row: BidRow = context["row"]
     initial = {"limit": context["limit"], "deadline": row.deadline, "gpus": row.gpus}
     invalid = form is not None and bool(form.errors)
     context["form"] = form or AmendForm(initial=initial, currency=row.currency)
-    return page(request, "pages/bid.html", context, refusal=refusal, invalid=invalid)
+    return page(request, template, context, refusal=refusal, invalid=invalid)
 
 
 def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
@@ -262,7 +267,9 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
         "shortest": None if shortest is None else timedelta(seconds=shortest),
         "ended_because": ENDED_BECAUSE.get(row.ended_because, ENDED_BECAUSE["deadline"]),
         "mine": row.tenant_id == actor.tenant_id,
+        "may_write": row.tenant_id == actor.tenant_id and actor.may("bids:write"),
         "open": row.state == "open",
+        "actions": queries.actions_of(actor, row),
         "burst_wait": burst_wait(actor, bid_id) if row.state == "open" else None,
         "burst_tries": list(
             burst_instances(actor, bid_id=bid_id).order_by("attempt")[:BURST_TRIES_MAX]

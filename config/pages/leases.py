@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,12 +13,22 @@ from django.views.decorators.http import require_POST, require_safe
 
 from config.pages.answers import done, meta_of, page
 from config.pages.fields import MomentField, RateField, TokenField
+from config.pages.lease_facts import (
+    ENDED,
+    cost_of,
+    ended_because,
+    extension_of,
+    is_resumed,
+    sale_of,
+    undisturbed_until_of,
+    work_of,
+)
 from config.pages.lease_usage import corrections_of, use_of
 from config.pages.timeline import steps_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.ids import LeaseId
-from ledger.domain.money import Money, Rate
+from ledger.domain.money import Rate
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from marketplace.commands.leases import (
@@ -31,44 +40,13 @@ from marketplace.commands.leases import (
     sell_rest,
     take_rest_first,
 )
-from marketplace.domain.extensions import EXTENSION_REASONS
-from marketplace.domain.leases import LeaseOver
+from marketplace.domain.lease_actions import LeaseOver
 from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
-from marketplace.queries.quotas import least_runs
 
 LIST_MAX = 200
-MILLI = timedelta(milliseconds=1)
 OPEN = ("scheduled", "starting", "active", "reclaiming", "ending")
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a lease costs by granted time, which is what is billed.
-
-    so_far: from start to now. at_most: if it runs to its end.
-    """
-
-    gpu_millis: int
-    so_far: Money
-    at_most: Money
-    passed_ppm: int
-
-
-def cost_of(row: LeaseRow, now: datetime) -> Cost:
-    """Price a lease's granted time so far and in full."""
-    rate = Rate(row.price_nanos_per_gpu_hour, row.currency)
-    until = min(now, row.closed_at or now, row.ends_at)
-    started = row.activated_at or row.starts_at
-    used = 0 if row.activated_at is None else max(0, (until - started) // MILLI)
-    whole = (row.ends_at - row.starts_at) // MILLI
-    return Cost(
-        gpu_millis=used * row.gpus,
-        so_far=rate.charge(used * row.gpus),
-        at_most=rate.charge(whole * row.gpus),
-        passed_ppm=min(1_000_000, max(0, (until - row.starts_at) // MILLI) * 1_000_000 // whole),
-    )
 
 
 class ReclaimForm(forms.Form):
@@ -103,7 +81,7 @@ def index(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     only = request.GET.get("show", "open")
     states = OPEN if only == "open" else ()
-    rows = queries.leases(actor, states=states)[:LIST_MAX]
+    rows = list(queries.leases(actor, states=states)[:LIST_MAX])
     context = {
         "leases": [
             {
@@ -128,8 +106,16 @@ def one(request: HttpRequest, lease_id: UUID) -> HttpResponse:
 
 @require_safe
 def state(request: HttpRequest, lease_id: UUID) -> HttpResponse:
-    """The part of a lease's page that changes while it runs."""
-    return page(request, "pages/lease_state.html", _context(actor_of(request), lease_id))
+    """What changes on a lease's page while it runs: its forms only once they are others.
+
+    So what somebody is typing stays.
+    """
+    return _show(
+        request,
+        lease_id,
+        template="pages/lease_refreshed.html",
+        shown=request.GET.get("shown", ""),
+    )
 
 
 @require_POST
@@ -273,21 +259,26 @@ def _show(
     refusal: Refusal | None = None,
     form: ExtendForm | None = None,
     resale: ResaleForm | None = None,
+    template: str = "pages/lease.html",
+    shown: str | None = None,
 ) -> HttpResponse:
     context = _context(actor_of(request), lease_id)
+    context["are_others"] = shown != " ".join(context["actions"])
     row = context["row"]
     later = ExtendForm(initial={"ends_at": row.ends_at + timedelta(hours=1)})
     invalid = any(each is not None and each.errors for each in (form, resale))
     context["form"] = form or later
     price = Rate(row.price_nanos_per_gpu_hour, row.currency)
     context["resale_form"] = resale or ResaleForm(initial={"floor": price}, currency=row.currency)
-    return page(request, "pages/lease.html", context, refusal=refusal, invalid=invalid)
+    return page(request, template, context, refusal=refusal, invalid=invalid)
 
 
 def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
     row = queries.lease(actor, lease_id)
     now = timezone.now()
     over = row.state not in OPEN
+    actions = queries.actions_of(actor, [row], now=now)[lease_id]
+    choices = _choices(actor, lease_id, now) if row.state not in ENDED else []
     return {
         "row": row,
         "cost": cost_of(row, now),
@@ -295,74 +286,27 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "corrections": corrections_of(actor, lease_id),
         "steps": list(reversed(steps_of(queries.timeline(default_store(), lease_id)))),
         "over": over,
-        "choices": () if over else _choices(actor, lease_id, now),
+        "actions": actions,
+        "choices": choices,
+        "cut": queries.cut_of(actor, default_store(), row),
+        "ends_at": queries.right_ends_at(row),
+        "ended_because": ended_because(row),
+        "resumed": is_resumed(actor, row),
         "mine": _is_mine(actor, row),
         "why": queries.sees_why(actor, row),
         "owned": actor.tenant_id in row.owner_ids,
         "now": now,
-        "sale": _sale(row, now),
-        "extension": _extension(row),
+        "sale": sale_of(row, now),
+        "extension": extension_of(row),
         "promises": [
             (each["gpus"], [(_seconds(step), step["fee_ppm"]) for step in each["steps"]])
             for each in row.reclaim_schedule
         ],
         "grace": timedelta(seconds=row.grace_seconds),
         "length": row.ends_at - row.starts_at,
-        "undisturbed_until": None if over else _undisturbed_until(row),
-        "work": _work(row, now),
+        "undisturbed_until": undisturbed_until_of(row),
+        "work": work_of(row, now),
     }
-
-
-def _undisturbed_until(row: LeaseRow) -> datetime | None:
-    """Return until when no other bid interrupts a lease at a price; None: none ever does."""
-    if row.service_class != "interruptible" or row.tenant_id in row.owner_ids:
-        return None
-    if row.burst or row.resold_lease_id is not None:
-        return None
-    runs = least_runs(default_store(), market=row.market)
-    return min(row.starts_at + timedelta(seconds=runs.of(row.gpu_model)), row.ends_at)
-
-
-def _work(row: LeaseRow, now: datetime) -> dict[str, Any]:
-    """Return up to when the work is safe, and what an end by others kept and lost of it."""
-    every = row.checkpoint_seconds
-    found: dict[str, Any] = {
-        "every": None if every is None else timedelta(seconds=every),
-        "can_note": row.activated_at is not None and row.state in ("active", "reclaiming"),
-    }
-    if row.lost_seconds is not None:
-        found["kept"] = timedelta(seconds=row.kept_seconds or 0)
-        found["lost"] = timedelta(seconds=row.lost_seconds)
-    elif row.activated_at is not None:
-        found["at_risk"] = max(
-            timedelta(), now - max(row.checkpoint_at or row.activated_at, row.activated_at)
-        )
-    return found
-
-
-def _extension(row: LeaseRow) -> dict[str, Any] | None:
-    """Return the last extension asked for, and what stands in its way."""
-    if row.extension is None:
-        return None
-    return {
-        "ends_at": datetime.fromisoformat(row.extension["ends_at"]),
-        "answer": row.extension["answer"],
-        "because": EXTENSION_REASONS.get(row.extension["reason"], row.extension["reason"]),
-    }
-
-
-def _sale(row: LeaseRow, now: datetime) -> dict[str, Any] | None:
-    """Return the sale of the rest, and what its owner would pay to take it first."""
-    if row.resale is None or row.resale_state == "kept":
-        return None
-    since, opens_at = (datetime.fromisoformat(row.resale[key]) for key in ("since", "opens_at"))
-    found = {"since": since, "opens_at": opens_at, "floor_nanos": row.resale["floor_nanos"]}
-    if row.resale_state == "first-refusal":
-        gpu_millis = max(0, (row.ends_at - max(since, now)) // MILLI) * row.gpus
-        floor = Rate(row.resale["floor_nanos"], row.currency)
-        price = Rate(row.price_nanos_per_gpu_hour, row.currency)
-        found["price"] = floor.charge(gpu_millis) - price.charge(gpu_millis)
-    return found
 
 
 def _seconds(step: dict[str, int]) -> timedelta:

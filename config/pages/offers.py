@@ -192,6 +192,7 @@ def _show(
         or RepriceForm(initial={"floor": queries.floor_of(row)}, currency=row.currency),
         "terms": terms or TermsForm.of(row),
         "open": row.state in queries.OPEN,
+        "actions": queries.actions_of(actor, row, now=now),
         "leases": leases(actor, states=HOLDING).filter(gpu_uuids__overlap=row.gpu_uuids)[:LIST_MAX],
         "notice": timedelta(seconds=row.notice_seconds),
         "grace": timedelta(seconds=row.grace_seconds),

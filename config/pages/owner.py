@@ -27,8 +27,7 @@ from listings.commands import pause_offer
 from listings.domain.divisions import cards_of
 from listings.models import HostRow
 from marketplace.commands.leases import reclaim_lease
-from marketplace.domain.leases import LeaseOver, ReclaimUnderWay
-from marketplace.domain.reclaim import LeaseEndsSooner
+from marketplace.domain.lease_actions import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
 from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries.leases import leases, reclaim_quote

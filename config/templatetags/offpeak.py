@@ -17,6 +17,8 @@ from config import charts
 from config.figures import amount_text, duration_text, gpu_hours_text, since_text
 from config.states import look_of
 from ledger.domain.money import decimal_of
+from marketplace.models.leases import LeaseRow
+from marketplace.queries import leases
 
 register = template.Library()
 
@@ -111,6 +113,12 @@ def local(moment: datetime) -> str:
 
 
 @register.filter
+def right_ends_at(lease: LeaseRow) -> datetime:
+    """When the right of a lease ends or ended: its end, or sooner where it is cut short."""
+    return leases.right_ends_at(lease)
+
+
+@register.filter
 def clock(moment: datetime) -> str:
     """Hours and minutes in the reader's zone."""
     return f"{timezone.localtime(moment):%H:%M}"
@@ -139,6 +147,13 @@ def when(moment: datetime) -> SafeString:
     """A <time> that reads as local time and carries the exact one."""
     stamp = rfc3339(moment)
     return format_html('<time datetime="{}" title="{}">{}</time>', stamp, stamp, local(moment))
+
+
+@register.simple_tag
+def when_exactly(moment: datetime) -> SafeString:
+    """The same to the second, where several things happen within a minute."""
+    stamp, text = rfc3339(moment), f"{timezone.localtime(moment):%a %-d %b %H:%M:%S %Z}"
+    return format_html('<time datetime="{}" title="{}">{}</time>', stamp, stamp, text)
 
 
 @register.simple_tag

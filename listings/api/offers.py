@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import UUID, uuid4, uuid5
 
 from django.conf import settings
@@ -12,6 +13,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from ledger.access import Actor
 from ledger.domain.ids import HostId, OfferId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import stream_name
@@ -33,9 +35,21 @@ from listings.domain.earnings import preview_earnings
 from listings.domain.offers import Offer
 from listings.domain.terms import check_terms, leased_gpus
 from listings.domain.windows import windows_between
+from listings.models import OfferRow
 
 PREVIEWED = timedelta(days=28)
 """Earnings of a weekly rule are previewed over four weeks."""
+
+
+def shown_to(actor: Actor) -> Callable[[OfferRow], dict[str, Any]]:
+    """Return what shows an offer to `actor`, with what that one may do with it."""
+    now = timezone.now()
+
+    def show(row: OfferRow) -> dict[str, Any]:
+        actions = queries.actions_of(actor, row, now=now)
+        return {**OfferShape(row).data, "actions": list(actions)}
+
+    return show
 
 
 class Offers(Endpoint):
@@ -52,7 +66,7 @@ class Offers(Endpoint):
         """List offers, newest first; `state` and `host` narrow the list."""
         chosen = offers_wanted(request.query_params)
         rows = queries.offers(self.actor, states=chosen.states, host_id=chosen.host_id)
-        return self.page(rows, OfferShape, ("-published_at", "offer_id"))
+        return self.page(rows, shown_to(self.actor), ("-published_at", "offer_id"))
 
     @extend_schema(request=PublishOffer, responses={201: Written})
     def post(self, request: Request) -> Response:
@@ -115,7 +129,7 @@ class OneOffer(Endpoint):
     def get(self, request: Request, offer_id: UUID) -> Response:
         """Show an offer."""
         row = queries.offer(self.actor, offer_id)
-        return Response(OfferShape(row).data, headers={"ETag": etag_of(row.version)})
+        return Response(shown_to(self.actor)(row), headers={"ETag": etag_of(row.version)})
 
     @extend_schema(request=ChangeOffer, responses=Written)
     def patch(self, request: Request, offer_id: UUID) -> Response:

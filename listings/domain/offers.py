@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar, Literal, assert_never
+from typing import ClassVar, Literal, assert_never, get_args
 
 from ledger.domain.money import Rate
 from ledger.domain.refusal import Invalid, Refusal, Unknown
@@ -34,6 +34,9 @@ from listings.domain.windows import end_of
 
 OfferState = Literal["listed", "paused", "withdrawn", "expired"]
 FINAL: frozenset[OfferState] = frozenset({"withdrawn", "expired"})
+
+OfferAction = Literal["pause", "resume", "reprice", "terms", "withdraw"]
+OFFER_ACTIONS: tuple[OfferAction, ...] = get_args(OfferAction)
 
 
 class OfferUnknown(Unknown):
@@ -194,7 +197,30 @@ class Offer:
         return end is not None and end <= now
 
     def _need_open(self, *, now: datetime) -> None:
-        if self.state == "withdrawn":
-            raise OfferIsWithdrawn(offer_id=str(self.published.offer_id))
-        if self.state == "expired" or self.is_over(now=now):
-            raise OfferIsExpired(offer_id=str(self.published.offer_id))
+        end = end_of(self.published.windows, self.published.weekly)
+        if refusal := ended(self.state, ends_at=end, now=now):
+            raise refusal(offer_id=str(self.published.offer_id))
+
+
+def ended(
+    state: OfferState, *, ends_at: datetime | None, now: datetime
+) -> type[OfferIsWithdrawn | OfferIsExpired] | None:
+    """Return why an offer cannot change any more; None: it can.
+
+    ends_at: of its last window; None: it has no last one.
+    """
+    if state == "withdrawn":
+        return OfferIsWithdrawn
+    if state == "expired" or (ends_at is not None and ends_at <= now):
+        return OfferIsExpired
+    return None
+
+
+def offered(
+    state: OfferState, *, ends_at: datetime | None, now: datetime
+) -> tuple[OfferAction, ...]:
+    """Return what its owner may do with an offer at `now`, in the order of `OFFER_ACTIONS`."""
+    if ended(state, ends_at=ends_at, now=now) is not None:
+        return ()
+    useless: OfferAction = "resume" if state == "listed" else "pause"
+    return tuple(action for action in OFFER_ACTIONS if action != useless)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import UUID, uuid5
@@ -13,6 +14,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from ledger.access import Actor
 from ledger.domain.ids import BidId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import stream_name
@@ -30,6 +32,7 @@ from marketplace.commands import bids as commands
 from marketplace.commands.chains import end_chain
 from marketplace.domain.bids import Bid, BidTerms
 from marketplace.domain.route_events import BidRouted
+from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
 from marketplace.queries import books
 from marketplace.queries.ended import explain_ended
@@ -79,6 +82,11 @@ class Asking(Endpoint):
         )
 
 
+def shown_to(actor: Actor) -> Callable[[BidRow], dict[str, Any]]:
+    """Return what shows a bid to `actor`, with what that one may do with it."""
+    return lambda row: {**BidShape(row).data, "actions": list(queries.actions_of(actor, row))}
+
+
 class Bids(Asking):
     """The bids of an organisation."""
 
@@ -90,7 +98,9 @@ class Bids(Asking):
     def get(self, request: Request) -> Response:
         """List bids, newest first; `state=open,filled` narrows the list."""
         states = [state for state in request.query_params.get("state", "").split(",") if state]
-        return self.page(queries.bids(self.actor, states=states), BidShape, NEWEST_FIRST)
+        return self.page(
+            queries.bids(self.actor, states=states), shown_to(self.actor), NEWEST_FIRST
+        )
 
     @extend_schema(request=AskBid, responses={201: BidWritten})
     def post(self, request: Request) -> Response:
@@ -131,7 +141,7 @@ class OneBid(Endpoint):
     def get(self, request: Request, bid_id: UUID) -> Response:
         """Show it; the ETag is its version."""
         row = queries.bid(self.actor, bid_id)
-        return Response(BidShape(row).data, headers={"ETag": etag_of(row.version)})
+        return Response(shown_to(self.actor)(row), headers={"ETag": etag_of(row.version)})
 
     @extend_schema(request=AmendBid, responses=BidWritten)
     def patch(self, request: Request, bid_id: UUID) -> Response:
@@ -171,7 +181,7 @@ class BidChain(Endpoint):
     @extend_schema(responses=BidShape(many=True))
     def get(self, request: Request, bid_id: UUID) -> Response:
         """List them, first to last."""
-        return self.page(queries.chain(self.actor, bid_id), BidShape, CHAIN_ORDER)
+        return self.page(queries.chain(self.actor, bid_id), shown_to(self.actor), CHAIN_ORDER)
 
     @extend_schema(responses=BidWritten)
     def delete(self, request: Request, bid_id: UUID) -> Response:

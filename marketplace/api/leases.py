@@ -22,6 +22,7 @@ from marketplace.api.lease_bodies import AskExtension, AskReclaim, AskResale, Re
 from marketplace.commands import leases as commands
 from marketplace.domain.close_reasons import REASONS
 from marketplace.domain.extensions import EXTENSION_REASONS
+from marketplace.domain.lease_actions import ACTIONS
 from marketplace.domain.leases import Lease
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
@@ -146,6 +147,8 @@ class LeaseShape(serializers.Serializer[Any]):
     closed_at = MomentField(allow_null=True)
     close_reason = serializers.SerializerMethodField()
     version = serializers.IntegerField()
+    actions = serializers.ListField(child=serializers.ChoiceField(ACTIONS), default=list)
+    """What may be done with it now by who asks; everything else would be refused."""
 
     @extend_schema_field(ResaleShape(allow_null=True))
     def get_resale(self, row: LeaseRow) -> dict[str, Any] | None:
@@ -159,6 +162,24 @@ class LeaseShape(serializers.Serializer[Any]):
         return None if reason is None else {"code": reason, "text": REASONS[reason]}
 
 
+class CutShape(serializers.Serializer[Any]):
+    """What ends a lease before its time: by the `owner`, or by the `market` for a firm bid.
+
+    compensation: what its consumer gets for it; for an owner, what that owner pays.
+    """
+
+    by = serializers.CharField()
+    stop_at = MomentField()
+    compensation = AmountField(source="money.nanos")
+    currency = serializers.CharField(source="money.currency")
+
+
+class OneLeaseShape(LeaseShape):
+    """A lease, and what cuts it short while it is reclaimed or interrupted."""
+
+    cut = CutShape(allow_null=True)
+
+
 CONSUMERS_OWN = ("bid_id", "subscriber_id", "cost_centre")
 """Why and for whom a lease was asked for is its consumer's own affair."""
 
@@ -166,8 +187,11 @@ CONSUMERS_OWN = ("bid_id", "subscriber_id", "cost_centre")
 def shown_to(actor: Actor) -> Callable[[LeaseRow], dict[str, Any]]:
     """Return what shows a lease to `actor`: an owner sees what it needs to serve it."""
 
+    now = timezone.now()
+
     def show(row: LeaseRow) -> dict[str, Any]:
         shown = dict(LeaseShape(row).data)
+        shown["actions"] = list(queries.actions_of(actor, [row], now=now)[row.lease_id])
         if not queries.sees_why(actor, row):
             shown.update(dict.fromkeys(CONSUMERS_OWN))
         return shown
@@ -213,11 +237,13 @@ class OneLease(Endpoint):
     scopes: ClassVar = {"GET": "leases:read", "DELETE": "leases:write"}
     reads: ClassVar = ("marketplace.leases",)
 
-    @extend_schema(responses=LeaseShape)
+    @extend_schema(responses=OneLeaseShape)
     def get(self, request: Request, lease_id: UUID) -> Response:
         """Show it; the ETag is its version."""
         row = queries.lease(self.actor, lease_id)
-        return Response(shown_to(self.actor)(row), headers={"ETag": etag_of(row.version)})
+        cut = queries.cut_of(self.actor, self.store(), row)
+        shown = shown_to(self.actor)(row) | {"cut": None if cut is None else CutShape(cut).data}
+        return Response(shown, headers={"ETag": etag_of(row.version)})
 
     @extend_schema(responses=LeaseWritten)
     def delete(self, request: Request, lease_id: UUID) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Literal, TypedDict, assert_never
+from typing import ClassVar, Literal, TypedDict, assert_never, get_args
 
 from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId, SubscriberId, TenantId, UserId
 from ledger.domain.money import Money, Rate
@@ -50,6 +50,8 @@ from marketplace.domain.events import (
 from marketplace.domain.workloads import complete
 
 BidState = Literal["open", "filled", "cancelled", "expired"]
+BidAction = Literal["amend", "cancel"]
+BID_ACTIONS: tuple[BidAction, ...] = get_args(BidAction)
 
 NOW_OR_NEVER: tuple[GoodTill, ...] = ("immediate-or-cancel", "fill-or-kill")
 
@@ -164,7 +166,7 @@ class Bid:
 
         Raises: BidNotOpen.
         """
-        if self.state != "open":
+        if not offered(self.state):
             raise BidNotOpen(bid_id=self.terms.bid_id, state=self.state)
 
     def amend(
@@ -314,6 +316,11 @@ class Bid:
                 return replace(state, chain_ended=event.because, version=version)
             case _:
                 assert_never(event)
+
+
+def offered(state: BidState) -> tuple[BidAction, ...]:
+    """Return what its bidder may do with a bid: change and withdraw it while it waits."""
+    return BID_ACTIONS if state == "open" else ()
 
 
 def cost_at_most(limit: Rate, gpus: int, duration_seconds: int) -> Money:

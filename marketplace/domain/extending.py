@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 
 from ledger.domain.refusal import Refusal
 from marketplace.domain.events import BidPlaced
-from marketplace.domain.leases import LEASE_MAX, Lease
+from marketplace.domain.lease_actions import LEASE_MAX
+from marketplace.domain.leases import Lease
 from marketplace.domain.query import GRACE_MAX
 
 STEP_MAX = timedelta(hours=1)

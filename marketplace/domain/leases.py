@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ledger.domain.ids import HostId
-from ledger.domain.refusal import Invalid, Refusal, Unknown
+from ledger.domain.refusal import Invalid, Unknown
 from ledger.domain.span import Window
 from ledger.domain.uptime import ALWAYS_UP, Uptime
 from marketplace.domain import close_reasons
@@ -29,40 +29,18 @@ from marketplace.domain.events import (
     WorkStopped,
 )
 from marketplace.domain.grace import waits_until
+from marketplace.domain.lease_actions import LEASE_MAX, LeaseTooLong, need
 from marketplace.domain.lease_state import LeaseState
 from marketplace.domain.progress import SECOND, Left
 from marketplace.domain.reclaim_fees import due_from
-
-LEASE_MAX = timedelta(days=30)
-"""A lease longer than a month outlives every price it was cleared at."""
 
 
 class LeaseUnknown(Unknown):
     """There is no such lease."""
 
 
-class LeaseOver(Refusal):
-    """That lease is over."""
-
-
-class ReclaimUnderWay(Refusal):
-    """An owner is already taking that lease's capacity back, at least as soon: by `stop_at`."""
-
-
-class RestOnSale(Refusal):
-    """The rest of the lease is for sale, or sold: it cannot be extended."""
-
-
-class ResoldIsFixed(Refusal):
-    """A lease bought from another consumer ends when that one's would have ended."""
-
-
 class ExtensionNotLater(Invalid):
     """An extension must end later than the lease does now."""
-
-
-class LeaseTooLong(Invalid):
-    """A lease may last thirty days at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,10 +215,9 @@ class Lease(LeaseState):
 
         Raises: LeaseOver.
         """
-        if self.over:
-            raise LeaseOver(lease_id=self.terms.lease_id, state=self.state)
         if self.state == "ending":
             return []
+        need("end", self, tenant_id=self.terms.tenant_id, now=now)
         return list(self._end(close_reasons.CLOSED_BY_CONSUMER, now)) + self._closed_if_idle(
             close_reasons.CLOSED_BY_CONSUMER, now
         )
@@ -264,14 +241,7 @@ class Lease(LeaseState):
         Raises: LeaseOver, ReclaimUnderWay, RestOnSale, ResoldIsFixed, ExtensionNotLater,
             LeaseTooLong.
         """
-        if self.over or self.state == "ending":
-            raise LeaseOver(lease_id=self.terms.lease_id, state=self.state)
-        if self.stop_at is not None:
-            raise ReclaimUnderWay(lease_id=self.terms.lease_id, stop_at=self.stop_at)
-        if self.rights.resale is not None or self.rights.shortened is not None:
-            raise RestOnSale(lease_id=self.terms.lease_id)
-        if any(share.resold for share in self.terms.shares):
-            raise ResoldIsFixed(lease_id=self.terms.lease_id)
+        need("extend", self, tenant_id=self.terms.tenant_id, now=now)
         if ends_at <= self.ends_at:
             raise ExtensionNotLater(ends_at=self.ends_at)
         if ends_at - self.terms.window.starts_at > LEASE_MAX:

@@ -5,25 +5,21 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from ledger.domain.ids import TenantId
-from ledger.domain.refusal import Forbidden, Invalid, Refusal
+from ledger.domain.refusal import Invalid
 from marketplace.domain.events import LeaseEvent, ReclaimRequested, Share
-from marketplace.domain.leases import Lease, LeaseOver, ReclaimUnderWay
+from marketplace.domain.lease_actions import (
+    LeaseEndsSooner,
+    LeaseOver,
+    NotTheOwner,
+    ReclaimUnderWay,
+    need,
+)
+from marketplace.domain.leases import Lease
 from marketplace.domain.reclaim_fees import ONE_SECOND, Choice, choices, least_notice
-
-
-class NotTheOwner(Forbidden):
-    """Only an owner of its GPUs may reclaim a lease."""
 
 
 class NoticeTooShort(Invalid):
     """A reclaim gives at least the notice that was agreed: `notice_seconds_min`."""
-
-
-class LeaseEndsSooner(Refusal):
-    """The lease ends before the notice of a reclaim would be over.
-
-    Nothing needs to be done: the capacity comes back at `ends_at`.
-    """
 
 
 def reclaim(
@@ -44,6 +40,7 @@ def reclaim(
     notice = least if notice is None else notice
     if notice < least:
         raise NoticeTooShort(notice_seconds_min=least // ONE_SECOND)
+    need("reclaim", lease, tenant_id=owner_id, now=now)
     stop_at = now + notice
     if lease.stop_at is not None and stop_at >= lease.stop_at:
         raise ReclaimUnderWay(lease_id=lease.terms.lease_id, stop_at=lease.stop_at)

@@ -11,11 +11,11 @@ so nobody needs to sell at a loss, and the owner can always get what the first l
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.money import Money, Rate
-from ledger.domain.refusal import Invalid, Refusal
+from ledger.domain.refusal import Invalid
 from marketplace.domain.events import (
     LeaseEvent,
     LeaseShortened,
@@ -23,50 +23,17 @@ from marketplace.domain.events import (
     ResaleEnded,
     ResaleListed,
 )
-from marketplace.domain.leases import Lease, LeaseOver, ReclaimUnderWay, RestOnSale
-from marketplace.domain.reclaim import NotTheOwner
+from marketplace.domain.lease_actions import FIRST_REFUSAL, NothingOnSale, RestTooShort, need
+from marketplace.domain.leases import Lease
 from marketplace.domain.reclaim_fees import ONE_MILLI, ONE_SECOND
 
-FIRST_REFUSAL = timedelta(minutes=15)
-"""How long the rest of a lease is the owner's alone to take, once its consumer wants to sell it."""
-
 LEASE_MIN_SECONDS_MAX = 30 * 86_400
-
-
-class RestTooShort(Invalid):
-    """Nothing is left to sell: the rest must last a minute, and the shortest lease sold of it.
-
-    The owner has a quarter of an hour to take it first.
-    """
 
 
 class FloorBelowPrice(Invalid):
     """The rest of a lease is sold at its own price or above: `price` per GPU-hour.
 
     A lease that is not needed any more can be ended; then it costs nothing more.
-    """
-
-
-class GangCannotBeResold(Refusal):
-    """Only a lease on one host can be sold on."""
-
-
-class ResaleOfResale(Refusal):
-    """A lease bought from another consumer cannot be sold on once more."""
-
-
-class ResaleOfRented(Refusal):
-    """Rented cloud capacity is not sold on."""
-
-
-class NothingOnSale(Refusal):
-    """The rest of that lease is not for sale."""
-
-
-class FirstRefusalOver(Refusal):
-    """The time in which the owner could take the rest first is over: it is open to the market.
-
-    A reclaim is always possible, at the fee that was agreed.
     """
 
 
@@ -87,16 +54,7 @@ def list_rest(
         ResaleOfRented, FloorBelowPrice, RestTooShort.
     """
     terms = lease.terms
-    if lease.over or lease.state == "ending":
-        raise LeaseOver(lease_id=terms.lease_id, state=lease.state)
-    if lease.stop_at is not None:
-        raise ReclaimUnderWay(lease_id=terms.lease_id, stop_at=lease.stop_at)
-    if len(lease.hosts) > 1:
-        raise GangCannotBeResold(hosts=len(lease.hosts))
-    if any(share.resold for share in terms.shares):
-        raise ResaleOfResale(lease_id=terms.lease_id)
-    if any(share.source == "burst" for share in terms.shares):
-        raise ResaleOfRented(lease_id=terms.lease_id)
+    need("sell", lease, tenant_id=terms.tenant_id, now=now)
     price = terms.price
     if floor.currency != price.currency or floor < price:
         raise FloorBelowPrice(price=price)
@@ -105,7 +63,7 @@ def list_rest(
     left = (lease.ends_at - max(begins, opens_at)) // ONE_SECOND
     if not 1 <= lease_min_seconds <= LEASE_MIN_SECONDS_MAX or left < max(60, lease_min_seconds):
         raise RestTooShort(seconds_left=max(0, left), lease_min_seconds=lease_min_seconds)
-    wanted = ResaleListed(
+    listed = ResaleListed(
         lease_id=terms.lease_id,
         market=terms.market,
         since=begins,
@@ -115,18 +73,15 @@ def list_rest(
         opens_at=opens_at,
         at=now,
     )
-    if lease.rights.shortened is not None or lease.rights.resale is not None:
-        raise RestOnSale(lease_id=terms.lease_id)
-    return [wanted]
+    return [listed]
 
 
 def keep_rest(lease: Lease, *, now: datetime) -> list[LeaseEvent]:
     """Decide whether the consumer keeps the rest after all: until somebody bought it.
 
-    Raises: NothingOnSale.
+    Raises: NothingOnSale, LeaseOver.
     """
-    if lease.rights.resale is None:
-        raise NothingOnSale(lease_id=lease.terms.lease_id)
+    need("keep", lease, tenant_id=lease.terms.tenant_id, now=now)
     return [ResaleEnded(lease_id=lease.terms.lease_id, market=lease.terms.market, at=now)]
 
 
@@ -151,15 +106,12 @@ def take_first(lease: Lease, *, owner_id: TenantId, now: datetime) -> list[Lease
     It is a reclaim at the resale's own terms: from the instant that the consumer named, without
     further notice, for what the consumer would have gained at the floor.
 
-    Raises: NotTheOwner, NothingOnSale, FirstRefusalOver.
+    Raises: NotTheOwner, NothingOnSale, LeaseOver, FirstRefusalOver.
     """
-    if all(share.owner_id != owner_id for share in lease.terms.shares):
-        raise NotTheOwner(lease_id=lease.terms.lease_id)
+    need("take-first", lease, tenant_id=owner_id, now=now)
     price = price_of_rest(lease, now=now)
     resale = lease.rights.resale
     assert resale is not None
-    if lease.rights.resale_open or now >= resale.opens_at:
-        raise FirstRefusalOver(opened_at=resale.opens_at)
     return [
         ReclaimRequested(
             lease_id=lease.terms.lease_id,

@@ -5,13 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from ledger.domain.ids import HostId
-from ledger.domain.refusal import Invalid
 from marketplace.domain.events import LeaseEvent, WorkSaved
-from marketplace.domain.leases import Lease, LeaseOver
-
-
-class CheckpointOutOfLease(Invalid):
-    """A checkpoint lies between the start of the work, `since`, and now."""
+from marketplace.domain.lease_actions import CheckpointOutOfLease, need
+from marketplace.domain.leases import Lease
 
 
 def save(
@@ -27,9 +23,8 @@ def save(
     Raises: LeaseOver, CheckpointOutOfLease; neither of them where a host reports.
     """
     if host_id is None:
-        if lease.over:
-            raise LeaseOver(lease_id=lease.terms.lease_id, state=lease.state)
-        if not lease.started or not lease.starts_at <= safe_at <= now:
+        need("checkpoint", lease, tenant_id=lease.terms.tenant_id, now=now)
+        if not lease.starts_at <= safe_at <= now:
             raise CheckpointOutOfLease(since=lease.starts_at, until=now)
     elif lease.over or host_id not in lease.started or safe_at < lease.starts_at:
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -13,7 +14,7 @@ from ledger.domain.ids import BidId, SubscriberId
 from ledger.domain.parties import SubscriberUnknown
 from ledger.domain.refusal import Forbidden, Invalid
 from ledger.queries.parties import subscribers
-from marketplace.domain.bids import BidUnknown
+from marketplace.domain.bids import BidAction, BidState, BidUnknown, offered
 from marketplace.models.bids import BidRow
 
 
@@ -44,6 +45,16 @@ def bids(actor: Actor, *, states: Sequence[str] = ()) -> QuerySet[BidRow]:
     """Return the bids that `actor` may see, newest first."""
     rows = visible(actor, BidRow).order_by("-placed_at", "bid_id")
     return rows.filter(state__in=states) if states else rows
+
+
+def actions_of(actor: Actor, row: BidRow) -> tuple[BidAction, ...]:
+    """Return what `actor` may do with a bid, by the rule of the commands.
+
+    Only its own organisation may, in a role and with a token that may write.
+    """
+    if row.tenant_id != actor.tenant_id or not actor.may("bids:write"):
+        return ()
+    return offered(cast(BidState, row.state))
 
 
 def chain(actor: Actor, bid_id: UUID) -> QuerySet[BidRow]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import get_args
+from datetime import datetime, timedelta
+from typing import cast, get_args
 from uuid import UUID
 
 from django.db.models import QuerySet
 
 from ledger.access import Actor, visible
-from ledger.domain.ids import HostId, LeaseId
+from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.money import Money
 from ledger.domain.refusal import Forbidden, Invalid
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Recorded, load, stream_name
 from ledger.turns import behind
+from marketplace.domain.lease_actions import OF_CONSUMERS, Action, Sale, Standing, offered
 from marketplace.domain.lease_state import State
 from marketplace.domain.leases import Lease, LeaseUnknown
 from marketplace.domain.reclaim import quote
@@ -114,6 +117,112 @@ def consumed_lease(actor: Actor, lease_id: UUID) -> LeaseRow:
     if row.tenant_id != actor.tenant_id:
         raise NotTheConsumer(lease_id=lease_id)
     return row
+
+
+def actions_of(
+    actor: Actor, rows: Sequence[LeaseRow], *, now: datetime
+) -> dict[UUID, tuple[Action, ...]]:
+    """Return for each lease what `actor` may do with it at `now`, by the rule of the commands.
+
+    A role or token that may not write is offered nothing.
+    """
+    as_consumer, as_owner = actor.may("leases:write"), actor.may("offers:write")
+    notices = _notices(rows)
+    return {
+        row.lease_id: tuple(
+            action
+            for action in offered(
+                _standing(row, notices[row.lease_id]), tenant_id=actor.tenant_id, now=now
+            )
+            if (as_consumer if action in OF_CONSUMERS else as_owner)
+        )
+        for row in rows
+    }
+
+
+def _notices(rows: Iterable[LeaseRow]) -> dict[UUID, dict[TenantId, timedelta]]:
+    """Return the least notice of each owner of each lease: by host, as it was agreed."""
+    rows = list(rows)
+    several = [row.lease_id for row in rows if len(row.owner_ids) > 1]
+    owners: dict[tuple[UUID, str], UUID] = {}
+    if several:
+        shares = LeaseShareRow.objects.filter(lease_id__in=several)
+        owners = {
+            (lease_id, str(host_id)): owner_id
+            for lease_id, host_id, owner_id in shares.values_list("lease_id", "host_id", "owner_id")
+        }
+    found: dict[UUID, dict[TenantId, timedelta]] = {}
+    for row in rows:
+        notices: dict[TenantId, timedelta] = defaultdict(timedelta)
+        for share in row.reclaim_schedule:
+            key = (row.lease_id, share["host_id"])
+            owner_id = TenantId(owners.get(key, row.owner_ids[0]))
+            least = timedelta(seconds=share["steps"][0]["notice_seconds"])
+            notices[owner_id] = max(notices[owner_id], least)
+        found[row.lease_id] = dict(notices)
+    return found
+
+
+def _standing(row: LeaseRow, notices: dict[TenantId, timedelta]) -> Standing:
+    """Return how a lease stands by its row."""
+    sale = "" if row.resale_state == "kept" else row.resale_state
+    return Standing(
+        lease_id=LeaseId(row.lease_id),
+        consumer_id=TenantId(row.tenant_id),
+        state=cast(State, row.state),
+        starts_at=row.starts_at,
+        ends_at=row.ends_at,
+        stop_at=row.stop_at,
+        is_started=row.activated_at is not None,
+        hosts=len(row.host_ids),
+        notices=notices,
+        is_bought=row.resold_lease_id is not None,
+        is_rented=row.burst,
+        sale=cast(Sale, sale),
+        opens_at=None if row.resale is None else datetime.fromisoformat(row.resale["opens_at"]),
+    )
+
+
+def right_ends_at(row: LeaseRow) -> datetime:
+    """Return when the right to the GPUs ends or ended, as far as is known.
+
+    Nothing after it is charged, whenever the lease is closed.
+    """
+    ends_at = row.ends_at if row.stop_at is None else min(row.ends_at, row.stop_at)
+    if row.state in ("ending", *FINAL):
+        return min(ends_at, row.due_at)  # from its ending on, a lease is due when that began
+    return ends_at
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A lease is cut short at `stop_at`: by its owners, or by the market for a firm bid.
+
+    money: what the consumer gets for it in all, or what the owner who asks pays.
+    """
+
+    by: str
+    stop_at: datetime
+    money: Money
+
+
+def cut_of(actor: Actor, store: EventStore, row: LeaseRow) -> Cut | None:
+    """Return what cuts a lease short that is not over; None: nothing does, or it is over.
+
+    From the lease's own stream. Check with `lease` who asks.
+    """
+    if row.stop_at is None or row.state in ("ending", *FINAL):
+        return None
+    found = load(store, Lease, row.lease_id)
+    if found is None or found.stop_at is None:
+        return None
+    paid = [
+        each.money.nanos
+        for each in found.rights.reclaims
+        if row.tenant_id == actor.tenant_id or actor.sees_all or each.owner_id == actor.tenant_id
+    ]
+    by = "market" if found.rights.interrupted else "owner"
+    return Cut(by, found.stop_at, Money(sum(paid), row.currency))
 
 
 @dataclass(frozen=True, slots=True)

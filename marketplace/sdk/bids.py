@@ -45,6 +45,7 @@ ONE = (
     ("service_class", "class"),
     ("seeks", "seeks"),
     ("cost_centre", "cost centre"),
+    ("actions", "what you may do"),
 )
 CHAIN = (
     ("chain.number", "number"),

@@ -9,6 +9,7 @@ from uuid import UUID
 import typer
 
 from .forms import gpu_hours, money
+from .printing import shown
 from .session import Yes, confirm, session_of
 from .spoken import length_of, moment_of
 from .waiting import LEASE
@@ -23,12 +24,15 @@ COLUMNS = (
     ("gpus", "count"),
     ("starts_at", "starts"),
     ("ends_at", "ends"),
+    ("stop_at", "cut short at"),
     ("price", "price per GPU-hour", money),
     ("close_reason.text", "how it ended"),
 )
 ONE = (
     *LEASE,
-    ("stop_at", "reclaimed for"),
+    ("stop_at", "cut short at"),
+    ("cut.by", "cut short by"),
+    ("cut.compensation", "paid for that", money),
     ("notice_seconds", "notice, s"),
     ("grace_seconds", "grace, s"),
     ("gpu_uuids", "GPUs"),
@@ -40,6 +44,7 @@ ONE = (
     ("extension.answer", "answer"),
     ("extension.reason_text", "because"),
     ("close_reason.text", "how it ended"),
+    ("actions", "what you may do"),
 )
 QUOTE = (
     ("notice_seconds", "notice, s"),
@@ -82,9 +87,17 @@ def list_leases(
 
 @app.command()
 def show(context: typer.Context, lease: UUID) -> None:
-    """Show one lease."""
+    """Show one lease, and what you may do with it now."""
     session = session_of(context)
-    session.printer.facts(session.client.get(f"leases/{lease}"), ONE)
+    found = session.client.get(f"leases/{lease}")
+    session.printer.facts(found, ONE)
+    if found.get("cut"):
+        who = "Its owner" if found["cut"]["by"] == "owner" else "The market, for a firm bid,"
+        until = shown(found["cut"]["stop_at"])
+        session.printer.say(
+            f"{who} takes the GPUs back at {until}: save the work and "
+            f"`offpeak leases checkpoint {lease}`."
+        )
 
 
 @app.command()

@@ -33,6 +33,7 @@ ONE = (
     ("grace_seconds", "grace, s"),
     ("reclaim_fee_ppm", "reclaim fee", percent),
     ("lease_min_seconds", "shortest lease, s"),
+    ("actions", "what you may do"),
 )
 REMOVED = (
     ("reason", "in the way"),

@@ -23,8 +23,14 @@ from marketplace.domain.events import (
     ReclaimRequested,
 )
 from marketplace.domain.interruption import interrupt
-from marketplace.domain.leases import Lease, LeaseOver, ReclaimUnderWay
-from marketplace.domain.reclaim import LeaseEndsSooner, NoticeTooShort, NotTheOwner, quote, reclaim
+from marketplace.domain.lease_actions import (
+    LeaseEndsSooner,
+    LeaseOver,
+    NotTheOwner,
+    ReclaimUnderWay,
+)
+from marketplace.domain.leases import Lease
+from marketplace.domain.reclaim import NoticeTooShort, quote, reclaim
 from marketplace.domain.reclaim_fees import OWED_NOTHING
 from tests.conftest import NOON
 from tests.marketplace.leasing import (

@@ -18,13 +18,15 @@ from marketplace.domain.events import (
     WorkStopped,
 )
 from marketplace.domain.interruption import interrupt, owner_was_first
-from marketplace.domain.leases import (
-    ExtensionNotLater,
+from marketplace.domain.lease_actions import (
+    LeaseEndsSooner,
     LeaseOver,
     LeaseTooLong,
+    NotTheOwner,
     ReclaimUnderWay,
 )
-from marketplace.domain.reclaim import LeaseEndsSooner, NotTheOwner, reclaim
+from marketplace.domain.leases import ExtensionNotLater
+from marketplace.domain.reclaim import reclaim
 from tests.conftest import NOON
 from tests.marketplace.leasing import (
     ADA,

@@ -10,7 +10,8 @@ from ledger.domain.money import Money
 from listings.domain.events import ReclaimStep
 from marketplace.domain import close_reasons
 from marketplace.domain.events import LeaseClosed, LeaseEvent, ReclaimRequested, Share
-from marketplace.domain.leases import Lease, ReclaimUnderWay
+from marketplace.domain.lease_actions import ReclaimUnderWay
+from marketplace.domain.leases import Lease
 from marketplace.domain.reclaim import NoticeTooShort, quote, reclaim
 from marketplace.domain.reclaim_fees import fee_ppm
 from tests.conftest import NOON

@@ -16,17 +16,18 @@ from marketplace.commands import bids, leases
 from marketplace.domain import close_reasons
 from marketplace.domain.bids import Bid
 from marketplace.domain.events import LeaseGranted
-from marketplace.domain.leases import Lease, ResoldIsFixed, RestOnSale
-from marketplace.domain.reclaim import NotTheOwner
-from marketplace.domain.resale import (
+from marketplace.domain.lease_actions import (
     FIRST_REFUSAL,
     FirstRefusalOver,
-    FloorBelowPrice,
     GangCannotBeResold,
     NothingOnSale,
+    NotTheOwner,
+    ResoldIsFixed,
+    RestOnSale,
     RestTooShort,
-    list_rest,
 )
+from marketplace.domain.leases import Lease
+from marketplace.domain.resale import FloorBelowPrice, list_rest
 from marketplace.policies import policies
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit

@@ -17,9 +17,10 @@ from marketplace.commands import leases
 from marketplace.domain.bounds import RESUMES_FROM, CheckpointsOutOfBounds
 from marketplace.domain.close_reasons import RECLAIMED, WORK_LOST
 from marketplace.domain.events import LeaseClosed, Workload, WorkSaved
-from marketplace.domain.leases import Lease, LeaseOver
+from marketplace.domain.lease_actions import CheckpointOutOfLease, LeaseOver
+from marketplace.domain.leases import Lease
 from marketplace.domain.progress import Progress
-from marketplace.domain.saving import CheckpointOutOfLease, save
+from marketplace.domain.saving import save
 from tests.conftest import NOON
 from tests.marketplace.leasing import ADA, BOB, HOST_A, HOST_B, LEASE, active, after, kinds, share
 from tests.marketplace.site import HOUR

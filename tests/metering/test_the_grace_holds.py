@@ -20,8 +20,9 @@ from ledger.domain.span import Window
 from marketplace.domain.events import LeaseClosed, LeaseEvent
 from marketplace.domain.grace import waits_until
 from marketplace.domain.interruption import interrupt
-from marketplace.domain.leases import Lease, LeaseOver, ReclaimUnderWay
-from marketplace.domain.reclaim import LeaseEndsSooner, reclaim
+from marketplace.domain.lease_actions import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
+from marketplace.domain.leases import Lease
+from marketplace.domain.reclaim import reclaim
 from metering.agent.reconcile import (
     WIND_DOWN_SHARE,
     Forget,

@@ -255,3 +255,33 @@ def test_the_theme_is_remembered_without_a_flash(
 
 def free(page: Page, gpu: str):  # type: ignore[no-untyped-def]  # a Locator
     return page.locator(f'tr[data-gpu="{gpu}"] td.free')
+
+
+def test_a_reclaim_comes_onto_an_open_page_and_takes_its_forms_along(
+    open_world: World, site: str, tmp_path: Path
+) -> None:
+    lease = LeaseRow.objects.get()
+    url = f"{site}/leases/{lease.lease_id}"
+    owner = open_world.member(OWNER, "owner")
+    with browsing(tmp_path / "profile") as (context, page, complaints):
+        enter(context, site, open_world.member(CONSUMER, "consumer").cookies)
+        page.goto(url)
+        page.fill("[name=ends_at]", "2030-01-01T10:00")
+        page.evaluate("document.body.dispatchEvent(new Event('market-changed'))")
+        page.wait_for_load_state("networkidle")
+        typed = page.input_value("[name=ends_at]")
+
+        owner.post(f"/leases/{lease.lease_id}/reclaim", {"notice_seconds": "600"})
+        open_world.settle()
+        page.locator("#notice").wait_for()
+        shown = page.locator("#notice").inner_text()
+        heading = page.locator("#lead").inner_text()
+        gone = page.locator("[name=ends_at]").count()
+        wrong = violations(page)
+
+    assert typed == "2030-01-01T10:00", "what somebody types is not taken away"
+    assert "The owner takes these GPUs back" in shown
+    assert "when it is taken back" in heading
+    assert gone == 0
+    assert wrong == []
+    assert complaints == []
