@@ -174,7 +174,8 @@ def _keeps(book: Book, before: Sequence[LeaseGranted]) -> Callable[[LeaseGranted
     """Return what tells if a grant after some others keeps quotas and limits."""
 
     def keeps(there: LeaseGranted) -> bool:
-        found = faults_of_quotas(book, [*before, there])
+        # What is cut counts on until the grant is taken up, its own too: quotas are asked before.
+        found = faults_of_quotas(book, [*before, there], ())
         return not any(fault.lease_id == there.lease_id for fault in found)
 
     return keeps

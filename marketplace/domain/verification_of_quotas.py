@@ -14,7 +14,7 @@ from datetime import datetime
 
 from ledger.domain.ids import LeaseId
 from marketplace.domain.book import Book
-from marketplace.domain.events import LeaseGranted
+from marketplace.domain.events import Cut, LeaseGranted
 from marketplace.domain.faults import Fault
 from marketplace.domain.governance_events import QuotaOverridden, QuotaSet
 from marketplace.domain.moments import from_above, from_below, moment
@@ -29,12 +29,20 @@ from marketplace.domain.verification_of_limits import (
 from marketplace.domain.verification_of_parts import Size, belongs, gpus_in
 
 
-def faults_of_quotas(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
-    """Find grants that take more than quotas and limits leave, the last ones first."""
+def faults_of_quotas(
+    book: Book, grants: Sequence[LeaseGranted], cuts: Sequence[Cut] | None = None
+) -> Iterator[Fault]:
+    """Find grants that take more than quotas and limits leave, the last ones first.
+
+    cuts: what no longer counts, all that the grants cut if not given. Each grant may yet be refused
+    when it is taken up, and then what it cuts goes on: fewer cuts are the stricter question.
+    """
     if book.quotas is None or book.quotas.policies is None:
         return
     policies = book.quotas.policies
-    cut = {each.lease_id: from_above(each.ends_at) for g in grants for each in g.cuts}
+    if cuts is None:
+        cuts = [cut for granted in grants for cut in granted.cuts]
+    cut = {each.lease_id: from_above(each.ends_at) for each in cuts}
     there = [
         Counted(use if lease_id not in cut else until(use, cut[lease_id]))
         for lease_id, use in book.quotas.uses.items()

@@ -176,7 +176,8 @@ class _InClass:
         nodes = [(node, rules.most(node)) for node in rules.around(unit)]
         if any(most is not None and used[node] > most for node, most in nodes):
             return False
-        found = faults_of_quotas(self.book, [*before, there])
+        # What grants before it cut counts on: it is gone only once they are taken up.
+        found = faults_of_quotas(self.book, [*before, there], there.cuts)
         return not any(fault.lease_id == there.lease_id for fault in found)
 
     def _rules(self, at: datetime) -> RulesAt:

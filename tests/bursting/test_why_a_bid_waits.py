@@ -17,9 +17,11 @@ from bursting.loops import BATCH, Overflowing
 from bursting.models import BurstWaitRow
 from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money, Rate
-from ledger.eventstore.port import record
+from ledger.eventstore.port import START, record
+from ledger.rows import Rows
 from marketplace.domain.bids import Bid
 from marketplace.domain.events import BidAmended
+from marketplace.projections.bids import PROJECTIONS as BIDS
 from tests.access.conftest import Caller, admit
 from tests.bursting.bids_and_offers import NOON, RULES
 from tests.bursting.market import BID, TESTER, Market, bid_like
@@ -188,6 +190,16 @@ def deferred(wait: Wait | None, version: int, now: datetime) -> list[BurstDeferr
     )
 
 
+def show_bids(market: Market) -> None:
+    """Write the rows of bids, by which somebody may see one or may not."""
+    rows = Rows()
+    (bids,) = (each for each in BIDS if each.name == "marketplace.bids")
+    for recorded in market.store.read_all(after=START, limit=10_000).events:
+        if recorded.type in bids.on:
+            bids.project(recorded, rows)
+    rows.flush()
+
+
 def ask(caller: Caller, bid_id: UUID) -> Any:
     return Client(raise_request_exception=False).get(
         f"/api/v1/burst/bids/{bid_id}", headers={"Authorization": f"Bearer {caller.token}"}
@@ -203,11 +215,12 @@ def test_whoever_placed_the_bid_reads_the_reason_and_nobody_else_does() -> None:
     market.cloud.catalogue = []
     market.later(hours=1)
     told(market)
+    show_bids(market)
 
     said = ask(mine, BID.bid_id).json()
 
     assert said["waiting"]["reason"] == "no-cloud-offer"
     assert said["waiting"]["message"].startswith("No cloud offers what the bid asks for")
     assert [(each["attempt"], each["reason"]) for each in said["attempts"]] == [(1, "capacity")]
-    hidden = ask(other, BID.bid_id).json()
-    assert (hidden["waiting"], hidden["attempts"]) == (None, [])
+    hidden = ask(other, BID.bid_id)
+    assert (hidden.status_code, hidden.json()["code"]) == (404, "bid-unknown")

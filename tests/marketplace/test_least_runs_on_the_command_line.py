@@ -36,6 +36,8 @@ LATER = {
 
 def said(monkeypatch: pytest.MonkeyPatch, path: str, answer: dict[str, Any], *words: str) -> str:
     def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path == f"/api/v1/burst/bids/{BID}":
+            return httpx.Response(200, json={"bid_id": str(BID), "waiting": None, "attempts": []})
         assert (request.method, request.url.path) == ("GET", f"/api/v1/{path}")
         return httpx.Response(200, json=answer)
 

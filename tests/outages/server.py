@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import LiteralString
@@ -14,6 +15,8 @@ from urllib.parse import quote
 import psycopg
 
 from config.database.embedded import DATABASE, FOLDER, ensure_running, stop
+
+GONE_SECONDS_MAX = 20.0
 
 
 class Server:
@@ -39,20 +42,22 @@ class Server:
 
     def hang(self) -> None:
         """Let it take connections and questions and answer nothing."""
-        for process in self._processes():
-            os.kill(process, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """End `hang`."""
-        for process in self._processes():
-            os.kill(process, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """End it as a power cut would; return once nothing of it is left."""
+        first, *_ = self._processes()
+        os.kill(first, signal.SIGSTOP)  # or it makes another that answers, while we look
         processes = self._processes()
-        for process in processes:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+        limit = time.monotonic() + GONE_SECONDS_MAX
+        while any(map(_runs, processes)):
+            assert time.monotonic() < limit, "a process of PostgreSQL outlived its end"
+            time.sleep(0.01)
 
     def refuse_writes(self, refuse: bool) -> None:
         """Take no writes, as a standby after a fail-over; or take them again."""
@@ -92,8 +97,23 @@ class Server:
         stop(self.home)
         shutil.rmtree(self.home, ignore_errors=True)
 
+    def _signal(self, signal_number: int) -> None:
+        """Those that end meanwhile, as a connection that was closed, need none."""
+        for process in self._processes():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal_number)
+
     def _processes(self) -> list[int]:
         note = (self.home / FOLDER / "postmaster.pid").read_text().splitlines()
         first = int(note[0])
         children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
         return [first, *map(int, children)]
+
+
+def _runs(process: int) -> bool:
+    """Tell if a process is there, and no mere entry that nobody has asked for yet."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"

@@ -28,6 +28,7 @@ class SignedIn:
     """Somebody who may listen."""
 
     is_authenticated = True
+    pk = 1
 
 
 @pytest.fixture

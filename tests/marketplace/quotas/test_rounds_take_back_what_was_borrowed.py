@@ -263,6 +263,35 @@ def test_a_lease_that_need_not_go_is_found() -> None:
     assert any("not in the way" in fault.said for fault in found)
 
 
+def test_what_an_earlier_bid_of_the_round_takes_back_counts_until_it_is_taken_up() -> None:
+    """Its grant may yet be refused: so two GPUs go for the second bid, where one more would do.
+
+    On rack 1 the compensation costs more than the bids pay.
+    """
+    market = Lent()
+    market.offer("rack 0", gpus=4, at=1)
+    market.offer("rack 1", gpus=4, at=2)
+    market.govern(red=(3, None), blue=(3, None), green=(2, None))
+    market.asking = "blue"
+    for word, gpus in (("a", 1), ("b", 2), ("c", 2), ("d", 1), ("e", 1), ("f", 1)):
+        market.bid(word, gpus=gpus, at=4, hours=2, deadline=market.now + timedelta(hours=3))
+        market.run()
+        market.wait(minutes=5)
+    market.asking = "red"
+    for word in ("one", "two"):
+        market.bid(
+            word, gpus=1, at=2, hours=4, patience="patient",
+            deadline=market.now + timedelta(hours=4.3),
+        )  # fmt: skip
+
+    with capture_logs() as logs:
+        rounds(market, 0.25)
+
+    assert not [line for line in logs if line["event"] != "bid.stuck"]
+    assert market.cut("one") == [str(market.lease_id("d"))]
+    assert market.cut("two") == [str(market.lease_id("b"))]
+
+
 @pytest.mark.parametrize("parts", [False, True], ids=["cards", "parts"])
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
