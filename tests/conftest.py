@@ -13,6 +13,7 @@ from django.db import connection
 
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Meta
+from tests.emptying import empty_tables
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 """A Monday."""
@@ -31,10 +32,12 @@ def django_db_modify_db_settings(
 ) -> None:
     """Give each run its own database, so that two runs on one machine do not meet."""
     from django.conf import settings
+    from django.test import TransactionTestCase
 
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:8]
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     settings.DATABASES["default"].setdefault("TEST", {})["NAME"] = f"test_offpeak_{run}{worker}"
+    TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[attr-defined]  # Django's own
 
 
 @pytest.fixture
@@ -52,6 +55,21 @@ def clear_event_table() -> None:
         cursor.execute("SET session_replication_role = replica")
         cursor.execute("TRUNCATE es_event")
         cursor.execute("SET session_replication_role = DEFAULT")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process run all tests that share something made once for their module.
+
+    Else each makes it again. Groups are run first, so that none is left over at the end.
+    """
+    for item in items:
+        made = getattr(item, "_fixtureinfo", None)
+        if made is None or item.get_closest_marker("xdist_group"):
+            continue
+        used = [found[-1] for found in made.name2fixturedefs.values()]
+        if any(each.scope == "module" and each.baseid.endswith(".py") for each in used):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.hookimpl(tryfirst=True)

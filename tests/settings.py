@@ -18,6 +18,9 @@ ENV = replace(ENV, compiled_rounds=True)  # noqa: F405  # the searches of tests 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 """Hashing is made to be slow; log-ins in tests need not be."""
 
+DATABASES["default"]["OPTIONS"].setdefault("options", "-c synchronous_commit=off")  # noqa: F405
+"""What tests commit need not outlive a power cut: nobody waits for the disk."""
+
 STORAGES = {
     **STORAGES,  # noqa: F405
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},

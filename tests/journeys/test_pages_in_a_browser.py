@@ -39,9 +39,9 @@ def machine(market: Installation, tmp_path: Path) -> Iterator[Machine]:
 
 
 @contextmanager
-def signed_in(market: Installation, person: str, profile: Path) -> Iterator[tuple[Page, list[str]]]:
+def signed_in(market: Installation, person: str) -> Iterator[tuple[Page, list[str]]]:
     """Sign in with the demo's one click; yield the page and what it complains about."""
-    with browsing(profile) as (_, page, complaints):
+    with browsing() as (_, page, complaints):
         page.set_default_timeout(WAIT_MS)
         page.goto(f"{market.url}/accounts/login/")
         page.get_by_role("button", name=person).click()
@@ -53,7 +53,7 @@ def test_an_owner_lists_one_night_by_dragging_and_another_by_keys(
     market: Installation, machine: Machine, tmp_path: Path
 ) -> None:
     gpus = machine.gpus()
-    with signed_in(market, "Ada Owner", tmp_path / "profile") as (page, complaints):
+    with signed_in(market, "Ada Owner") as (page, complaints):
         page.goto(f"{market.url}/offers/new?host={machine.host_id}")
         _free(page, gpus[0]).nth(4).hover()
         page.mouse.down()
@@ -81,7 +81,7 @@ def test_an_owner_lists_one_night_by_dragging_and_another_by_keys(
 def test_a_consumer_bids_on_the_page_and_sees_the_lease_come_up_by_itself(
     market: Installation, machine: Machine, tmp_path: Path
 ) -> None:
-    with signed_in(market, "Grace Consumer", tmp_path / "profile") as (page, complaints):
+    with signed_in(market, "Grace Consumer") as (page, complaints):
         page.goto(f"{market.url}/bids/new")
         page.fill("[name=hours]", "1")
         page.fill("[name=limit]", "2.00")
@@ -106,7 +106,7 @@ def test_a_consumer_bids_on_the_page_and_sees_the_lease_come_up_by_itself(
 
 
 def test_finance_downloads_the_export(market: Installation, tmp_path: Path) -> None:
-    with signed_in(market, "Joan Finance", tmp_path / "profile") as (page, complaints):
+    with signed_in(market, "Joan Finance") as (page, complaints):
         page.goto(f"{market.url}/finance")
         with page.expect_download() as downloading:
             page.get_by_role("link", name=re.compile("FOCUS")).first.click()
@@ -137,14 +137,14 @@ def test_every_page_of_a_busy_market_is_accessible_and_keeps_its_policy(
     wrong = [
         f"{person} {told}"
         for person, paths in visits.items()
-        for told in _faults(market, person, paths, tmp_path / person.split()[0])
+        for told in _faults(market, person, paths)
     ]
     assert wrong == []
 
 
-def _faults(market: Installation, person: str, paths: Sequence[str], profile: Path) -> list[str]:
+def _faults(market: Installation, person: str, paths: Sequence[str]) -> list[str]:
     found: list[str] = []
-    with signed_in(market, person, profile) as (page, complaints):
+    with signed_in(market, person) as (page, complaints):
         for path in paths:
             page.goto(market.url + path)
             page.wait_for_load_state("load")

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.request import urlopen
 
 import axe_playwright_python  # type: ignore[import-untyped]  # it has no types
 import pytest
-from django.db import connection, connections
+from django.db import connections
 from playwright.sync_api import BrowserContext, Page, sync_playwright
+
+from tests.pages.serving import Forked, Site, Started
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
@@ -27,9 +32,14 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "--hide-scrollbars",
+    "--mute-audio",
+    "--force-color-profile=srgb",
 ]
 START_SECONDS = 30.0
-ROOT = Path(__file__).resolve().parents[2]
 AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js")).read_text()
 
 
@@ -53,50 +63,58 @@ def served(log: Path, *, port: int = 0, **environment: str) -> Iterator[str]:
     listening.bind(("127.0.0.1", port))
     listening.listen()
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    fd = listening.fileno()
-    with log.open("wb") as out:
-        process = _serve(fd, out, environment)
+    site: Site = Started(listening, log, environment) if environment else Forked(listening, log)
     try:
         # The socket listens already, so this waits until the server comes to answer it.
         with urlopen(f"{address}/healthz", timeout=START_SECONDS) as answer:
             assert answer.status == 200
         yield address
     finally:
-        process.terminate()
-        process.wait(START_SECONDS)
+        site.end(START_SECONDS)
         listening.close()
 
 
-def _serve(fd: int, out: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "config.asgi:application", "--fd", str(fd)],
-        pass_fds=(fd,),
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tests.pages.served_settings",
-            "SITE_DATABASE": str(connection.settings_dict["NAME"]),
-            **environment,
-        },
-        stdout=out,
-        stderr=subprocess.STDOUT,
+@cache
+def chromium() -> str:
+    """Start the one browser of this run of tests; return where it is steered from.
+
+    It starts once, for that takes longer than most of what is looked at; what one test leaves in
+    it (cookies, caches, sockets) is in a context of that test's own.
+    """
+    profile = tempfile.mkdtemp(prefix="offpeak-browser")
+    words = [browser_path(), "--headless=new", "--remote-debugging-port=0", *FLAGS]
+    process = subprocess.Popen(
+        [*words, f"--user-data-dir={profile}", "about:blank"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
+
+    def end() -> None:
+        process.terminate()
+        process.wait(START_SECONDS)
+        shutil.rmtree(profile, ignore_errors=True)
+
+    atexit.register(end)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "DevTools listening on" in line:
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            return line.split()[-1]
+    raise AssertionError("the browser ended before it could be steered")
 
 
 @contextmanager
 def browsing(
-    directory: Path, *, scheme: str = "light", width: int = 1280
+    *, scheme: str = "light", width: int = 1280
 ) -> Iterator[tuple[BrowserContext, Page, list[str]]]:
-    """Open a browser; yield its context, a page, and what the page complains about."""
+    """Open a window of nobody yet; yield its context, a page, and what the page complains about."""
     # Playwright's own loop runs in this thread, which Django would take for a mistake of ours.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     complaints: list[str] = []
+    steered_at = chromium()
     with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            str(directory),
-            executable_path=browser_path(),
-            headless=True,
-            args=FLAGS,
+        context = playwright.chromium.connect_over_cdp(steered_at).new_context(
             color_scheme="dark" if scheme == "dark" else "light",
             viewport={"width": width, "height": 900},
         )

@@ -182,7 +182,7 @@ def test_the_explanation_of_an_offer_is_accessible_and_fits(
     wrong = []
     with (
         served(tmp_path / "site.log") as site,
-        browsing(tmp_path / "browser", scheme=scheme) as (context, page, complaints),
+        browsing(scheme=scheme) as (context, page, complaints),
     ):
         enter(context, site, world.member(OWNER, "owner").cookies)
         page.goto(f"{site}/offers/{world.offer_id}")

@@ -337,7 +337,7 @@ def test_the_page_is_accessible_and_fits(
     with served(tmp_path / "site.log") as site:
         for slug, role in ((CONSUMER, "consumer"), (PLATFORM, "operator")):
             client = world.member(slug, role)
-            with browsing(tmp_path / slug, scheme=scheme) as (context, page, complaints):
+            with browsing(scheme=scheme) as (context, page, complaints):
                 enter(context, site, client.cookies)
                 paths = ["/fairness"]
                 if slug == PLATFORM:

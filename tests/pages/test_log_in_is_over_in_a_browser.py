@@ -37,7 +37,7 @@ def test_a_page_comes_back_to_itself_by_its_parts_and_by_its_socket(
 ) -> None:
     world, address = site
     member = world.member(PLATFORM, "operator")
-    with browsing(tmp_path / "profile") as (context, page, _complaints):
+    with browsing() as (context, page, _complaints):
         enter(context, address, member.cookies)
         page.goto(f"{address}/ops?from=test")  # a part of it refreshes itself every five seconds
         context.clear_cookies()

@@ -84,8 +84,8 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
         Client(): ["/accounts/login/"],
     }  # fmt: skip
     wrong: dict[str, list[str]] = {}
-    for number, (client, paths) in enumerate(visits.items()):
-        with browsing(tmp_path / str(number), scheme=scheme) as (context, page, complaints):
+    for client, paths in visits.items():
+        with browsing(scheme=scheme) as (context, page, complaints):
             enter(context, site, client.cookies)
             for path in paths:
                 page.set_viewport_size({"width": 1280, "height": 900})
@@ -106,7 +106,7 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
 
 
 def test_a_page_is_too_wide_only_once_it_has_settled(site: str, tmp_path: Path) -> None:
-    with browsing(tmp_path / "profile") as (_, page, complaints):
+    with browsing() as (_, page, complaints):
         page.goto(f"{site}/accounts/login/")
         page.evaluate(WIDE_FOR_FRAMES, 5)
         settling = overflow(page)
@@ -119,7 +119,7 @@ def test_a_page_is_too_wide_only_once_it_has_settled(site: str, tmp_path: Path) 
 
 
 def test_the_market_page_is_light(open_world: World, site: str, tmp_path: Path) -> None:
-    with browsing(tmp_path / "profile") as (context, page, _):
+    with browsing() as (context, page, _):
         enter(context, site, all_roles(open_world).cookies)
         sizes: list[int] = []
         page.on("response", lambda answer: sizes.append(len(answer.body())))
@@ -131,7 +131,7 @@ def test_the_market_page_is_light(open_world: World, site: str, tmp_path: Path) 
 
 
 def test_an_owner_lists_a_window_by_dragging(open_world: World, site: str, tmp_path: Path) -> None:
-    with browsing(tmp_path / "profile") as (context, page, _):
+    with browsing() as (context, page, _):
         enter(context, site, open_world.member(OWNER, "owner").cookies)
         page.goto(f"{site}/offers/new")
         first, last = free(page, "GPU-2").nth(4), free(page, "GPU-3").nth(11)
@@ -156,7 +156,7 @@ def test_an_owner_lists_a_window_by_dragging(open_world: World, site: str, tmp_p
 def test_an_owner_lists_a_window_by_keys_alone(
     open_world: World, site: str, tmp_path: Path
 ) -> None:
-    with browsing(tmp_path / "profile") as (context, page, _):
+    with browsing() as (context, page, _):
         enter(context, site, open_world.member(OWNER, "owner").cookies)
         page.goto(f"{site}/offers/new")
         free(page, "GPU-2").first.focus()
@@ -178,7 +178,7 @@ def test_an_owner_lists_a_window_by_keys_alone(
 
 
 def test_the_estimate_follows_the_form(open_world: World, site: str, tmp_path: Path) -> None:
-    with browsing(tmp_path / "profile") as (context, page, _):
+    with browsing() as (context, page, _):
         enter(context, site, open_world.member(CONSUMER, "consumer").cookies)
         page.goto(f"{site}/bids/new?gpu=H100-80GB")
         page.get_by_text("You would get it now").wait_for()
@@ -190,7 +190,7 @@ def test_a_trade_appears_on_the_open_market_page(
     open_world: World, site: str, tmp_path: Path
 ) -> None:
     consumer = open_world.member(CONSUMER, "consumer")
-    with browsing(tmp_path / "profile") as (context, page, complaints):
+    with browsing() as (context, page, complaints):
         enter(context, site, consumer.cookies)
         page.goto(site)
         page.get_by_text("Live", exact=True).wait_for()
@@ -209,7 +209,7 @@ def test_the_price_line_spans_the_day_and_the_last_price_holds(
     open_world: World, site: str, tmp_path: Path
 ) -> None:
     assert TradeRow.objects.update(at=F("at") - timedelta(minutes=1)) == 1
-    with browsing(tmp_path / "profile") as (context, page, _):
+    with browsing() as (context, page, _):
         enter(context, site, open_world.member(CONSUMER, "consumer").cookies)
         page.goto(site)
         assert comes_true(
@@ -228,7 +228,7 @@ def test_the_price_line_spans_the_day_and_the_last_price_holds(
 def test_a_dialog_shows_the_effect_and_can_be_left(
     open_world: World, site: str, tmp_path: Path
 ) -> None:
-    with browsing(tmp_path / "profile") as (context, page, _):
+    with browsing() as (context, page, _):
         enter(context, site, open_world.member(OWNER, "owner").cookies)
         page.goto(f"{site}/owner")
         page.get_by_role("button", name="Reclaim… aurora-1").click()
@@ -243,7 +243,7 @@ def test_a_dialog_shows_the_effect_and_can_be_left(
 def test_the_theme_is_remembered_without_a_flash(
     open_world: World, site: str, tmp_path: Path
 ) -> None:
-    with browsing(tmp_path / "profile") as (context, page, _):
+    with browsing() as (context, page, _):
         enter(context, site, open_world.member(OWNER, "owner").cookies)
         page.goto(f"{site}/settings")
         page.locator(".who [data-theme-toggle]").click()

@@ -72,7 +72,7 @@ def test_the_forms_are_accessible_and_fit(
     with served(tmp_path / "site.log") as site:
         for (slug, role), seen in paths.items():
             client = world.member(slug, role)
-            with browsing(tmp_path / f"{slug}-{role}", scheme=scheme) as (context, page, said):
+            with browsing(scheme=scheme) as (context, page, said):
                 enter(context, site, client.cookies)
                 for path in seen:
                     page.goto(site + path)
@@ -95,7 +95,7 @@ def test_a_policy_is_filled_in_tried_and_made_so(committed_store: None, tmp_path
     client = world.member(PLATFORM, "operator")
     with (
         served(tmp_path / "site.log") as site,
-        browsing(tmp_path / "browser") as (context, page, said),
+        browsing() as (context, page, said),
     ):
         enter(context, site, client.cookies)
         page.goto(f"{site}{POLICIES}/quota?node={world.unit_id}&gpu_class=H100")

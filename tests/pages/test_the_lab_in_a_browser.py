@@ -66,7 +66,7 @@ def test_a_run_is_told_of_and_its_outcome_takes_its_place(
     wrong: list[str] = []
     with (
         served(tmp_path / "site.log") as site,
-        browsing(tmp_path / "browser", scheme=scheme) as (context, page, said),
+        browsing(scheme=scheme) as (context, page, said),
     ):
         enter(context, site, world.member(PLATFORM, "operator").cookies)
         for path, heading in ((ASKED, "What comes of it"), (tried, "On the past")):
@@ -88,7 +88,7 @@ def test_a_run_is_given_up_and_begun_again(committed_store: None, tmp_path: Path
     world = traded()
     with (
         served(tmp_path / "site.log") as site,
-        browsing(tmp_path / "browser") as (context, page, said),
+        browsing() as (context, page, said),
     ):
         enter(context, site, world.member(PLATFORM, "operator").cookies)
         page.goto(site + ASKED)
@@ -107,7 +107,7 @@ def test_a_run_may_be_given_up_before_it_is_connected(
     world = traded()
     with (
         served(tmp_path / "site.log") as site,
-        browsing(tmp_path / "browser") as (context, page, said),
+        browsing() as (context, page, said),
     ):
         enter(context, site, world.member(PLATFORM, "operator").cookies)
         page.goto(site + ASKED)
@@ -126,7 +126,7 @@ def test_the_socket_is_for_who_governs_the_platform(committed_store: None, tmp_p
     asked = {"path": "/lab", "query": ASKED.partition("?")[2]}
     with (
         served(tmp_path / "site.log") as site,
-        browsing(tmp_path / "browser") as (context, page, _),
+        browsing() as (context, page, _),
     ):
         page.goto(f"{site}/accounts/login/")
         nobody = page.evaluate(SOCKET, asked)
