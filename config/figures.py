@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 NANOS = 1_000_000_000
@@ -33,6 +34,34 @@ def amount_text(nanos: int, currency: str, *, exact: bool = False) -> str:
         return f"{sign}<{least}"
     whole, part = divmod(coins, 10**digits)
     return f"{sign}{mark}{whole:,}" + (f".{part:0{digits}d}" if digits else "")
+
+
+def places_of(amounts: Iterable[int], currency: str) -> int:
+    """Return how many decimals write all of these nano-units exactly: those of the coin at least.
+
+    A column of money has one number of decimals, or it cannot be added up by eye.
+    """
+    most = COIN_DIGITS.get(currency, 2)
+    for nanos in amounts:
+        fraction = f"{abs(nanos) % NANOS:09d}".rstrip("0")
+        most = max(most, len(fraction))
+    return most
+
+
+def aligned_text(nanos: int, currency: str, places: int) -> tuple[str, str]:
+    """Write an amount to so many decimals, in two parts: to the coin, and what is beyond it.
+
+    places: as `places_of` gave them, so nothing is rounded.
+    """
+    digits = COIN_DIGITS.get(currency, 2)
+    sign = "\N{MINUS SIGN}" if nanos < 0 else ""
+    whole, rest = divmod(abs(nanos), NANOS)
+    fraction = f"{rest:09d}"[:places]
+    mark = SIGNS.get(currency, f"{currency} ")
+    point = "." if fraction else ""
+    if not digits:
+        return f"{sign}{mark}{whole:,}", f"{point}{fraction}"
+    return f"{sign}{mark}{whole:,}{point}{fraction[:digits]}", fraction[digits:]
 
 
 def gpu_hours_text(gpu_ms: int) -> str:

@@ -229,14 +229,18 @@ def _chosen(hosts: list[HostRow], wanted: str | None) -> HostRow | None:
 
 
 def _since(request: HttpRequest) -> datetime:
-    """Return the start of the grid: the moment asked for, or the present hour."""
+    """Return the start of the grid: the hour of the reader's clock asked for, or the present one.
+
+    In zones that are off by half hours it begins within an hour of UTC.
+    """
     try:
         asked = datetime.fromisoformat(request.GET.get("since", ""))
     except ValueError:
         asked = timezone.now()
     if asked.tzinfo is None or not 2000 < asked.year < 3000:
         asked = timezone.now()
-    return asked.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    hour = timezone.localtime(asked).replace(minute=0, second=0, microsecond=0)
+    return hour.astimezone(UTC)
 
 
 def _form(request: HttpRequest, host: HostRow, since: datetime) -> OfferForm:

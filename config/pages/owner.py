@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,6 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from config.pages.answers import done, meta_of, page
 from ledger.access import Actor
 from ledger.access.visits import actor_of
+from ledger.domain.days import local_day
 from ledger.domain.ids import LeaseId, OfferId
 from ledger.domain.money import Money
 from ledger.domain.refusal import Refusal
@@ -31,10 +31,9 @@ from marketplace.domain.lease_actions import LeaseEndsSooner, LeaseOver, Reclaim
 from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries.leases import leases, reclaim_quote
+from metering.domain.heat import HOURS, Measured, heat, whole_share_ppm
 from metering.queries import usage
 
-HOURS = 24
-HOUR_MS = 3_600_000
 HEAT_DAYS = 7
 HOSTS_MAX = 200
 HOLDING = ("scheduled", "starting", "active", "reclaiming", "ending")
@@ -155,29 +154,27 @@ def _heat(
     actor: Actor, hosts: list[HostRow], now: datetime, what: str
 ) -> tuple[dict[str, Any], int]:
     """Return the heat map of the last seven days, by local day and hour, and the whole share."""
-    today = timezone.localtime(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    zone, today = timezone.get_current_timezone(), timezone.localdate(now)
     days = [today - timedelta(days=back) for back in range(HEAT_DAYS - 1, -1, -1)]
-    part: dict[tuple[Any, int], int] = defaultdict(int)
-    whole: dict[tuple[Any, int], int] = defaultdict(int)
-    gpus = sum(host.gpu_count for host in hosts)
-    for row in usage.heat(actor, since=days[0], until=now).filter(owner_id=actor.tenant_id):
-        local = timezone.localtime(row.hour)
-        key = (local.date(), local.hour)
-        part[key] += row.busy_ms if what == "busy" else row.granted_ms
-        whole[key] += row.busy_of_ms
-    rows = []
-    total = possible = 0
-    for day in days:
-        percents: list[int | None] = []
-        for hour in range(HOURS):
-            key = (day.date(), hour)
-            over = day + timedelta(hours=hour) > timezone.localtime(now)
-            of = whole[key] if what == "busy" else gpus * HOUR_MS
-            if over or not of:
-                percents.append(None)
-                continue
-            total, possible = total + part[key], possible + of
-            percents.append(min(100, part[key] * 100 // of))
-        rows.append({"label": f"{day:%a %-d}", "percents": percents})
+    # In some zones a day begins within an hour of UTC.
+    since = local_day(days[0], zone).starts_at.replace(minute=0, second=0, microsecond=0)
+    busy = what == "busy"
+    cells = heat(
+        (
+            Measured(row.hour, row.busy_ms if busy else row.granted_ms, row.busy_of_ms)
+            for row in usage.heat(actor, since=since, until=now).filter(owner_id=actor.tenant_id)
+        ),
+        days=days,
+        zone=zone,
+        now=now,
+        gpus=None if busy else sum(host.gpu_count for host in hosts),
+    )
+    rows = [
+        {
+            "label": f"{day:%a %-d}",
+            "percents": [None if cell is None else cell.percent for cell in row],
+        }
+        for day, row in zip(days, cells, strict=True)
+    ]
     columns = [f"{hour:02d}" for hour in range(HOURS)]
-    return {"columns": columns, "rows": rows}, total * 1_000_000 // possible if possible else 0
+    return {"columns": columns, "rows": rows}, whole_share_ppm(cells)

@@ -67,6 +67,7 @@ page_urls: list[URLPattern] = [
     path("owner/hosts/<uuid:host_id>/reclaim", owner.reclaim),
     path("owner/hosts/<uuid:host_id>/retire", hosts.retire),
     path("finance", finance.index),
+    path("finance/accounts", finance.account_chosen),
     path("finance/accounts/<uuid:account_id>", finance.statement),
     path("finance/export/<str:name>", finance.export),
     path("lab", lab.index),

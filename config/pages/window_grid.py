@@ -12,6 +12,7 @@ from listings.domain.divisions import card_of
 
 SLOTS = 48
 SLOT = timedelta(minutes=30)
+MINUTE = timedelta(minutes=1)
 NIGHT_FROM, NIGHT_UNTIL = 20, 6
 
 
@@ -87,12 +88,20 @@ def build_grid(
     return Grid(
         label=f"Windows from {walls[0]:%A %-d %B %H:%M} to {walls[-1]:%A %H:%M}, times in {zone}",
         starts=[f"{wall:%Y-%m-%dT%H:%M}" for wall in walls],
-        heads=[Head(f"{wall:%H}", 2) for wall in walls[:SLOTS:2]],
+        heads=[
+            Head(f"{wall:%H}" if not wall.minute else f"{wall:%H:%M}", 2)
+            for wall in walls[:SLOTS:2]
+        ],
         rows=[
             GridRow(card_of(key), name, detail, _cells(held.get(key, ()), moments, walls, now))
             for key, name, detail in gpus
         ],
     )
+
+
+def _hour_text(wall: datetime) -> str:
+    """Write the hour over two slots; whole where clocks were changed by half an hour."""
+    return f"{wall:%H:%M}" if wall.minute else f"{wall:%H}"
 
 
 def _cells(
@@ -104,7 +113,7 @@ def _cells(
     holders = [_holder(ranked, moments[n], moments[n + 1]) for n in range(SLOTS)]
     while at < SLOTS:
         holder = holders[at]
-        hour = walls[at].minute == 0
+        hour = walls[at].minute < SLOT // MINUTE
         if holder is None:
             if moments[at + 1] <= now:
                 cells.append(Cell(state="past", hour=hour, title="past"))

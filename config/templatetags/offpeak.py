@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from config import charts
-from config.figures import amount_text, duration_text, gpu_hours_text, since_text
+from config.figures import aligned_text, amount_text, duration_text, gpu_hours_text, since_text
 from config.states import look_of
 from ledger.domain.money import decimal_of
 from marketplace.models.leases import LeaseRow
@@ -35,6 +35,14 @@ def money_exact(value: Any, currency: str = "USD") -> str:
     """The same with every nano-unit that is there: $0.000123."""
     nanos, currency = _amount(value, currency)
     return amount_text(nanos, currency, exact=True)
+
+
+@register.simple_tag
+def aligned(nanos: int, currency: str, places: int) -> SafeString:
+    """An amount of a column: all to as many decimals, what is beyond the coin quieter."""
+    coins, beyond = aligned_text(nanos, currency, places)
+    quieter = format_html('<span class="beyond">{}</span>', beyond) if beyond else ""
+    return format_html("{}{}", coins, quieter)
 
 
 @register.filter

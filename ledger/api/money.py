@@ -27,7 +27,8 @@ from ledger.domain.refusal import Invalid
 from ledger.domain.whole_numbers import whole_number
 from ledger.eventstore.port import Position
 from ledger.models import DebtRow
-from ledger.queries.money import Spend, StatementLine
+from ledger.queries.money import Spend
+from ledger.queries.statements import StatementLine
 from ledger.rest import AmountField, Endpoint, MomentField, paginate
 from ledger.rest.rendering import PlainJson
 
@@ -37,6 +38,7 @@ PERIOD = OpenApiParameter(
     pattern=r"^2[01][0-9]{2}-(0[1-9]|1[0-2])$",
     description="A month in UTC, such as 2026-11.",
 )
+KIND = OpenApiParameter("kind", description="Only entries of that kind, such as usage.")
 POSITION = OpenApiParameter(
     "position",
     {"type": "integer", "minimum": 0},
@@ -68,13 +70,15 @@ class Statement(Endpoint):
     scopes = {"GET": "billing:read"}
     reads = ("ledger.money",)
 
-    @extend_schema(parameters=[PERIOD, *PAGE], responses=StatementShape)
+    @extend_schema(parameters=[PERIOD, KIND, *PAGE], responses=StatementShape)
     def get(self, request: Request, account_id: UUID) -> Response:
-        """Show opening, closing, totals by kind, and one page of lines in order."""
+        """Show opening, closing, totals by kind, and one page of lines, newest first."""
         key, period = AccountId(account_id), _period(request)
         said = queries.statement(self.actor, key, period)
-        lines = queries.statement_lines(self.actor, key, period)
-        page = paginate(lines, lambda line: line, ("position",), query=request.query_params)
+        kind = request.query_params.get("kind", "")
+        lines = queries.statement_lines(self.actor, key, period, kind=kind)
+        order = queries.NEWEST_FIRST
+        page = paginate(lines, lambda line: line, order, query=request.query_params)
         told = queries.with_balances(self.actor, key, page["data"])
         return Response(
             {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ledger.queries.money import (
     Spend,
-    Statement,
-    StatementLine,
     StrayHold,
     TrialBalance,
     account,
@@ -19,12 +17,9 @@ from ledger.queries.money import (
     party_names,
     read_up_to,
     spend_by_cost_centre,
-    statement,
-    statement_lines,
     stray_holds,
     subscriber_of,
     trial_balance,
-    with_balances,
 )
 from ledger.queries.parties import (
     last_uses,
@@ -36,8 +31,17 @@ from ledger.queries.parties import (
     token,
     tokens,
 )
+from ledger.queries.statements import (
+    NEWEST_FIRST,
+    Statement,
+    StatementLine,
+    statement,
+    statement_lines,
+    with_balances,
+)
 
 __all__ = [
+    "NEWEST_FIRST",
     "Spend",
     "Statement",
     "StatementLine",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import BigIntegerField, Count, ExpressionWrapper, F, Func, Q, QuerySet, Sum
+from django.db.models import BigIntegerField, Count, ExpressionWrapper, F, Func, QuerySet, Sum
 
 from ledger.access import Actor, visible
 from ledger.domain.accounts import AccountUnknown
@@ -31,29 +31,6 @@ from ledger.turns import behind
 
 STRAY_HOLDS_MAX = 1_000
 DISAGREEMENTS_MAX = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """What happened to an account in a period: it opened with one amount, closed with another.
-
-    by_kind: what each kind of entry added, in nano-units; opening and these make the closing.
-    """
-
-    account: AccountRow
-    period: Period
-    opening_nanos: int
-    closing_nanos: int
-    by_kind: dict[str, int]
-    lines: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatementLine:
-    """One line of a statement and the account's total after it."""
-
-    posting: PostingRow
-    balance_nanos: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,55 +139,6 @@ def stray_holds(
         )
         for row in rows
     ]
-
-
-PAY_FOR_USE = ("prepaid", "chargeback")
-"""Accounts that pay for use: a cost centre on a line is that of such an account's unit."""
-
-
-def statement(actor: Actor, account_id: AccountId, period: Period) -> Statement:
-    """Return an account's statement of a period.
-
-    Raises: AccountUnknown.
-    """
-    row = account(actor, account_id)
-    mine = visible(actor, PostingRow).filter(account_id=account_id)
-    within = mine.filter(period=str(period))
-    by_kind = {
-        each["kind"]: int(each["nanos"])
-        for each in within.values("kind").annotate(nanos=Sum("nanos")).order_by("kind")
-    }
-    opening = _sum(mine.filter(period__lt=str(period)))
-    return Statement(
-        account=row,
-        period=period,
-        opening_nanos=opening,
-        closing_nanos=opening + sum(by_kind.values()),
-        by_kind=by_kind,
-        lines=within.count(),
-    )
-
-
-def statement_lines(actor: Actor, account_id: AccountId, period: Period) -> QuerySet[PostingRow]:
-    """Return the postings of an account in a period; in the order of `position` they add up."""
-    return visible(actor, PostingRow).filter(account_id=account_id, period=str(period))
-
-
-def with_balances(
-    actor: Actor, account_id: AccountId, lines: Iterable[PostingRow]
-) -> Iterator[StatementLine]:
-    """Yield consecutive lines of `statement_lines`, each with the account's total after it."""
-    balance: int | None = None
-    hides = not (actor.sees_all or account(actor, account_id).kind in PAY_FOR_USE)
-    for line in lines:
-        if hides:
-            line.cost_centre = ""  # of who paid: not for who was paid
-        if balance is None:
-            mine = visible(actor, PostingRow).filter(account_id=account_id)
-            earlier = Q(period__lt=line.period) | Q(period=line.period, position__lt=line.position)
-            balance = _sum(mine.filter(earlier))
-        balance += line.nanos
-        yield StatementLine(posting=line, balance_nanos=balance)
 
 
 def trial_balance(actor: Actor) -> TrialBalance:
@@ -328,7 +256,3 @@ def disagreements() -> list[str]:
     if (lines["lines"] or 0) != PostingRow.objects.count():
         wrong.append("the journal and the postings have not as many lines")
     return wrong
-
-
-def _sum(rows: QuerySet[PostingRow]) -> int:
-    return int(rows.aggregate(sum=Sum("nanos"))["sum"] or 0)

@@ -90,9 +90,9 @@ def test_a_statement_adds_up_over_its_pages(finance: Caller, wallet: AccountId) 
 
     lines = [line for page in pages for line in page["data"]]
     assert len(pages) == 3
-    assert [line["kind"] for line in lines] == ["funds", "funds", "usage", "usage", "usage"]
-    assert [line["balance"] for line in lines[:2]] == ["60.00", "100.00"]
-    assert lines[-1]["balance"] == pages[0]["closing"]
+    assert [line["kind"] for line in lines] == ["usage", "usage", "usage", "funds", "funds"]
+    assert [line["balance"] for line in lines[-2:]] == ["100.00", "60.00"]
+    assert lines[0]["balance"] == pages[0]["closing"]
     assert pages[0]["opening"] == "0.00"
     assert pages[0]["totals"] == {"funds": "100.00", "usage": amount(-3 * PRICE)}
 
