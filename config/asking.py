@@ -37,9 +37,14 @@ def page_asked_from(request: HttpRequest) -> str:
 def to_log_in(request: HttpRequest) -> HttpResponse:
     """Send somebody to the log-in page, and from there back to the page that they are on."""
     address = f"{settings.LOGIN_URL}?{urlencode({'next': page_asked_from(request)})}"
+    return elsewhere(request, address)
+
+
+def elsewhere(request: HttpRequest, address: str) -> HttpResponse:
+    """Send somebody who may not see what they ask for to another page."""
     if not asks_for_part(request):
         return HttpResponseRedirect(address)
-    # A redirect would be followed by the script, and the log-in page be put into the part.
+    # A redirect would be followed by the script, and that page be put into the part.
     return HttpResponse(status=401, headers={"HX-Redirect": address})
 
 

@@ -58,6 +58,8 @@ class Env:
     believed, such as 10.0.0.5,192.168.7.0/24. Empty: nobody's."""
     watchers: str = "127.0.0.1,::1"
     """Addresses and networks that may read /metrics, and in /readyz why the site is not ready."""
+    second_factor_roles: str = ""
+    """Roles of use only to people with a second factor, such as operator,finance; empty: none."""
     host: str = "127.0.0.1"
     """Address to serve on; 0.0.0.0 or [::] are all of this machine."""
     port: int = 8000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from config.address import LOOPBACK_HOSTS, is_everywhere, is_loopback, read_host
@@ -15,6 +15,7 @@ from config.proxies import read_networks
 from config.secrets import secret_key
 from config.single_signon import oidc_providers
 from ledger.domain.addresses import Network
+from ledger.domain.events import Role
 from listings.domain.markets import MarketsUnclear, read_markets
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -78,6 +79,9 @@ def _networks(variable: str, text: str) -> tuple[Network, ...]:
 
 
 TRUSTED_PROXIES = _networks("OFFPEAK_TRUSTED_PROXIES", ENV.trusted_proxies)
+SECOND_FACTOR_ROLES = frozenset(filter(None, ENV.second_factor_roles.replace(" ", "").split(",")))
+if SECOND_FACTOR_ROLES - set(get_args(Role)):
+    raise SystemExit(f"OFFPEAK_SECOND_FACTOR_ROLES must be of {', '.join(get_args(Role))}")
 WATCHERS = _networks("OFFPEAK_WATCHERS", ENV.watchers)
 keep_private(HOME)
 SECRET_KEY = secret_key(ENV, HOME)

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
-from config.asking import to_log_in
+from config.asking import elsewhere, to_log_in
 from config.errors import show
 from config.wiring import projections
 from ledger.access import TENANT_CHOSEN, Actor, actors_of_person
+from ledger.access.second_factor import SecondFactorMissing, lacking
 from ledger.domain.ids import UserId
 from ledger.domain.refusal import Refusal, Unauthenticated
 from ledger.domain.whole_numbers import whole_number
@@ -21,6 +23,9 @@ from ledger.following import wait_until_read
 from ledger.rest.reading import POSITION_MAX
 
 API = "/api/"
+SET_UP = "/accounts/2fa/totp/activate/"
+WITHOUT_FACTOR = ("/accounts/", "/docs/")
+"""What those may see who have no second factor yet, though their role needs one."""
 ZONE_COOKIE = "zone"
 READ_OWN_WRITES_SECONDS = 3.0
 """How long a page that follows a form waits for the read models to show what the form did."""
@@ -41,9 +46,19 @@ class Visitors:
             return self.get_response(request)
         # Read by ledger.access.visits and by config.shell.
         request.actor, request.actors = seat(request)  # type: ignore[attr-defined]
+        if self._is_kept_out(request):
+            messages.warning(request, SecondFactorMissing.message())
+            return elsewhere(request, SET_UP)
         _wait_for_own_write(request)
         with timezone.override(zone_of(request)):
             return self.get_response(request)
+
+    def _is_kept_out(self, request: HttpRequest) -> bool:
+        """Tell if somebody needs a second factor for whatever they may do here, and has none."""
+        actor: Actor | None = request.actor  # type: ignore[attr-defined]
+        if actor is None or request.path.startswith(WITHOUT_FACTOR):
+            return False
+        return bool(lacking([(actor.user_id, actor.roles)]))
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Show a refusal that a page did not show in place itself."""

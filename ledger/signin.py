@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core.internal import ratelimit
+from allauth.mfa.utils import is_mfa_enabled
 from django.conf import settings
 from django.contrib.auth import login
 from django.contrib.auth.hashers import make_password
@@ -131,6 +132,15 @@ class ByInvitation(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has 
         if found is not None and self._of_account:
             self._of_account.rollback()
         return found
+
+    def is_reauthentication_required(self, *, app: str, **about: Any) -> bool:
+        """Ask for the password again before what is grave, of whoever has something to answer.
+
+        Who comes by single sign-on only has neither password nor factor, and could never answer.
+        """
+        person = self.request.user
+        can_answer = person.has_usable_password() or is_mfa_enabled(person)
+        return can_answer and bool(super().is_reauthentication_required(app=app, **about))
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Refuse every sign-up."""

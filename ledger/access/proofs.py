@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, cast
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db import connection
 
 from ledger.access.actors import Actor
+from ledger.access.second_factor import SecondFactorMissing, lacking
 from ledger.domain.events import Role
 from ledger.domain.ids import HostId, SubscriberId, TenantId, TokenId, UserId
 from ledger.domain.refusal import Refusal, Unauthenticated
@@ -92,7 +93,7 @@ def actor_of_token(text: str, *, now: datetime) -> Actor:
     """Tell who acts with this token.
 
     Raises: TokenMalformed, TokenChecksumWrong, TokenNotKnown, TokenExpired, TokenNoLongerWorks,
-        NoLongerMember.
+        NoLongerMember, SecondFactorMissing.
     """
     [actor] = actors_of_tokens([text], now=now)
     if isinstance(actor, Refusal):
@@ -105,8 +106,9 @@ def actors_of_tokens(texts: Sequence[str], *, now: datetime) -> list[Actor | Ref
     written = [_read(text) for text in texts]
     asked = sorted({each.sha256 for each in written if isinstance(each, Written)})
     holders = {row[0]: _Holder(*row) for row in ask_for_all(_HOLDERS, [asked])} if asked else {}
+    short = lacking((each.user_id, each.roles or ()) for each in holders.values())
     return [
-        each if isinstance(each, Refusal) else _proved(each, holders.get(each.sha256), now)
+        each if isinstance(each, Refusal) else _proved(each, holders.get(each.sha256), short, now)
         for each in written
     ]
 
@@ -118,7 +120,10 @@ def _read(text: str) -> Written | Refusal:
         return refusal
 
 
-def _proved(written: Written, holder: _Holder | None, now: datetime) -> Actor | Refusal:
+def _proved(
+    written: Written, holder: _Holder | None, short: Collection[UserId], now: datetime
+) -> Actor | Refusal:
+    """short: people who may not act for want of a second factor."""
     if holder is None:
         return TokenNotKnown(prefix=written.prefix)
     if holder.revoked_at is not None:
@@ -127,6 +132,8 @@ def _proved(written: Written, holder: _Holder | None, now: datetime) -> Actor | 
         return TokenExpired(prefix=written.prefix, expires_at=holder.expires_at)
     if holder.host_id is None and holder.roles is None:
         return NoLongerMember(prefix=written.prefix)
+    if holder.user_id in short:
+        return SecondFactorMissing(prefix=written.prefix)
     _note_use(holder.token_id, now)
     return Actor(
         tenant_id=holder.tenant_id,

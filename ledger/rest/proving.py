@@ -10,6 +10,7 @@ from rest_framework.request import Request
 
 from ledger.access import TENANT_CHOSEN, Actor, actor_of_person, actor_of_token
 from ledger.access.proofs import TokenNotKnown
+from ledger.access.second_factor import SecondFactorMissing, lacking
 from ledger.access.visits import NoMembership
 from ledger.domain.ids import UserId
 from ledger.domain.refusal import Forbidden, Unauthenticated
@@ -74,6 +75,8 @@ class PageSession(BaseAuthentication):
         actor = actor_of_person(UserId(person.id), tenant_id=asked.session.get(TENANT_CHOSEN))
         if actor is None:
             raise NoMembership()
+        if lacking([(actor.user_id, actor.roles)]):
+            raise SecondFactorMissing()
         return person, actor
 
 
