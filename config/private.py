@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
+PASS = stat.S_IXGRP | stat.S_IXOTH
 OURS = ("secret_key", "logs", "demo", "up.lock", "postgres.lock", "postgres.created")
 """What the market keeps in its data directory. The database's own folder is its own affair, what
 the site serves to everybody is no secret, and what else lies there is not ours to change."""
@@ -36,7 +37,8 @@ def close(entry: Path) -> None:
     """Take from others what they may do with a file or folder of ours.
 
     A folder that others could only pass through stays so: as root, the embedded database runs as
-    a user of its own, whose way to its folder leads through the data directory.
+    a user of its own, whose way to its folder leads through the data directory, or through this
+    one to that of another market: with its way closed a server that runs would end.
     """
     try:
         found = entry.lstat()
@@ -44,7 +46,7 @@ def close(entry: Path) -> None:
         shared = bool(mode & stat.S_ISVTX)  # as /tmp is: a data directory that is not ours alone
         if stat.S_ISLNK(found.st_mode) or shared or found.st_uid != os.geteuid():
             return
-        passed = stat.S_IXOTH | stat.S_IXGRP if _is_passed(entry) else 0
+        passed = PASS if _is_passed(entry, mode) else 0
         if mode & OTHERS & ~passed:
             entry.chmod(mode & ~OTHERS | passed)
     except OSError:
@@ -59,14 +61,18 @@ def open_entries(home: Path) -> list[Path]:
             mode = entry.lstat().st_mode
         except OSError:
             continue
-        passed = stat.S_IXOTH | stat.S_IXGRP if _is_passed(entry) else 0
+        passed = PASS if _is_passed(entry, mode) else 0
         if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) & OTHERS & ~passed:
             found.append(entry)
     return found
 
 
-def _is_passed(entry: Path) -> bool:
-    return os.geteuid() == 0 and (entry / "postgres").is_dir()
+def _is_passed(entry: Path, mode: int) -> bool:
+    """Tell if a server's way may lead through here: nobody reads or writes in it all the same."""
+    if os.geteuid() != 0 or not entry.is_dir() or entry.name in OURS:
+        return False
+    servers = ("postgres", "*/postgres")
+    return mode & OTHERS == PASS or any(any(entry.glob(each)) for each in servers)
 
 
 def _entries(home: Path) -> Iterator[Path]:

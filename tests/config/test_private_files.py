@@ -57,6 +57,34 @@ def test_a_folder_that_all_share_is_left_alone_and_told_of(tmp_path: Path) -> No
     assert open_entries(shared) == [shared]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs a server as another user")
+@pytest.mark.parametrize(("before", "after"), [(0o711, 0o711), (0o755, 0o711), (0o775, 0o711)])
+def test_the_way_to_the_server_of_a_market_inside_stays_open(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    outer = tmp_path / "var"
+    (outer / "test" / "postgres").mkdir(parents=True)
+    (outer / "logs").mkdir(mode=0o755)
+    outer.chmod(before)
+
+    close(outer)
+    close(outer / "logs")
+
+    assert mode_of(outer) == after
+    assert mode_of(outer / "logs") == 0o700
+    assert open_entries(outer) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs a server as another user")
+def test_a_way_that_was_left_open_for_a_server_that_is_not_there_yet_stays(tmp_path: Path) -> None:
+    tmp_path.chmod(0o711)
+
+    close(tmp_path)
+
+    assert mode_of(tmp_path) == 0o711
+    assert open_entries(tmp_path) == []
+
+
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     home, elsewhere = private_folder(tmp_path / "home"), tmp_path / "elsewhere"
     elsewhere.write_text("")
