@@ -2,7 +2,9 @@
 
 Requests are made up from the API's own description, well formed and not. Half of the ids in them
 are those of things that exist, so that handlers are reached behind "there is no such thing".
-OFFPEAK_FUZZ_EXAMPLES asks more often than the tests do every time.
+Making a request up costs more than answering it: the suite asks each operation a few times, always
+the same, and the soak asks more often and for every boundary of every field.
+OFFPEAK_FUZZ_EXAMPLES asks another number of times, differently each time.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from io import StringIO
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -45,7 +49,11 @@ from tests.access.world import Party, follow, found
 
 pytestmark = pytest.mark.django_db
 
-EXAMPLES = int(os.environ.get("OFFPEAK_FUZZ_EXAMPLES", "7"))
+EXAMPLES = {GenerationMode.POSITIVE: 3, GenerationMode.NEGATIVE: 2}
+"""How often each operation is asked: what it wants, and what it must refuse."""
+SOAK_EXAMPLES = dict.fromkeys(GenerationMode, 25)
+BOUNDARIES_MAX = 300
+"""Requests at the boundaries of one operation's fields; most have fewer."""
 APPS: Mapping[str, list[URLPattern]] = {
     "ledger": ledger,
     "listings": listings,
@@ -79,9 +87,7 @@ def undo() -> Iterator[ExitStack]:
 @pytest.fixture
 def api(party: Party, undo: ExitStack) -> schemathesis.BaseSchema:
     """The description of the API, with ids that exist among those that it is asked with."""
-    written = StringIO()
-    call_command("spectacular", format="openapi-json", stdout=written)
-    described = schemathesis.openapi.from_dict(json.loads(written.getvalue()))
+    described = schemathesis.openapi.from_dict(json.loads(description()))
     described.app = application
     # As Django's own test client does: the connection holds this test's transaction.
     for signal in (request_started, request_finished):
@@ -90,6 +96,14 @@ def api(party: Party, undo: ExitStack) -> schemathesis.BaseSchema:
     described.hook("map_path_parameters")(existing_of(party))
     described.hook("map_body")(existing_of(party))
     return described
+
+
+@cache
+def description() -> str:
+    """Return the API's description: the same for every test, and seconds to write."""
+    written = StringIO()
+    call_command("spectacular", format="openapi-json", stdout=written)
+    return written.getvalue()
 
 
 def existing_of(party: Party) -> Callable[[Any, Any], Any]:
@@ -106,10 +120,47 @@ def existing_of(party: Party) -> Callable[[Any, Any], Any]:
     return lambda context, values: existing(values)
 
 
+Operation = schemathesis.APIOperation[Any, Any, Any, Any]
+Ask = Callable[[Operation, Caller], None]
+
+
 @pytest.mark.parametrize("app", APPS)
 def test_every_route_answers_as_it_says(
     app: str, api: schemathesis.BaseSchema, party: Party
 ) -> None:
+    ask_all(api, party, lambda operation, caller: fuzz(operation, EXAMPLES, caller), app=app)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("app", APPS)
+def test_every_route_answers_as_it_says_to_many(
+    app: str, api: schemathesis.BaseSchema, party: Party
+) -> None:
+    ask_all(api, party, lambda operation, caller: fuzz(operation, SOAK_EXAMPLES, caller), app=app)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("app", APPS)
+def test_every_route_answers_as_it_says_at_every_boundary(
+    app: str, api: schemathesis.BaseSchema, party: Party
+) -> None:
+    existing = existing_of(party)
+
+    def ask(operation: Operation, caller: Caller) -> None:
+        cases = api.iter_coverage_cases(
+            operation,
+            generation_modes=list(GenerationMode),
+            generation_config=api.config.generation_for(operation=operation),
+        )
+        for case in islice(cases, BOUNDARIES_MAX):
+            case.path_parameters = existing(None, case.path_parameters)
+            one(case, caller)
+
+    ask_all(api, party, ask, app=app)
+
+
+def ask_all(api: schemathesis.BaseSchema, party: Party, ask: Ask, *, app: str) -> None:
+    """Ask every operation of an app; tell of all that answer otherwise than they say."""
     routes = {
         "/api/v1/" + str(each.pattern).replace("<uuid:", "{").replace(">", "}")
         for each in APPS[app]
@@ -123,33 +174,35 @@ def test_every_route_answers_as_it_says(
             met.add(operation.path)
             agent = operation.path.startswith("/api/v1/agent/")
             try:
-                for mode in GenerationMode:
-                    fuzz(operation, mode, party.agent if agent else party.caller)
+                ask(operation, party.agent if agent else party.caller)
             except FailureGroup as failures:
                 wrong.append(f"{operation.label}\n{failures}")
     assert met == routes
     assert not wrong, "\n\n".join(wrong)
 
 
-def fuzz(
-    operation: schemathesis.APIOperation[Any, Any, Any, Any], mode: GenerationMode, caller: Caller
-) -> None:
-    """Ask one operation many times; take back what that wrote."""
+def fuzz(operation: Operation, examples: Mapping[GenerationMode, int], caller: Caller) -> None:
+    """Ask one operation often, rightly and wrongly."""
+    fixed = "OFFPEAK_FUZZ_EXAMPLES" not in os.environ
+    for mode in GenerationMode:
 
-    @hypothesis_settings(
-        max_examples=EXAMPLES,
-        derandomize="OFFPEAK_FUZZ_EXAMPLES" not in os.environ,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(case=operation.as_strategy(generation_mode=mode))
-    def ask(case: schemathesis.Case[Any]) -> None:
-        with transaction.atomic():
-            case.call_and_validate(
-                headers={"Authorization": f"Bearer {caller.token}"}, checks=CHECKS
-            )
-            transaction.set_rollback(True)
+        @hypothesis_settings(
+            max_examples=int(os.environ.get("OFFPEAK_FUZZ_EXAMPLES", examples[mode])),
+            derandomize=fixed,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def ask(case: schemathesis.Case[Any]) -> None:
+            one(case, caller)
 
-    ask()
+        ask()
+
+
+def one(case: schemathesis.Case[Any], caller: Caller) -> None:
+    """Ask once, and take back what that wrote."""
+    with transaction.atomic():
+        case.call_and_validate(headers={"Authorization": f"Bearer {caller.token}"}, checks=CHECKS)
+        transaction.set_rollback(True)
