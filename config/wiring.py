@@ -44,7 +44,7 @@ from marketplace.engine import Engine
 from marketplace.keeper import Keeper
 from marketplace.snapshots import snapshots_for
 from metering.loops import BEAT_SECONDS
-from metering.queries.uptime import CLOCK, uptime
+from metering.queries.uptime import CLOCK, contacts, uptime
 
 WATCHED_FOR = timedelta(hours=1)
 """How far back an outage of the market matters to whether a host is silent."""
@@ -123,7 +123,11 @@ def loops(env: Env) -> tuple[Loop, ...]:
             "lease-clock",
             0.5,
             lambda store, now: marketplace.loops.advance_leases(
-                store, now=now, start_grace=start_grace, uptime=_uptime(now, start_grace)
+                store,
+                now=now,
+                start_grace=start_grace,
+                uptime=_uptime(now, start_grace),
+                heard=contacts,
             ),
             gather_seconds=0.5,
         ),

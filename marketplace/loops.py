@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -19,7 +19,8 @@ from marketplace.commands.bids import release_stray_hold
 from marketplace.commands.extending import extend_when_due
 from marketplace.commands.moving import ask_for_move
 from marketplace.domain.events import LeaseEvent
-from marketplace.domain.leases import Lease, LeaseUnknown
+from marketplace.domain.heard import Contacts
+from marketplace.domain.leases import NONE_TOLD, Lease, LeaseUnknown
 from marketplace.domain.moving import PAUSE, better
 from marketplace.queries.bids import bids_known
 from marketplace.queries.extensions import leases_ending
@@ -45,7 +46,12 @@ log = structlog.get_logger()
 
 
 def advance_leases(
-    store: EventStore, *, now: datetime, start_grace: timedelta, uptime: Uptime = ALWAYS_UP
+    store: EventStore,
+    *,
+    now: datetime,
+    start_grace: timedelta,
+    uptime: Uptime = ALWAYS_UP,
+    heard: Callable[[], Contacts] = lambda: NONE_TOLD,
 ) -> int:
     """Start, stop and close the leases whose time has come; return how many that moved.
 
@@ -56,8 +62,10 @@ def advance_leases(
         lambda after, limit: due_leases(after, limit, now=now), BATCH
     )
 
+    contacts = heard() if due else NONE_TOLD
+
     def tick(lease_ids: Sequence[LeaseId]) -> int:
-        parts = [[_tick(lease_id, now, start_grace, uptime)] for lease_id in lease_ids]
+        parts = [[_tick(lease_id, now, start_grace, uptime, contacts)] for lease_id in lease_ids]
         outcomes = record_each(store, parts)
         for lease_id, outcome in zip(lease_ids, outcomes, strict=True):
             if isinstance(outcome, Refusal):
@@ -79,13 +87,15 @@ def _lease(lease_id: LeaseId) -> Mapping[str, str]:
     return {"lease": str(lease_id)}
 
 
-def _tick(lease_id: LeaseId, now: datetime, start_grace: timedelta, uptime: Uptime) -> Part:
+def _tick(
+    lease_id: LeaseId, now: datetime, start_grace: timedelta, uptime: Uptime, heard: Contacts
+) -> Part:
     """Return what brings a lease to where the clock says it belongs."""
 
     def decide(lease: Lease | None) -> Sequence[LeaseEvent]:
         if lease is None:
             raise LeaseUnknown(lease_id=lease_id)
-        return lease.tick(now=now, start_grace=start_grace, uptime=uptime)
+        return lease.tick(now=now, start_grace=start_grace, uptime=uptime, heard=heard)
 
     return Part(Lease, lease_id, decide, CLOCK)
 

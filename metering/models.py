@@ -96,6 +96,8 @@ class AgentContact(models.Model):
     boot_id = models.UUIDField(null=True)
     registered_at = models.DateTimeField(null=True)
     last_seen_at = models.DateTimeField()
+    heard_since = models.DateTimeField(null=True)
+    """Since when it has been heard without a long pause; null: since before this was noted."""
 
     def __str__(self) -> str:
         return f"{self.hostname} {self.last_seen_at}"

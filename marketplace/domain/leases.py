@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Invalid, Unknown
@@ -29,6 +30,7 @@ from marketplace.domain.events import (
     WorkStopped,
 )
 from marketplace.domain.grace import waits_until
+from marketplace.domain.heard import Contacts, Heard
 from marketplace.domain.lease_actions import LEASE_MAX, LeaseTooLong, need
 from marketplace.domain.lease_state import LeaseState
 from marketplace.domain.progress import SECOND, Left
@@ -37,6 +39,10 @@ from marketplace.domain.reclaim_fees import due_from
 
 class LeaseUnknown(Unknown):
     """There is no such lease."""
+
+
+NONE_TOLD: Contacts = MappingProxyType({})
+"""Of a host of which nothing is told it is taken that it is heard."""
 
 
 class ExtensionNotLater(Invalid):
@@ -48,13 +54,19 @@ class Lease(LeaseState):
     """One lease, and what may be decided on it."""
 
     def tick(
-        self, *, now: datetime, start_grace: timedelta, uptime: Uptime = ALWAYS_UP
+        self,
+        *,
+        now: datetime,
+        start_grace: timedelta,
+        uptime: Uptime = ALWAYS_UP,
+        heard: Contacts = NONE_TOLD,
     ) -> list[LeaseEvent]:
         """Return what time alone has brought about by `now`, all of it, in order.
 
         However long nobody looked, one call brings a lease to where it belongs.
 
         uptime: what hosts are given to start or to report in runs only while the market is up.
+        heard: the same of each host: what it is given runs only while it is heard.
         """
         events: list[LeaseEvent] = []
         if not self.over and self.state != "ending" and now < self.due_at:
@@ -62,13 +74,15 @@ class Lease(LeaseState):
         lease = self
         for event in events:
             lease = Lease.evolve(lease, event)
-        while step := lease._next(now, start_grace, uptime):
+        while step := lease._next(now, start_grace, uptime, heard):
             events += step
             for event in step:
                 lease = Lease.evolve(lease, event)
         return events
 
-    def _next(self, now: datetime, start_grace: timedelta, uptime: Uptime) -> Sequence[LeaseEvent]:
+    def _next(
+        self, now: datetime, start_grace: timedelta, uptime: Uptime, heard: Contacts
+    ) -> Sequence[LeaseEvent]:
         match self.state:
             case "scheduled" if now >= self.due_at:
                 return self._end(self._reason_before_start(), self.due_at)
@@ -81,9 +95,11 @@ class Lease(LeaseState):
                 ):
                     reason = close_reasons.MARKET_AWAY
                 return self._end(reason, now)
-            case "starting" if self._had_to_start(now, uptime) >= start_grace:
-                if self.started != self.hosts:
-                    return self._end(close_reasons.NEVER_STARTED, now)
+            case "starting" if any(
+                self._had_to_start(now, uptime, heard.get(host_id)) >= start_grace
+                for host_id in self.hosts - self.started
+            ):
+                return self._end(close_reasons.NEVER_STARTED, now)
             case "ending":
                 ended_at = self.right_ends_at
                 wait = waits_until(ended_at, self.due_at, self.grace) - ended_at
@@ -92,10 +108,14 @@ class Lease(LeaseState):
                     return [self._close(now)]
         return []
 
-    def _had_to_start(self, until: datetime, uptime: Uptime) -> timedelta:
-        """Return how long the hosts have had to start the work: from when they were asked to."""
+    def _had_to_start(
+        self, until: datetime, uptime: Uptime, heard: Heard | None = None
+    ) -> timedelta:
+        """Return how long a host has had to start the work, and to say so: since it was asked."""
         assert self.starting_at is not None
-        return uptime.between(self.starting_at, until)
+        if heard is None:
+            return uptime.between(self.starting_at, until)
+        return uptime.between(max(self.starting_at, heard.since), min(until, heard.until))
 
     def _was_asked_late(self, start_grace: timedelta, uptime: Uptime) -> bool:
         """Tell if the hosts had less time to start than they are given, by the market's doing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 from django.db import connection
@@ -18,28 +18,39 @@ from metering.models import IngestAlarm
 
 log = structlog.get_logger()
 
-_SEEN = """
+PAUSE = timedelta(seconds=30)
+"""Agents say something every few seconds: after a pause of so long their line was down."""
+
+_HEARD_SINCE = """CASE WHEN EXCLUDED.last_seen_at > known.last_seen_at + make_interval(secs => %s)
+    THEN EXCLUDED.last_seen_at ELSE known.heard_since END"""
+_SEEN = (
+    """
 INSERT INTO metering_agentcontact AS known
-    (host_id, tenant_id, agent_version, hostname, boot_id, registered_at, last_seen_at)
-VALUES (%s, %s, '', '', NULL, NULL, %s)
+    (host_id, tenant_id, agent_version, hostname, boot_id, registered_at, last_seen_at, heard_since)
+VALUES (%s, %s, '', '', NULL, NULL, %s, %s)
 ON CONFLICT (host_id) DO UPDATE
-    SET last_seen_at = greatest(known.last_seen_at, EXCLUDED.last_seen_at)
-"""
-_REGISTERED = """
+    SET last_seen_at = greatest(known.last_seen_at, EXCLUDED.last_seen_at),
+        heard_since = """
+    + _HEARD_SINCE
+)
+_REGISTERED = (
+    """
 INSERT INTO metering_agentcontact AS known
-    (host_id, tenant_id, agent_version, hostname, boot_id, registered_at, last_seen_at)
-VALUES (%s, %s, %s, %s, %s, %s, %s)
+    (host_id, tenant_id, agent_version, hostname, boot_id, registered_at, last_seen_at, heard_since)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (host_id) DO UPDATE SET tenant_id = EXCLUDED.tenant_id,
     agent_version = EXCLUDED.agent_version, hostname = EXCLUDED.hostname,
     boot_id = EXCLUDED.boot_id, registered_at = EXCLUDED.registered_at,
-    last_seen_at = greatest(known.last_seen_at, EXCLUDED.last_seen_at)
-"""
+    last_seen_at = greatest(known.last_seen_at, EXCLUDED.last_seen_at),
+    heard_since = """
+    + _HEARD_SINCE
+)
 
 
 def note_seen(*, host_id: HostId, tenant_id: TenantId, now: datetime) -> None:
     """Note that a host's agent was heard, on the server's clock."""
     with connection.cursor() as cursor:
-        cursor.execute(_SEEN, [host_id, tenant_id, now])
+        cursor.execute(_SEEN, [host_id, tenant_id, now, now, PAUSE.total_seconds()])
 
 
 def register_agent(
@@ -72,7 +83,9 @@ def register_agent(
     position = report_inventory(store, host_id=host_id, gpus=gpus, cards=cards, by=by, now=now)
     said = (registration.agent_version, registration.hostname, registration.boot_id)
     with connection.cursor() as cursor:
-        cursor.execute(_REGISTERED, (host_id, tenant_id, *said, now, now))
+        cursor.execute(
+            _REGISTERED, (host_id, tenant_id, *said, now, now, now, PAUSE.total_seconds())
+        )
     return position
 
 

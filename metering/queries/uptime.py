@@ -6,14 +6,17 @@ call, and the clock, which asks hosts to start and takes in what ended.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
+from ledger.domain.ids import HostId
 from ledger.domain.span import Window
 from ledger.domain.uptime import Uptime
-from metering.models import Beat, OutageRow
+from marketplace.domain.heard import Contacts, Heard
+from metering.models import AgentContact, Beat, OutageRow
 
 WEB, CLOCK = "web", "clock"
 OUTAGES_MAX = 1_000
+_BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def uptime(*, since: datetime) -> Uptime:
@@ -26,3 +29,9 @@ def uptime(*, since: datetime) -> Uptime:
             starts_at, ends_at = last.starts_at, max(ends_at, last.ends_at)
         outages.append(Window(starts_at, ends_at))
     return Uptime(tuple(outages), min(Beat.objects.values_list("at", flat=True), default=None))
+
+
+def contacts() -> Contacts:
+    """Return of every host since when, without a long pause, and until when it was heard."""
+    rows = AgentContact.objects.values_list("host_id", "heard_since", "last_seen_at")
+    return {HostId(host): Heard(since or _BEFORE, until) for host, since, until in rows}

@@ -16,7 +16,8 @@ from marketplace.domain import close_reasons
 from marketplace.domain.bids import Bid, BidTerms
 from marketplace.domain.chains import Before, follow
 from marketplace.domain.events import LeaseClosed, LeaseEnding, LeaseEvent, LeaseStarting
-from marketplace.domain.leases import Lease
+from marketplace.domain.heard import Contacts, Heard
+from marketplace.domain.leases import NONE_TOLD, Lease
 from marketplace.domain.reclaim import reclaim
 from tests.conftest import NOON
 from tests.marketplace.leasing import (
@@ -42,11 +43,13 @@ MILLI = timedelta(milliseconds=1)
 START = NOON + ONE_HOUR
 
 
-def ticked(lease: Lease, *moments: datetime, uptime: Uptime = ALWAYS_UP) -> list[LeaseEvent]:
+def ticked(
+    lease: Lease, *moments: datetime, uptime: Uptime = ALWAYS_UP, heard: Contacts = NONE_TOLD
+) -> list[LeaseEvent]:
     """Return what the clock brings about where it looks at these moments only."""
     found: list[LeaseEvent] = []
     for moment in moments:
-        events = lease.tick(now=moment, start_grace=START_GRACE, uptime=uptime)
+        events = lease.tick(now=moment, start_grace=START_GRACE, uptime=uptime, heard=heard)
         lease = after(lease, events)
         found += events
     return found
@@ -86,6 +89,29 @@ def test_an_outage_after_the_host_was_asked_is_not_the_hosts_time() -> None:
 
     assert ticked(lease, START + 24 * MINUTE, uptime=away) == []
     assert closed(ticked(lease, START + 25 * MINUTE, uptime=away)).failed
+
+
+@pytest.mark.parametrize("cut", [11 * MINUTE, 15 * MINUTE, 45 * MINUTE])
+def test_while_the_hosts_own_line_is_cut_it_could_not_have_said_that_it_started(
+    cut: timedelta,
+) -> None:
+    lease = folded(scheduled())
+    lease = after(lease, ticked(lease, START))
+    silent = {HOST_A: Heard(START - ONE_HOUR, START + SECOND)}
+    back = {HOST_A: Heard(START + cut, START + cut + START_GRACE)}
+
+    assert ticked(lease, START + cut, heard=silent) == []
+    assert ticked(lease, START + cut + START_GRACE - SECOND, heard=back) == []
+    assert closed(ticked(lease, START + cut + START_GRACE, heard=back)).failed
+
+
+def test_each_host_of_a_gang_is_judged_by_its_own_line() -> None:
+    lease = folded(scheduled(share(HOST_A, ADA), share(HOST_B, BOB)))
+    lease = after(lease, ticked(lease, START))
+    heard = {HOST_A: Heard(START - ONE_HOUR, START)}
+    assert ticked(lease, START + START_GRACE, heard=heard) != []
+    lease = after(lease, lease.work_started(host_id=HOST_B, now=START))
+    assert ticked(lease, START + START_GRACE, heard=heard) == []
 
 
 def test_what_is_known_of_our_being_up_ends_with_the_last_sign_of_it() -> None:
