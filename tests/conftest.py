@@ -14,6 +14,7 @@ from django.db import connection
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Meta
 from tests.emptying import empty_tables
+from tests.kept import end_kept
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 """A Monday."""
@@ -68,8 +69,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if made is None or item.get_closest_marker("xdist_group"):
             continue
         used = [found[-1] for found in made.name2fixturedefs.values()]
-        if any(each.scope == "module" and each.baseid.endswith(".py") for each in used):
+        if any(each.scope == "module" and each.baseid for each in used):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave a test that commits the tables to itself."""
+    end_kept(item)
 
 
 @pytest.hookimpl(tryfirst=True)

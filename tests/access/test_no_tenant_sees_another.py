@@ -11,7 +11,7 @@ that there is no such thing. So a route that refuses everybody does not pass for
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.test import Client
 from django.utils import timezone
+from pytest_django.plugin import DjangoDbBlocker
 
 from config.live import render_fragment
 from config.sockets import socket_urls
@@ -28,6 +29,7 @@ from ledger.eventstore.port import Position
 from ledger.models import Person
 from tests.access.routes import Route, all_routes
 from tests.access.world import MARK, Party, follow, found
+from tests.kept import kept
 
 API = "api/v1/"
 
@@ -260,11 +262,18 @@ class Scene:
     attacker: Party
 
 
+@pytest.fixture(scope="module")
+def parties(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Scene]:
+    with kept(django_db_blocker) as made:
+        scene = Scene(found("victim"), found("attacker"))
+        follow()
+    yield scene
+    made.end()
+
+
 @pytest.fixture
-def scene(db: None) -> Scene:
-    scene = Scene(found("victim"), found("attacker"))
-    follow()
-    return scene
+def scene(parties: Scene, db: None) -> Scene:
+    return parties
 
 
 def ids_in(route: Route) -> list[str]:

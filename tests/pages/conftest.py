@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import pytest
+from pytest_django.plugin import DjangoDbBlocker
 
 from marketplace.lab import comparing
+from tests.kept import kept
 from tests.pages.world import World
 
 
+@pytest.fixture(scope="module")
+def founded(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[World]:
+    with kept(django_db_blocker) as made:
+        world = World()
+        world.found()
+    yield world
+    made.end()
+
+
 @pytest.fixture
-def world(db: None) -> World:
-    made = World()
-    made.found()
-    return made
+def world(founded: World, db: None) -> World:
+    """The founded market, with an engine that starts now."""
+    return replace(founded, now=datetime.now(UTC).replace(microsecond=0))
 
 
 @pytest.fixture(autouse=True)
