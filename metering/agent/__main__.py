@@ -20,6 +20,7 @@ from .doctor import examine
 from .gpus.guarded import GuardedGpus
 from .gpus.port import Gpus
 from .gpus.simulated import Holders, SimulatedGpus, parse_models
+from .logs import write_to_stderr
 from .runtimes.limits import GIB, Limits
 from .runtimes.process import ProcessRuntime
 from .runtimes.users import UsersUnfit
@@ -38,10 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 fine, 1 something is amiss, 2 wrong options."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-    )
+    write_to_stderr(logging.DEBUG if options.verbose else logging.INFO)
     try:
         token = _token(options.token_file)
         uplink = None if not token else _uplink(options, token)
