@@ -70,6 +70,15 @@ def gpu_hours_text(gpu_ms: int) -> str:
     return f"{hundredths // 100:,}.{hundredths % 100:02d}"
 
 
+def about_gpu_hours_text(gpu_ms: int) -> str:
+    """GPU-milliseconds as an estimate of supply: whole hours from ten on, else to a tenth."""
+    tenths = (gpu_ms * 10 * 2 + MS_PER_HOUR) // (MS_PER_HOUR * 2)
+    if tenths >= 100 or tenths % 10 == 0:
+        whole = (tenths + 5) // 10
+        return f"{whole:,} GPU-hour{'' if whole == 1 else 's'}"
+    return f"{tenths // 10}.{tenths % 10} GPU-hours"
+
+
 def duration_text(length: timedelta) -> str:
     """The two largest units of a length of time that are not zero; "0 s" for none."""
     seconds = abs(int(length.total_seconds()))

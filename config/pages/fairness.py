@@ -126,19 +126,28 @@ def _queues(nodes: Iterable[NodeFigures], titles: dict[str, str]) -> list[dict[s
 
 
 def _said(node: NodeFigures, used: float) -> str:
-    """Write a queue's figures as people read them. Not set and 0 are two things."""
+    """Write a queue's figures as people read them; what is the same for most is said once, below.
+
+    Not set and 0 are two things: a limit of 0 is said, none is not.
+    """
     quota = node.quota
-    nominal = "no quota of its own" if quota.nominal is None else f"nominal {quota.nominal}"
     parts = [
         f"{used} of {node.total} GPUs used"
         if not node.is_cohort
-        else f"{used} of {node.total} of its pool used",
-        nominal,
-        f"{node.borrowed} borrowed",
-        f"up to {node.lent} lent" if node.lent else "none lent",
-        "borrows freely" if quota.borrowing is None else f"borrows at most {quota.borrowing}",
-        "lends freely" if quota.lending is None else f"lends at most {quota.lending}",
+        else f"{used} of {node.total} of its pool used"
     ]
+    if quota.nominal is not None and quota.nominal != node.total:
+        parts.append(f"nominal {quota.nominal}")
+    if quota.nominal is None and not node.is_cohort:
+        parts.append("no quota of its own")
+    if node.borrowed:
+        parts.append(f"{node.borrowed} borrowed")
+    if node.lent:
+        parts.append(f"up to {node.lent} lent")
+    if quota.borrowing is not None:
+        parts.append(f"borrows at most {quota.borrowing}")
+    if quota.lending is not None:
+        parts.append(f"lends at most {quota.lending}")
     if node.is_cohort:
         parts.insert(1, f"{node.used} used in all")
     if quota.gpu_hours is not None:

@@ -23,7 +23,7 @@ from config.pages.lease_facts import (
     undisturbed_until_of,
     work_of,
 )
-from config.pages.lease_usage import corrections_of, use_of
+from config.pages.lease_usage import corrections_of, picture_of, use_of
 from config.pages.timeline import steps_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
@@ -88,6 +88,7 @@ def index(request: HttpRequest) -> HttpResponse:
                 "row": row,
                 "cost": cost_of(row, now),
                 "mine": _is_mine(actor, row),
+                "own": row.tenant_id in row.owner_ids and not row.price_nanos_per_gpu_hour,
                 "why": queries.sees_why(actor, row),
             }
             for row in rows
@@ -277,12 +278,13 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
     row = queries.lease(actor, lease_id)
     now = timezone.now()
     over = row.state not in OPEN
-    actions = queries.actions_of(actor, [row], now=now)[lease_id]
+    actions, use = queries.actions_of(actor, [row], now=now)[lease_id], use_of(actor, lease_id)
     choices = _choices(actor, lease_id, now) if row.state not in ENDED else []
     return {
         "row": row,
         "cost": cost_of(row, now),
-        "use": use_of(actor, lease_id),
+        "use": use,
+        "picture": picture_of(actor, row, use),
         "corrections": corrections_of(actor, lease_id),
         "steps": list(reversed(steps_of(queries.timeline(default_store(), lease_id)))),
         "over": over,

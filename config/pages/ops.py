@@ -20,7 +20,7 @@ from ledger.access.visits import actor_of
 from ledger.eventstore import default_store
 from ledger.following import lag, last_moves
 from marketplace.domain.eligibility import REASONS
-from marketplace.queries.market import rounds
+from marketplace.queries.market import prices_of, rounds
 from metering.queries import usage
 
 ROUNDS_MAX = 40
@@ -39,6 +39,7 @@ def index(request: HttpRequest) -> HttpResponse:
     moved = last_moves()
     market = market_of(request)
     recent = list(rounds(market)[:ROUNDS_MAX])
+    paid = prices_of(recent)
     context = {
         **choice_of(market, "/ops"),
         "head": store.head(),
@@ -59,6 +60,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "rounds": [
             {
                 "row": row,
+                "paid": paid[row.round_id],
                 "unmatched": [
                     (REASONS.get(name, name), count) for name, count in row.unmatched.items()
                 ],

@@ -32,6 +32,7 @@ from ledger.eventstore.port import Position
 from marketplace.commands.quotas import lift_override, set_policies
 from marketplace.domain.governance import Setter
 from marketplace.domain.governance_events import LimitSet
+from marketplace.domain.policies import span_at
 from marketplace.queries import quotas as queries
 from marketplace.queries.asked_policies import policy_of
 from marketplace.queries.quota_log import quota_requests
@@ -98,7 +99,7 @@ def show(
         "weights": _weights(actor, choices),
         "half_life": timedelta(seconds=found.half_life_seconds),
         "period": timedelta(seconds=found.period_seconds),
-        "period_starts": found.period_starts,
+        "running": span_at(now, starts_at=found.period_starts, seconds=found.period_seconds),
         "least_run": timedelta(seconds=found.least_runs.seconds),
         "least_runs": [(of, timedelta(seconds=each)) for of, each in found.least_runs.classes],
         "counts": found.counts,
@@ -246,7 +247,9 @@ def _as_it_is(kind: str, choices: Choices, request: HttpRequest) -> dict[str, An
         case "period":
             return {
                 "length": f"{found.period_seconds / 3_600:g}",
-                "starts_at": found.period_starts,
+                "starts_at": span_at(
+                    timezone.now(), starts_at=found.period_starts, seconds=found.period_seconds
+                )[0],
             }
         case _:
             return {}

@@ -12,6 +12,7 @@ from django.utils import timezone
 from config.figures import amount_text, duration_text
 from ledger.domain.event import Event
 from ledger.domain.money import Money
+from marketplace.domain.policies import span_at
 
 FIGURES = {
     "nominal": "nominal",
@@ -110,9 +111,11 @@ def _half_life(said: Said, name: Name) -> str:
 
 
 def _period(said: Said, name: Name) -> str:
+    at, seconds = datetime.fromisoformat(str(said["starts_at"])), int(said["seconds"])
+    running, _ = span_at(timezone.now(), starts_at=at, seconds=seconds)
     return (
         f"Guaranteed hours are counted in spans of {_length(said)}, one of which starts "
-        f"{_moment(said['starts_at'])}"
+        f"{_moment(running)}"
     )
 
 

@@ -42,6 +42,7 @@ def index(request: HttpRequest) -> HttpResponse:
     context = {
         **choice_of(market, "/rounds", f"lane={lane}" if lane in LANES else ""),
         "rows": found[:LIST_MAX],
+        "prices": queries.prices_of(found[:LIST_MAX]),
         "older": found[LIST_MAX - 1].position if len(found) > LIST_MAX else None,
         "lanes": LANES.items(),
         "lane": lane,
@@ -80,9 +81,12 @@ def one(request: HttpRequest, round_id: UUID) -> HttpResponse:
     grants = list(queries.trades_of(round_id)[: GRANTS_MAX + 1])
     replayed = replay_round(default_store(), market=row.market, round_id=round_id)
     currency = grants[0].currency if grants else settings.ENV.currency
+    whole = request.GET.get("models") == "all"
+    shown = [each for each in replayed.curves if whole or each.granted_gpus]
     context = {
         **choice_of(row.market, "/rounds"),
         "row": row,
+        "paid": queries.prices_of([row])[row.round_id],
         "certificate": row.certified,
         "steps": _steps_of((row.certificate or {}).get("iterations", {})),
         "lane": LANES.get(row.lane, row.lane),
@@ -91,7 +95,9 @@ def one(request: HttpRequest, round_id: UUID) -> HttpResponse:
         "reasons": [(REASONS.get(name, name), count) for name, count in row.unmatched.items()],
         "waiting": row.bids - row.grants,
         "replayed": replayed,
-        "curves": [_drawn(curve) for curve in replayed.curves],
+        "curves": [_drawn(curve) for curve in shown],
+        "quiet_models": [each.gpu_model for each in replayed.curves if not each.granted_gpus],
+        "all_models": whole,
         "currency": currency,
         "prices": PRICES.items(),
         "cuts": CUTS.items(),

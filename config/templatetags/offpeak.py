@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,14 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from config import charts
-from config.figures import aligned_text, amount_text, duration_text, gpu_hours_text, since_text
+from config.figures import (
+    about_gpu_hours_text,
+    aligned_text,
+    amount_text,
+    duration_text,
+    gpu_hours_text,
+    since_text,
+)
 from config.states import look_of
 from ledger.domain.money import decimal_of
 from marketplace.models.leases import LeaseRow
@@ -66,6 +73,12 @@ def gpu_hours(gpu_ms: int) -> str:
 
 
 @register.filter
+def about_gpu_hours(gpu_ms: int) -> str:
+    """Supply in GPU-hours with the unit, as exact as it is of use: 224 GPU-hours, 0.5 GPU-hours."""
+    return about_gpu_hours_text(gpu_ms)
+
+
+@register.filter
 def duration(value: timedelta | int) -> str:
     """A length of time, or milliseconds, in its two largest units: 7 h 30 min."""
     if isinstance(value, int):
@@ -96,6 +109,12 @@ def rfc3339(moment: datetime) -> str:
 def set_or_not(value: Any) -> Any:
     """A figure of a policy: what is not set is not 0."""
     return format_html('<span class="quiet">{}</span>', "not set") if value is None else value
+
+
+@register.filter
+def of(values: Mapping[Any, Any], key: Any) -> Any:
+    """What a mapping has for a key."""
+    return values[key]
 
 
 @register.filter

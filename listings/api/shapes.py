@@ -26,7 +26,6 @@ from listings.api.shares import (
 )
 from listings.domain.events import Isolation, ReclaimStep, WeeklyRule
 from listings.domain.markets import Market, market_of_region, named
-from listings.domain.offers import OFFER_ACTIONS
 from listings.domain.terms import OfferTerms
 from listings.domain.windows import read_window
 from listings.queries import Listed
@@ -254,8 +253,9 @@ class OfferShape(serializers.Serializer[Any]):
     ends_at = MomentField(allow_null=True)
     published_at = MomentField()
     ended_at = MomentField(allow_null=True)
-    actions = serializers.ListField(child=serializers.ChoiceField(OFFER_ACTIONS), default=list)
-    """What may be done with it now by who asks."""
+    actions = serializers.ListField(child=serializers.CharField(), default=list)
+    """What may be done with it now by who asks: `pause` or `resume`, `reprice`, `terms`,
+    `withdraw`; or nothing."""
 
     @extend_schema_field(WindowShape(many=True))
     def get_windows(self, row: Any) -> list[dict[str, str]]:

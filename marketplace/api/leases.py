@@ -22,7 +22,6 @@ from marketplace.api.lease_bodies import AskExtension, AskReclaim, AskResale, Re
 from marketplace.commands import leases as commands
 from marketplace.domain.close_reasons import REASONS
 from marketplace.domain.extensions import EXTENSION_REASONS
-from marketplace.domain.lease_actions import ACTIONS
 from marketplace.domain.leases import Lease
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
@@ -147,8 +146,9 @@ class LeaseShape(serializers.Serializer[Any]):
     closed_at = MomentField(allow_null=True)
     close_reason = serializers.SerializerMethodField()
     version = serializers.IntegerField()
-    actions = serializers.ListField(child=serializers.ChoiceField(ACTIONS), default=list)
-    """What may be done with it now by who asks; everything else would be refused."""
+    actions = serializers.ListField(child=serializers.CharField(), default=list)
+    """What may be done with it now by who asks, of `end`, `extend`, `sell`, `keep`, `checkpoint`,
+    `reclaim` and `take-first`; everything else would be refused."""
 
     @extend_schema_field(ResaleShape(allow_null=True))
     def get_resale(self, row: LeaseRow) -> dict[str, Any] | None:

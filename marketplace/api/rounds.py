@@ -22,7 +22,8 @@ from marketplace.queries.replay_otherwise import clear_otherwise, read_rules
 
 
 class CertificateShape(serializers.Serializer[Any]):
-    """What a round proves of itself. gap_ppm: the most that could be missing, of the bound.
+    """What a round proves of itself. gap_ppm: the most that could be missing, of the bound;
+    null where nothing worth speaking of could have been granted.
 
     weight: what waiting counted for when bids were compared; it is in the bound, and never paid.
     aside: how many bids were left out because the round breaks off with them.
@@ -31,7 +32,7 @@ class CertificateShape(serializers.Serializer[Any]):
     welfare = AmountField(source="welfare_nanos")
     weight = AmountField(source="weight_nanos", required=False)
     bound = AmountField(source="bound_nanos")
-    gap_ppm = serializers.IntegerField()
+    gap_ppm = serializers.IntegerField(allow_null=True)
     seed = serializers.IntegerField()
     iterations = serializers.DictField(child=serializers.IntegerField())
     slots = serializers.IntegerField()

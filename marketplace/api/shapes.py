@@ -21,7 +21,7 @@ from marketplace.api.explanations import (
     reason_json,
 )
 from marketplace.api.promises import PromiseShape, promises_json
-from marketplace.domain.bids import BID_ACTIONS, BidTerms
+from marketplace.domain.bids import BidTerms
 from marketplace.domain.bounds import GPUS_MAX
 from marketplace.domain.events import Patience, Placement, Seeks, ServiceClass, Workload
 from marketplace.domain.good_till import read_good_till, write_good_till
@@ -218,8 +218,8 @@ class BidShape(serializers.Serializer[BidRow]):
     ended_at = MomentField(allow_null=True)
     ended_because = serializers.CharField()
     version = serializers.IntegerField()
-    actions = serializers.ListField(child=serializers.ChoiceField(BID_ACTIONS), default=list)
-    """What may be done with it now by who asks."""
+    actions = serializers.ListField(child=serializers.CharField(), default=list)
+    """What may be done with it now by who asks: `amend` and `cancel`, or nothing."""
 
     def get_good_till(self, row: BidRow) -> str:
         """Return how long it waits, in the words in which it is asked for."""

@@ -53,6 +53,13 @@ class OfUnit(Protocol):
         """Return the organisation that it is of."""
 
 
+def span_at(at: datetime, *, starts_at: datetime, seconds: int) -> tuple[datetime, datetime]:
+    """Return the span in which a moment lies, of those of one length of which one starts then."""
+    length = timedelta(seconds=seconds)
+    begins = starts_at + (at - starts_at) // length * length
+    return begins, begins + length
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request for quota. approved: with the token and when that expires."""
@@ -231,9 +238,7 @@ class Policies:
 
     def period_at(self, at: datetime) -> tuple[datetime, datetime]:
         """Return the span in which a moment lies, of those that guaranteed hours are counted in."""
-        length = timedelta(seconds=self.period_seconds)
-        starts_at = self.period_starts + (at - self.period_starts) // length * length
-        return starts_at, starts_at + length
+        return span_at(at, starts_at=self.period_starts, seconds=self.period_seconds)
 
     def weight_of(self, node: str) -> int:
         """Return the weight of a unit or cohort in ppm, among those that stand beside it.

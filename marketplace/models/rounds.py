@@ -10,6 +10,8 @@ from typing import Any
 
 from django.db import models
 
+from marketplace.domain.optimality_gap import gap_ppm
+
 
 class RoundRow(models.Model):
     """One round that decided something."""
@@ -44,13 +46,13 @@ class RoundRow(models.Model):
 
     @property
     def certified(self) -> dict[str, Any] | None:
-        """Return the certificate with its gap; None where there is none."""
+        """Return the certificate with its gap, None where that says nothing; None without one."""
         certificate: dict[str, Any] | None = self.certificate
         if certificate is None:
             return None
         welfare, bound = certificate["welfare_nanos"], certificate["bound_nanos"]
         weighed = welfare + certificate.get("weight_nanos", 0)
-        gap = -(-(bound - weighed) * 1_000_000 // bound) if bound else 0
+        gap = gap_ppm(worth_nanos=weighed, bound_nanos=bound)
         return {"aside": 0, **certificate, "gap_ppm": gap}
 
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Count, Max, Min, QuerySet
 
 from ledger.domain.ids import HostId
 from ledger.domain.money import MILLIS_PER_HOUR
@@ -264,6 +264,42 @@ def rounds(market: str, *, lane: str | None = None) -> QuerySet[RoundRow]:
     """Return the rounds that decided something, newest first."""
     rows = RoundRow.objects.filter(market=market).order_by("-position")
     return rows if lane is None else rows.filter(lane=lane)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPrices:
+    """What a round's grants are paid with. own: how many are an owner's own use, which costs
+    nothing and is no price; None for both prices where all are."""
+
+    low_nanos: int | None
+    high_nanos: int | None
+    own: int
+
+
+def prices_of(rows: Sequence[RoundRow]) -> dict[UUID, RoundPrices]:
+    """Return the prices that each round's trades were made at, apart from own use."""
+    traded = {
+        each["round_id"]: each
+        for each in TradeRow.objects.filter(round_id__in=[row.round_id for row in rows])
+        .values("round_id")
+        .annotate(
+            trades=Count("position"),
+            low=Min("price_nanos_per_gpu_hour"),
+            high=Max("price_nanos_per_gpu_hour"),
+        )
+        .order_by()
+    }
+    found = {}
+    for row in rows:
+        each = traded.get(row.round_id)
+        if each is not None:
+            own = max(0, row.grants - each["trades"])
+            found[row.round_id] = RoundPrices(each["low"], each["high"], own)
+        elif row.grants and row.price_high_nanos:  # a row from before trades knew their round
+            found[row.round_id] = RoundPrices(row.price_low_nanos, row.price_high_nanos, 0)
+        else:
+            found[row.round_id] = RoundPrices(None, None, row.grants)
+    return found
 
 
 def trades_of(round_id: UUID) -> QuerySet[TradeRow]:

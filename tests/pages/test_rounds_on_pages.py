@@ -104,7 +104,7 @@ def test_a_certificate_is_put_in_words(traded: World) -> None:
 
     assert "worth $99.00" in page
     assert "at most 1.0% was left undone" in page
-    assert "greedy 1 Moves of the search on demand USD 70" in page
+    assert "greedy 1 Moves of the search, on demand USD 70" in page
     assert "Bids of the last sweep before time was up 9" in page
     assert "1 bid got nothing although the limit was above the round's price" in page
 
