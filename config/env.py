@@ -120,6 +120,19 @@ class Env:
     """What the issuer knows this installation as."""
     oidc_client_secret: str = ""
     """What this installation proves itself to the issuer with."""
+    mail_host: str = ""
+    """The mail server (SMTP) that sends invitations and links for new passwords. Empty: none, and
+    an invitation's link is shown to its maker, who passes it on."""
+    mail_port: int = 587
+    """Port of the mail server."""
+    mail_security: str = "starttls"
+    """How mail travels to the server: `starttls`, `tls` from the first byte on, or `none`."""
+    mail_user: str = ""
+    """Whom the mail server knows us as; empty: it asks for nobody."""
+    mail_password: str = ""
+    """What we prove ourselves to the mail server with."""
+    mail_from: str = ""
+    """The address that mail comes from, such as offpeak@gpu.example."""
     throttle_per_minute: int = 1_200
     """API requests a token may make in a minute."""
     request_bytes_max: int = 2_097_152
@@ -177,6 +190,8 @@ DEMO_DEFAULTS: Mapping[str, object] = {
 
 
 FORMS: Mapping[str, tuple[str, str]] = {
+    "mail_security": ("starttls|tls|none", "starttls, tls or none"),
+    "mail_from": (r"[^@\s<>,]+@[^@\s<>,]+", "an address, such as offpeak@gpu.example"),
     "currency": ("[A-Z]{3}", "a currency's three letters, such as USD"),
     "burst_cloud": ("none|fake|ec2", "none, fake or ec2"),
     "burst_driver": (r"[1-9][0-9]{1,3}(\.[0-9]{1,4}){0,2}", "a driver's version, such as 580.65"),
@@ -274,6 +289,12 @@ def _check_together(env: Env) -> None:
     if given and len(given) < len(single_sign_on):
         lacking = " and ".join(variable_of(n) for n in single_sign_on if n not in given)
         raise SystemExit(f"{variable_of(given[0])} needs {lacking} beside it")
+    if bool(env.mail_host) != bool(env.mail_from):
+        given_one, lacking_one = ("mail_host", "mail_from")[:: 1 if env.mail_host else -1]
+        raise SystemExit(f"{variable_of(given_one)} needs {variable_of(lacking_one)} beside it")
+    if bool(env.mail_user) != bool(env.mail_password):
+        given_one, lacking_one = ("mail_user", "mail_password")[:: 1 if env.mail_user else -1]
+        raise SystemExit(f"{variable_of(given_one)} needs {variable_of(lacking_one)} beside it")
     if env.burst_cloud == "ec2":
         if not env.ec2_image_id:
             raise SystemExit("OFFPEAK_BURST_CLOUD=ec2 needs OFFPEAK_EC2_IMAGE_ID beside it")

@@ -21,11 +21,6 @@ TOLD_MAX = 20
 log = structlog.get_logger()
 
 
-def site_address(request: HttpRequest) -> str:
-    """Return the address that people and agents reach the site by, without a slash at its end."""
-    return settings.ENV.base_url or f"{request.scheme}://{request.get_host()}"
-
-
 def by_our_name(
     get_response: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:

@@ -208,6 +208,17 @@ SOCIALACCOUNT_PROVIDERS = oidc_providers(ENV)
 SOCIALACCOUNT_EMAIL_AUTHENTICATION = True
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 
+EMAIL_BACKEND = (
+    "django.core.mail.backends.smtp.EmailBackend"
+    if ENV.mail_host
+    else "django.core.mail.backends.dummy.EmailBackend"  # pages say that no mail is sent
+)
+EMAIL_HOST, EMAIL_PORT = ENV.mail_host, ENV.mail_port
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = ENV.mail_user, ENV.mail_password
+EMAIL_USE_TLS, EMAIL_USE_SSL = ENV.mail_security == "starttls", ENV.mail_security == "tls"
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = ENV.mail_from or "offpeak@localhost"
+
 SECURE = ENV.base_url.startswith("https://")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
 SESSION_COOKIE_HTTPONLY = True

@@ -63,6 +63,7 @@ NAVIGATION = (
     Group(
         "Run",
         (
+            Place("Organisations", "/settings/organisations", "people", _OPERATOR),
             Place("Ops", "/ops", "ops", platform=True),
             Place("Burst", "/ops/burst", "burst", _OPERATOR | _FINANCE),
             Place("Lab", "/lab", "lab", platform=True),

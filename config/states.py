@@ -19,6 +19,7 @@ class Look:
 
 
 _LOOKS: dict[str, Look] = {
+    "accepted": Look("Accepted", "good", "dot"),
     "active": Look("Active", "good", "dot"),
     "closed": Look("Closed", "", "dash"),
     "ending": Look("Ending", "warn", "half"),
@@ -37,6 +38,7 @@ _LOOKS: dict[str, Look] = {
     "filled": Look("Filled", "good", "dot"),
     "open": Look("Open", "busy", "ring"),
     "partially-filled": Look("Partly filled", "busy", "half"),
+    "revoked": Look("Revoked", "", "dash"),
     "refused": Look("Refused", "bad", "cross"),
     "approved": Look("Approved", "busy", "half"),
     "declined": Look("Declined", "bad", "cross"),

@@ -44,12 +44,13 @@ class Visitors:
         """Answer with the visitor's zone active."""
         if request.path.startswith((API, settings.STATIC_URL)):
             return self.get_response(request)
+        # What somebody has just written may have made them a member.
+        _wait_for_own_write(request)
         # Read by ledger.access.visits and by config.shell.
         request.actor, request.actors = seat(request)  # type: ignore[attr-defined]
         if self._is_kept_out(request):
             messages.warning(request, SecondFactorMissing.message())
             return elsewhere(request, SET_UP)
-        _wait_for_own_write(request)
         with timezone.override(zone_of(request)):
             return self.get_response(request)
 

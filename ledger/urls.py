@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from ledger.api import accounts, money, parties, tokens
+from ledger.api import accounts, invitations, money, parties, tokens
 
 api_urls: list[URLPattern] = [
     path("me", parties.Me.as_view()),
     path("tenants", parties.Tenants.as_view()),
     path("tenants/<uuid:tenant_id>", parties.TenantDetail.as_view()),
+    path("tenants/<uuid:tenant_id>/subscribers", parties.Subscribers.as_view()),
+    path("tenants/<uuid:tenant_id>/members", parties.Members.as_view()),
+    path("tenants/<uuid:tenant_id>/members/<uuid:user_id>", parties.MemberDetail.as_view()),
+    path("tenants/<uuid:tenant_id>/invitations", invitations.Invitations.as_view()),
+    path(
+        "tenants/<uuid:tenant_id>/invitations/<uuid:invitation_id>",
+        invitations.InvitationDetail.as_view(),
+    ),
+    path("tenants/<uuid:tenant_id>/accounts", accounts.TenantAccounts.as_view()),
     path("subscribers", parties.Subscribers.as_view()),
     path("members", parties.Members.as_view()),
     path("members/<uuid:user_id>", parties.MemberDetail.as_view()),
@@ -18,6 +27,7 @@ api_urls: list[URLPattern] = [
     path("accounts", accounts.Accounts.as_view()),
     path("accounts/<uuid:account_id>", accounts.AccountDetail.as_view()),
     path("accounts/<uuid:account_id>/funds", accounts.Funds.as_view()),
+    path("accounts/<uuid:account_id>/budget", accounts.AccountBudget.as_view()),
     path("accounts/<uuid:account_id>/holds", accounts.Holds.as_view()),
     path("accounts/<uuid:account_id>/statement", money.Statement.as_view()),
     path("trial-balance", money.TrialBalance.as_view()),

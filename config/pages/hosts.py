@@ -11,12 +11,11 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from config.naming import site_address
 from config.pages.agent_tokens import issue_agent_token
 from config.pages.answers import done, meta_of, page
 from config.pages.fields import TokenField, reason
 from ledger.access import Actor
-from ledger.access.visits import actor_of
+from ledger.access.visits import actor_of, site_address
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store

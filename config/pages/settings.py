@@ -12,13 +12,12 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from config.naming import site_address
 from config.pages.agent_tokens import issue_agent_token
 from config.pages.answers import done, meta_of, page
 from config.pages.fields import TokenField
 from ledger import commands, queries
 from ledger.access import Actor
-from ledger.access.visits import actor_of
+from ledger.access.visits import actor_of, site_address
 from ledger.domain import tokens
 from ledger.domain.ids import TokenId, UserId
 from ledger.domain.refusal import Refusal

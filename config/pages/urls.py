@@ -12,11 +12,14 @@ from config.pages import (
     fairness_try,
     finance,
     hosts,
+    joining,
     lab,
     leases,
     market,
     offers,
     ops,
+    organisation_parts,
+    organisations,
     owner,
     policies,
     policies_together,
@@ -75,6 +78,25 @@ page_urls: list[URLPattern] = [
     path("ops/burst", burst.index),
     path("settings", settings.index),
     path("settings/organisation", switch_tenant),
+    path("settings/organisations", organisations.index),
+    path("settings/organisations/<uuid:tenant_id>", organisations.one),
+    path(
+        "settings/organisations/<uuid:tenant_id>/invitations/<uuid:invitation_id>/revoke",
+        organisations.revoke,
+    ),
+    path(
+        "settings/organisations/<uuid:tenant_id>/members/<uuid:user_id>", organisation_parts.member
+    ),
+    path(
+        "settings/organisations/<uuid:tenant_id>/members/<uuid:user_id>/remove",
+        organisation_parts.remove,
+    ),
+    path(
+        "settings/organisations/<uuid:tenant_id>/accounts/<uuid:account_id>",
+        organisation_parts.account,
+    ),
+    path("invitations/", joining.join),
+    path("invitations/<str:secret>", joining.open_link),
     path("settings/tokens/<uuid:token_id>/revoke", settings.revoke),
     path("demo/sign-in", demo_sign_in),
 ]

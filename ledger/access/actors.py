@@ -67,6 +67,11 @@ class Actor:
         """Tell if the actor governs the whole platform."""
         return self.is_platform and bool(self.roles & {"operator", "auditor"})
 
+    @property
+    def has_platform_money(self) -> bool:
+        """Tell if the actor may open accounts, add funds and let accounts go below zero."""
+        return self.is_platform and bool(self.roles & {"finance", "operator"})
+
     def need(self, *roles: Role) -> None:
         """Refuse unless the actor has one of these roles.
 
@@ -82,6 +87,17 @@ class Actor:
         """
         if not (self.is_platform and "operator" in self.roles):
             raise PlatformOnly()
+
+    def need_to_run(self, tenant_id: TenantId) -> None:
+        """Refuse whoever may not look after an organisation's units, people and invitations.
+
+        Its own operators may, and those of the platform.
+        Raises: RoleMissing, PlatformOnly.
+        """
+        if self.tenant_id == tenant_id:
+            self.need("operator")
+        else:
+            self.need_platform()
 
     def need_person(self) -> UserId:
         """Return which person acts.

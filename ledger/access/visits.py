@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.http.request import split_domain_port
 
@@ -26,6 +27,11 @@ def visitor(request: HttpRequest) -> Actor | None:
     actor = getattr(request, "actor", None)
     assert actor is None or isinstance(actor, Actor)
     return actor
+
+
+def site_address(request: HttpRequest) -> str:
+    """Return the address that people and agents reach the site by, without a slash at its end."""
+    return settings.ENV.base_url or f"{request.scheme}://{request.get_host()}"
 
 
 def is_from_this_machine(request: HttpRequest) -> bool:

@@ -49,6 +49,12 @@ class AddFunds(Body):
     reference = TextField(max_length=200)
 
 
+class SetBudget(Body):
+    """How far available may fall below zero; null is without limit, for chargeback alone."""
+
+    overdraft = AmountField(allow_null=True)
+
+
 class AccountShown(serializers.ModelSerializer[AccountRow]):
     """An account as answered."""
 
@@ -143,6 +149,20 @@ class Accounts(Endpoint):
         return Response({"account_id": account_id, "position": position}, status=201)
 
 
+class TenantAccounts(Endpoint):
+    """The accounts of one organisation."""
+
+    scopes = {"GET": "billing:read"}
+    reads = ("ledger.money", "ledger.parties")
+
+    @extend_schema(responses=AccountShown(many=True))
+    def get(self, request: Request, tenant_id: UUID) -> Response:
+        """List the accounts of an organisation by kind and title."""
+        tenant = queries.tenant(self.actor, TenantId(tenant_id))
+        rows = queries.accounts(self.actor).filter(tenant_id=tenant.tenant_id)
+        return self.page(rows, AccountShown, ("kind", "title", "account_id"))
+
+
 class AccountDetail(Endpoint):
     """One account."""
 
@@ -192,7 +212,29 @@ class Funds(Endpoint):
         return Response({"entry_id": entry_id, "position": position}, status=201)
 
 
+class AccountBudget(Endpoint):
+    """How far an account may go below zero."""
+
+    scopes = {"PUT": "billing:write"}
+    reads = ("ledger.money",)
+
+    @extend_schema(request=SetBudget, responses=WrittenAt)
+    def put(self, request: Request, account_id: UUID) -> Response:
+        """Set an account's budget; only the platform raises one, its organisation may lower it."""
+        asked = self.body(SetBudget)
+        queries.account(self.actor, AccountId(account_id))
+        position = commands.set_budget(
+            self.store(f"account-{account_id}"),
+            account_id=AccountId(account_id),
+            overdraft_nanos=asked["overdraft"],
+            may_raise=self.actor.has_platform_money,
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"position": position})
+
+
 def _need_platform_money(actor: Actor) -> None:
     """Refuse whoever could otherwise give themselves money."""
-    if not (actor.is_platform and actor.roles & {"finance", "operator"}):
+    if not actor.has_platform_money:
         raise FundsByPlatformOnly()

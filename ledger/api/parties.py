@@ -11,14 +11,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ledger import commands, queries
+from ledger import commands, inviting, queries
+from ledger.access import Actor
 from ledger.domain.ids import SubscriberId, TenantId, UserId
 from ledger.domain.parties import ROLES, tenant_id_of
 from ledger.domain.tokens import ROLES_OF_SCOPE
 from ledger.models import MemberRow, Person, SubscriberRow, TenantRow
 from ledger.rest import ANY_SCOPE, Body, Endpoint, MomentField, TextField, paginate
 from ledger.rest.schema import WrittenAt
-from ledger.signin import person_of
 
 
 class RegisterTenant(Body):
@@ -40,6 +40,15 @@ class AdmitMember(Body):
     """A person, by e-mail address, and what they may do."""
 
     email = serializers.EmailField(max_length=254)
+    roles = serializers.ListField(
+        child=serializers.ChoiceField(ROLES), allow_empty=False, max_length=len(ROLES)
+    )
+    subscriber_id = serializers.UUIDField(required=False, allow_null=True, default=None)
+
+
+class ChangeMember(Body):
+    """What a member may do from now on, and for which unit they bid."""
+
     roles = serializers.ListField(
         child=serializers.ChoiceField(ROLES), allow_empty=False, max_length=len(ROLES)
     )
@@ -170,25 +179,26 @@ class TenantDetail(Endpoint):
 
 
 class Subscribers(Endpoint):
-    """The business units of the actor's organisation."""
+    """The business units of an organisation: the actor's own where none is named."""
 
     scopes = {"GET": "market:read", "POST": "admin"}
     reads = ("ledger.parties",)
 
     @extend_schema(responses=SubscriberShown(many=True))
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request, tenant_id: UUID | None = None) -> Response:
         """List them by cost centre."""
         order = ("cost_centre", "subscriber_id")
-        return self.page(queries.subscribers(self.actor), SubscriberShown, order)
+        whose = _seen(self.actor, tenant_id)
+        return self.page(queries.subscribers(self.actor, whose), SubscriberShown, order)
 
     @extend_schema(request=AddSubscriber, responses={201: SubscriberWritten})
-    def post(self, request: Request) -> Response:
-        """Set one up."""
+    def post(self, request: Request, tenant_id: UUID | None = None) -> Response:
+        """Set up a business unit."""
         asked = self.body(AddSubscriber)
         subscriber_id = SubscriberId(uuid5(self.command_id, "subscriber"))
         position = commands.add_subscriber(
             self.store(),
-            tenant_id=self.actor.tenant_id,
+            tenant_id=_run(self.actor, tenant_id),
             subscriber_id=subscriber_id,
             **asked,
             by=self.meta(),
@@ -198,15 +208,15 @@ class Subscribers(Endpoint):
 
 
 class Members(Endpoint):
-    """The people who may act for the actor's organisation."""
+    """The people who may act for an organisation: the actor's own where none is named."""
 
     scopes = {"GET": "admin", "POST": "admin"}
     reads = ("ledger.parties",)
 
     @extend_schema(responses=MemberShown(many=True))
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request, tenant_id: UUID | None = None) -> Response:
         """List them, the longest-standing first."""
-        rows = queries.members(self.actor)
+        rows = queries.members(self.actor, _run(self.actor, tenant_id))
         order = ("admitted_at", "member_id")
         page = paginate(rows, lambda row: row, order, query=request.query_params)
         people = queries.people(row.user_id for row in page["data"])
@@ -214,13 +224,14 @@ class Members(Endpoint):
         return Response(page)
 
     @extend_schema(request=AdmitMember, responses={201: MemberWritten})
-    def post(self, request: Request) -> Response:
-        """Admit somebody, or change what they may do."""
+    def post(self, request: Request, tenant_id: UUID | None = None) -> Response:
+        """Admit somebody without asking them, or change what they may do."""
         asked = self.body(AdmitMember)
-        user_id = UserId(person_of(asked.pop("email")).id)
+        whose = _run(self.actor, tenant_id)
+        user_id = UserId(inviting.person_to_admit(asked.pop("email"), whose).id)
         position = commands.admit_member(
-            self.store(f"tenant-{self.actor.tenant_id}"),
-            tenant_id=self.actor.tenant_id,
+            self.store(f"tenant-{whose}"),
+            tenant_id=whose,
             user_id=user_id,
             **asked,
             by=self.meta(),
@@ -232,20 +243,50 @@ class Members(Endpoint):
 class MemberDetail(Endpoint):
     """One membership."""
 
-    scopes = {"DELETE": "admin"}
+    scopes = {"PATCH": "admin", "DELETE": "admin"}
     reads = ("ledger.parties",)
 
+    @extend_schema(request=ChangeMember, responses=WrittenAt)
+    def patch(self, request: Request, user_id: UUID, tenant_id: UUID | None = None) -> Response:
+        """Change a member's roles and unit."""
+        asked = self.body(ChangeMember)
+        whose = _run(self.actor, tenant_id)
+        position = commands.change_member(
+            self.store(f"tenant-{whose}"),
+            tenant_id=whose,
+            user_id=UserId(user_id),
+            **asked,
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"position": position})
+
     @extend_schema(responses=WrittenAt)
-    def delete(self, request: Request, user_id: UUID) -> Response:
-        """End it."""
+    def delete(self, request: Request, user_id: UUID, tenant_id: UUID | None = None) -> Response:
+        """End a membership."""
+        whose = _run(self.actor, tenant_id)
         position = commands.remove_member(
-            self.store(f"tenant-{self.actor.tenant_id}"),
-            tenant_id=self.actor.tenant_id,
+            self.store(f"tenant-{whose}"),
+            tenant_id=whose,
             user_id=UserId(user_id),
             by=self.meta(),
             now=timezone.now(),
         )
         return Response({"position": position})
+
+
+def _seen(actor: Actor, tenant_id: UUID | None) -> TenantId:
+    """Return which organisation is meant, if the actor may see it. Raises: TenantUnknown."""
+    if tenant_id is None:
+        return actor.tenant_id
+    return TenantId(queries.tenant(actor, TenantId(tenant_id)).tenant_id)
+
+
+def _run(actor: Actor, tenant_id: UUID | None) -> TenantId:
+    """Return which organisation is meant, if the actor may look after it."""
+    if tenant_id is None:
+        return actor.tenant_id
+    return TenantId(queries.tenant_run_by(actor, tenant_id).tenant_id)
 
 
 def _member(row: MemberRow, person: Person | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ledger.commands.invitations import accept_invitation, invite_member, revoke_invitation
 from ledger.commands.money import (
     add_funds,
     capture_usage,
@@ -13,21 +14,26 @@ from ledger.commands.money import (
     record_cost,
     release_hold,
     resize_hold,
+    set_budget,
 )
 from ledger.commands.parties import (
     add_subscriber,
     admit_member,
+    change_member,
     register_tenant,
     remove_member,
 )
 from ledger.commands.tokens import issue_host_token, issue_token, revoke_token
 
 __all__ = [
+    "accept_invitation",
     "add_funds",
     "add_subscriber",
     "admit_member",
     "capture_usage",
+    "change_member",
     "credit_payment",
+    "invite_member",
     "issue_host_token",
     "issue_token",
     "open_account",
@@ -39,5 +45,7 @@ __all__ = [
     "release_hold",
     "remove_member",
     "resize_hold",
+    "revoke_invitation",
     "revoke_token",
+    "set_budget",
 ]

@@ -135,6 +135,28 @@ def add_funds(
     return _record(store, account_id, decide, by=by.step(asked))
 
 
+def set_budget(
+    store: EventStore,
+    *,
+    account_id: AccountId,
+    overdraft_nanos: int | None,
+    may_raise: bool,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Set how far an account's available may fall below zero; None: without limit.
+
+    may_raise: whoever asks may let it go further than before.
+    Raises: AccountUnknown, AccountCannotPay, PrepaidUnlimited, OverdraftNegative, AmountTooLarge,
+        BudgetRaisedByPlatformOnly, BudgetBelowUse.
+    """
+
+    def decide(account: Account) -> Sequence[Event]:
+        return account.set_budget(overdraft_nanos=overdraft_nanos, may_raise=may_raise, now=now)
+
+    return _record(store, account_id, decide, by=by.step(f"budget:{overdraft_nanos}"))
+
+
 def credit_payment(
     store: EventStore,
     *,

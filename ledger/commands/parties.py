@@ -7,6 +7,7 @@ from datetime import datetime
 
 from ledger.domain import parties
 from ledger.domain.events import (
+    InvitationRevoked,
     MemberAdmitted,
     MemberRemoved,
     SubscriberRegistered,
@@ -71,8 +72,31 @@ def admit_member(
     Raises: TenantUnknown, RolesUnknown, SubscriberUnknown, LastOperator, TooManyMembers.
     """
 
-    def decide(tenant: Tenant | None) -> list[MemberAdmitted]:
+    def decide(tenant: Tenant | None) -> list[MemberAdmitted | InvitationRevoked]:
         return _known(tenant, tenant_id).admit(
+            user_id=user_id, roles=roles, subscriber_id=subscriber_id, now=now
+        )
+
+    return record(store, Tenant, tenant_id, decide, by=by)
+
+
+def change_member(
+    store: EventStore,
+    *,
+    tenant_id: TenantId,
+    user_id: UserId,
+    roles: Sequence[str],
+    subscriber_id: SubscriberId | None,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Change in which roles and for which unit a member acts.
+
+    Raises: TenantUnknown, MemberUnknown, RolesUnknown, SubscriberUnknown, LastOperator.
+    """
+
+    def decide(tenant: Tenant | None) -> list[MemberAdmitted | InvitationRevoked]:
+        return _known(tenant, tenant_id).change_member(
             user_id=user_id, roles=roles, subscriber_id=subscriber_id, now=now
         )
 
@@ -87,7 +111,7 @@ def remove_member(
     Raises: TenantUnknown, MemberUnknown, LastOperator.
     """
 
-    def decide(tenant: Tenant | None) -> list[MemberRemoved]:
+    def decide(tenant: Tenant | None) -> list[MemberRemoved | InvitationRevoked]:
         return _known(tenant, tenant_id).remove(user_id=user_id, now=now)
 
     return record(store, Tenant, tenant_id, decide, by=by)

@@ -20,6 +20,7 @@ from ledger.domain.events import (
     AccountEvent,
     AccountKind,
     AccountOpened,
+    BudgetSet,
     CompensationPaid,
     CostRecorded,
     FundsAdded,
@@ -40,7 +41,7 @@ from ledger.domain.holds import (
 )
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, TenantId
 from ledger.domain.money import NANOS_MAX, AmountTooLarge, CurrencyUnknown, Money
-from ledger.domain.refusal import Invalid, Refusal, Unknown
+from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unknown
 
 EntryT = TypeVar("EntryT", FundsAdded, CompensationPaid, CostRecorded)
 
@@ -64,6 +65,20 @@ class PrepaidUnlimited(Invalid):
 
 class OverdraftNegative(Invalid):
     """An overdraft limit cannot be below zero."""
+
+
+class BudgetRaisedByPlatformOnly(Forbidden):
+    """Only finance people and operators of the platform may let an account go further below zero.
+
+    Lowering it is the organisation's own affair.
+    """
+
+
+class BudgetBelowUse(Refusal):
+    """The account is further below zero already, with what is set aside.
+
+    Wait until holds are released, add funds, or set at least what is in use.
+    """
 
 
 class AccountCannotPay(Refusal):
@@ -111,6 +126,7 @@ class Account:
     opened: AccountOpened
     total: Money
     held: Money
+    overdraft_nanos: int | None
     holds: MutableMapping[HoldId, Hold] = field(default_factory=dict)
     entries: MutableMapping[EntryId, journal.EntryEvent] = field(default_factory=dict)
 
@@ -124,9 +140,11 @@ class Account:
         if isinstance(event, AccountOpened):
             assert state is None
             zero = Money(0, event.currency)
-            return cls(opened=event, total=zero, held=zero)
+            return cls(opened=event, total=zero, held=zero, overdraft_nanos=event.overdraft_nanos)
         assert state is not None
         match event:
+            case BudgetSet():
+                return replace(state, overdraft_nanos=event.overdraft_nanos)
             case HoldPlaced():
                 hold = Hold(
                     hold_id=event.hold_id,
@@ -164,6 +182,28 @@ class Account:
     def available(self) -> Money:
         """Return what is not set aside; below zero where an overdraft is in use."""
         return self.total - self.held
+
+    def set_budget(
+        self, *, overdraft_nanos: int | None, may_raise: bool, now: datetime
+    ) -> list[BudgetSet]:
+        """Decide how far available may fall below zero from now on; None: without limit.
+
+        may_raise: the platform does; an organisation itself may only go lower.
+        """
+        self._need_paying()
+        _check_overdraft(self.opened.kind, overdraft_nanos)
+        before = self.overdraft_nanos
+        if overdraft_nanos == before:
+            return []
+        raised = before is not None and (overdraft_nanos is None or overdraft_nanos > before)
+        if raised and not may_raise:
+            raise BudgetRaisedByPlatformOnly()
+        if overdraft_nanos is not None and self.available.nanos + overdraft_nanos < 0:
+            in_use = Money(-self.available.nanos, self.opened.currency)
+            raise BudgetBelowUse(in_use=in_use)
+        return [
+            BudgetSet(account_id=self.opened.account_id, overdraft_nanos=overdraft_nanos, at=now)
+        ]
 
     def add_funds(
         self, *, entry_id: EntryId, money: Money, reference: str, cash: AccountId, now: datetime
@@ -372,7 +412,7 @@ class Account:
             raise AmountTooLarge(most=Money(NANOS_MAX, self.opened.currency))
 
     def _need_available(self, money: Money) -> None:
-        overdraft = self.opened.overdraft_nanos
+        overdraft = self.overdraft_nanos
         if overdraft is None:
             return
         spendable = self.available.nanos + overdraft
@@ -385,12 +425,16 @@ def open_account(account: Account | None, terms: AccountOpened) -> list[AccountO
     need_text(terms.title, length_max=TEXT_LENGTH_MAX)
     if not CURRENCY.fullmatch(terms.currency):
         raise CurrencyUnknown(given=terms.currency[:40])
-    if terms.overdraft_nanos is None and terms.kind == "prepaid":
-        raise PrepaidUnlimited()
-    if terms.overdraft_nanos is not None and not 0 <= terms.overdraft_nanos <= NANOS_MAX:
-        raise OverdraftNegative() if terms.overdraft_nanos < 0 else AmountTooLarge()
+    _check_overdraft(terms.kind, terms.overdraft_nanos)
     if account is None:
         return [terms]
     if replace(account.opened, at=terms.at) != terms:
         raise AccountOpenedOtherwise(account_id=terms.account_id)
     return []
+
+
+def _check_overdraft(kind: AccountKind, overdraft_nanos: int | None) -> None:
+    if overdraft_nanos is None and kind == "prepaid":
+        raise PrepaidUnlimited()
+    if overdraft_nanos is not None and not 0 <= overdraft_nanos <= NANOS_MAX:
+        raise OverdraftNegative() if overdraft_nanos < 0 else AmountTooLarge()

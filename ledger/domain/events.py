@@ -12,6 +12,7 @@ from ledger.domain.ids import (
     EntryId,
     HoldId,
     HostId,
+    InvitationId,
     LeaseId,
     SubscriberId,
     TenantId,
@@ -72,6 +73,42 @@ class MemberRemoved(Event, name="ledger.member-removed"):
     at: datetime
 
 
+class MemberInvited(Event, name="ledger.member-invited"):
+    """A person got a link by which they may join a tenant in these roles, once, until `expires_at`.
+
+    Only the hash of the link's secret is kept. by_mail: the link went to the person's address and
+    was shown to nobody, so whoever uses it reads that mail. invited_by: the operator who did it.
+    """
+
+    tenant_id: TenantId
+    invitation_id: InvitationId
+    user_id: UserId
+    invited_by: UserId
+    roles: tuple[Role, ...]
+    subscriber_id: SubscriberId | None
+    by_mail: bool
+    prefix: str
+    sha256: str
+    expires_at: datetime
+    at: datetime
+
+
+class InvitationAccepted(Event, name="ledger.invitation-accepted"):
+    """The invited person took the invitation up; its link works no more."""
+
+    tenant_id: TenantId
+    invitation_id: InvitationId
+    at: datetime
+
+
+class InvitationRevoked(Event, name="ledger.invitation-revoked"):
+    """An invitation was taken back before it was accepted; its link works no more."""
+
+    tenant_id: TenantId
+    invitation_id: InvitationId
+    at: datetime
+
+
 class TokenIssued(Event, name="ledger.token-issued"):
     """A person made an API token, or an owner a token for the agent of one host.
 
@@ -97,7 +134,15 @@ class TokenRevoked(Event, name="ledger.token-revoked"):
     at: datetime
 
 
-PartyEvent = TenantRegistered | SubscriberRegistered | MemberAdmitted | MemberRemoved
+PartyEvent = (
+    TenantRegistered
+    | SubscriberRegistered
+    | MemberAdmitted
+    | MemberRemoved
+    | MemberInvited
+    | InvitationAccepted
+    | InvitationRevoked
+)
 TokenEvent = TokenIssued | TokenRevoked
 
 
@@ -151,6 +196,17 @@ class AccountOpened(Event, name="ledger.account-opened"):
     kind: AccountKind
     title: str
     currency: str
+    overdraft_nanos: int | None
+    at: datetime
+
+
+class BudgetSet(Event, name="ledger.budget-set"):
+    """How far available may fall below zero from now on; None: without limit.
+
+    The budget of a cost centre, the credit of a wallet.
+    """
+
+    account_id: AccountId
     overdraft_nanos: int | None
     at: datetime
 
@@ -253,6 +309,7 @@ class HoldReleased(Event, name="ledger.hold-released"):
 
 AccountEvent = (
     AccountOpened
+    | BudgetSet
     | FundsAdded
     | HoldPlaced
     | HoldResized

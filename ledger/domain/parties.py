@@ -13,17 +13,29 @@ from datetime import datetime
 from typing import ClassVar, assert_never, get_args
 from uuid import UUID, uuid5
 
+from ledger.domain import invitations
 from ledger.domain.events import (
+    InvitationAccepted,
+    InvitationRevoked,
     MemberAdmitted,
+    MemberInvited,
     MemberRemoved,
     PartyEvent,
     Role,
     SubscriberRegistered,
     TenantRegistered,
 )
-from ledger.domain.ids import SubscriberId, TenantId, UserId
+from ledger.domain.ids import InvitationId, SubscriberId, TenantId, UserId
+from ledger.domain.invitations import (
+    AlreadyMember,
+    Invitation,
+    InvitationForAnother,
+    InvitationMadeBefore,
+    InvitationUnknown,
+)
 from ledger.domain.money import CurrencyUnknown
 from ledger.domain.refusal import Invalid, Refusal, Unknown
+from ledger.domain.tokens import Written
 
 PLATFORM_SLUG = "platform"
 TITLE_LENGTH_MAX = 120
@@ -117,6 +129,7 @@ class Tenant:
     registered: TenantRegistered
     subscribers: Mapping[SubscriberId, SubscriberRegistered] = field(default_factory=dict)
     members: Mapping[UserId, MemberAdmitted] = field(default_factory=dict)
+    invitations: Mapping[InvitationId, Invitation] = field(default_factory=dict)
 
     @classmethod
     def evolve(cls, state: Tenant | None, event: PartyEvent, /) -> Tenant:
@@ -132,8 +145,20 @@ class Tenant:
             case MemberRemoved():
                 others = {k: v for k, v in state.members.items() if k != event.user_id}
                 return replace(state, members=others)
+            case MemberInvited():
+                return state._with_invitation(Invitation(event))
+            case InvitationAccepted():
+                invitation = state.invitations[event.invitation_id]
+                return state._with_invitation(replace(invitation, ended="accepted"))
+            case InvitationRevoked():
+                invitation = state.invitations[event.invitation_id]
+                return state._with_invitation(replace(invitation, ended="revoked"))
             case _:
                 assert_never(event)
+
+    def _with_invitation(self, invitation: Invitation) -> Tenant:
+        known = {**self.invitations, invitation.made.invitation_id: invitation}
+        return replace(self, invitations=known)
 
     @property
     def tenant_id(self) -> TenantId:
@@ -176,8 +201,11 @@ class Tenant:
         roles: Sequence[str],
         subscriber_id: SubscriberId | None,
         now: datetime,
-    ) -> list[MemberAdmitted]:
-        """Let a person act for the tenant in these roles, or change a member's roles."""
+    ) -> list[MemberAdmitted | InvitationRevoked]:
+        """Let a person act for the tenant in these roles, or change a member's roles.
+
+        Whoever stops being an operator leaves no link behind that lets others in.
+        """
         asked = MemberAdmitted(
             tenant_id=self.tenant_id,
             user_id=user_id,
@@ -192,16 +220,117 @@ class Tenant:
             return []
         if before is None and len(self.members) >= MEMBERS_MAX:
             raise TooManyMembers(members_max=MEMBERS_MAX)
-        if "operator" not in asked.roles:
-            self._need_another_operator(than=user_id)
-        return [asked]
+        if "operator" in asked.roles:
+            return [asked]
+        self._need_another_operator(than=user_id)
+        return [asked, *self._revoked(by=user_id, now=now)]
 
-    def remove(self, *, user_id: UserId, now: datetime) -> list[MemberRemoved]:
-        """End a membership."""
+    def change_member(
+        self,
+        *,
+        user_id: UserId,
+        roles: Sequence[str],
+        subscriber_id: SubscriberId | None,
+        now: datetime,
+    ) -> list[MemberAdmitted | InvitationRevoked]:
+        """Change what somebody may do who is a member already."""
+        if user_id not in self.members:
+            raise MemberUnknown(user_id=user_id)
+        return self.admit(user_id=user_id, roles=roles, subscriber_id=subscriber_id, now=now)
+
+    def remove(self, *, user_id: UserId, now: datetime) -> list[MemberRemoved | InvitationRevoked]:
+        """End a membership; no link made by or for the person works any more."""
         if user_id not in self.members:
             raise MemberUnknown(user_id=user_id)
         self._need_another_operator(than=user_id)
-        return [MemberRemoved(tenant_id=self.tenant_id, user_id=user_id, at=now)]
+        removed = MemberRemoved(tenant_id=self.tenant_id, user_id=user_id, at=now)
+        return [removed, *self._revoked(by=user_id, of=user_id, now=now)]
+
+    def invite(
+        self,
+        *,
+        invitation_id: InvitationId,
+        user_id: UserId,
+        invited_by: UserId,
+        roles: Sequence[str],
+        subscriber_id: SubscriberId | None,
+        by_mail: bool,
+        written: Written,
+        expires_at: datetime,
+        now: datetime,
+    ) -> list[InvitationRevoked | MemberInvited]:
+        """Let a person join by a link. An earlier link of theirs stops working."""
+        if invitation_id in self.invitations:
+            raise InvitationMadeBefore(invitation_id=invitation_id)
+        asked = MemberInvited(
+            tenant_id=self.tenant_id,
+            invitation_id=invitation_id,
+            user_id=user_id,
+            invited_by=invited_by,
+            roles=_roles(roles),
+            subscriber_id=subscriber_id,
+            by_mail=by_mail,
+            prefix=written.prefix,
+            sha256=written.sha256,
+            expires_at=expires_at,
+            at=now,
+        )
+        invitations.need_life(expires_at, now=now)
+        if subscriber_id is not None and subscriber_id not in self.subscribers:
+            raise SubscriberUnknown(subscriber_id=subscriber_id)
+        if user_id in self.members:
+            raise AlreadyMember(user_id=user_id)
+        earlier = self._revoked(of=user_id, now=now)
+        if not earlier:
+            invitations.need_room(self.invitations.values(), now=now)
+        return [*earlier, asked]
+
+    def revoke_invitation(
+        self, *, invitation_id: InvitationId, now: datetime
+    ) -> list[InvitationRevoked]:
+        """Take an invitation back; one that was taken back before stays so."""
+        invitation = self._invitation(invitation_id)
+        if invitation.ended == "revoked":
+            return []
+        if invitation.ended == "accepted":
+            invitation.need_open(now=now)
+        return [invitation.revoked(now=now)]
+
+    def accept_invitation(
+        self, *, invitation_id: InvitationId, user_id: UserId, now: datetime
+    ) -> list[InvitationAccepted | MemberAdmitted | InvitationRevoked]:
+        """Let the invited person in, in the roles of the invitation.
+
+        Who has become a member otherwise in the meantime keeps the roles they have.
+        """
+        invitation = self._invitation(invitation_id)
+        made = invitation.made
+        invitation.need_open(now=now)
+        if made.user_id != user_id:
+            raise InvitationForAnother()
+        accepted = InvitationAccepted(tenant_id=self.tenant_id, invitation_id=invitation_id, at=now)
+        if user_id in self.members:
+            return [accepted]
+        admitted = self.admit(
+            user_id=user_id, roles=made.roles, subscriber_id=made.subscriber_id, now=now
+        )
+        return [accepted, *admitted]
+
+    def _invitation(self, invitation_id: InvitationId) -> Invitation:
+        invitation = self.invitations.get(invitation_id)
+        if invitation is None:
+            raise InvitationUnknown()
+        return invitation
+
+    def _revoked(
+        self, *, by: UserId | None = None, of: UserId | None = None, now: datetime
+    ) -> list[InvitationRevoked]:
+        """Return what takes back the open invitations made by one person, and those of another."""
+        return [
+            each.revoked(now=now)
+            for each in self.invitations.values()
+            if each.ended is None and (each.made.invited_by == by or each.made.user_id == of)
+        ]
 
     def _need_another_operator(self, *, than: UserId) -> None:
         operators = {who for who in self.members if "operator" in self.roles_of(who)}

@@ -19,8 +19,9 @@ from ledger.domain.events import Role, TokenEvent, TokenIssued, TokenRevoked
 from ledger.domain.ids import HostId, TenantId, TokenId, UserId
 from ledger.domain.refusal import Invalid, Refusal, Unauthenticated, Unknown
 
-Kind = Literal["user", "host"]
-"""user: a person's token. host: the token of one host's agent, and good for nothing else."""
+Kind = Literal["user", "host", "invite"]
+"""user: a person's token. host: the token of one host's agent, and good for nothing else.
+invite: the secret in the link of an invitation, which proves nobody to the API."""
 
 Scope = Literal[
     "market:read",
@@ -69,7 +70,7 @@ SHOWN_LENGTH = 6
 ENTROPY_BYTES_MIN = 32
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_FORM = re.compile(r"(offp_(user|host)_([0-9A-Za-z]{32}))_([0-9A-Za-z]{6})")
+_FORM = re.compile(r"(offp_(user|host|invite)_([0-9A-Za-z]{32}))_([0-9A-Za-z]{6})")
 
 
 def carries(scopes: Collection[str], scope: str) -> bool:

@@ -12,7 +12,14 @@ from ledger.models.money import (
     PostingRow,
     UsageChargeRow,
 )
-from ledger.models.parties import MemberRow, SubscriberRow, TenantRow, TokenRow, TokenUse
+from ledger.models.parties import (
+    InvitationRow,
+    MemberRow,
+    SubscriberRow,
+    TenantRow,
+    TokenRow,
+    TokenUse,
+)
 from ledger.models.people import Person
 from ledger.models.requests import RequestKey, TokenBucket
 
@@ -21,6 +28,7 @@ __all__ = [
     "Checkpoint",
     "DebtRow",
     "HoldRow",
+    "InvitationRow",
     "JournalEntryRow",
     "MemberRow",
     "ParkedReaction",

@@ -57,6 +57,29 @@ class MemberRow(models.Model):
         return f"{self.user_id} for {self.tenant_title}"
 
 
+class InvitationRow(models.Model):
+    """An invitation: the hash of its link's secret, never the secret."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    invitation_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField(db_index=True)
+    user_id = models.UUIDField()
+    invited_by = models.UUIDField()
+    roles = ArrayField(models.CharField(max_length=20))
+    subscriber_id = models.UUIDField(null=True)
+    by_mail = models.BooleanField()
+    prefix = models.CharField(max_length=24)
+    sha256 = models.CharField(max_length=64, unique=True)
+    invited_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.prefix}… for {self.user_id}"
+
+
 class TokenRow(models.Model):
     """An API token: its hash, never its secret. Exactly one of `user_id` and `host_id` is set."""
 

@@ -33,6 +33,9 @@ class Person(AbstractBaseUser):
     is_active = models.BooleanField(default=True)
     is_demo = models.BooleanField(default=False)
     """One of the demo's made-up people: may be signed in by one click where `demo` is on."""
+    vouched_by = models.UUIDField(null=True)
+    """The organisation whose link, shown to its operator, made this log-in. Nothing else says that
+    the address is the person's, so no other organisation admits them without asking them first."""
     joined_at = models.DateTimeField(auto_now_add=True)
 
     objects: ClassVar[People] = People()

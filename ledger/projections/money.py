@@ -9,6 +9,7 @@ from ledger.domain import journal
 from ledger.domain.account_ids import earnings_account
 from ledger.domain.events import (
     AccountOpened,
+    BudgetSet,
     CompensationPaid,
     CostRecorded,
     FundsAdded,
@@ -45,6 +46,8 @@ def project_money(recorded: Recorded, rows: Rows) -> None:
             rows.add(PartyNameRow(party_id=unit.subscriber_id, title=unit.title))
         case AccountOpened() as opened:
             _open(opened, rows)
+        case BudgetSet() as budget:
+            rows.change(AccountRow, budget.account_id, overdraft_nanos=budget.overdraft_nanos)
         case HoldPlaced() | HoldResized() | HoldReleased() as event:
             _project_hold(event, rows)
         case UsageCaptured() as captured:
@@ -279,6 +282,7 @@ MONEY = Projection(
         TenantRegistered,
         SubscriberRegistered,
         AccountOpened,
+        BudgetSet,
         HoldPlaced,
         HoldResized,
         HoldReleased,

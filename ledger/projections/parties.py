@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from ledger.domain.events import (
+    InvitationAccepted,
+    InvitationRevoked,
     MemberAdmitted,
+    MemberInvited,
     MemberRemoved,
     SubscriberRegistered,
     TenantRegistered,
@@ -13,7 +16,7 @@ from ledger.domain.events import (
 from ledger.domain.parties import member_id_of
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
-from ledger.models import MemberRow, SubscriberRow, TenantRow, TokenRow
+from ledger.models import InvitationRow, MemberRow, SubscriberRow, TenantRow, TokenRow
 from ledger.rows import Rows
 
 
@@ -45,6 +48,12 @@ def project_parties(recorded: Recorded, rows: Rows) -> None:
             _admit(admitted, rows)
         case MemberRemoved() as removed:
             rows.remove(MemberRow, member_id_of(removed.tenant_id, removed.user_id))
+        case MemberInvited() as invited:
+            _invite(invited, rows)
+        case InvitationAccepted() as accepted:
+            rows.change(InvitationRow, accepted.invitation_id, accepted_at=accepted.at)
+        case InvitationRevoked() as revoked:
+            rows.change(InvitationRow, revoked.invitation_id, revoked_at=revoked.at)
 
 
 def _admit(admitted: MemberAdmitted, rows: Rows) -> None:
@@ -63,6 +72,24 @@ def _admit(admitted: MemberAdmitted, rows: Rows) -> None:
             is_platform=tenant.is_platform,
             admitted_at=admitted.at,
             **terms,
+        )
+    )
+
+
+def _invite(invited: MemberInvited, rows: Rows) -> None:
+    rows.add(
+        InvitationRow(
+            invitation_id=invited.invitation_id,
+            tenant_id=invited.tenant_id,
+            user_id=invited.user_id,
+            invited_by=invited.invited_by,
+            roles=list(invited.roles),
+            subscriber_id=invited.subscriber_id,
+            by_mail=invited.by_mail,
+            prefix=invited.prefix,
+            sha256=invited.sha256,
+            invited_at=invited.at,
+            expires_at=invited.expires_at,
         )
     )
 
@@ -92,8 +119,16 @@ def project_tokens(recorded: Recorded, rows: Rows) -> None:
 PARTIES = Projection(
     name="ledger.parties",
     project=project_parties,
-    tables=(TenantRow, SubscriberRow, MemberRow),
-    on=names_of(TenantRegistered, SubscriberRegistered, MemberAdmitted, MemberRemoved),
+    tables=(TenantRow, SubscriberRow, MemberRow, InvitationRow),
+    on=names_of(
+        TenantRegistered,
+        SubscriberRegistered,
+        MemberAdmitted,
+        MemberRemoved,
+        MemberInvited,
+        InvitationAccepted,
+        InvitationRevoked,
+    ),
 )
 TOKENS = Projection(
     name="ledger.tokens",

@@ -8,7 +8,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from . import VERSION, bids, ending, hosts, leases, market, money, offers, quotas_together, tokens
+from . import (
+    VERSION,
+    accounts,
+    bids,
+    ending,
+    hosts,
+    leases,
+    market,
+    money,
+    offers,
+    organisations,
+    quotas_together,
+    tokens,
+)
 from .client import Client, Log
 from .printing import NotPrinted, Printer
 from .session import Output, Session
@@ -87,6 +100,13 @@ app.command("statement")(money.statement)
 app.command("export")(money.export)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(organisations.tenants, name="tenants")
+app.add_typer(organisations.units, name="units")
+app.add_typer(organisations.members, name="members")
+app.add_typer(organisations.invitations, name="invitations")
+app.add_typer(accounts.accounts, name="accounts")
+app.add_typer(accounts.funds, name="funds")
+app.add_typer(accounts.budgets, name="budgets")
 
 
 def _version(wanted: bool) -> None:

@@ -150,6 +150,10 @@ class Client:
         """PATCH, if wanted only the version that was seen."""
         return self._write("PATCH", path, body, str(uuid4()), if_match)
 
+    def put(self, path: str, body: object) -> Any:
+        """PUT."""
+        return self._write("PUT", path, body, str(uuid4()), None)
+
     def delete(self, path: str, body: object = None) -> Any:
         """DELETE."""
         return self._write("DELETE", path, body, str(uuid4()), None)

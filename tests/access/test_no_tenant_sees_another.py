@@ -83,8 +83,18 @@ QUERIES: Mapping[str, str] = {
 }
 """What a read must be asked with, by route."""
 
-SITE_ONLY = ("accounts/", "docs/", "healthz", "readyz", "metrics", "demo/", "gallery/")
-"""Addresses without rows of any organisation: log-in pages, documents, health."""
+SITE_ONLY = (
+    "accounts/",
+    "docs/",
+    "healthz",
+    "readyz",
+    "metrics",
+    "demo/",
+    "gallery/",
+    "invitations/",
+)
+"""Addresses without rows of any organisation: log-in pages, documents, health;
+and the links of invitations, which name nothing but a secret of their own."""
 
 
 def _moment(**ahead: float) -> str:
@@ -117,6 +127,23 @@ BODIES: Mapping[str, Body] = {
         "roles": ["consumer"],
         "subscriber_id": str(its.ids["subscriber_id"]),
     },
+    "POST tenants/<uuid:tenant_id>/subscribers": lambda its, own: {
+        "title": "Research",
+        "cost_centre": "R1",
+    },
+    "POST tenants/<uuid:tenant_id>/members": lambda its, own: {
+        "email": "eve@elsewhere.example",
+        "roles": ["operator"],
+    },
+    "PATCH tenants/<uuid:tenant_id>/members/<uuid:user_id>": lambda its, own: {
+        "roles": ["operator"],
+    },
+    "PATCH members/<uuid:user_id>": lambda its, own: {"roles": ["operator"]},
+    "POST tenants/<uuid:tenant_id>/invitations": lambda its, own: {
+        "email": "eve@elsewhere.example",
+        "roles": ["operator"],
+    },
+    "PUT accounts/<uuid:account_id>/budget": lambda its, own: {"overdraft": "0.00"},
     "POST tokens": lambda its, own: {"title": "mine", "scopes": ["market:read"]},
     "POST hosts": lambda its, own: {"title": "rack", "region": "eu"},
     "PUT hosts/<uuid:host_id>": lambda its, own: {"title": "rack", "region": "eu"},

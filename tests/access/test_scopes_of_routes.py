@@ -19,6 +19,7 @@ READS_BY_POST = {
 
 WRITES = {
     "accounts": "billing:write",
+    "accounts/<uuid:account_id>/budget": "billing:write",
     "accounts/<uuid:account_id>/funds": "billing:write",
     "agent/host": "agent",
     "agent/reports": "agent",
@@ -71,6 +72,9 @@ READS = {
     "subscribers": "market:read",
     "supply": "market:read",
     "tenants": "market:read",
+    "tenants/<uuid:tenant_id>/accounts": "billing:read",
+    "tenants/<uuid:tenant_id>/invitations": "admin",
+    "tenants/<uuid:tenant_id>/members": "admin",
     "tokens": "tokens:read",
     "trial-balance": "billing:read",
     "workloads": "market:read",

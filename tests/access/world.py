@@ -26,6 +26,7 @@ from ledger.domain.ids import (
     EntryId,
     HoldId,
     HostId,
+    InvitationId,
     LeaseId,
     OfferId,
     SubscriberId,
@@ -164,6 +165,7 @@ def founded(slug: str) -> Party:
         "user_id": user_id,
         "token_id": caller.token_id,
         "host_id": host_id,
+        "invitation_id": _invitation(tenant_id, user_id, by, now),
         "account_id": _account(tenant_id, unit, title, by, now),
     }
     return party
@@ -189,6 +191,25 @@ def _token(
         assert host_id is not None
         commands.issue_host_token(default_store(), host_id=host_id, **terms)
     return Caller(tenant_id, user_id or UUID(int=0), token_id, text)
+
+
+def _invitation(tenant_id: TenantId, user_id: UserId, by: Meta, now: datetime) -> InvitationId:
+    invitation_id = InvitationId(uuid4())
+    commands.invite_member(
+        default_store(),
+        tenant_id=tenant_id,
+        invitation_id=invitation_id,
+        user_id=UserId(Person.objects.create_user(f"invited@{tenant_id}.example").id),
+        invited_by=user_id,
+        roles=["consumer"],
+        subscriber_id=None,
+        by_mail=False,
+        written=tokens.read(tokens.write("invite", os.urandom(32))),
+        expires_at=now + timedelta(days=7),
+        by=by,
+        now=now,
+    )
+    return invitation_id
 
 
 def _account(

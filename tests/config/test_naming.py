@@ -16,8 +16,8 @@ from config import health
 from config import settings as product
 from config.checks import plain_http
 from config.env import read_env
-from config.naming import site_address
 from config.urls import *  # noqa: F403  # handlers and addresses of the product
+from ledger.access.visits import site_address
 
 PUBLIC = "gpu.example"
 

@@ -58,7 +58,7 @@ def pretending() -> Iterator[Market]:
             self.end_headers()
             self.wfile.write(text)
 
-        do_GET = do_POST = do_PATCH = do_DELETE = do_any  # noqa: N815  # the base class calls them
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_any  # noqa: N815  # the base class calls them
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""

@@ -14,13 +14,19 @@ import pytest
 import marketplace.sdk
 from tests.marketplace.sdk.pretending import BID, ROOT, Market, offpeak
 
-PLACES = ("BID", "LEASE", "OFFER", "HOST", "UNIT", "REQUEST", "TOKEN", "ACCOUNT")
+PLACES = ("BID", "LEASE", "OFFER", "HOST", "UNIT", "REQUEST", "TOKEN", "ACCOUNT", "INVITATION")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:\.venv/bin/)?offpeak (.*)$", re.MULTILINE)
 ANSWER: dict[str, Any] = {
     "id": BID,
     "lease_id": BID,
     "position": 1,
+    "tenant_id": BID,
+    "subscriber_id": BID,
+    "account_id": BID,
+    "invitation_id": BID,
+    "link": "https://gpu.example/invitations/offp_invite_x",
+    "expires_at": "2026-12-06T12:00:00Z",
     "state": "active",
     "data": [],
     "next": None,
@@ -81,7 +87,9 @@ def test_a_documented_command_is_understood_and_asks_the_market(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "term.json").write_text("[]")
-    market.answer = lambda asked: (200, b"a,b\n" if "GET exports" in asked else ANSWER)
+    tenants = {"data": [{"slug": "ada-labs", "tenant_id": BID}], "next": None}
+    known: dict[str, Any] = {"GET exports": b"a,b\n", "GET tenants": tenants}
+    market.answer = lambda asked: (200, known.get(asked, ANSWER))
 
     done = offpeak(market, *(BID if word in PLACES else word for word in words))
 

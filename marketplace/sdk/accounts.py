@@ -1,0 +1,114 @@
+"""`offpeak accounts`, `funds`, `budgets`: what pays for a unit's use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from .forms import money
+from .organisations import Tenant, tenant_of
+from .session import session_of
+
+accounts = typer.Typer(help="Accounts that pay for units' use.", no_args_is_help=True)
+funds = typer.Typer(help="Money that came in.", no_args_is_help=True)
+budgets = typer.Typer(help="How far accounts may go below zero.", no_args_is_help=True)
+
+UNLIMITED = "unlimited"
+"""What is typed for a budget without limit."""
+
+
+def limit(value: Any, entry: Any) -> str:
+    """Return a budget with its currency; null is without limit."""
+    return UNLIMITED if value is None else money(value, entry)
+
+
+ACCOUNTS = (
+    ("title", "account"),
+    ("kind", "kind"),
+    ("available", "available", money),
+    ("held", "held", money),
+    ("total", "total", money),
+    ("overdraft", "may go below zero by", limit),
+    ("account_id", "id"),
+)
+BUDGETS = (
+    ("title", "account"),
+    ("kind", "kind"),
+    ("overdraft", "may go below zero by", limit),
+    ("available", "available", money),
+    ("account_id", "id"),
+)
+Limit = Annotated[str, typer.Argument(help="an amount such as 500, or unlimited for chargeback")]
+
+
+@accounts.command("list")
+def list_accounts(context: typer.Context, tenant: Tenant = None) -> None:
+    """List the accounts of an organisation with their balances."""
+    session = session_of(context)
+    rows = session.client.all(f"tenants/{tenant_of(session, tenant)}/accounts")
+    session.printer.table(rows, ACCOUNTS, empty="No accounts.")
+
+
+@accounts.command("open")
+def open_account(
+    context: typer.Context,
+    unit: Annotated[UUID, typer.Argument(help="the unit whose use it pays")],
+    title: Annotated[str, typer.Option(help="what statements call it")],
+    kind: Annotated[str, typer.Option(help="prepaid or chargeback")] = "prepaid",
+    budget: Annotated[
+        str, typer.Option(help="how far it may go below zero; unlimited for chargeback alone")
+    ] = "0",
+    currency: Annotated[str, typer.Option(help="of the organisation")] = "USD",
+    tenant: Tenant = None,
+) -> None:
+    """Open the account of a unit; finance people and operators of the platform do."""
+    session = session_of(context)
+    asked = {
+        "tenant_id": tenant_of(session, tenant),
+        "subscriber_id": str(unit),
+        "kind": kind,
+        "title": title,
+        "currency": currency,
+        "overdraft": None if budget == UNLIMITED else budget,
+    }
+    made = session.client.post("accounts", asked)
+    session.printer.facts(made, (("account_id", "account"),))
+
+
+@funds.command("add")
+def add_funds(
+    context: typer.Context,
+    account: Annotated[UUID, typer.Argument(help="its id")],
+    amount: Annotated[str, typer.Argument(help="such as 500 or 12.50")],
+    reference: Annotated[str, typer.Option(help="of the payment; each is credited once")],
+    currency: Annotated[str, typer.Option(help="of the account")] = "USD",
+) -> None:
+    """Add a payment that came in; finance people and operators of the platform do."""
+    session = session_of(context)
+    asked = {"amount": amount, "currency": currency, "reference": reference}
+    done = session.client.post(f"accounts/{account}/funds", asked)
+    session.printer.done(done, "Added.")
+
+
+@budgets.command("list")
+def list_budgets(context: typer.Context, tenant: Tenant = None) -> None:
+    """List how far the accounts of an organisation may go below zero."""
+    session = session_of(context)
+    rows = session.client.all(f"tenants/{tenant_of(session, tenant)}/accounts")
+    paying = [row for row in rows if row["kind"] in ("prepaid", "chargeback")]
+    session.printer.table(paying, BUDGETS, empty="No accounts that pay.")
+
+
+@budgets.command("set")
+def set_budget(
+    context: typer.Context,
+    account: Annotated[UUID, typer.Argument(help="its id")],
+    amount: Limit,
+) -> None:
+    """Set how far an account may go below zero; only the platform raises it."""
+    session = session_of(context)
+    asked = {"overdraft": None if amount == UNLIMITED else amount}
+    done = session.client.put(f"accounts/{account}/budget", asked)
+    session.printer.done(done, "Set.")
