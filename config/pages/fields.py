@@ -60,14 +60,26 @@ class MoneyField(AmountField):
 
 
 class MomentField(forms.DateTimeField):
-    """A wall time in the reader's zone; one that a clock change skips or repeats is refused."""
+    """A wall time in the reader's zone; one that a clock change skips or repeats is refused.
+
+    Written as everywhere on the site, with 24 hours: browsers would show it in their own way.
+    """
+
+    is_moment = True
 
     def __init__(self, **kwargs: Any) -> None:
-        widget = forms.DateTimeInput(
-            attrs={"type": "datetime-local", "step": "60"}, format="%Y-%m-%dT%H:%M"
-        )
+        attrs = {
+            "placeholder": "2026-11-29 14:30",
+            "pattern": r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2})?",
+            "title": "A day and a time, such as 2026-11-29 14:30",
+            "autocomplete": "off",
+        }
         super().__init__(
-            widget=widget, input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"], **kwargs
+            widget=forms.DateTimeInput(attrs=attrs, format="%Y-%m-%d %H:%M"),
+            input_formats=[
+                f"%Y-%m-%d{between}%H:%M{seconds}" for between in " T" for seconds in ("", ":%S")
+            ],
+            **kwargs,
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django import forms
+from django.conf import settings
 from django.utils import timezone
 
 from config.pages.fields import MomentField, RateField, TokenField
@@ -19,6 +20,8 @@ from listings.domain.terms import GRACE_SECONDS_MAX, OfferTerms
 from listings.models import HostRow
 from listings.queries import gpus_of_row
 
+LEASE_MIN, LEASE_MIN_DEMO = 15, 1
+"""The shortest lease in minutes, where an owner says nothing: bids of the demo are for minutes."""
 MINUTE = 60
 HOUR = 3_600
 PPM_PER_PERCENT = 10_000
@@ -55,7 +58,7 @@ class OfferForm(forms.Form):
     starts_at = MomentField(label="From")
     ends_at = MomentField(label="Until")
     repeat = forms.ChoiceField(label="Repeat", choices=REPEATS, required=False)
-    lease_min = forms.IntegerField(label="Shortest lease", min_value=1, initial=15)
+    lease_min = forms.IntegerField(label="Shortest lease", min_value=1)
     cleaning = forms.IntegerField(label="Cleaned after each", min_value=0, required=False)
     notice = forms.IntegerField(label="Notice of a reclaim", min_value=0, initial=10)
     grace = forms.IntegerField(
@@ -90,6 +93,7 @@ class OfferForm(forms.Form):
         self.currency = currency
         self.fields["floor"] = RateField(label="Least you take", currency=currency)
         self.fields["floor"].widget.attrs["data-next"] = ""
+        self.fields["lease_min"].initial = LEASE_MIN_DEMO if settings.ENV.demo else LEASE_MIN
         gpus = gpus_of_row(host)
         choices = self.fields["gpu"]
         assert isinstance(choices, forms.MultipleChoiceField)
@@ -131,6 +135,22 @@ class OfferForm(forms.Form):
         """Read `whole=2.00; mps:4=0.60; mig:7x1g.10gb=0.30`: each form and its floor."""
         said = [word.strip() for word in self.cleaned_data["ways"].split(";")]
         return tuple(_way(word, self.currency) for word in said if word)
+
+
+FOLDED = (
+    "grace",
+    "reclaim_fee",
+    "lease_min",
+    "cleaning",
+    "isolation",
+    "shares",
+    "profiles",
+    "workload_kinds",
+    "ways",
+    "form_min",
+    *(name for step in STEPS for name in step),
+)
+"""Fields that most owners leave as they are."""
 
 
 class RepriceForm(forms.Form):

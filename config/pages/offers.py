@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from config.figures import amount_text
 from config.pages.answers import done, meta_of, page
-from config.pages.offer_form import ISOLATIONS, OfferForm, RepriceForm, terms_of
+from config.pages.offer_form import FOLDED, ISOLATIONS, OfferForm, RepriceForm, terms_of
 from config.pages.offer_ways import ways_of
 from config.pages.terms_form import TermsForm
 from config.pages.window_grid import Grid, Held, build_grid
@@ -40,6 +40,10 @@ LIST_MAX = 200
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 COMING_MAX = 12
+NIGHT_LENGTH = timedelta(hours=8)
+NIGHTS_LOOKED_AT = 14
+HOUR = timedelta(hours=1)
+HOURS_LOOKED_AT, HOURS_MAX = 7 * 24, 8
 SAID = {
     "pause": "Paused: no new leases for now.",
     "resume": "On the market again.",
@@ -77,7 +81,7 @@ def new(request: HttpRequest) -> HttpResponse:
     if host is None:
         return page(request, "pages/offer_new.html", {"hosts": [], "host": None})
     since = _since(request)
-    form = _form(request, host, since)
+    form = _form(request, actor, host, since)
     refusal: Refusal | None = None
     if request.method == "POST" and form.is_valid():
         try:
@@ -97,6 +101,7 @@ def new(request: HttpRequest) -> HttpResponse:
         "hosts": hosts,
         "host": host,
         "form": form,
+        "has_folded_errors": any(name in form.errors for name in FOLDED),
         "grid": _grid(request, actor, host, since),
         "since": since,
         "earlier": since - DAY,
@@ -123,8 +128,13 @@ def preview(request: HttpRequest) -> HttpResponse:
             except Refusal as refusal:
                 context["refusal"] = refusal
         else:
-            wrong = [e for errors in form.errors.as_data().values() for e in errors]
-            context["errors"] = [m for e in wrong if e.code != "required" for m in e.messages]
+            wrong = form.errors.as_data()
+            told = {
+                name: [m for e in errors if e.code != "required" for m in e.messages]
+                for name, errors in wrong.items()
+            }
+            context["floor_errors"] = told.pop("floor", [])
+            context["errors"] = [message for each in told.values() for message in each]
     return render(request, "pages/offer_preview.html", context)
 
 
@@ -243,19 +253,60 @@ def _since(request: HttpRequest) -> datetime:
     return hour.astimezone(UTC)
 
 
-def _form(request: HttpRequest, host: HostRow, since: datetime) -> OfferForm:
+def _form(request: HttpRequest, actor: Actor, host: HostRow, since: datetime) -> OfferForm:
     if request.method == "POST":
         return OfferForm(request.POST, host=host, currency=settings.ENV.currency)
+    evening, gpus = _first_free(actor, host, since)
+    initial = {
+        "host": host.host_id,
+        "gpu": gpus,
+        "starts_at": evening.starts_at,
+        "ends_at": evening.ends_at,
+    }
+    return OfferForm(initial=initial, host=host, currency=settings.ENV.currency)
+
+
+def _first_free(actor: Actor, host: HostRow, since: datetime) -> tuple[Window, list[str]]:
+    """Return the first night to come in which GPUs of the host are not listed yet, and which.
+
+    Where all of them are in every night that is looked at, the first hours that are free; where
+    there are none, the first night and all GPUs.
+    """
+    uuids = [gpu.uuid for gpu in queries.gpus_of_row(host)]
     evening = timezone.localtime(since).replace(hour=22, minute=0)
     if evening <= timezone.now():
         evening += DAY
-    initial = {
-        "host": host.host_id,
-        "gpu": [gpu.uuid for gpu in queries.gpus_of_row(host)],
-        "starts_at": evening,
-        "ends_at": evening + timedelta(hours=8),
-    }
-    return OfferForm(initial=initial, host=host, currency=settings.ENV.currency)
+    nights = [
+        Window(
+            (evening + night * DAY).astimezone(UTC),
+            (evening + night * DAY + NIGHT_LENGTH).astimezone(UTC),
+        )
+        for night in range(NIGHTS_LOOKED_AT)
+    ]
+    spans = queries.grid(actor, since=timezone.now(), until=nights[-1].ends_at)
+    for night in nights:
+        taken = _taken(spans, night)
+        if free := [uuid for uuid in uuids if uuid not in taken]:
+            return night, free
+    hour = timezone.now().astimezone(UTC).replace(minute=0, second=0, microsecond=0) + HOUR
+    free_by_hour = [
+        (starts, set(uuids) - _taken(spans, Window(starts, starts + HOUR)))
+        for starts in (hour + number * HOUR for number in range(HOURS_LOOKED_AT))
+    ]
+    for at, (starts, found) in enumerate(free_by_hour):
+        if found:
+            ends = starts + HOUR
+            for later, also in free_by_hour[at + 1 : at + HOURS_MAX]:
+                if not also >= found:
+                    break
+                ends = later + HOUR
+            return Window(starts, ends), [uuid for uuid in uuids if uuid in found]
+    return nights[0], uuids
+
+
+def _taken(spans: Iterable[queries.ListedSpan], window: Window) -> set[str]:
+    """Return the cards that are listed at some time of a window, whole or in part."""
+    return {card_of(each.gpu_uuid) for each in spans if each.window.overlaps(window)}
 
 
 def _earnings(terms: OfferTerms) -> Earnings:

@@ -26,6 +26,7 @@ from config.pages import (
     quota_requests,
     rounds,
     settings,
+    supply,
 )
 from ledger.signin import demo_sign_in, switch_tenant
 
@@ -69,6 +70,7 @@ page_urls: list[URLPattern] = [
     path("owner/hosts/new", hosts.new),
     path("owner/hosts/<uuid:host_id>/reclaim", owner.reclaim),
     path("owner/hosts/<uuid:host_id>/retire", hosts.retire),
+    path("supply", supply.index),
     path("finance", finance.index),
     path("finance/accounts", finance.account_chosen),
     path("finance/accounts/<uuid:account_id>", finance.statement),

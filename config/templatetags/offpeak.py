@@ -215,13 +215,18 @@ def badge(state: str, text: str = "") -> dict[str, Any]:
 
 @register.inclusion_tag("parts/field.html")
 def field(bound: BoundField, unit: str = "", hint: str = "") -> dict[str, Any]:
-    """One form field with its label, unit, hint and errors, tied together for screen readers."""
+    """One form field with its label, unit, hint and errors, tied together for screen readers.
+
+    The unit of a moment is the zone in which it is read.
+    """
     described = [f"{bound.id_for_label}-hint"] if hint or bound.help_text else []
     if bound.errors:
         described.append(f"{bound.id_for_label}-error")
     attrs: dict[str, str | bool] = {}
     if described:
         attrs["aria-describedby"] = " ".join(described)
+    if getattr(bound.field, "is_moment", False):
+        unit = unit or f"{timezone.localtime():%Z}"
     return {
         "field": bound,
         "widget": bound.as_widget(attrs=attrs),

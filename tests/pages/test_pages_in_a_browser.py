@@ -69,7 +69,7 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
     granted = RoundRow.objects.filter(grants=1).get()
     visits = {
         all_roles(open_world): [
-            "/", "/offers", f"/offers/{open_world.offer_id}", "/offers/new", "/bids/new", "/owner",
+            "/", "/supply", "/offers", f"/offers/{open_world.offer_id}", "/offers/new", "/bids/new", "/owner",
             "/owner?show=busy", "/finance", "/ops/burst", "/settings", "/docs/",
             "/docs/operating/", "/docs/settings/",
             f"/leases/{lease.lease_id}", f"/leases/{uuid4()}",

@@ -193,8 +193,8 @@ class WindowGrid extends HTMLElement {
       if (field.type === "checkbox") field.checked = gpus.includes(field.value);
       else field.value = gpus[0];
     });
-    form.elements.starts_at.value = this.starts[left];
-    form.elements.ends_at.value = this.starts[right + 1];
+    form.elements.starts_at.value = this.starts[left].replace("T", " ");
+    form.elements.ends_at.value = this.starts[right + 1].replace("T", " ");
     form.dispatchEvent(new Event("change", { bubbles: true }));
     this.say(`${this.describe()} The form below is filled in.`);
     if (byKey) form.querySelector("[data-next]")?.focus();
