@@ -69,8 +69,8 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
     granted = RoundRow.objects.filter(grants=1).get()
     visits = {
         all_roles(open_world): [
-            "/", "/supply", "/offers", f"/offers/{open_world.offer_id}", "/offers/new", "/bids/new", "/owner",
-            "/owner?show=busy", "/finance", "/ops/burst", "/settings", "/docs/",
+            "/", "/offers", f"/offers/{open_world.offer_id}", "/offers/new", "/bids/new", "/owner",
+            "/supply", "/owner?show=busy", "/finance", "/ops/burst", "/settings", "/docs/",
             "/docs/operating/", "/docs/settings/",
             f"/leases/{lease.lease_id}", f"/leases/{uuid4()}",
             "/rounds", f"/rounds/{granted.round_id}",
@@ -258,12 +258,12 @@ def free(page: Page, gpu: str):  # type: ignore[no-untyped-def]  # a Locator
 
 
 def test_a_reclaim_comes_onto_an_open_page_and_takes_its_forms_along(
-    open_world: World, site: str, tmp_path: Path
+    open_world: World, site: str
 ) -> None:
     lease = LeaseRow.objects.get()
     url = f"{site}/leases/{lease.lease_id}"
     owner = open_world.member(OWNER, "owner")
-    with browsing(tmp_path / "profile") as (context, page, complaints):
+    with browsing() as (context, page, complaints):
         enter(context, site, open_world.member(CONSUMER, "consumer").cookies)
         page.goto(url)
         page.fill("[name=ends_at]", "2030-01-01T10:00")
