@@ -16,6 +16,9 @@ STORES = [
 ]
 """Each store's journeys run on one worker, so that there is one installation to each."""
 
+FIRST_STORE = [STORES[0], pytest.param("esdb-protocol", marks=[*STORES[1].marks, pytest.mark.soak])]
+"""For a long journey that other journeys, and the contract of stores, cover on the second."""
+
 
 @pytest.fixture(scope="session")
 def cloud() -> Iterator[MotoCloud]:

@@ -14,6 +14,7 @@ from ledger.domain.money import nanos_of
 from marketplace.sdk.client import Client
 from marketplace.sdk.problems import Unreachable
 from tests.journeys import books
+from tests.journeys.conftest import FIRST_STORE
 from tests.journeys.hosts import Machine, register
 from tests.journeys.installation import Installation, until
 from tests.journeys.work import Work
@@ -21,6 +22,8 @@ from tests.journeys.work import Work
 REGION = "kill"
 GPUS = 2
 TOLERANCE_MS = 2_000
+
+pytestmark = pytest.mark.parametrize("market", FIRST_STORE, indirect=True, scope="session")
 
 
 @pytest.fixture

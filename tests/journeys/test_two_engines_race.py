@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.journeys.conftest import FIRST_STORE
 from tests.journeys.hosts import Machine, register
 from tests.journeys.installation import ROOT, Installation, until
 
@@ -24,6 +25,8 @@ GPUS = 6
 BIDS = 16
 """More than GPUs: those that come later queue up on the same GPUs, one after the other."""
 QUERY = f"gpu=V100 region={REGION}"
+
+pytestmark = pytest.mark.parametrize("market", FIRST_STORE, indirect=True, scope="session")
 
 
 @pytest.fixture

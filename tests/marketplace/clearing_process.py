@@ -1,33 +1,35 @@
-"""An engine in a process of its own, which stops where it is told and waits to be killed.
-
-Run as `python -m tests.marketplace.clearing_process DATABASE MARKET POINT`. POINT: `before` or
-`after` the append of what the first pass decided, or `never`: then it clears until its input ends.
-"""
+"""An engine in a process of its own, which stops where it is told and waits to be killed."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
 
-from django.conf import settings
+from django.db import connection
+
+from ledger.eventstore.port import Appended, Expect, Meta, NewEvent
+from ledger.eventstore.postgres import PostgresStore
+from marketplace.engine import Engine
+from tests.conftest import NOON
 
 
-def main() -> None:
-    """Do it."""
-    database, market, point = sys.argv[1:]
-    settings.DATABASES["default"]["NAME"] = database
-    import django
+def clear(told: Connection, database: str, market: str, point: str) -> None:
+    """Clear a market of that database.
 
-    django.setup()
-    from ledger.eventstore.port import Appended, Expect, Meta, NewEvent
-    from ledger.eventstore.postgres import PostgresStore
-    from marketplace.engine import Engine
-    from tests.conftest import NOON
+    point: `before` or `after` the append of what the first pass decided, or `never`: then it
+    clears until the other end of `told` is closed.
+    """
+    connection.settings_dict["NAME"] = database
+
+    def wait_for_the_end() -> None:
+        with suppress(EOFError):
+            told.recv()
 
     def reached() -> None:
-        print(point, flush=True)
-        sys.stdin.read()
+        told.send(point)
+        wait_for_the_end()
 
     class Stopping(PostgresStore):
         def append(
@@ -42,18 +44,14 @@ def main() -> None:
 
     ended = threading.Event()
 
-    def end_with_input() -> None:
-        sys.stdin.read()
+    def end_with_the_other() -> None:
+        wait_for_the_end()
         ended.set()
 
     engine = Engine(Stopping(), market)
     if point == "never":
-        print(point, flush=True)
-        threading.Thread(target=end_with_input, daemon=True).start()
+        told.send(point)
+        threading.Thread(target=end_with_the_other, daemon=True).start()
     while not ended.is_set():
         if not engine.run_once(now=NOON):
             ended.wait(0.01)
-
-
-if __name__ == "__main__":
-    main()

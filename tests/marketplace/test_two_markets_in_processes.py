@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from pathlib import Path
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 
 import pytest
 from django.db import connection
@@ -18,10 +16,11 @@ from ledger.eventstore.postgres import PostgresStore
 from marketplace.commands.moving import ask_for_move
 from marketplace.domain.events import BidHandedOn, BidPlaced, LeaseGranted, RoundCleared
 from marketplace.domain.routing import Look
+from tests.forking import prepared
 from tests.marketplace.auditing import audit
+from tests.marketplace.clearing_process import clear
 from tests.marketplace.trading import Market, rate, somebody
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60.0
 BIDS = 24
 HOUR = timedelta(hours=1)
@@ -30,23 +29,22 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 @contextmanager
-def clearing(market: Market, point: str = "never") -> Iterator[subprocess.Popen[str]]:
+def clearing(market: Market, point: str = "never") -> Iterator[Connection]:
     """Clear a market in another process, once it has come to `point`; it is killed at the end."""
-    module = "tests.marketplace.clearing_process"
-    with subprocess.Popen(
-        [sys.executable, "-m", module, str(connection.settings_dict["NAME"]), market.name, point],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    ours, theirs = Pipe()
+    with ours:
+        name = str(connection.settings_dict["NAME"])
+        process = prepared().Process(target=clear, args=(theirs, name, market.name, point))
+        process.start()
+        theirs.close()
         try:
-            assert process.stdout is not None
-            assert process.stdout.readline().strip() == point
-            yield process
+            assert ours.poll(PATIENCE_SECONDS)
+            assert ours.recv() == point
+            yield ours
         finally:
             process.kill()
+            process.join()
+            process.close()
 
 
 def two_markets() -> tuple[Market, Market]:
@@ -122,8 +120,7 @@ def test_an_engine_that_comes_back_is_fenced_by_the_one_that_took_over() -> None
         assert main.run() > 0  # it took the market over while the other slept
         taken = len(main.decisions())
         main.bid("second", gpus=2, deadline=main.now + HOUR)
-        assert paused.stdin is not None
-        paused.stdin.close()  # and now it wakes up and appends what it had decided
+        paused.close()  # and now it wakes up and appends what it had decided
         time.sleep(0.5)
         main.run()
 

@@ -1,22 +1,18 @@
-"""The site in a process of its own, forked from one that has read all its modules already.
-
-To read them takes seconds, and every test that looks at pages in a browser needs a site of its own.
-"""
+"""The site in a process of its own, for whoever looks at its pages in a browser."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from functools import cache
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Protocol
 
 from django.db import connection
+
+from tests.forking import prepared
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,7 +29,7 @@ class Forked:
 
     def __init__(self, listening: socket.socket, log: Path) -> None:
         name = str(connection.settings_dict["NAME"])
-        self._process = _prepared().Process(target=_serve, args=(listening, name, str(log)))
+        self._process = prepared().Process(target=_serve, args=(listening, name, str(log)))
         self._process.start()
 
     def end(self, seconds: float) -> None:
@@ -68,14 +64,6 @@ class Started:
         """End it the ordinary way."""
         self._process.terminate()
         self._process.wait(seconds)
-
-
-@cache
-def _prepared() -> ForkServerContext:
-    """Return what forks processes that have read everything, the settings of this run too."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.pages.prepared"])
-    return context
 
 
 def _serve(listening: socket.socket, database: str, log: str) -> None:

@@ -53,7 +53,7 @@ def shares_of_the_optimum(
 
 def test_small_rounds_are_finished_at_the_optimum() -> None:
     pytest.importorskip("highspy")
-    sizes = {8: range(10), 20: range(12), 40: range(12), 60: range(8), 80: range(5), 100: range(3)}
+    sizes = {8: range(10), 20: range(12), 40: range(10), 60: range(4), 80: range(2), 100: range(1)}
 
     shares = shares_of_the_optimum(sizes, FINISHED)
 
