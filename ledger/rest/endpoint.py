@@ -208,8 +208,15 @@ class Endpoint(APIView):
         except Refusal as missing:
             if missing.status != NOT_FOUND:
                 raise
-            catch_up(self.reads, default_store(), timeout_seconds=CATCH_UP_SECONDS)
-            return self._answer(handle)
+            store = default_store()
+            has_read = catch_up(self.reads, store, timeout_seconds=CATCH_UP_SECONDS)
+            try:
+                return self._answer(handle)
+            except Refusal as still_missing:
+                if has_read or still_missing.status != NOT_FOUND:
+                    raise
+                # It may be what somebody was told a moment ago that it is there.
+                raise NotReadYet(after=store.head()) from still_missing
 
     def _answer(self, handle: Callable[[], Response]) -> Response:
         return self._decided(lambda: self._of_this_version(handle))

@@ -16,6 +16,7 @@ from ledger.domain.ids import UserId
 from ledger.domain.refusal import Forbidden, Unauthenticated
 from ledger.eventstore import default_store
 from ledger.models import Person
+from ledger.rest.problems import NotReadYet
 from ledger.rest.reading import catch_up
 
 SAFE_METHODS = ("GET", "HEAD")
@@ -57,8 +58,14 @@ class BearerToken(BaseAuthentication):
             return None, actor_of_token(token.strip(), now=timezone.now())
         except TokenNotKnown:
             # It may have been made a moment ago: its row follows the answer that gave it away.
-            catch_up(TOKENS, default_store(), timeout_seconds=CATCH_UP_SECONDS)
-            return None, actor_of_token(token.strip(), now=timezone.now())
+            store = default_store()
+            has_read = catch_up(TOKENS, store, timeout_seconds=CATCH_UP_SECONDS)
+            try:
+                return None, actor_of_token(token.strip(), now=timezone.now())
+            except TokenNotKnown as unknown:
+                if has_read:
+                    raise
+                raise NotReadYet(after=store.head()) from unknown
 
 
 class PageSession(BaseAuthentication):

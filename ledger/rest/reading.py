@@ -39,18 +39,19 @@ def position_of(text: str, store: EventStore) -> Position:
     return position
 
 
-def catch_up(names: Sequence[str], store: EventStore, *, timeout_seconds: float) -> None:
-    """Wait until the named projections have read all that is recorded now, or the time is up.
+def catch_up(names: Sequence[str], store: EventStore, *, timeout_seconds: float) -> bool:
+    """Wait until the named projections have read all that is recorded now; False: they have not.
 
     Where one of them does not run at all, there is nothing to wait for.
     """
     if not names:
-        return
+        return True
     head = store.head()
     rows = Checkpoint.objects.filter(name__in=names)
     positions = list(rows.values_list("position", flat=True))
-    if len(positions) == len(set(names)) and min(positions) < head:
-        wait_until_read(names, head, timeout_seconds=timeout_seconds)
+    if len(positions) < len(set(names)) or min(positions) >= head:
+        return True
+    return wait_until_read(names, head, timeout_seconds=timeout_seconds)
 
 
 __all__ = [

@@ -115,6 +115,42 @@ def test_what_is_really_missing_is_still_missing(late: Party) -> None:
     assert (answer.status_code, answer.json()["code"]) == (404, "host-unknown")
 
 
+@pytest.fixture
+def stopped(committed_store: None, monkeypatch: pytest.MonkeyPatch) -> Party:
+    """An organisation whose read models follow when a test says so: their process has ended."""
+    monkeypatch.setattr("ledger.rest.endpoint.CATCH_UP_SECONDS", 0.05)
+    monkeypatch.setattr("ledger.rest.proving.CATCH_UP_SECONDS", 0.05)
+    party = found("patient")
+    follow()
+    return party
+
+
+def test_while_nothing_is_read_nothing_is_called_missing(stopped: Party) -> None:
+    made = stopped.caller.post("/api/v1/hosts", {"title": "r", "region": "eu"}).json()
+    address = f"/api/v1/hosts/{made['id']}"
+
+    for answer in (
+        stopped.caller.get(address),
+        stopped.caller.post(f"{address}/tokens", {"title": "agent"}),
+        stopped.caller.get(f"/api/v1/hosts/{uuid4()}"),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (503, "not-read-yet")
+        assert int(answer["Retry-After"]) >= 1
+
+    follow()
+    assert stopped.caller.post(f"{address}/tokens", {"title": "agent"}).status_code == 201
+    assert stopped.caller.get(f"/api/v1/hosts/{uuid4()}").status_code == 404
+
+
+def test_while_nothing_is_read_no_token_is_called_unknown(stopped: Party) -> None:
+    made = stopped.caller.post("/api/v1/tokens", {"title": "new", "scopes": ["market:read"]}).json()
+    caller = replace(stopped.caller, token=made["token"])
+
+    assert caller.get("/api/v1/me").status_code == 503
+    follow()
+    assert caller.get("/api/v1/me").status_code == 200
+
+
 @pytest.mark.parametrize("after", ["-1", "1_0", "\u0663", "9" * 5_000, "", " 1", "1.0", "+1"])
 def test_a_position_is_digits(late: Party, after: str) -> None:
     answer = late.caller.get("/api/v1/hosts?" + urlencode({"after": after}))
