@@ -139,6 +139,7 @@ def test_while_nothing_is_read_nothing_is_called_missing(stopped: Party) -> None
 
     follow()
     assert stopped.caller.post(f"{address}/tokens", {"title": "agent"}).status_code == 201
+    follow()
     assert stopped.caller.get(f"/api/v1/hosts/{uuid4()}").status_code == 404
 
 
