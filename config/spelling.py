@@ -24,6 +24,7 @@ OTHERS = frozenset(
         "OFFPEAK_SUPERVISOR",
         "OFFPEAK_FOCUS_VALIDATOR",
         "OFFPEAK_FUZZ_EXAMPLES",
+        "OFFPEAK_STORM_SECONDS",
         "OFFPEAK_TRACES",
     }
 )

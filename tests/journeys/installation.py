@@ -182,9 +182,13 @@ class Installation:
 
     def manage(self, *words: str) -> Answered:
         """Run `manage.py`."""
-        answered = self.run([sys.executable, "manage.py", *words])
+        answered = self.manage_anyway(*words)
         assert answered.code == 0, f"manage.py {' '.join(words)}: {answered.out}{answered.err}"
         return answered
+
+    def manage_anyway(self, *words: str) -> Answered:
+        """Run `manage.py`, which may fail."""
+        return self.run([sys.executable, "manage.py", *words])
 
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Answered:
         """Run a command to its end."""

@@ -1,10 +1,14 @@
-"""A real PostgreSQL of a test's own, which can be stopped, killed, made read-only and filled up."""
+"""A real PostgreSQL of a test's own, which can be stopped, killed, made read-only and filled up.
+
+It can be filled up where we may mount a file system of memory for it alone, which takes root.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from contextlib import suppress
@@ -17,14 +21,23 @@ import psycopg
 from config.database.embedded import DATABASE, FOLDER, ensure_running, stop
 
 GONE_SECONDS_MAX = 20.0
+BALLAST = "ballast"
+BALLAST_STEPS = (16 << 20, 1 << 20, 64 << 10, 4 << 10)
+WAL_MIB_MAX = 96
 
 
 class Server:
     """It runs under a folder of its own, with a short name: a socket's path has a hundred bytes."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, mib_max: int = 0) -> None:
+        """Start it; with `mib_max`, on a file system of that size if we may mount one."""
         self.home = folder or Path(tempfile.mkdtemp(prefix="offpg"))
+        self.can_be_full = bool(mib_max) and _mount(self.home / FOLDER, mib_max)
         self.start()
+        if self.can_be_full:
+            with psycopg.connect(self.url, autocommit=True) as connected:
+                connected.execute(f"ALTER SYSTEM SET max_wal_size = '{WAL_MIB_MAX}MB'")
+                connected.execute("SELECT pg_reload_conf()")
 
     @property
     def url(self) -> str:
@@ -85,6 +98,19 @@ class Server:
                 taken.append(psycopg.connect(self.url))
         return taken
 
+    def fill(self) -> None:
+        """Leave no room on its disk. What it frees meanwhile is taken by the next call."""
+        assert self.can_be_full
+        with (self.home / FOLDER / BALLAST).open("ab") as ballast:
+            for step in BALLAST_STEPS:
+                with suppress(OSError):
+                    while True:
+                        os.posix_fallocate(ballast.fileno(), ballast.seek(0, os.SEEK_END), step)
+
+    def make_room(self) -> None:
+        """End `fill`."""
+        (self.home / FOLDER / BALLAST).unlink(missing_ok=True)
+
     def ask(self, sql: LiteralString) -> list[tuple[object, ...]]:
         """Return what it answers."""
         with psycopg.connect(self.url, autocommit=True) as connected:
@@ -95,6 +121,8 @@ class Server:
         with suppress(FileNotFoundError, ProcessLookupError):
             self.go_on()
         stop(self.home)
+        if self.can_be_full:
+            subprocess.run(["umount", "--lazy", str(self.home / FOLDER)], check=False)
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _signal(self, signal_number: int) -> None:
@@ -117,3 +145,15 @@ def _runs(process: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def _mount(folder: Path, mib_max: int) -> bool:
+    """Mount an empty file system of that size; tell if we may."""
+    folder.mkdir(parents=True)
+    size = f"size={mib_max}m,mode=0700"
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", size, "offpeak-test", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    return mounted.returncode == 0
