@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,8 +79,8 @@ def tool(name: str) -> str:
 
 
 @contextmanager
-def proxied(folder: Path, backend: int) -> Iterator[Proxy]:
-    """Run nginx in front of the web process that listens on `backend`."""
+def proxied(folder: Path, *backends: int) -> Iterator[Proxy]:
+    """Run nginx in front of the web processes that listen on these ports."""
     nginx = tool("nginx")
     proxy = Proxy(free_port(), free_port(), folder / "gpu.crt")
     subprocess.run(
@@ -91,7 +92,7 @@ def proxied(folder: Path, backend: int) -> Iterator[Proxy]:
         check=True,
         capture_output=True,
     )  # fmt: skip
-    (folder / "offpeak.conf").write_text(configured(folder, proxy, backend))
+    (folder / "offpeak.conf").write_text(configured(folder, proxy, backends))
     (folder / "nginx.conf").write_text(AROUND.format(folder=folder))
     command = [nginx, "-p", str(folder), "-c", str(folder / "nginx.conf")]
     checked = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)
@@ -105,11 +106,12 @@ def proxied(folder: Path, backend: int) -> Iterator[Proxy]:
         process.wait(START_SECONDS)
 
 
-def configured(folder: Path, proxy: Proxy, backend: int) -> str:
+def configured(folder: Path, proxy: Proxy, backends: Sequence[int]) -> str:
     """Return our configuration with only ports and files changed; each change must be found."""
     text = CONFIGURATION.read_text()
+    [server] = re.findall("^ *server 127.0.0.1:8000 .*$", text, re.MULTILINE)
     for ours, here in {
-        "server 127.0.0.1:8000 ": f"server 127.0.0.1:{backend} ",
+        server: "\n".join(server.replace("8000", str(backend)) for backend in backends),
         "listen 80;": f"listen 127.0.0.1:{proxy.plain_port};",
         "listen 443 ssl": f"listen 127.0.0.1:{proxy.port} ssl",
         "/etc/nginx/tls/gpu.example.crt": str(proxy.certificate),
