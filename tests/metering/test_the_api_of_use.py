@@ -314,6 +314,9 @@ def millis(gap: dict[str, str]) -> int:
 
 def test_another_tenant_reads_nothing(owner: Caller, agent: HostAgent, since: datetime) -> None:
     agent.register()
+    while follow_projections(PostgresStore(), (*LISTINGS, *LEASES)):
+        pass
+    World(PostgresStore()).follow()
     stranger = admit("eve-works", "owner", "consumer")
 
     for path in ("usage", "usage/windows", "usage/corrections", "usage/gaps"):
