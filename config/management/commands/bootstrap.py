@@ -11,11 +11,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from ledger.commands import money, parties
-from ledger.domain.parties import PLATFORM_ID, PLATFORM_SLUG
+from ledger.domain.parties import PLATFORM_ID, PLATFORM_SLUG, Tenant
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
-from ledger.eventstore.port import Meta
+from ledger.eventstore.port import Meta, load
 
+TITLE = "Offpeak"
 BOOTSTRAP = UUID("b0075742-0000-4000-8000-000000000000")
 
 
@@ -26,17 +27,29 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Take the platform's name."""
-        parser.add_argument("--title", default="Offpeak", help="name of the platform")
+        parser.add_argument(
+            "--title",
+            help=f"name of the platform; without, the one it has, or {TITLE} at first",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it."""
         store, now, env = default_store(), datetime.now(UTC), settings.ENV
         by = Meta(actor="loop:bootstrap", command_id=uuid5(BOOTSTRAP, "platform"))
+        found = load(store, Tenant, PLATFORM_ID)
+        title = options["title"] or (found.registered.title if found else TITLE)
+        if found and found.registered.currency != env.currency:
+            raise CommandError(
+                f"This market's money is {found.registered.currency}, and OFFPEAK_CURRENCY says"
+                f" {env.currency}: set it to {found.registered.currency}."
+            )
+        if found and found.registered.title != title:
+            raise CommandError(f"The platform's name is {found.registered.title!r} already.")
         try:
             parties.register_tenant(
                 store,
                 slug=PLATFORM_SLUG,
-                title=options["title"],
+                title=title,
                 currency=env.currency,
                 by=by,
                 now=now,
@@ -44,7 +57,7 @@ class Command(BaseCommand):
             money.open_tenant_accounts(
                 store,
                 tenant_id=PLATFORM_ID,
-                title=options["title"],
+                title=title,
                 currency=env.currency,
                 is_platform=True,
                 by=by,
