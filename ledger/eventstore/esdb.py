@@ -11,10 +11,12 @@ The server may be shared, but not the database: an event that we did not write s
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from weakref import WeakSet
 
 from esdbclient import EventStoreDBClient, StreamState
 from esdbclient import NewEvent as Proposed
@@ -325,9 +327,11 @@ class _Process:
         self.pid = os.getpid()
         self.used = False
         self.tails = Tails()
-        self.bell = Bell(lambda: EventStoreDBClient(uri))
+        self._made: WeakSet[EventStoreDBClient] = WeakSet()
+        self.bell = Bell(self._connect)
         self._uri = uri
         self._thread = threading.local()
+        atexit.register(self._close)
 
     def client(self) -> EventStoreDBClient:
         """Return this thread's client."""
@@ -336,8 +340,19 @@ class _Process:
         except AttributeError:
             self.used = True
             with _reading():
-                made = self._thread.client = EventStoreDBClient(self._uri)
+                made = self._thread.client = self._connect()
         return made
+
+    def _connect(self) -> EventStoreDBClient:
+        made = EventStoreDBClient(self._uri)
+        self._made.add(made)
+        return made
+
+    def _close(self) -> None:
+        """Close what is open while that is possible: later its modules are gone."""
+        if os.getpid() == self.pid:
+            for client in list(self._made):
+                client.close()
 
 
 class _Batch(list[Proposed]):
