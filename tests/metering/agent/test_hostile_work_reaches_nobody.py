@@ -100,7 +100,7 @@ for name in ("work/model", "stdout.log", "stderr.log", "spec.json", "deadline.js
     may("read " + name, lambda: open(f"{victim}/{name}").read())
 may("list", lambda: os.listdir(victim))
 may("list leases", lambda: os.listdir(os.path.dirname(victim)))
-may("write", lambda: open(f"{victim}/work/.checkpoint", "w").write("x"))
+may("write", lambda: open(os.path.join(victim, "work", ".checkpoint"), "w").write("x"))
 may("own deadline", lambda: open("../deadline.json", "a").write("x"))
 may("own exit", lambda: open("../exit.json", "w").write("x"))
 may("own folder", lambda: open("../more", "w").write("x"))
