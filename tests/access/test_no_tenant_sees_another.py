@@ -102,8 +102,23 @@ def _moment(**ahead: float) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def _now_ms() -> int:
-    return int(timezone.now().timestamp() * 1000)
+def _interval(its: Party) -> dict[str, Any]:
+    """What a GPU did for a lease in ten seconds that are over.
+
+    The clock is read once: what is granted is the end less the start, to the millisecond.
+    """
+    end_ms = int(timezone.now().timestamp() * 1000) - 10_000
+    return {
+        "seq": 1,
+        "lease_id": str(its.ids["lease_id"]),
+        "gpu_uuid": f"GPU-{its.slug}-1",
+        "start_ms": end_ms - 10_000,
+        "end_ms": end_ms,
+        "granted_ms": 10_000,
+        "occupied_ms": 10_000,
+        "busy_ms": 10_000,
+        "memory_used_mib": 100,
+    }
 
 
 def _bid(its: Party) -> dict[str, Any]:
@@ -262,19 +277,7 @@ BODIES: Mapping[str, Body] = {
     },
     "POST agent/samples": lambda its, own: {
         "boot_id": str(its.round_id),
-        "batch": [
-            {
-                "seq": 1,
-                "lease_id": str(its.ids["lease_id"]),
-                "gpu_uuid": f"GPU-{its.slug}-1",
-                "start_ms": _now_ms() - 20_000,
-                "end_ms": _now_ms() - 10_000,
-                "granted_ms": 10_000,
-                "occupied_ms": 10_000,
-                "busy_ms": 10_000,
-                "memory_used_mib": 100,
-            }
-        ],
+        "batch": [_interval(its)],
         "health": [],
     },
 }
