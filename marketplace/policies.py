@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
-from ledger.commands.money import pay_compensation, resize_hold
+from ledger.commands.money import pay_compensation
 from ledger.domain.events import HoldReleased
 from ledger.domain.ids import BidId
 from ledger.eventstore.port import EventStore, Meta, Recorded, load
@@ -14,7 +14,7 @@ from ledger.following import Policy, names_of
 from marketplace.commands.bids import release_bid
 from marketplace.commands.chains import continue_bid
 from marketplace.commands.grants import Steps, openings, take_up_grant
-from marketplace.commands.leases import extend_lease
+from marketplace.commands.leases import extend_lease, hold_what_remains
 from marketplace.domain.bids import Bid
 from marketplace.domain.events import (
     BidCancelled,
@@ -72,17 +72,7 @@ def settle_extension_when_decided(recorded: Recorded, store: EventStore) -> None
         extend_lease(
             store, lease_id=decided.lease_id, ends_at=decided.ends_at, by=by, now=decided.at
         )
-    lease = load(store, Lease, decided.lease_id)
-    assert lease is not None
-    if not lease.over:
-        resize_hold(
-            store,
-            account_id=lease.terms.account_id,
-            hold_id=lease.terms.hold_id,
-            money=lease.cost_at_most(ends_at=lease.ends_at),
-            by=by.step("hold"),
-            now=decided.at,
-        )
+    hold_what_remains(store, lease_id=decided.lease_id, by=by, now=decided.at)
 
 
 def compensate_when_reclaimed(recorded: Recorded, store: EventStore) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from ledger.commands.money import resize_hold, resizing_hold
+from ledger.commands.money import resizing_hold
 from ledger.domain.accounts import Account
 from ledger.domain.event import Event
 from ledger.domain.refusal import Refusal
@@ -23,6 +23,7 @@ from ledger.eventstore.port import EventStore, Meta, load, record
 from ledger.eventstore.together import Part, look_at_each, record_together
 from listings.domain.events import OfferEvent
 from listings.domain.offers import Offer
+from marketplace.commands.leases import hold_what_remains
 from marketplace.domain import grant_checks
 from marketplace.domain.bids import Bid
 from marketplace.domain.events import (
@@ -193,17 +194,7 @@ def _finish_sale(store: EventStore, granted: LeaseGranted, cut: Cut, by: Meta) -
     by = by.step(f"cut:{cut.lease_id}")
     end = partial(grant_checks.end_sold_whole, sold_to=granted.lease_id, now=granted.at)
     record(store, Lease, cut.lease_id, end, by=by.step("end"))
-    lease = load(store, Lease, cut.lease_id)
-    assert lease is not None, "it was asked before it was cut"
-    if not lease.over:
-        resize_hold(
-            store,
-            account_id=lease.terms.account_id,
-            hold_id=lease.terms.hold_id,
-            money=lease.cost_at_most(ends_at=lease.ends_at),
-            by=by.step("hold"),
-            now=granted.at,
-        )
+    hold_what_remains(store, lease_id=cut.lease_id, by=by, now=granted.at)
 
 
 def _supply_stands(offer: Offer | None, *, share: Share, granted: LeaseGranted) -> list[OfferEvent]:

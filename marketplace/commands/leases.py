@@ -120,6 +120,24 @@ def request_extension(
     return _decide(store, lease_id, lambda lease: lease.ask_extension(ends_at=ends_at, now=now), by)
 
 
+def hold_what_remains(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> None:
+    """Hold what a running lease costs at most until its end as it stands now, no more, no less.
+
+    Raises: what `resize_hold` raises where the account does not cover it.
+    """
+    lease = load(store, Lease, lease_id)
+    assert lease is not None, "it has an end to be held for"
+    if not lease.over:
+        resize_hold(
+            store,
+            account_id=lease.terms.account_id,
+            hold_id=lease.terms.hold_id,
+            money=lease.cost_at_most(ends_at=lease.ends_at),
+            by=by.step("hold"),
+            now=now,
+        )
+
+
 def refuse_extension(
     store: EventStore,
     *,
