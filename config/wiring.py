@@ -27,6 +27,7 @@ import metering.watching
 from bursting import reaper
 from bursting.loops import Overflowing
 from config import tape
+from config.beating import Beats
 from config.env import Env
 from config.hearing import answers
 from config.live import Relay
@@ -44,7 +45,7 @@ from marketplace.engine import Engine
 from marketplace.keeper import Keeper
 from marketplace.snapshots import snapshots_for
 from metering.loops import BEAT_SECONDS
-from metering.queries.uptime import CLOCK, contacts, uptime
+from metering.queries.uptime import contacts, uptime
 
 WATCHED_FOR = timedelta(hours=1)
 """How far back an outage of the market matters to whether a host is silent."""
@@ -150,7 +151,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             lambda store, now: metering.loops.charge_what_is_left(store, now=now),
         ),
         _rating(env),
-        Loop("beat", BEAT_SECONDS, _beat),
+        _beating(),
     )
     return always if env.burst_cloud == "none" else (*always, *_overflow_loops(env))
 
@@ -171,10 +172,10 @@ def _rating(env: Env) -> Loop:
     )
 
 
-def _beat(store: EventStore, now: datetime) -> int:
-    """Note that the clock is at work: the time that others are given runs while it is."""
-    metering.loops.beat(CLOCK, now=now)
-    return 0
+def _beating() -> Loop:
+    """Return the loop that notes that the clock and the rows are at work."""
+    beats = Beats()
+    return Loop("beat", BEAT_SECONDS, lambda store, now: beats.run_once(store, now=now))
 
 
 def _uptime(now: datetime, grace: timedelta) -> Uptime:

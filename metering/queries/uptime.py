@@ -1,7 +1,8 @@
 """When the market was up, from the beats of its processes: `metering.loops.beat` notes them.
 
-Two kinds of process must be at work for others to be able to act: the web, which agents and people
-call, and the clock, which asks hosts to start and takes in what ended.
+Three kinds of process must be at work for others to be able to act: the web, which agents and
+people call, the clock, which asks hosts to start and takes in what ended, and the one that writes
+the rows from which agents are told.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ledger.domain.uptime import Uptime
 from marketplace.domain.heard import Contacts, Heard
 from metering.models import AgentContact, Beat, OutageRow
 
-WEB, CLOCK = "web", "clock"
+WEB, CLOCK, ROWS = "web", "clock", "rows"
 OUTAGES_MAX = 1_000
 _BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
 
