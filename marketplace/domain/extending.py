@@ -17,12 +17,12 @@ from marketplace.domain.leases import Lease
 from marketplace.domain.query import GRACE_MAX
 
 STEP_MAX = timedelta(hours=1)
-AHEAD_MAX = timedelta(minutes=15)
-"""How long before its end a lease is extended at the earliest: the answer takes a moment."""
+AWAY_MAX = timedelta(minutes=15)
+"""So long the market may be away at the worst moment without a lease ending for it."""
 ANSWERED = timedelta(minutes=5)
 """The answer comes so long before the work is asked to stop: then it is too late for it."""
-LOOKED_AHEAD = max(AHEAD_MAX, timedelta(seconds=GRACE_MAX) + ANSWERED)
-"""The same for the longest grace."""
+LOOKED_AHEAD = timedelta(seconds=GRACE_MAX) + ANSWERED + AWAY_MAX
+"""How long before its end a lease is extended at the earliest, at the longest grace."""
 
 
 class BudgetSpent(Refusal):
@@ -36,7 +36,7 @@ def next_end(bid: BidPlaced, lease: Lease, *, now: datetime) -> datetime | None:
         return None
     window = lease.terms.window
     step = min(window.ends_at - window.starts_at, STEP_MAX)
-    ahead = min(step, max(AHEAD_MAX, lease.grace + ANSWERED))
+    ahead = min(step, lease.grace + ANSWERED + AWAY_MAX)
     if not lease.ends_at - ahead <= now < lease.ends_at:
         return None
     ends_at = min(lease.ends_at + step, until, window.starts_at + LEASE_MAX)

@@ -80,13 +80,27 @@ def test_a_lease_goes_on_until_its_moment_and_no_longer(site: Going) -> None:
 def test_a_step_is_an_hour_and_is_asked_for_shortly_before_the_end(site: Going) -> None:
     site.want(NOON + 12 * HOUR)
 
-    site.pass_time(NOON + 2 * HOUR - timedelta(minutes=20))
+    site.pass_time(NOON + 2 * HOUR - timedelta(minutes=25))
     before = site.lease.ends_at
-    site.pass_time(NOON + 2 * HOUR - timedelta(minutes=15))
+    site.pass_time(NOON + 2 * HOUR - timedelta(minutes=20))
 
     assert before == NOON + 2 * HOUR
     assert site.lease.ends_at == NOON + 3 * HOUR
     assert site.account.held == Money(2 * 3 * NANOS_PER_UNIT)
+
+
+@pytest.mark.parametrize("hours", [1, 2])
+@pytest.mark.parametrize("since", range(-25, -10, 5))
+def test_a_quarter_of_an_hour_without_a_market_ends_no_lease_that_goes_on(
+    site: Going, hours: int, since: int
+) -> None:
+    site.want(NOON + 12 * HOUR, hours=hours)
+    site.pass_time(NOON + hours * HOUR + timedelta(minutes=since))
+    site.now += timedelta(minutes=15)  # nobody asks, nobody decides, nobody looks
+
+    site.pass_time(NOON + hours * HOUR + timedelta(minutes=5))
+
+    assert site.lease.ends_at == NOON + (hours + 1) * HOUR
 
 
 def test_asking_again_and_again_changes_nothing(site: Going) -> None:
@@ -123,7 +137,7 @@ def test_the_budget_is_never_exceeded(site: Going) -> None:
 
 def test_nothing_is_asked_for_once_the_owner_wants_the_gpus_back(site: Going) -> None:
     site.want(NOON + 12 * HOUR)
-    site.pass_time(NOON + timedelta(minutes=100))
+    site.pass_time(NOON + timedelta(minutes=95))
     leases.reclaim_lease(
         site.store, lease_id=site.lease_of_bid(), owner_id=OWNER, by=somebody(), now=site.now
     )

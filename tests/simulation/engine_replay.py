@@ -36,7 +36,7 @@ from marketplace.domain.events import (
     LeaseGranted,
     MarketEvent,
 )
-from marketplace.domain.extending import AHEAD_MAX
+from marketplace.domain.extending import ANSWERED, AWAY_MAX
 from marketplace.domain.moments import from_above
 from tests.simulation.engine_facts import (
     MARKET,
@@ -54,7 +54,7 @@ from tests.simulation.traces import DAY, GPUS_PER_NODE, HOUR, Jobs
 
 PATIENCE = 600.0
 """How much later than at once a bid lets its lease begin."""
-AHEAD = AHEAD_MAX.total_seconds()
+AHEAD = (ANSWERED + AWAY_MAX).total_seconds()
 FORGET_EVERY = 1 * HOUR
 ARRIVES, ENDS, ASKS, EXPIRES, FORGETS = range(5)
 
