@@ -76,19 +76,20 @@ def correct_usage(
     lease_id: LeaseId,
     window: Window,
     added: Sequence[GpuUse],
+    gaps: Sequence[Gap],
     number: int,
     reason: str,
     by: Meta,
     now: datetime,
 ) -> Position:
-    """Put on record that more use of a window was proved.
+    """Put on record that more use of a window was proved, and what is still without proof.
 
     Raises: MeterUnknown, CorrectedMeanwhile.
     """
     return _decide(
         store,
         lease_id,
-        lambda meter: meter.correct(window, added, number=number, reason=reason, now=now),
+        lambda meter: meter.correct(window, added, gaps, number=number, reason=reason, now=now),
         by,
     )
 

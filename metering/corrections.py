@@ -80,17 +80,19 @@ def _correct(store: EventStore, late: LateUse, waiting: Waiting) -> int:
     )
     made = 0
     for span in spans:
-        uses, _ = uses_of(lease, gpus, samples_of(lease_id, span, late_too=True), span)
+        uses, gaps = uses_of(lease, gpus, samples_of(lease_id, span, late_too=True), span)
         more = added(uses, rated[span])
         if not more:
             continue
         window = Window(instant_of(span[0]), instant_of(span[1]))
+        proved = {use.gpu_uuid for use in more}
         made += 1
         correct_usage(
             store,
             lease_id=lease_id,
             window=window,
             added=more,
+            gaps=[gap for gap in gaps if gap.gpu_uuid in proved],
             number=corrections + made,
             reason=reason_of(
                 window, arrived_at=late.arrived_at, grace=waiting.grace, uptime=waiting.uptime

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, assert_never
 
 from ledger.domain.events import UsageCaptured
-from ledger.domain.ids import HostId, TenantId
+from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.span import Window
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
@@ -25,6 +26,7 @@ from marketplace.domain.events import (
 )
 from metering.domain.correcting import NOT_CHARGED
 from metering.domain.events import (
+    GpuGap,
     GpuUse,
     MeterClosed,
     MeterGapFound,
@@ -60,7 +62,7 @@ def project_meters(recorded: Recorded, rows: Rows) -> None:
         case UsageCorrected() as corrected:
             _add_correction(corrected, rows)
         case MeterGapFound() as gap:
-            _add_gap(gap, rows)
+            _add_gap(gap.lease_id, gap.gpu_uuid, gap.window, rows)
         case MeterClosed() as done:
             rows.change(MeterRow, done.lease_id, state="closed")
         case UsageCaptured() as captured:
@@ -167,24 +169,37 @@ def _add_correction(corrected: UsageCorrected, rows: Rows) -> None:
                 at=corrected.at,
             )
         )
+    if corrected.gaps is not None:
+        _replace_gaps(corrected, corrected.gaps, rows)
+
+
+def _replace_gaps(corrected: UsageCorrected, gaps: Sequence[GpuGap], rows: Rows) -> None:
+    """Show what is still without proof, in place of what was so before the correction."""
+    window = corrected.window
+    for gpu in corrected.gpus:
+        for row in rows.select(GapRow, lease_id=corrected.lease_id, gpu_uuid=gpu.gpu_uuid):
+            if window.covers(Window(row.starts_at, row.ends_at)):
+                rows.remove(GapRow, row.key)
+    for gap in gaps:
+        _add_gap(corrected.lease_id, gap.gpu_uuid, gap.window, rows)
 
 
 def _correction_key(lease_id: object, number: int, owner_id: object) -> str:
     return f"{lease_id}/{number}/{owner_id}"
 
 
-def _add_gap(gap: MeterGapFound, rows: Rows) -> None:
-    meter = rows.get(MeterRow, gap.lease_id)
-    owners = [each["owner_id"] for each in meter.shares if gap.gpu_uuid in each["gpu_uuids"]]
+def _add_gap(lease_id: LeaseId, gpu_uuid: str, window: Window, rows: Rows) -> None:
+    meter = rows.get(MeterRow, lease_id)
+    owners = [each["owner_id"] for each in meter.shares if gpu_uuid in each["gpu_uuids"]]
     rows.add(
         GapRow(
-            key=f"{gap.lease_id}/{gap.gpu_uuid}/{millis_down(gap.window.starts_at)}",
-            lease_id=gap.lease_id,
+            key=f"{lease_id}/{gpu_uuid}/{millis_down(window.starts_at)}",
+            lease_id=lease_id,
             tenant_id=meter.tenant_id,
             owner_id=owners[0],
-            gpu_uuid=gap.gpu_uuid,
-            starts_at=gap.window.starts_at,
-            ends_at=gap.window.ends_at,
+            gpu_uuid=gpu_uuid,
+            starts_at=window.starts_at,
+            ends_at=window.ends_at,
         )
     )
 

@@ -58,13 +58,22 @@ class MeterGapFound(Event, name="metering.meter-gap-found"):
     at: datetime
 
 
-class UsageCorrected(Event, name="metering.usage-corrected"):
+@dataclass(frozen=True, slots=True)
+class GpuGap:
+    """A span without proof of use on one GPU."""
+
+    gpu_uuid: str
+    window: Window
+
+
+class UsageCorrected(Event, name="metering.usage-corrected", version=2, grown_from=1):
     """More use of a span was proved after it was rated: `gpus` is what is added to it.
 
     number: counts up over the lease's corrections. reason: `platform-away`, the market was away
     while its samples were waited for; `out-of-order`, they came in another order than they were
     taken; `host-late`, they came after their time; `too-late`, so late that it is only noted and
-    not charged.
+    not charged. gaps: what is still without proof on these GPUs, in place of the gaps found before;
+    None: they were not told apart.
     """
 
     lease_id: LeaseId
@@ -73,6 +82,7 @@ class UsageCorrected(Event, name="metering.usage-corrected"):
     reason: str
     gpus: tuple[GpuUse, ...]
     at: datetime
+    gaps: tuple[GpuGap, ...] | None = None
 
 
 class MeterClosed(Event, name="metering.meter-closed"):

@@ -9,7 +9,9 @@ from typing import ClassVar, assert_never
 
 from ledger.domain.refusal import Refusal, Unknown
 from ledger.domain.span import Window
+from metering.domain.correcting import NOT_CHARGED
 from metering.domain.events import (
+    GpuGap,
     GpuUse,
     MeterClosed,
     MeterEvent,
@@ -49,6 +51,11 @@ class Gap:
     gpu_uuid: str
     span: Span
 
+    @property
+    def window(self) -> Window:
+        """Return the span in the terms of events."""
+        return Window(instant_of(self.span[0]), instant_of(self.span[1]))
+
 
 @dataclass(frozen=True, slots=True)
 class Meter:
@@ -80,7 +87,8 @@ class Meter:
             case MeterGapFound():
                 return state
             case UsageCorrected():
-                granted_ms = sum(gpu.granted_ms for gpu in event.gpus)
+                charged = () if event.reason in NOT_CHARGED else event.gpus
+                granted_ms = sum(gpu.granted_ms for gpu in charged)
                 return replace(
                     state,
                     granted_ms=state.granted_ms + granted_ms,
@@ -125,7 +133,7 @@ class Meter:
             MeterGapFound(
                 lease_id=self.opened.lease_id,
                 gpu_uuid=gap.gpu_uuid,
-                window=Window(instant_of(gap.span[0]), instant_of(gap.span[1])),
+                window=gap.window,
                 at=now,
             )
             for gap in gaps
@@ -133,11 +141,19 @@ class Meter:
         return events
 
     def correct(
-        self, window: Window, added: Sequence[GpuUse], *, number: int, reason: str, now: datetime
+        self,
+        window: Window,
+        added: Sequence[GpuUse],
+        gaps: Sequence[Gap],
+        *,
+        number: int,
+        reason: str,
+        now: datetime,
     ) -> list[MeterEvent]:
         """Decide that more use of a window is on record, also once the meter is closed.
 
-        number: one more than the corrections that `added` was worked out with.
+        gaps: what is still without proof. number: one more than the corrections that `added` was
+        worked out with.
 
         Raises: CorrectedMeanwhile.
         """
@@ -152,6 +168,7 @@ class Meter:
                 reason=reason,
                 gpus=tuple(added),
                 at=now,
+                gaps=tuple(GpuGap(gap.gpu_uuid, gap.window) for gap in gaps),
             )
         ]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -11,13 +13,14 @@ import pytest
 from ledger.domain.money import Money
 from ledger.domain.span import Window
 from ledger.domain.uptime import Uptime
+from ledger.eventstore.memory import MemoryStore
 from metering import commands, corrections, loops
 from metering.domain.correcting import CORRECTED_WITHIN, spans_to_correct
-from metering.domain.events import MeterClosed, UsageCorrected, UsageWindowClosed
+from metering.domain.events import GpuUse, MeterClosed, UsageCorrected, UsageWindowClosed
 from metering.domain.meters import MeterUnknown
-from metering.models import CorrectionRow, Interval, LateUse, MeterRow
+from metering.models import CorrectionRow, GapRow, Interval, LateUse, MeterRow
 from metering.queries import usage
-from tests.conftest import NOON
+from tests.conftest import NOON, SOMEBODY
 from tests.metering.world import (
     CONSUMING,
     GRACE,
@@ -266,6 +269,94 @@ def test_the_total_is_the_same_for_every_order_of_arrival(world: World, seed: in
     world.close(minute(300), window_seconds=600)
     assert captured(world) == PRICE.charge(HOUR_MS)
     assert world.events(MeterClosed)
+
+
+def told_in_any_order(world: World, mix: random.Random) -> set[int]:
+    """Tell a lease of an hour and its work in any order, some of it never; return what minutes."""
+    size = mix.randint(1, 8)
+    sent = [interval(n + 1, 3 * n, 3 * n + 3) for n in range(20)]
+    kept = mix.sample(sent, k=mix.choice([20, 19, 12, 1]))
+    batches = [kept[since : since + size] for since in range(0, len(kept), size)]
+    batches += mix.sample(batches, k=min(2, len(batches)))
+    steps: list[Callable[[], object]] = [
+        lambda: world.report("stopped", 60),
+        lambda: world.over(minute(60)),
+    ]
+    for batch in batches:
+        ordered = sorted(batch, key=lambda each: each.seq)
+        steps.append(partial(world.send, *ordered, now=minute(61)))
+    steps += [partial(world.close, minute(61), window_seconds=60)] * 2
+    steps += [partial(world.close, minute(140), window_seconds=600)] * mix.randint(0, 1)
+    for step in mix.sample(steps, k=len(steps)):
+        step()
+    return {each.seq - 1 for each in kept}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_samples_and_reports_in_any_order_leave_the_same_use_and_the_same_gaps(
+    world: World, seed: int
+) -> None:
+    world.fund()
+    world.hold(Window(NOON, minute(60)), 1)
+    world.schedule(share(HOST, OWNER, "GPU-a"), minutes=60)
+
+    world.report("started", 0)  # what is not known to run has no gaps
+    proved = told_in_any_order(world, random.Random(seed))
+    world.close(minute(300), window_seconds=600)
+    world.close(minute(301), window_seconds=600)
+
+    granted_ms = len(proved) * 3 * MINUTE
+    assert captured(world) == PRICE.charge(granted_ms)
+    assert len(world.events(MeterClosed)) == 1
+    shown = usage.use_so_far(CONSUMING, LEASE)
+    assert (shown.rated_ms, shown.gap_ms) == (granted_ms, HOUR_MS - granted_ms)
+    assert gap_minutes() == {
+        each for n in set(range(20)) - proved for each in range(3 * n, 3 * n + 3)
+    }
+
+
+def gap_minutes() -> set[int]:
+    """Return the minutes of the lease that are shown to be without proof."""
+    found: list[int] = []
+    for row in GapRow.objects.all():
+        since, until = ((at - NOON) // timedelta(minutes=1) for at in (row.starts_at, row.ends_at))
+        found += range(since, until)
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def test_gaps_that_are_proved_later_are_shown_no_more(world: World) -> None:
+    started(world)
+    world.over(minute(60))
+    world.close(minute(200))
+    assert gap_minutes() == set(range(10, 60))
+    world.send(interval(26, 25, 26), interval(27, 26, 27), now=minute(201))
+    world.close(minute(202))
+    assert gap_minutes() == set(range(10, 25)) | set(range(27, 60))
+    rest(world, at=203)
+    world.close(minute(204))
+    assert not GapRow.objects.exists()
+
+
+def test_use_that_is_noted_and_not_charged_is_not_in_a_meters_total(store: MemoryStore) -> None:
+    world = World(store)
+    world.schedule(share(HOST, OWNER, "GPU-a"), minutes=60)
+    window = Window(NOON, minute(10))
+    use = GpuUse("GPU-a", HOST, OWNER, 10 * MINUTE, None, None, 0)
+    for number, reason in ((1, "host-late"), (2, "too-late")):
+        commands.correct_usage(
+            store,
+            lease_id=LEASE,
+            window=window,
+            added=[use],
+            gaps=[],
+            number=number,
+            reason=reason,
+            by=SOMEBODY,
+            now=NOON,
+        )
+    commands.close_meter(store, lease_id=LEASE, by=SOMEBODY, now=NOON)
+    assert [each.granted_ms for each in world.events(MeterClosed)] == [10 * MINUTE]
 
 
 def test_spans_on_record_are_added_up_as_they_are_and_others_are_cut() -> None:
