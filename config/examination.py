@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 
 from config import fitness
+from config.database.roles import means_against_guard
 from config.health import Finding, findings
 from config.private import open_entries
 from config.signing_keys import disagreement
@@ -75,26 +76,27 @@ def examine(*, whole: bool) -> Iterator[Finding]:
 
 
 _GUARD = """
-SELECT exists (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgname = 'es_event_append_only'
-                                        AND tgenabled IN ('O', 'A')),
-       pg_has_role(current_user, c.relowner, 'USAGE')
-FROM pg_class c WHERE c.oid = 'es_event'::regclass
+SELECT EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+                WHERE t.tgrelid = 'es_event'::regclass AND t.tgname = 'es_event_append_only'
+                  AND t.tgenabled IN ('O', 'A') AND p.prosrc LIKE '%RAISE EXCEPTION%')
 """
 
 
 def _guard() -> Finding:
-    """Look if the record refuses changes, and whether our own role could switch that off."""
+    """Look if the record refuses changes, and against whom that holds."""
+    name = "the record refuses changes"
     with connection.cursor() as cursor:
         cursor.execute(_GUARD)
         row = cursor.fetchone()
-    assert row is not None
-    guarded, may_switch_off = bool(row[0]), bool(row[1])
-    if not guarded:
-        return Finding(
-            "the record refuses changes", False, "ALTER TABLE es_event ENABLE TRIGGER ALL"
-        )
-    told = "not against the market's own role, which owns the table; the hash chain tells"
-    return Finding("the record refuses changes", True, told if may_switch_off else "")
+        ours, owner, means = means_against_guard(connection.connection)
+    if not (row and row[0]):
+        return Finding(name, False, "ALTER TABLE es_event ENABLE TRIGGER ALL, as its owner")
+    if means:
+        told = f"not against {ours}, as whom the market works: it {', '.join(means)}"
+        return Finding(name, True, f'{told} (/docs/operating/, "Two roles")')
+    return Finding(
+        name, True, f"also to {ours}, as whom the market works; not to {owner} or a superuser"
+    )
 
 
 def _installation() -> Iterator[Finding]:

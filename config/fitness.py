@@ -193,7 +193,9 @@ def connections_taken() -> tuple[int, int]:
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),"
+            # Of others' connections one who is no superuser sees less than the kind.
+            "SELECT (SELECT count(*) FROM pg_stat_activity WHERE usesysid IS NOT NULL"
+            " AND datid IS NOT NULL AND coalesce(backend_type, '') IN ('', 'client backend')),"
             " current_setting('max_connections')::int"
             " - current_setting('superuser_reserved_connections')::int"
             " - coalesce(current_setting('reserved_connections', true)::int, 0)"

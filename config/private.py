@@ -12,7 +12,15 @@ from pathlib import Path
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 PASS = stat.S_IXGRP | stat.S_IXOTH
-OURS = ("secret_key", "logs", "demo", "up.lock", "postgres.lock", "postgres.created")
+OURS = (
+    "secret_key",
+    "logs",
+    "demo",
+    "up.lock",
+    "postgres.lock",
+    "postgres.created",
+    "postgres.secret",
+)
 """What the market keeps in its data directory. The database's own folder is its own affair, what
 the site serves to everybody is no secret, and what else lies there is not ours to change."""
 ENTRIES_MAX = 10_000
@@ -23,7 +31,7 @@ def keep_private(home: Path) -> None:
     os.umask(OTHERS)
     private_folder(home)
     for entry in _entries(home):
-        close(entry)
+        close(entry, passable=False)
 
 
 def private_folder(folder: Path) -> Path:
@@ -33,12 +41,13 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
-def close(entry: Path) -> None:
+def close(entry: Path, *, passable: bool = True) -> None:
     """Take from others what they may do with a file or folder of ours.
 
-    A folder that others could only pass through stays so: as root, the embedded database runs as
-    a user of its own, whose way to its folder leads through the data directory, or through this
-    one to that of another market: with its way closed a server that runs would end.
+    passable: it may be a data directory, or lie above one. Such a folder that others could only
+    pass through stays so: as root, the embedded database runs as a user of its own, whose way to
+    its folder leads through the data directory, or through this one to that of another market:
+    with its way closed a server that runs would end.
     """
     try:
         found = entry.lstat()
@@ -46,7 +55,7 @@ def close(entry: Path) -> None:
         shared = bool(mode & stat.S_ISVTX)  # as /tmp is: a data directory that is not ours alone
         if stat.S_ISLNK(found.st_mode) or shared or found.st_uid != os.geteuid():
             return
-        passed = PASS if _is_passed(entry, mode) else 0
+        passed = PASS if passable and _is_passed(entry, mode) else 0
         if mode & OTHERS & ~passed:
             entry.chmod(mode & ~OTHERS | passed)
     except OSError:
@@ -61,7 +70,7 @@ def open_entries(home: Path) -> list[Path]:
             mode = entry.lstat().st_mode
         except OSError:
             continue
-        passed = PASS if _is_passed(entry, mode) else 0
+        passed = PASS if entry == home and _is_passed(entry, mode) else 0
         if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) & OTHERS & ~passed:
             found.append(entry)
     return found
@@ -69,7 +78,7 @@ def open_entries(home: Path) -> list[Path]:
 
 def _is_passed(entry: Path, mode: int) -> bool:
     """Tell if a server's way may lead through here: nobody reads or writes in it all the same."""
-    if os.geteuid() != 0 or not entry.is_dir() or entry.name in OURS:
+    if os.geteuid() != 0 or not entry.is_dir():
         return False
     servers = ("postgres", "*/postgres")
     return mode & OTHERS == PASS or any(any(entry.glob(each)) for each in servers)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from config.address import LOOPBACK_HOSTS, is_everywhere, is_loopback, read_host
 from config.database.address import AddressUnclear, read_address
+from config.database.roles import SERVES
 from config.env import Env, read_env
 from config.private import keep_private
 from config.proxies import read_networks
@@ -39,7 +40,7 @@ def _database(env: Env) -> dict[str, Any]:
             "embedded_home": str(HOME),
             "connect_timeout": str(env.database_connect_seconds),
         }
-        return {**common, "NAME": "offpeak", "OPTIONS": options}
+        return {**common, "NAME": "offpeak", "USER": SERVES, "OPTIONS": options}
     try:
         return {
             **common,

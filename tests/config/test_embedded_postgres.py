@@ -8,12 +8,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from config.database.embedded import FOLDER, stop
+from config.database import embedded
+from config.database.embedded import FOLDER, ensure_running, stop
+from config.database.roles import OWNER, SERVES
 
 ROOT = Path(__file__).resolve().parents[2]
 ASKING = """
@@ -128,6 +131,28 @@ def test_a_stopped_server_is_started_again_by_the_next_connection(
     answers = [asking.ask() for _ in range(2)]
 
     assert answers[-1] > before, answers
+
+
+def test_a_server_of_an_earlier_version_is_changed_over_while_it_runs(
+    home: Path, ended: ExitStack
+) -> None:
+    """There everybody was believed to be the owner, and every process was."""
+    ensure_running(home)
+    with closing(embedded.as_owner(home, embedded.DATABASE)) as owner:
+        owner.execute(
+            f"DROP OWNED BY {SERVES}; DROP ROLE {SERVES}; ALTER ROLE {OWNER} PASSWORD NULL"
+        )
+    (home / embedded.SECRET).unlink()
+    (home / embedded.CREATED).write_text("")
+
+    asking = Asking(home)
+    ended.callback(asking.kill)
+    asking.ready()
+
+    assert not asking.ask().startswith("failed")
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(host=ensure_running(home), user=OWNER, dbname="postgres")
+    embedded.as_owner(home, embedded.DATABASE).close()
 
 
 def test_down_stops_the_server_and_says_so_when_nothing_runs(home: Path, ended: ExitStack) -> None:

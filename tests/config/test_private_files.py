@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from config.log_files import LogFile, pump
-from config.private import close, open_entries, private_folder
+from config.private import close, keep_private, open_entries, private_folder
 from ledger.domain.redaction import redact
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,16 +59,19 @@ def test_a_folder_that_all_share_is_left_alone_and_told_of(tmp_path: Path) -> No
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs a server as another user")
 @pytest.mark.parametrize(("before", "after"), [(0o711, 0o711), (0o755, 0o711), (0o775, 0o711)])
+@pytest.mark.parametrize("name", ["var", "demo", "logs"])
 def test_the_way_to_the_server_of_a_market_inside_stays_open(
-    tmp_path: Path, before: int, after: int
+    tmp_path: Path, name: str, before: int, after: int
 ) -> None:
-    outer = tmp_path / "var"
+    """Also where the data directory goes by a name that things inside one have."""
+    outer = tmp_path / name
     (outer / "test" / "postgres").mkdir(parents=True)
     (outer / "logs").mkdir(mode=0o755)
     outer.chmod(before)
 
-    close(outer)
-    close(outer / "logs")
+    before_mask = os.umask(0o022)
+    keep_private(outer)
+    os.umask(before_mask)
 
     assert mode_of(outer) == after
     assert mode_of(outer / "logs") == 0o700

@@ -13,7 +13,7 @@ from config.database.embedded import DATABASE, FOLDER
 from tests.deploy.proxy import free_port
 from tests.outages.server import Server
 
-ROLE = "offpeak"
+ROLE = "market"
 START_SECONDS = 60
 
 

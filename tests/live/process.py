@@ -9,7 +9,9 @@ def main() -> None:
     """Run `manage.py ARGUMENTS` on the database that the first argument names."""
     from django.conf import settings
 
-    settings.DATABASES["default"]["NAME"] = sys.argv[1]
+    from config.database.roles import OWNER
+
+    settings.DATABASES["default"].update(NAME=sys.argv[1], USER=OWNER)
     import django
 
     django.setup()

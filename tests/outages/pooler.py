@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
+from config.database.roles import SERVES
+
 STARTUP_CODES = (80877103, 80877104)
 """Requests for encryption, which are declined."""
 
@@ -44,7 +46,7 @@ class Pooler:
     @property
     def url(self) -> str:
         """Return its address."""
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{self._database}"
+        return f"postgresql://{SERVES}@127.0.0.1:{self.port}/{self._database}"
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -70,7 +72,7 @@ class Pooler:
     async def _connect(self) -> Lent:
         reader, writer = await asyncio.open_unix_connection(f"{self._socket}/.s.PGSQL.5432")
         self._writers.append(writer)
-        about = f"user\0postgres\0database\0{self._database}\0\0".encode()
+        about = f"user\0{SERVES}\0database\0{self._database}\0\0".encode()
         writer.write(struct.pack("!II", 8 + len(about), 196608) + about)
         said = b""
         while True:

@@ -18,7 +18,8 @@ from urllib.parse import quote
 
 import psycopg
 
-from config.database.embedded import DATABASE, FOLDER, ensure_running, stop
+from config.database.embedded import DATABASE, FOLDER, ensure_running, owners_password, stop
+from config.database.roles import OWNER
 
 GONE_SECONDS_MAX = 20.0
 BALLAST = "ballast"
@@ -42,7 +43,8 @@ class Server:
     @property
     def url(self) -> str:
         """Return its address for others, who do not know that it could be started by them."""
-        return f"postgresql://postgres@/{DATABASE}?host={quote(self._socket, safe='')}"
+        owner = f"{OWNER}:{owners_password(self.home)}"
+        return f"postgresql://{owner}@/{DATABASE}?host={quote(self._socket, safe='')}"
 
     @property
     def socket(self) -> str:

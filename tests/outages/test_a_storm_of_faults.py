@@ -20,13 +20,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from secrets import token_urlsafe
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 import pytest
 
+from config.database.embedded import owners_password
 from ledger.domain.money import nanos_of
 from tests.journeys import books
 from tests.journeys.hosts import Machine, register
@@ -54,20 +53,18 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def password() -> str:
-    """Return a database password: the server believes everybody, so none is asked for."""
-    return token_urlsafe(24)
+def password(server: Server) -> str:
+    """Return a database password."""
+    return owners_password(server.home)
 
 
 @pytest.fixture
-def market(server: Server, password: str) -> Iterator[Market]:
-    parts = urlsplit(server.url)
-    url = urlunsplit(parts._replace(netloc=f"postgres:{password}@"))
+def market(server: Server) -> Iterator[Market]:
     home = Path(tempfile.mkdtemp(prefix="offp"))
     market = Market(
         home,
         {
-            "DATABASE_URL": url,
+            "DATABASE_URL": server.url,
             "OFFPEAK_DATABASE_STATEMENT_SECONDS": "3",
             "OFFPEAK_DATABASE_CONNECT_SECONDS": "3",
             "OFFPEAK_DEMO": "0",

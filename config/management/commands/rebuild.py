@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from config.owning import as_owner
 from config.wiring import projections
 from ledger.eventstore import default_store
 from ledger.rebuilding import RebuildRunning, rebuild
@@ -34,7 +35,8 @@ class Command(BaseCommand):
         for name in names:
             started = time.monotonic()
             try:
-                events = rebuild(default_store(), known[name])
+                with as_owner():
+                    events = rebuild(default_store(), known[name])
             except RebuildRunning as running:
                 raise CommandError(f"{name}: {running}") from None
             seconds = time.monotonic() - started
