@@ -28,9 +28,18 @@ NAMED = re.compile(rf"[\w.-]*{_NAMES}[0-9]?", re.IGNORECASE)
 
 # A quoted value, in the quotes of Python, JSON, libpq (which doubles them), or JSON within JSON.
 _QUOTED = r"""(?P<quote>\\*["'])(?:''|(?!(?P=quote))\\.|(?!(?P=quote))[^\\\n])*(?:(?P=quote))?"""
-_IS = r"""(?:\\*["'])?\s*(?:=>|=|:|,(?=\s*b?\\*["']))\s*(?:b(?=["']))?"""
+# As it stands in an address or in HTML.
+_ESCAPED = r"""(?:%(?:25)*2[27]|&(?:amp;)?(?:\#x27|\#39|\#34|quot);)"""
+_IS = (
+    rf"""(?:\\*["']|{_ESCAPED})?\s*"""
+    r"""(?:=>|=|:|%(?:25)*3[AD]|,(?=\s*b?\\*["']))\s*(?:b(?=["']))?"""
+)
+# Several values of one name, as forms have them: {'password': ['one', 'two']}.
+_SEVERAL = r"""[\[({](?!hidden\])[^\])}\n]*[\])}]?"""
 _NAMED_VALUE = re.compile(
-    rf"""(?P<name>{_NAMES}[0-9]?{_IS})(?P<value>{_QUOTED}|(?:[^\s&'"<>\\]|\\(?!["']))+)""",
+    rf"""(?P<name>{_NAMES}[0-9]?{_IS})"""
+    rf"""(?P<value>{_QUOTED}|{_ESCAPED}.*?(?:{_ESCAPED}|$)|{_SEVERAL}"""
+    rf"""|(?:[^\s&'"<>\\]|\\(?!["']))+)""",
     re.IGNORECASE,
 )
 # A header's value is all of its line, whatever its scheme.
@@ -43,7 +52,7 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
     # Ours. The first six characters are shown on pages too, so that people can tell tokens apart.
     (re.compile(r"(offp_[a-z]+_[0-9A-Za-z]{6})[0-9A-Za-z_]+"), rf"\1{HIDDEN}"),
     # A password in a URL, up to the last @: people forget to escape one.
-    (re.compile(r"""(\b[a-z][a-z0-9+.-]*://[^\s:/@"'<>]*):[^\s"'<>]*@""", re.I), rf"\1:{HIDDEN}@"),
+    (re.compile(r"""(\b[a-z][a-z0-9+.-]*://[^\s:/"'<>]*):[^\s"'<>]*@""", re.I), rf"\1:{HIDDEN}@"),
     (re.compile(r"(\bpassword\s+)'(?:''|[^'])*'?", re.I), rf"\1{HIDDEN}"),  # as in SQL
     (re.compile(r"\b(bearer)\s+[\w.~+/=-]{6,}", re.I), rf"\1 {HIDDEN}"),
     (re.compile(r"\b(basic)\s+[A-Za-z0-9+/]{8,}={0,2}(?=$|[\s\"'])", re.I), rf"\1 {HIDDEN}"),
@@ -51,6 +60,8 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b((?:sk|rk|pk)_(?:live|test)|whsec)_[\w+/=-]+"), rf"\1_{HIDDEN}"),
     (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{12,}\b"), HIDDEN),
     (re.compile(r"\bAIza[\w-]{30,}|\bgh[a-z]_\w{20,}|\bxox[a-z]-[\w-]{10,}"), HIDDEN),
+    # GitHub's newer ones, and what the work of consumers has with it: Hugging Face, model makers.
+    (re.compile(r"\bgithub_pat_\w{20,}|\bhf_[0-9A-Za-z]{20,}|\bsk-[\w-]{16,}"), HIDDEN),
     (re.compile(r"\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"), HIDDEN),
     (
         re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.S),
@@ -59,6 +70,7 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 _QUICK = re.compile(
     r"offp_|://|[=:]|bearer|basic|password|sk_|rk_|pk_|whsec|AKIA|ASIA|AIza|gh[a-z]_|xox|eyJ|"
+    r"github_pat|hf_|sk-|%(?:25)*3[ad]|"
     r"PRIVATE KEY|authorization|cookie",
     re.IGNORECASE,
 )

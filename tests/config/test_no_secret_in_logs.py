@@ -38,7 +38,18 @@ QUOTED = [
     f"Cookie: theme=dark; sessionid={PASSWORD}; csrftoken={PASSWORD}",
     f"sessionid={PASSWORD}",
     f"<QueryDict: {{'login': ['a@b.c'], 'password': '{PASSWORD}'}}>",
+    f"<QueryDict: {{'login': ['a@b.c'], 'password': ['{PASSWORD}', '{PASSWORD}'], 'x': ['1']}}>",
+    f"{{'body': {{'password': {{'value': '{PASSWORD}'}}}}}}",
+    f"password=(b'{PASSWORD}',)",
     f"login=a%40b.c&password={PASSWORD}&next=/",
+    f"next=%2Flogin%3Fpassword%3D{PASSWORD}%26x%3D1",
+    f"next=%252Flogin%253Ftoken%253D{PASSWORD}",
+    f"%7B%22password%22%3A%22{PASSWORD}%22%7D",
+    f"<td>&#x27;password&#x27;: &#x27;{PASSWORD}&#x27;, &#x27;x&#x27;: 1</td>",
+    f"&quot;client_secret&quot;: &quot;{PASSWORD}&quot;",
+    f"postgresql://me@corp.example:{PASSWORD}@h/x",
+    "github_pat_11ABCDEFG0Tr0ub4dorTr0ub4dor",
+    "hf_Tr0ub4dorTr0ub4dorTr0ub4dor",
     json.dumps({"client_secret": PASSWORD, "port": 1}),
     json.dumps({"body": json.dumps({"password": PASSWORD})}),
     f"OFFPEAK_SECRET_KEY={PASSWORD} AWS_SECRET_ACCESS_KEY={PASSWORD}",
@@ -56,6 +67,7 @@ PLAIN = [
     "token_id=0b0e, 3 tokens, prefix offp_user_ABCDEF",
     "http://127.0.0.1:8000/ is up at 10:00:00",
     "bid 12 at USD 1.50: leased 2 of 2",
+    "http://127.0.0.1:8000/bids?next=%2Fleases%3Fstate%3Dactive mailto:a@b.c",
 ]
 
 
