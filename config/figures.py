@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
+
+from django.utils import timezone
 
 NANOS = 1_000_000_000
 MS_PER_HOUR = 3_600_000
@@ -104,3 +106,8 @@ def since_text(passed: timedelta) -> str:
             text = f"{seconds // size} {unit}"
             return f"{text} ago" if passed > timedelta(0) else f"in {text}"
     raise AssertionError("ten seconds are at least one second")
+
+
+def local(moment: datetime) -> str:
+    """Wall time in the reader's zone, with the zone: Sat 28 Nov 22:00 GMT."""
+    return f"{timezone.localtime(moment):%a %-d %b %H:%M %Z}"

@@ -115,5 +115,6 @@ def shell(request: HttpRequest) -> dict[str, Any]:
             "person": str(user) if user is not None and user.is_authenticated else "",
             "actor": actor,
             "actors": getattr(request, "actors", []),
+            "is_behind": getattr(request, "is_behind", False),
         }
     }

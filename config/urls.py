@@ -10,6 +10,7 @@ from bursting.urls import api_urls as bursting_api
 from config import health, issuer, manual
 from config.gallery import gallery
 from config.insiders import for_insiders, in_short
+from config.pages import by_mail
 from config.pages.urls import page_urls
 from ledger.urls import api_urls as ledger_api
 from listings.urls import api_urls as listings_api
@@ -23,6 +24,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("docs/", manual.contents),
     path("docs/<slug:slug>/", manual.chapter),
     path("accounts/oidc/", include(issuer.urls)),
+    path("accounts/", include(by_mail.urls)),
     path("accounts/", include("allauth.urls")),
     path("api/v1/", include(api_urls)),
     path("api/openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),

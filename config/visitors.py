@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from http import HTTPStatus
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
@@ -20,6 +21,7 @@ from ledger.domain.refusal import Refusal, Unauthenticated
 from ledger.domain.whole_numbers import whole_number
 from ledger.eventstore.port import Position
 from ledger.following import wait_until_read
+from ledger.rest.problems import NotReadYet
 from ledger.rest.reading import POSITION_MAX
 
 API = "/api/"
@@ -29,6 +31,10 @@ WITHOUT_FACTOR = ("/accounts/", "/docs/")
 ZONE_COOKIE = "zone"
 READ_OWN_WRITES_SECONDS = 3.0
 """How long a page that follows a form waits for the read models to show what the form did."""
+
+
+LOOK_AGAIN_SECONDS = 2
+MAYBE_UNREAD = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 
 class Visitors:
@@ -45,14 +51,16 @@ class Visitors:
         if request.path.startswith((API, settings.STATIC_URL)):
             return self.get_response(request)
         # What somebody has just written may have made them a member.
-        _wait_for_own_write(request)
+        is_behind = not _shows_own_write(request)
+        request.is_behind = is_behind  # type: ignore[attr-defined]
         # Read by ledger.access.visits and by config.shell.
         request.actor, request.actors = seat(request)  # type: ignore[attr-defined]
         if self._is_kept_out(request):
             messages.warning(request, SecondFactorMissing.message())
             return elsewhere(request, SET_UP)
         with timezone.override(zone_of(request)):
-            return self.get_response(request)
+            answer = self.get_response(request)
+            return _not_read_yet(request) if is_behind and _lacks(request, answer) else answer
 
     def _is_kept_out(self, request: HttpRequest) -> bool:
         """Tell if somebody needs a second factor for whatever they may do here, and has none."""
@@ -98,11 +106,28 @@ def zone_of(request: HttpRequest) -> ZoneInfo:
         return ZoneInfo("UTC")
 
 
-def _wait_for_own_write(request: HttpRequest) -> None:
+def _lacks(request: HttpRequest, answer: HttpResponse) -> bool:
+    """Tell if a page may be refused only because the rows do not hold its visitor's own write.
+
+    What is not read yet is not missing, and who was just admitted is no stranger.
+    """
+    return request.method in ("GET", "HEAD") and answer.status_code in MAYBE_UNREAD
+
+
+def _not_read_yet(request: HttpRequest) -> HttpResponse:
+    """Say that what was just done comes, and look again by itself."""
+    request.is_behind = False  # type: ignore[attr-defined]  # the whole page says it
+    answer = show(request, NotReadYet())
+    answer["Refresh"] = str(LOOK_AGAIN_SECONDS)
+    return answer
+
+
+def _shows_own_write(request: HttpRequest) -> bool:
+    """Wait until the rows hold what the visitor just did; tell if they do."""
     after = request.GET.get("after", "")
     try:
         position = Position(whole_number(after, least=0, most=POSITION_MAX))
     except ValueError:
-        return
+        return True
     names = [projection.name for projection in projections()]
-    wait_until_read(names, position, timeout_seconds=READ_OWN_WRITES_SECONDS)
+    return wait_until_read(names, position, timeout_seconds=READ_OWN_WRITES_SECONDS)

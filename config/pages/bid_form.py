@@ -11,13 +11,13 @@ from uuid import UUID
 
 from django import forms
 
+from config import refusals
 from config.pages.fields import (
     HoursField,
     MomentField,
     MoneyField,
     RateField,
     TokenField,
-    reason,
 )
 from ledger.access import Actor
 from ledger.domain.account_ids import funds_account
@@ -78,7 +78,7 @@ class QueryField(forms.CharField):
         try:
             return read_query(super().clean(value) or "")
         except Refusal as refusal:
-            raise forms.ValidationError(reason(refusal), code=refusal.code) from refusal
+            raise forms.ValidationError(refusals.whole(refusal), code=refusal.code) from refusal
 
 
 class BidForm(forms.Form):

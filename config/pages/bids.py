@@ -20,6 +20,7 @@ from config.pages.answers import done, meta_of, page
 from config.pages.bid_form import BidForm, bid_terms
 from config.pages.fields import MomentField, RateField, TokenField
 from config.pages.funnel import funnel_of
+from config.pages.parts import part_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.ids import BidId
@@ -70,14 +71,14 @@ def index(request: HttpRequest) -> HttpResponse:
     """Every bid of the visitor's organisation."""
     actor = actor_of(request)
     only = request.GET.get("show", "open")
-    rows = queries.bids(actor, states=("open",) if only == "open" else ())[:LIST_MAX]
+    part = part_of(request, queries.bids(actor, states=("open",) if only == "open" else ()), "page")
     context = {
         "bids": [
             {"row": row, "reason": REASONS.get(row.reason, ""), "length": _length(row)}
-            for row in rows
+            for row in part.rows
         ],
         "only": only,
-        "list_max": LIST_MAX,
+        "part": part,
     }
     return page(request, "pages/bids.html", context)
 

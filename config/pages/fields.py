@@ -8,13 +8,9 @@ from uuid import UUID, uuid4
 
 from django import forms
 
+from config import refusals
 from ledger.domain.money import Money, Rate, decimal_of, nanos_of
 from ledger.domain.refusal import Refusal
-
-
-def reason(refusal: Refusal) -> str:
-    """Return a refusal as one text: what is wrong and what to do."""
-    return f"{refusal} {refusal.advice()}".strip()
 
 
 class AmountField(forms.CharField):
@@ -30,7 +26,7 @@ class AmountField(forms.CharField):
         try:
             return nanos_of(super().clean(value))
         except Refusal as refusal:
-            raise forms.ValidationError(reason(refusal), code=refusal.code) from refusal
+            raise forms.ValidationError(refusals.whole(refusal), code=refusal.code) from refusal
 
 
 class RateField(AmountField):

@@ -11,9 +11,10 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
+from config import refusals
 from config.pages.agent_tokens import issue_agent_token
 from config.pages.answers import done, meta_of, page
-from config.pages.fields import TokenField, reason
+from config.pages.fields import TokenField
 from ledger.access import Actor
 from ledger.access.visits import actor_of, site_address
 from ledger.domain.ids import HostId
@@ -56,7 +57,7 @@ class HostForm(forms.Form):
         try:
             return check_labels([(name, value) for name, _, value in parts])
         except Refusal as refusal:
-            raise forms.ValidationError(reason(refusal), code=refusal.code) from refusal
+            raise forms.ValidationError(refusals.whole(refusal), code=refusal.code) from refusal
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -24,6 +24,7 @@ from config.pages.lease_facts import (
     work_of,
 )
 from config.pages.lease_usage import corrections_of, picture_of, use_of
+from config.pages.parts import part_of
 from config.pages.timeline import steps_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
@@ -81,7 +82,7 @@ def index(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     only = request.GET.get("show", "open")
     states = OPEN if only == "open" else ()
-    rows = list(queries.leases(actor, states=states)[:LIST_MAX])
+    part = part_of(request, queries.leases(actor, states=states), "page")
     context = {
         "leases": [
             {
@@ -91,10 +92,10 @@ def index(request: HttpRequest) -> HttpResponse:
                 "own": row.tenant_id in row.owner_ids and not row.price_nanos_per_gpu_hour,
                 "why": queries.sees_why(actor, row),
             }
-            for row in rows
+            for row in part.rows
         ],
         "only": only,
-        "list_max": LIST_MAX,
+        "part": part,
     }
     return page(request, "pages/leases.html", context)
 

@@ -18,6 +18,7 @@ from config.figures import amount_text
 from config.pages.answers import done, meta_of, page
 from config.pages.offer_form import FOLDED, ISOLATIONS, OfferForm, RepriceForm, terms_of
 from config.pages.offer_ways import ways_of
+from config.pages.parts import part_of
 from config.pages.terms_form import TermsForm
 from config.pages.window_grid import Grid, Held, build_grid
 from config.visitors import zone_of
@@ -61,11 +62,11 @@ def index(request: HttpRequest) -> HttpResponse:
     only = request.GET.get("show", "open")
     states = queries.OPEN if only == "open" else ()
     now = timezone.now()
-    rows = queries.offers(actor, states=states)[:LIST_MAX]
+    part = part_of(request, queries.offers(actor, states=states), "page")
     context = {
-        "offers": [{"row": row, "next": _next_window(row, now)} for row in rows],
+        "offers": [{"row": row, "next": _next_window(row, now)} for row in part.rows],
         "only": only,
-        "list_max": LIST_MAX,
+        "part": part,
         "has_hosts": queries.hosts(actor).exists(),
     }
     return page(request, "pages/offers.html", context)

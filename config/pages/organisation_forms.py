@@ -9,7 +9,8 @@ from uuid import UUID
 
 from django import forms
 
-from config.pages.fields import MoneyField, TokenField, reason
+from config import refusals
+from config.pages.fields import MoneyField, TokenField
 from ledger.domain.ids import SubscriberId
 from ledger.domain.parties import COST_CENTRE_LENGTH_MAX, ROLES, TITLE_LENGTH_MAX
 from ledger.domain.refusal import Refusal
@@ -138,7 +139,7 @@ class AccountForm(forms.Form):
         assert isinstance(unit, forms.ChoiceField)
         unit.choices = [(str(key), title) for key, title in units.items()]
         self.fields["overdraft"] = MoneyField(
-            label="May go below zero by", currency=currency, required=False, initial="0.00"
+            label="Credit limit", currency=currency, required=False, initial="0.00"
         )
 
 
@@ -163,14 +164,14 @@ class BudgetForm(forms.Form):
     def __init__(self, *args: Any, currency: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["overdraft"] = MoneyField(
-            label="May go below zero by", currency=currency, required=False
+            label="Credit limit", currency=currency, required=False
         )
 
 
 def tell(form: forms.Form, refusal: Refusal) -> None:
     """Say a refusal beside the field that it is about, or above the form."""
     field = FIELD_OF.get(type(refusal).__name__)
-    told = " ".join([reason(refusal), *(f"({each})" for each in _more(refusal))])
+    told = " ".join([refusals.whole(refusal), *(f"({each})" for each in _more(refusal))])
     form.add_error(field if field in form.fields else None, told)
 
 

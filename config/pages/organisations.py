@@ -23,18 +23,18 @@ from config.pages.organisation_forms import (
     UnitForm,
     tell,
 )
+from config.pages.parts import part_of
 from ledger import commands, inviting, queries
 from ledger.access import Actor
 from ledger.access.visits import actor_of, site_address
 from ledger.api.accounts import FundsByPlatformOnly
 from ledger.domain.account_ids import funds_account
-from ledger.domain.ids import InvitationId, SubscriberId, TenantId
+from ledger.domain.ids import AccountId, InvitationId, SubscriberId, TenantId
 from ledger.domain.parties import tenant_id_of
 from ledger.domain.refusal import Forbidden, Refusal
 from ledger.eventstore import default_store
 from ledger.models import TenantRow
 
-SHOWN_MAX = 200
 PATH = "/settings/organisations"
 
 
@@ -67,8 +67,8 @@ def index(request: HttpRequest) -> HttpResponse:
         else:
             said = "The organisation is set up. Give it a unit, and invite its operator."
             return done(request, f"{PATH}/{tenant_id_of(slug)}", position, said)
-    rows = list(queries.tenants(actor).order_by("title", "tenant_id")[: SHOWN_MAX + 1])
-    context = {"form": form, "rows": rows[:SHOWN_MAX], "more": len(rows) > SHOWN_MAX}
+    rows = queries.tenants(actor).order_by("title", "tenant_id")
+    context = {"form": form, "part": part_of(request, rows, "organisations")}
     return page(request, "pages/organisations.html", context, invalid=bool(form.errors))
 
 
@@ -78,10 +78,10 @@ def one(request: HttpRequest, tenant_id: UUID) -> HttpResponse:
     actor = actor_of(request)
     tenant = queries.tenant_run_by(actor, tenant_id)
     units = _units(actor, tenant)
-    made = _forms(tenant, units, None, None)
+    made = _forms(actor, tenant, units, None, None)
     which = request.POST.get("do", "")
     if request.method == "POST" and which in _DOES:
-        made = _forms(tenant, units, which, request)
+        made = _forms(actor, tenant, units, which, request)
         form = made[which]
         if form.is_valid():
             try:
@@ -90,13 +90,20 @@ def one(request: HttpRequest, tenant_id: UUID) -> HttpResponse:
                 if isinstance(refused, Forbidden):
                     raise
                 tell(form, refused)
-    context = {**_shown(actor, tenant, units), **{f"{name}_form": made[name] for name in made}}
+    context = {
+        **_shown(request, actor, tenant, units),
+        **{f"{name}_form": made[name] for name in made},
+    }
     invalid = any(form.errors for form in made.values())
     return page(request, "pages/organisation.html", context, invalid=invalid)
 
 
 def _forms(
-    tenant: TenantRow, units: dict[UUID | None, str], which: str | None, request: HttpRequest | None
+    actor: Actor,
+    tenant: TenantRow,
+    units: dict[UUID | None, str],
+    which: str | None,
+    request: HttpRequest | None,
 ) -> dict[str, Any]:
     """Return the forms of an organisation's page; `which` holds what was sent."""
 
@@ -107,7 +114,11 @@ def _forms(
         "unit": UnitForm(sent("unit"), prefix="unit"),
         "invite": InviteForm(sent("invite"), prefix="invite", units=units),
         "account": AccountForm(
-            sent("account"), prefix="account", units=units, currency=tenant.currency
+            sent("account"),
+            prefix="account",
+            # A form that is sent twice finds its unit still, and does nothing more.
+            units=units if which == "account" else _without_account(actor, tenant, units),
+            currency=tenant.currency,
         ),
     }
 
@@ -211,26 +222,45 @@ def _units(actor: Actor, tenant: TenantRow) -> dict[UUID | None, str]:
     return dict(rows.values_list("subscriber_id", "title"))
 
 
-def _shown(actor: Actor, tenant: TenantRow, units: dict[UUID | None, str]) -> dict[str, Any]:
+def _without_account(
+    actor: Actor, tenant: TenantRow, units: dict[UUID | None, str]
+) -> dict[UUID | None, str]:
+    """Return the units that cannot pay for a bid yet."""
+    paying = {funds_account(SubscriberId(unit), tenant.currency): unit for unit in units if unit}
+    opened = queries.accounts(actor).filter(pk__in=paying).values_list("pk", flat=True)
+    have = {paying[AccountId(account)] for account in opened}
+    return {unit: title for unit, title in units.items() if unit not in have}
+
+
+def _shown(
+    request: HttpRequest, actor: Actor, tenant: TenantRow, units: dict[UUID | None, str]
+) -> dict[str, Any]:
     now = timezone.now()
-    members = list(
-        queries.members(actor, tenant.tenant_id).order_by("admitted_at", "member_id")[:SHOWN_MAX]
+    tenant_id = tenant.tenant_id
+    members = part_of(
+        request, queries.members(actor, tenant_id).order_by("admitted_at", "member_id"), "members"
     )
-    invitations = list(
-        queries.invitations(actor, tenant.tenant_id).order_by("-invited_at")[:SHOWN_MAX]
+    invitations = part_of(
+        request,
+        queries.invitations(actor, tenant_id).order_by("-invited_at", "invitation_id"),
+        "invitations",
     )
     people = queries.people(
-        [*(row.user_id for row in members), *(each.user_id for each in invitations)]
+        [*(row.user_id for row in members.rows), *(each.user_id for each in invitations.rows)]
     )
-    accounts = queries.accounts(actor).filter(tenant_id=tenant.tenant_id)
+    accounts = queries.accounts(actor).filter(tenant_id=tenant_id).exclude(kind="")
     return {
         "tenant": tenant,
         "actor": actor,
-        "units": queries.subscribers(actor, tenant.tenant_id).order_by("cost_centre")[:SHOWN_MAX],
+        "units": part_of(
+            request, queries.subscribers(actor, tenant_id).order_by("cost_centre"), "units"
+        ),
+        "members_part": members,
         "members": [
             {"row": row, "person": people.get(row.user_id), "unit": units.get(row.subscriber_id)}
-            for row in members
+            for row in members.rows
         ],
+        "invitations_part": invitations,
         "invitations": [
             {
                 "row": row,
@@ -238,10 +268,10 @@ def _shown(actor: Actor, tenant: TenantRow, units: dict[UUID | None, str]) -> di
                 "unit": units.get(row.subscriber_id),
                 "state": queries.state_of_invitation(row, now=now),
             }
-            for row in invitations
+            for row in invitations.rows
         ],
-        "accounts": accounts.exclude(kind="").order_by("kind", "title")[:SHOWN_MAX],
+        "accounts": part_of(request, accounts.order_by("kind", "title", "account_id"), "accounts"),
         "paying": ("prepaid", "chargeback"),
         "can_mail": inviting.can_mail(),
-        "opens_accounts": actor.has_platform_money and bool(units),
+        "opens_accounts": actor.has_platform_money and bool(_without_account(actor, tenant, units)),
     }

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from django import forms
 
-from config.pages.fields import TokenField, reason
+from config import refusals
+from config.pages.fields import TokenField
 from config.pages.policy_choices import Choices
 from ledger.domain.refusal import Refusal
 from marketplace.domain.governance import GPUS_MAX, WHY_CHARS_MAX
@@ -129,8 +130,8 @@ class PolicyForm(forms.Form):
             return False
         figures = ", ".join(
             f"{name.replace('_', ' ')} {value}"
-            for name, value in refusal.details.items()
-            if isinstance(value, int)
+            for name, value in refusals.unmentioned(refusal).items()
+            if isinstance(value, int) and name != "given"
         )
-        self.add_error(about, f"{reason(refusal)}{f' ({figures})' if figures else ''}")
+        self.add_error(about, f"{refusals.whole(refusal)}{f' ({figures})' if figures else ''}")
         return True

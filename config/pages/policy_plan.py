@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
-from config.pages.fields import reason
+from config import refusals
 from config.pages.policies import form_of
 from config.pages.policy_choices import Choices
 from config.pages.policy_form import PolicyForm
@@ -114,7 +114,7 @@ class Plan:
     def refuse(self, at: int, refusal: Refusal) -> bool:
         """Put a refusal at the policy that it is about; tell if it was put at a field of it."""
         part = self.parts[at]
-        part.error = reason(refusal)
+        part.error = refusals.whole(refusal)
         return part.form.refuse(refusal)
 
     def link(self, kind: str, said: Iterable[str] | None = None, **more: Any) -> str:

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from config.pages.agent_tokens import issue_agent_token
 from config.pages.answers import done, meta_of, page
 from config.pages.fields import TokenField
+from config.pages.parts import part_of
 from ledger import commands, queries
 from ledger.access import Actor
 from ledger.access.visits import actor_of, site_address
@@ -137,8 +138,8 @@ def revoke(request: HttpRequest, token_id: UUID) -> HttpResponse:
 def _context(
     request: HttpRequest, actor: Actor, form: TokenForm, host_form: HostTokenForm
 ) -> dict[str, Any]:
-    rows = list(queries.tokens(actor).order_by("-issued_at")[:SHOWN_MAX])
-    uses = queries.last_uses(row.token_id for row in rows)
+    part = part_of(request, queries.tokens(actor).order_by("-issued_at", "token_id"), "tokens")
+    uses = queries.last_uses(row.token_id for row in part.rows)
     now = timezone.now()
     return {
         "actor": actor,
@@ -151,8 +152,9 @@ def _context(
                 "used_at": uses.get(row.token_id),
                 "state": _state(row.revoked_at, row.expires_at, now),
             }
-            for row in rows
+            for row in part.rows
         ],
+        "part": part,
         "roles": sorted(actor.roles),
         "base_url": site_address(request),
     }

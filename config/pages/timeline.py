@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from config.figures import amount_text
-from config.templatetags.offpeak import local
+from config.figures import amount_text, local
 from ledger.domain.event import Event
 from ledger.eventstore.port import Recorded
 from marketplace.domain.close_reasons import REASONS

@@ -13,13 +13,14 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from config import charts
+from config import charts, refusals
 from config.figures import (
     about_gpu_hours_text,
     aligned_text,
     amount_text,
     duration_text,
     gpu_hours_text,
+    local,
     since_text,
 )
 from config.states import look_of
@@ -123,20 +124,8 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-@register.filter
-def figure(value: Any) -> str:
-    """A figure of a refusal: instants in the reader's zone, lists with commas."""
-    if isinstance(value, datetime):
-        return local(value) if value.tzinfo else value.isoformat()
-    if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(figure(each) for each in value)
-    return str(value)
-
-
-@register.filter
-def local(moment: datetime) -> str:
-    """Wall time in the reader's zone, with the zone: Sat 28 Nov 22:00 GMT."""
-    return f"{timezone.localtime(moment):%a %-d %b %H:%M %Z}"
+for shown in (refusals.sentence, refusals.advice, refusals.unmentioned, refusals.figure, local):
+    register.filter(shown.__name__, shown)
 
 
 @register.filter

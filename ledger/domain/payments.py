@@ -22,9 +22,10 @@ class PaymentUnnamed(Invalid):
 
 
 class PaymentRecorded(Refusal):
-    """A payment with this reference was credited to the account before: `entry_id`, `recorded_at`.
+    """A payment with this reference was credited to the account before, at `recorded_at`.
 
     If it is another payment, give it a reference of its own, such as the month beside the name.
+    If it is the same, nothing is left to do: `amount` is on the account.
     """
 
 

@@ -52,7 +52,7 @@ class Problem(TypedDict, total=False):
 
 
 class NotReadYet(Refusal):
-    """What you asked to see after that position is not on the page yet.
+    """What you just did is recorded, and cannot be shown yet.
 
     Nothing is lost: ask again in a moment.
     """

@@ -52,7 +52,7 @@ class GpuClassUnreadable(Invalid):
 class FigureOutOfRange(Invalid):
     """A policy's figure is a whole number within a range; leave it out for no limit.
 
-    `least` and `most` are the range.
+    It lies between `least` and `most`.
     """
 
 
@@ -82,7 +82,7 @@ class PolicyNotYours(Forbidden):
 class GrantExceeded(Refusal):
     """Your units would have more nominal quota than your organisation was granted.
 
-    `granted` and `shared_out` are the figures; ask the platform's operators for more.
+    Granted are `granted`, shared out would be `shared_out`. Ask the platform's operators for more.
     """
 
 

@@ -12,7 +12,9 @@ from django.core import mail
 from django.test import Client, override_settings
 from django.utils import timezone
 
+from config import visitors
 from config.env import Env
+from config.pages import parts
 from ledger import commands
 from ledger.domain.account_ids import funds_account
 from ledger.domain.events import MemberInvited
@@ -441,3 +443,103 @@ def test_roles_are_those_there_are(world: World, boss: Client, roles: list[str])
 def test_a_unit_of_another_organisation_is_none(world: World, boss: Client) -> None:
     said = invitation(**{"invite-unit": str(world.unit_id)})
     assert boss.post(at(world, OWNER), said).status_code == 422
+
+
+def test_what_is_not_read_yet_is_not_called_missing(
+    world: World, boss: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows come later than the page waits: it says so, and looks again by itself."""
+    monkeypatch.setattr(visitors, "READ_OWN_WRITES_SECONDS", 0.0)
+    said = {"token": str(uuid4()), "title": "Slow", "slug": "slow", "currency": "USD"}
+    landing = boss.post(PATH, said)["Location"]
+
+    early = boss.get(landing)
+    world.settle()
+    later = boss.get(landing)
+
+    assert (early.status_code, early["Refresh"], early["Retry-After"]) == (503, "2", "1")
+    assert b"is recorded, and cannot be shown yet" in early.content
+    assert later.status_code == 200 and "Refresh" not in later
+
+
+def test_a_page_that_lacks_what_was_just_done_says_so(
+    world: World, boss: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visitors, "READ_OWN_WRITES_SECONDS", 0.0)
+    here = at(world, CONSUMER)
+    unit = {"do": "unit", "unit-token": str(uuid4()), "unit-title": "Late"}
+    landing = boss.post(here, unit | {"unit-cost_centre": "L-1"})["Location"]
+
+    early = boss.get(landing).content
+    world.settle()
+
+    assert b"is recorded, and not on this page yet" in early
+    assert b"is recorded, and not on this page yet" not in boss.get(landing).content
+    unknown = boss.get(f"{PATH}/{uuid4()}")
+    assert unknown.status_code == 404 and "Refresh" not in unknown
+
+
+def test_what_is_nowhere_stays_missing_once_all_is_read(world: World, boss: Client) -> None:
+    world.settle()
+    head = world.store.head()
+
+    assert boss.get(f"{PATH}/{uuid4()}?after={head}").status_code == 404
+
+
+def test_no_list_ends_in_silence(
+    world: World, boss: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each list of the page goes on by itself; a number that is none shows the beginning."""
+    monkeypatch.setattr(parts, "SIZE", 2)
+    monkeypatch.setattr(parts.part_of, "__defaults__", (2,))
+    here = at(world, CONSUMER)
+    for number in range(5):
+        data = {"do": "unit", "unit-token": str(uuid4()), "unit-title": f"Team {number}"}
+        boss.post(here, data | {"unit-cost_centre": f"ZZ-{number}"})
+    world.settle()
+
+    seen = ""
+    address = here
+    for _ in range(10):
+        page = boss.get(address).content.decode()
+        units = page[page.index('id="units"') : page.index('aria-labelledby="h-unit"')]
+        seen += units
+        more = re.search(r'href="(\?units=\d+)#units">More', units)
+        if more is None:
+            break
+        address = f"{here}{more[1]}"
+
+    assert all(seen.count(f">ZZ-{number}<") == 1 for number in range(5))
+    for odd in ("x", "0", "-1", "99999999999", "2\n"):
+        assert boss.get(here, {"units": odd}).status_code == 200
+
+
+def test_a_payment_entered_twice_is_told_with_its_time_and_no_names_of_fields(
+    world: World, boss: Client
+) -> None:
+    account = AccountRow.objects.get(title="Language models", kind="prepaid")
+    where = f"{PATH}/{account.tenant_id}/accounts/{account.account_id}"
+    paid = {"do": "funds", "funds-amount": "12.50", "funds-reference": "invoice 9"}
+    boss.post(where, paid | {"funds-token": str(uuid4())})
+    world.settle()
+
+    again = boss.post(where, paid | {"funds-token": str(uuid4())})
+
+    assert again.status_code == 422
+    text = again.content.decode()
+    assert re.search(r"credited to the account before, at \w{3} \d+ \w{3} \d\d:\d\d UTC\.", text)
+    assert "12.50 USD is on the account" in text and "`" not in text
+
+
+def test_a_unit_that_has_an_account_is_not_offered_another(world: World, boss: Client) -> None:
+    account = AccountRow.objects.get(title="Language models", kind="prepaid")
+    here = f"{PATH}/{account.tenant_id}"
+    offered = 'for="id_account-unit"'
+    assert offered not in boss.get(here).content.decode()
+
+    unit = {"do": "unit", "unit-token": str(uuid4()), "unit-title": "Speech"}
+    boss.post(here, unit | {"unit-cost_centre": "S-1"})
+    world.settle()
+
+    form = boss.get(here).content.decode().split('id="h-account"')[1]
+    assert "Speech" in form and "Language models" not in form
