@@ -25,7 +25,7 @@ from django.template.loader import render_to_string
 from config.attendance import Attended
 from config.loops import NotNow
 from config.redis_away import is_redis_away
-from config.tape import KINDS, Line, line_of
+from config.tape import KINDS, Line, known_now, line_of
 from ledger.eventstore import default_store
 from ledger.eventstore.port import CaughtUp, EventStore, Position, Recorded, StoreError
 from ledger.following import names_of
@@ -43,7 +43,11 @@ log = structlog.get_logger()
 
 def render_fragment(recorded: Iterable[Recorded]) -> str:
     """Return what pages swap in for these events, newest first; empty for nothing to show."""
-    told = [(r.position, line) for r in recorded if (line := line_of(r.event)) is not None]
+    told = [
+        (each.position, line)
+        for each in recorded
+        if (line := line_of(each.event, known_now)) is not None
+    ]
     if not told:
         return ""
     told = told[-LINES_MAX:]
@@ -53,7 +57,13 @@ def render_fragment(recorded: Iterable[Recorded]) -> str:
 
 
 def _shown(position: Position, line: Line) -> dict[str, Any]:
-    return {"position": position, "at": line.at, "text": line.text, "price": line.price}
+    return {
+        "position": position,
+        "at": line.at,
+        "text": line.text,
+        "price": line.price,
+        "path": line.path,
+    }
 
 
 class Hub:

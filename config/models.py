@@ -15,6 +15,8 @@ class TapeRow(models.Model):
     """Empty where the line is not about one model."""
     price_nanos_per_gpu_hour = models.BigIntegerField(null=True)
     currency = models.CharField(max_length=3)
+    round_id = models.UUIDField(null=True)
+    """The round that decided it; everybody may look at it."""
 
     class Meta:
         app_label = "site"
@@ -62,3 +64,18 @@ class Wrote(models.Model):
 
     def __str__(self) -> str:
         return self.version
+
+
+class TapeSubjectRow(models.Model):
+    """What a line was about, for lines that follow: the offer or lease by its id, without names."""
+
+    subject_id = models.UUIDField(primary_key=True)
+    gpus = models.CharField(max_length=80)
+    """How many of which model."""
+    gpu_model = models.CharField(max_length=64)
+
+    class Meta:
+        app_label = "site"
+
+    def __str__(self) -> str:
+        return self.gpus

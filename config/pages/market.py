@@ -228,6 +228,7 @@ def _line(row: TapeRow) -> dict[str, Any]:
         "at": row.at,
         "text": row.text,
         "price": None if nanos is None else Rate(nanos, row.currency),
+        "path": tape.path_of(row.round_id, row.gpu_model),
     }
 
 

@@ -82,7 +82,8 @@ class PolicyNotYours(Forbidden):
 class GrantExceeded(Refusal):
     """Your units would have more nominal quota than your organisation was granted.
 
-    Granted are `granted`, shared out would be `shared_out`. Ask the platform's operators for more.
+    It was granted `granted` and would share out `shared_out`;
+    ask the platform's operators for more.
     """
 
 

@@ -31,7 +31,7 @@ def recorded() -> PaymentRecorded:
         (ReclaimUnderWay(stop_at=NOON), "at least as soon: by Sun 29 Nov 12:00 UTC."),
         (recorded(), "credited to the account before, at Sun 29 Nov 12:00 UTC."),
         (FigureOutOfRange(given=9, least=0, most=7), "It lies between 0 and 7."),
-        (GrantExceeded(granted=4, shared_out=6), "Granted are 4, shared out would be 6."),
+        (GrantExceeded(granted=4, shared_out=6), "It was granted 4 and would share out 6;"),
     ],
 )
 def test_a_detail_stands_where_its_name_was(refusal: Refusal, told: str) -> None:

@@ -13,7 +13,8 @@ from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import AnonymousUser
 
 from config.live import QUEUE_MAX, Hub, MarketConsumer, _put
-from config.tape import line_of
+from config.models import TapeSubjectRow
+from config.tape import PROJECTIONS, latest, line_of, path_of
 from ledger import eventstore
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId, HostId, LeaseId, OfferId, TenantId
@@ -21,7 +22,15 @@ from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import NO_STREAM, NewEvent
-from marketplace.domain.events import LeaseClosed, LeaseGranted, RoundCleared, Share
+from ledger.following import follow_projections
+from listings.domain.events import OfferWithdrawn
+from marketplace.domain.events import (
+    LeaseClosed,
+    LeaseGranted,
+    ReclaimRequested,
+    RoundCleared,
+    Share,
+)
 from tests.conftest import NOON, SOMEBODY
 
 WAIT_SECONDS = 5.0
@@ -61,6 +70,57 @@ def test_a_grant_is_a_trade_without_names() -> None:
     assert line.text == "Leased 2 \N{MULTIPLICATION SIGN} H100-80GB, 6 h"
     assert line.is_trade
     assert "GPU-1" not in line.text
+
+
+def test_a_line_says_where_to_read_on() -> None:
+    line = line_of(granted())
+
+    assert line is not None and line.path == f"/rounds/{UUID(int=0xA6)}"
+    assert path_of(None, "A100 80GB & more") == "/?gpu=A100+80GB+%26+more"
+    assert path_of(None, "") == ""
+
+
+def test_the_end_of_a_lease_says_which_gpus_it_had() -> None:
+    told = line_of(granted())
+    assert told is not None and told.subject is not None
+    subject = told.subject
+    closed = LeaseClosed(
+        lease_id=granted().lease_id,
+        market="main",
+        reason=301,
+        failed=False,
+        compensation=None,
+        compensation_from=None,
+        at=NOON,
+    )
+
+    line = line_of(closed, {subject.key: subject}.get)
+    alone = line_of(closed)
+
+    assert line is not None and line.text.startswith("2 \N{MULTIPLICATION SIGN} H100-80GB: ended.")
+    assert line.gpu_model == "H100-80GB" and str(closed.lease_id) not in line.text + line.path
+    assert alone is not None and alone.text.startswith("A lease ended.") and alone.path == ""
+
+
+@pytest.mark.django_db
+def test_the_rows_tell_later_lines_what_they_are_about() -> None:
+    store = MemoryStore()
+    owner, offer_id = TenantId(UUID(int=0xA3)), OfferId(UUID(int=0xA1))
+    reclaim = ReclaimRequested(
+        lease_id=granted().lease_id, owner_id=owner, stop_at=NOON + timedelta(minutes=10), at=NOON
+    )
+    withdrawn = OfferWithdrawn(offer_id=offer_id, at=NOON)
+    for number, event in enumerate((granted(), withdrawn, reclaim)):
+        new = NewEvent(UUID(int=70 + number), event)
+        store.append(f"stream-{number}", [new], expected=NO_STREAM, by=SOMEBODY)
+
+    follow_projections(store, PROJECTIONS)
+
+    shown = [row.text for row in latest()]
+    assert shown[0].endswith("H100-80GB: an owner takes GPUs back in 10 min")
+    assert shown[1] == "An offer was withdrawn"  # nothing told of it before
+    assert shown[2].startswith("Leased 2")
+    assert TapeSubjectRow.objects.get().pk == granted().lease_id
 
 
 def test_a_round_without_bids_is_not_told() -> None:
