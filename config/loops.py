@@ -107,12 +107,13 @@ def _let_go(notes: Notes, failures: int, error: str) -> None:
 def _hold(name: str) -> bool:
     """Take the loop's lock on this thread's connection, which keeps it while it lives."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_key(name)])
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [lock_of(name)])
         row = cursor.fetchone()
     return bool(row and row[0])
 
 
-def _key(name: str) -> int:
+def lock_of(name: str) -> int:
+    """Return the key of a loop's advisory lock, the same on every machine of an installation."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
 
@@ -140,7 +141,7 @@ class InLine:
                     cursor.execute(
                         "SELECT CASE WHEN pg_try_advisory_lock(%s)"
                         " THEN pg_advisory_unlock(%s) ELSE false END",
-                        [_key(name), _key(name)],
+                        [lock_of(name), lock_of(name)],
                     )
                     row = cursor.fetchone()
             except BaseException:

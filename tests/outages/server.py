@@ -28,13 +28,26 @@ WAL_MIB_MAX = 96
 
 
 class Server:
-    """It runs under a folder of its own, with a short name: a socket's path has a hundred bytes."""
+    """It runs under a folder of its own, with a short name: a socket's path has a hundred bytes.
+
+    port: by which its socket is named, and on which it listens where it listens on TCP.
+    """
+
+    port = 5432
 
     def __init__(self, folder: Path | None = None, *, mib_max: int = 0) -> None:
         """Start it; with `mib_max`, on a file system of that size if we may mount one."""
         self.home = folder or Path(tempfile.mkdtemp(prefix="offpg"))
         self.can_be_full = bool(mib_max) and _mount(self.home / FOLDER, mib_max)
-        self.start()
+        try:
+            self.start()
+            self._set_up()
+        except BaseException:
+            self.remove()  # nobody has it yet who could
+            raise
+
+    def _set_up(self) -> None:
+        """Make it what it is for, once it runs."""
         if self.can_be_full:
             with psycopg.connect(self.url, autocommit=True) as connected:
                 connected.execute(f"ALTER SYSTEM SET max_wal_size = '{WAL_MIB_MAX}MB'")
@@ -43,8 +56,8 @@ class Server:
     @property
     def url(self) -> str:
         """Return its address for others, who do not know that it could be started by them."""
-        owner = f"{OWNER}:{owners_password(self.home)}"
-        return f"postgresql://{owner}@/{DATABASE}?host={quote(self._socket, safe='')}"
+        owner, folder = f"{OWNER}:{owners_password(self.home)}", quote(self._socket, safe="")
+        return f"postgresql://{owner}@/{DATABASE}?host={folder}&port={self.port}"
 
     @property
     def socket(self) -> str:
@@ -119,13 +132,15 @@ class Server:
             return connected.execute(sql).fetchall()
 
     def remove(self) -> None:
-        """End it for good."""
-        with suppress(FileNotFoundError, ProcessLookupError):
-            self.go_on()
-        stop(self.home)
-        if self.can_be_full:
-            subprocess.run(["umount", "--lazy", str(self.home / FOLDER)], check=False)
-        shutil.rmtree(self.home, ignore_errors=True)
+        """End it for good; leave nothing of it, whatever went wrong with it."""
+        try:
+            with suppress(FileNotFoundError, ProcessLookupError, ValueError, IndexError):
+                self.go_on()
+            stop(self.home)
+        finally:
+            if self.can_be_full:
+                subprocess.run(["umount", "--lazy", str(self.home / FOLDER)], check=False)
+            shutil.rmtree(self.home, ignore_errors=True)
 
     def _signal(self, signal_number: int) -> None:
         """Those that end meanwhile, as a connection that was closed, need none."""

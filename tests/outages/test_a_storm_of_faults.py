@@ -38,6 +38,8 @@ from tests.outages.writing import Writer, check_nothing_lost_or_doubled
 
 pytestmark = pytest.mark.soak
 STORM_SECONDS = float(os.environ.get("OFFPEAK_STORM_SECONDS", "300"))
+PAIRS_MIN = 6
+"""How many pairs of faults there are at least, also where the machine is slow."""
 FAULT_SECONDS = 6.0
 RECOVERY_SECONDS_MAX = 120.0
 DISK_MIB = 700
@@ -163,10 +165,14 @@ def rage(market: Market, machine: Machine, server: Server, writers: list[Writer]
     databases, others = faults_of_database(server), faults_of_market(market, machine, server)
     for name, fault in {**databases, **others}.items():
         endure(market, writers, {name: fault})
-    # What needs the database is begun before it is gone.
-    while time.monotonic() - began < STORM_SECONDS:
+    pairs = 0
+    while pairs < PAIRS_MIN or time.monotonic() - began < STORM_SECONDS:
+        pairs += 1
+        # What needs the database is begun before it is gone.
         one, two = chance.choice(sorted(others)), chance.choice(sorted(databases))
         endure(market, writers, {one: others[one], two: databases[two]})
+    took = time.monotonic() - began
+    print(f"{len(databases) + len(others)} faults and {pairs} pairs in {took:.0f} s")
 
 
 def endure(market: Market, writers: list[Writer], faults: dict[str, Fault]) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from argparse import ArgumentParser
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,7 @@ class Command(BaseCommand):
         if options["list"]:
             self.stdout.write("\n".join(sorted(known)))
             return
-        groups = {} if known.keys() >= set(options["names"]) else loop_groups(settings.ENV)
-        asked = [each for name in options["names"] for each in groups.get(name, (name,))]
-        # A group may name loops that this installation has no use for, such as bursting.
-        in_groups = {each for group in groups.values() for each in group}
-        asked = [name for name in asked if name in known or name not in in_groups]
-        names = list(dict.fromkeys(asked)) if options["names"] else sorted(known)
+        names = asked(options["names"], known, loop_groups(settings.ENV))
         unknown = sorted(set(names) - set(known))
         if unknown:
             raise CommandError(f"no such loop: {', '.join(unknown)} (manage.py run --list)")
@@ -70,6 +66,21 @@ class Command(BaseCommand):
             thread.join()
         if clock.turned_back:
             raise CommandError("the clock was put back: what was kept in memory is of a later time")
+
+
+def asked(
+    names: Sequence[str], known: Collection[str], groups: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Return the loops that are meant: all of them where none is named.
+
+    A name that a group shares with one of its loops means the group. Loops of a group that this
+    installation has no use for, such as bursting, are left out.
+    """
+    if not names:
+        return sorted(known)
+    meant = [each for name in names for each in groups.get(name, (name,))]
+    unused = {each for group in groups.values() for each in group}.difference(known)
+    return [each for each in dict.fromkeys(meant) if each not in unused]
 
 
 def _give_way(nice: int) -> None:
