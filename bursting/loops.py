@@ -8,10 +8,10 @@ from typing import cast
 
 import structlog
 
-from bursting.clouds.port import CloudTrouble, CloudUnavailable
+from bursting.clouds.port import CloudProvider, CloudTrouble, CloudUnavailable
 from bursting.commands.instances import advance_instance
 from bursting.commands.records import instance_known
-from bursting.commands.returning import heed_warnings
+from bursting.commands.returning import pass_warning_on, warned_by
 from bursting.commands.spilling import Overflow, defer_bid, spill_bid
 from bursting.domain.budget import BudgetExhausted
 from bursting.domain.events import InstanceId
@@ -26,6 +26,7 @@ from bursting.queries import bids_maybe_due, instances_not_over
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
+from ledger.turns import each_alone
 
 BATCH = 100
 BID_RESTS = timedelta(minutes=1)
@@ -76,26 +77,33 @@ class Overflowing:
 
     def _spill(self, store: EventStore, now: datetime) -> int:
         self._bids = {key: until for key, until in self._bids.items() if until > now}
-        spilled = 0
         limit = BATCH + len(self._bids)
-        for bid_id in bids_maybe_due(rules=self.overflow.rules, now=now, limit=limit):
-            if bid_id in self._bids:
-                continue
-            try:
-                spill_bid(store, bid_id=bid_id, overflow=self.overflow, by=SPILL, now=now)
-            except IN_VAIN as refusal:
-                log.info("burst.not-possible", bid=str(bid_id), code=refusal.code)
-                self._defer(store, bid_id, refusal.code, words_of(refusal), now)
-            except CloudUnavailable as trouble:
-                log.warning("burst.no-cloud-answers", bid=str(bid_id), error=str(trouble))
-                self._defer(store, bid_id, NO_ANSWER, "No cloud answers at present.", now)
-            except Refusal as refusal:
-                # It rests as well, or the oldest hundred would keep all others from their turn.
-                log.debug("burst.not-now", bid=str(bid_id), code=refusal.code)
-                self._bids[bid_id] = now + LOOK_AGAIN
-            else:
-                spilled += 1
-        return spilled
+        due = bids_maybe_due(rules=self.overflow.rules, now=now, limit=limit)
+        return each_alone(
+            [bid_id for bid_id in due if bid_id not in self._bids],
+            lambda bid_id: self._spill_one(store, bid_id, now),
+            event="burst.bid-stuck",
+            told=lambda bid_id: {"bid": str(bid_id)},
+        )
+
+    def _spill_one(self, store: EventStore, bid_id: BidId, now: datetime) -> int:
+        # Whatever becomes of it, it rests: or the oldest hundred would keep all others from
+        # their turn.
+        self._bids[bid_id] = now + LOOK_AGAIN
+        try:
+            spill_bid(store, bid_id=bid_id, overflow=self.overflow, by=SPILL, now=now)
+        except IN_VAIN as refusal:
+            log.info("burst.not-possible", bid=str(bid_id), code=refusal.code)
+            self._defer(store, bid_id, refusal.code, words_of(refusal), now)
+        except CloudUnavailable as trouble:
+            log.warning("burst.no-cloud-answers", bid=str(bid_id), error=str(trouble))
+            self._defer(store, bid_id, NO_ANSWER, "No cloud answers at present.", now)
+        except Refusal as refusal:
+            log.debug("burst.not-now", bid=str(bid_id), code=refusal.code)
+        else:
+            del self._bids[bid_id]
+            return 1
+        return 0
 
     def _defer(
         self, store: EventStore, bid_id: BidId, reason: str, words: str, now: datetime
@@ -114,7 +122,12 @@ class Overflowing:
         known = set(instance_ids)
         self._instances = {key: rest for key, rest in self._instances.items() if key in known}
         self._heed_warnings(store, instance_ids, now)
-        return sum(self._advance_one(store, key, now) for key in instance_ids)
+        return each_alone(
+            instance_ids,
+            lambda key: self._advance_one(store, key, now),
+            event="burst.stuck",
+            told=lambda key: {"instance": str(key)},
+        )
 
     def _advance_one(self, store: EventStore, instance_id: InstanceId, now: datetime) -> bool:
         rest = self._instances.get(instance_id)
@@ -125,12 +138,14 @@ class Overflowing:
             after = advance_instance(
                 store, instance_id=instance_id, overflow=self.overflow, by=ADVANCE, now=now
             )
-        except (Refusal, CloudTrouble) as trouble:
+        except Exception as trouble:
             # One instance that cannot be moved must not hold up the others.
-            log.warning("burst.stuck", instance=str(instance_id), error=repr(trouble))
             failures = rest.failures + 1 if rest is not None else 1
             pause = min(LOOK_AGAIN * 2 ** min(failures, 10), LOOK_AGAIN_MAX)
             self._instances[instance_id] = Resting(now + pause, failures)
+            if not isinstance(trouble, Refusal | CloudTrouble):
+                raise
+            log.warning("burst.stuck", instance=str(instance_id), error=repr(trouble))
             return False
         if after.state == before:
             self._instances[instance_id] = Resting(now + LOOK_AGAIN)
@@ -144,11 +159,26 @@ class Overflowing:
         if not instance_ids or (self._warnings_at is not None and now < self._warnings_at):
             return
         self._warnings_at = now + LOOK_AGAIN
-        for cloud in self.overflow.clouds.values():
+
+        def heed(cloud: CloudProvider) -> int:
             try:
-                heed_warnings(store, cloud, instance_ids=instance_ids, by=ADVANCE, now=now)
+                warned = warned_by(store, cloud, instance_ids=instance_ids, now=now)
             except CloudTrouble as trouble:
                 log.warning("burst.no-warnings", cloud=cloud.name, error=str(trouble))
+                return 0
+            return each_alone(
+                warned,
+                lambda each: pass_warning_on(store, each, by=ADVANCE, now=now),
+                event="burst.not-warned",
+                told=lambda each: {"instance": str(each.intent.instance_id)},
+            )
+
+        each_alone(
+            self.overflow.clouds.values(),
+            heed,
+            event="burst.no-warnings",
+            told=lambda cloud: {"cloud": cloud.name},
+        )
 
 
 def words_of(refusal: Refusal) -> str:

@@ -6,10 +6,10 @@ and what ran outside the record is booked, to the end that the cloud tells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, TypeVar
 from uuid import UUID
 
 import structlog
@@ -32,11 +32,13 @@ from bursting.queries import instances_not_over, strays_not_over
 from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money
 from ledger.eventstore.port import EventStore, Meta, load
+from ledger.turns import each_alone
 from marketplace.domain.bids import Bid
 
 ORPHAN_GRACE = timedelta(minutes=10)
 """How old a machine must be before it is ended for want of a record."""
 Done = Literal["ended", "left", "booked"]
+KeyT = TypeVar("KeyT")
 REAPER = Meta(actor="loop:burst-reaper")
 
 log = structlog.get_logger()
@@ -58,8 +60,8 @@ class Reconciled:
 
 def run_once(store: EventStore, *, overflow: Overflow, now: datetime) -> int:
     """Reconcile every cloud; return how many differences were put right."""
-    differences = 0
-    for cloud in overflow.clouds.values():
+
+    def put_right(cloud: CloudProvider) -> int:
         try:
             done = reconcile(
                 store,
@@ -72,10 +74,15 @@ def run_once(store: EventStore, *, overflow: Overflow, now: datetime) -> int:
             )
         except CloudUnavailable as trouble:
             log.warning("burst.cloud-unavailable", cloud=cloud.name, error=str(trouble))
-            continue
-        differences += len(done.adopted) + len(done.orphans_ended)
-        differences += len(done.booked) + len(done.lost)
-    return differences
+            return 0
+        return len(done.adopted) + len(done.orphans_ended) + len(done.booked) + len(done.lost)
+
+    return each_alone(
+        overflow.clouds.values(),
+        put_right,
+        event="burst.not-reconciled",
+        told=lambda cloud: {"cloud": cloud.name},
+    )
 
 
 def reconcile(
@@ -98,14 +105,15 @@ def reconcile(
     mine = {"offpeak:owner": str(owner_id)}
     # A cloud that answers more than it was asked for must not have us end somebody else's machine.
     listed = [each for each in cloud.find(tags=mine) if mine.items() <= each.tags.items()]
-    kept = 0
+    kept: list[str] = []
     adopted: list[str] = []
     heaps: dict[Done, list[str]] = {"ended": [], "left": [], "booked": []}
-    for found in listed:
+
+    def judge(found: Instance) -> int:
         instance = load(store, BurstInstance, found.tags.get("offpeak:instance", ""))
         match _judge(instance, found):
             case "keep":
-                kept += found.state != "terminated"
+                kept.extend([found.instance_id] if found.state != "terminated" else [])
             case "adopt":
                 assert instance is not None
                 instance_id = instance.intent.instance_id
@@ -115,12 +123,16 @@ def reconcile(
                 done = _end_orphan(store, cloud, found, instance, owner_id, by=by, now=now)
                 for each in done:
                     heaps[each].append(found.instance_id)
+        return 1
+
+    # One machine that cannot be judged must not let all others run on.
+    _each(listed, judge)
     shown = {found.instance_id for found in listed if found.state != "terminated"}
     lost = _mark_missing(store, cloud, instance_ids, shown, by=by, now=now)
     seen = {found.instance_id for found in listed}
     heaps["booked"] += _book_missing(store, cloud, stray_ids, seen, by=by, now=now)
     return Reconciled(
-        kept=kept,
+        kept=len(kept),
         adopted=tuple(adopted),
         orphans_ended=tuple(heaps["ended"]),
         orphans_left=tuple(heaps["left"]),
@@ -263,16 +275,20 @@ def _book_missing(
 
     They are booked to the moment at which they are missed: no earlier one is known.
     """
-    booked = []
-    for stray_id in stray_ids:
+    booked: list[str] = []
+
+    def look(stray_id: StrayId) -> int:
         stray = load(store, Stray, stray_id)
         if stray is None or stray.is_over or stray.found.cloud != cloud.name:
-            continue
+            return 0
         ref = stray.found.cloud_ref
         if ref in seen or now < stray.found.at + VISIBLE_WITHIN or cloud.describe([ref]):
-            continue
+            return 0
         if _book(store, stray_id, ended_at=None, by=by, now=now):
             booked.append(ref)
+        return 1
+
+    _each(stray_ids, look)
     return booked
 
 
@@ -286,8 +302,9 @@ def _mark_missing(
     now: datetime,
 ) -> tuple[InstanceId, ...]:
     """Take down which instances on record the cloud has no more; asks about each by its id."""
-    lost = []
-    for instance_id in instance_ids:
+    lost: list[InstanceId] = []
+
+    def look(instance_id: InstanceId) -> int:
         instance = instance_known(store, instance_id)
         if (
             instance.intent.cloud != cloud.name
@@ -295,9 +312,36 @@ def _mark_missing(
             or instance.is_final
             or instance.cloud_ref in shown
         ):
-            continue
+            return 0
         seen = seen_of(instance, cloud)
         if is_gone(instance, seen, now):
             take_gone(store, instance_id=instance_id, seen=seen, by=by, now=now)
             lost.append(instance_id)
+        return 1
+
+    _each(instance_ids, look)
     return tuple(lost)
+
+
+def _each(keys: Iterable[KeyT], look: Callable[[KeyT], int]) -> None:
+    """Look at each, whatever becomes of the others; where the cloud is away, at none further.
+
+    Raises: CloudUnavailable.
+    """
+    away: list[CloudUnavailable] = []
+
+    def unless_away(key: KeyT) -> int:
+        if not away:
+            try:
+                return look(key)
+            except CloudUnavailable as trouble:
+                away.append(trouble)
+        return 0
+
+    each_alone(keys, unless_away, event="burst.not-judged", told=lambda key: {"of": _named(key)})
+    if away:
+        raise away[0]
+
+
+def _named(key: object) -> str:
+    return key.instance_id if isinstance(key, Instance) else str(key)

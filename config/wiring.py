@@ -39,6 +39,7 @@ from ledger.eventstore.port import EventStore
 from ledger.following import Policy, Projection, follow_projections
 from ledger.reacting import follow_policies
 from ledger.rest.idempotency import forget_old_keys
+from ledger.turns import each_alone
 from listings.domain.markets import read_markets
 from marketplace.domain.lease_actions import LEASE_MAX
 from marketplace.engine import Engine
@@ -185,9 +186,11 @@ def _uptime(now: datetime, grace: timedelta) -> Uptime:
 
 def _choose_forms(store: EventStore, now: datetime) -> int:
     """Put idle offers by demand into the form that is worth most, where there are any."""
-    markets = listings.queries.markets_by_demand()
-    return sum(
-        marketplace.forming.choose_forms(store, market=market, now=now) for market in markets
+    return each_alone(
+        listings.queries.markets_by_demand(),
+        lambda market: marketplace.forming.choose_forms(store, market=market, now=now),
+        event="forms.not-chosen",
+        told=lambda market: {"market": market},
     )
 
 

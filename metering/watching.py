@@ -19,9 +19,9 @@ import structlog
 from django.db.models import Q
 
 from ledger.domain.ids import HostId
-from ledger.domain.refusal import Refusal
 from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta
+from ledger.turns import each_alone
 from listings.commands.health import come_back, fall_silent, quarantine_gpu, release_gpu
 from listings.queries import HostHealth, hosts_watched, listed_cards
 from marketplace.commands.silence import end_for_silence
@@ -105,17 +105,15 @@ class Watch:
         if heard_at < now - late_after(self._poll_seconds) and not self._is_reachable():
             # Nobody at all is heard: then it is the market that is not there, not its hosts.
             self._reachable_since = now
-        uptime, told = self._uptime(now), 0
-        for host_id, host in known.items():
-            contact = contacts.get(host_id)
-            if contact is None:
-                continue  # it never had an agent, so nothing of it can be started either
-            try:
-                told += self._look_at(store, host, contact, uptime, now)
-            except Refusal as refusal:
-                # One host that cannot be told must not hold up the others.
-                log.error("host.not-told", host=str(host_id), code=refusal.code)
-        return told
+        uptime = self._uptime(now)
+        # One without a contact never had an agent, so nothing of it can be started either. One
+        # host that cannot be told must not hold up the others.
+        return each_alone(
+            [host for host in known.values() if host.host_id in contacts],
+            lambda host: self._look_at(store, host, contacts[host.host_id], uptime, now),
+            event="host.not-told",
+            told=lambda host: {"host": str(host.host_id)},
+        )
 
     def silence_of(self, last_seen_at: datetime, uptime: Uptime, now: datetime) -> timedelta:
         """Return for how long an agent could have been heard and was not.

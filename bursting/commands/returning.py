@@ -78,15 +78,14 @@ def give_back(
         take_gone(store, instance_id=instance.intent.instance_id, seen=seen, by=by, now=now)
 
 
-def heed_warnings(
+def warned_by(
     store: EventStore,
     cloud: CloudProvider,
     *,
     instance_ids: Sequence[InstanceId],
-    by: Meta,
     now: datetime,
-) -> None:
-    """Pass a cloud's warnings on: the lease is told that its capacity goes, as by any owner.
+) -> list[BurstInstance]:
+    """Return the instances that a cloud says it will take back.
 
     A warning long before its time waits: a machine that is to retire next week still works.
 
@@ -95,11 +94,28 @@ def heed_warnings(
     lead = timedelta(seconds=NOTICE_SECONDS)
     warned = {notice.instance_id for notice in cloud.interruptions() if notice.at <= now + lead}
     if not warned:
-        return
-    for instance_id in instance_ids:
-        instance = instance_known(store, instance_id)
-        if instance.intent.cloud == cloud.name and instance.cloud_ref in warned:
-            _warn(store, instance, by=by, now=now)
+        return []
+    known = (instance_known(store, instance_id) for instance_id in instance_ids)
+    return [each for each in known if each.intent.cloud == cloud.name and each.cloud_ref in warned]
+
+
+def pass_warning_on(store: EventStore, instance: BurstInstance, *, by: Meta, now: datetime) -> int:
+    """Pass a cloud's warning on: the lease is told that its capacity goes, as by any owner.
+
+    Returns: 1 where something was to be told.
+    """
+    if instance.state not in ("provisioning", "running"):
+        return 0
+    instance_id = instance.intent.instance_id
+    if claim_on(store, instance) != "leased":
+        end_instance(store, instance_id=instance_id, reason="interrupted", by=by, now=now)
+        return 1
+    lease = lease_of(store, instance)
+    assert lease is not None
+    lease_id, owner_id = lease.terms.lease_id, instance.intent.owner_id
+    with suppress(LeaseOver, LeaseEndsSooner, ReclaimUnderWay):
+        reclaim_lease(store, lease_id=lease_id, owner_id=owner_id, by=by, now=now)
+    return 1
 
 
 def _why_end(
@@ -136,17 +152,3 @@ def _drained_at(store: EventStore, instance: BurstInstance, overflow: Overflow) 
     longer = max(lease.grace - timedelta(seconds=GRACE_SECONDS), timedelta())
     drain = timedelta(seconds=overflow.rules.drain_seconds) + longer
     return (lease.ending_at or lease.ends_at) + drain
-
-
-def _warn(store: EventStore, instance: BurstInstance, *, by: Meta, now: datetime) -> None:
-    if instance.state not in ("provisioning", "running"):
-        return
-    instance_id = instance.intent.instance_id
-    if claim_on(store, instance) != "leased":
-        end_instance(store, instance_id=instance_id, reason="interrupted", by=by, now=now)
-        return
-    lease = lease_of(store, instance)
-    assert lease is not None
-    lease_id, owner_id = lease.terms.lease_id, instance.intent.owner_id
-    with suppress(LeaseOver, LeaseEndsSooner, ReclaimUnderWay):
-        reclaim_lease(store, lease_id=lease_id, owner_id=owner_id, by=by, now=now)

@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 from bursting.clouds.fake import FakeCloud
 from bursting.clouds.port import CloudProvider, CloudTrouble, Instance
 from bursting.commands.instances import advance_instance
-from bursting.commands.returning import heed_warnings
+from bursting.commands.returning import pass_warning_on, warned_by
 from bursting.commands.spilling import Overflow, spill_bid
 from bursting.domain.budget import Budget, month_of
 from bursting.domain.capacity import InstancePrice, InstanceSpec
@@ -336,7 +336,9 @@ class Market:
         ref = self.instance(instance_id).cloud_ref
         assert ref is not None
         self.cloud.faults.interrupt(ref, at=at, reason="marked-for-termination")
-        heed_warnings(self.store, self.cloud, instance_ids=self.intended(), by=LOOP, now=self.now)
+        warned = warned_by(self.store, self.cloud, instance_ids=self.intended(), now=self.now)
+        for each in warned:
+            pass_warning_on(self.store, each, by=LOOP, now=self.now)
 
     def intended(self) -> list[InstanceId]:
         return [event.instance_id for event in self.events(BurstIntended)]
