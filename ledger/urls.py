@@ -13,6 +13,10 @@ api_urls: list[URLPattern] = [
     path("tenants/<uuid:tenant_id>/subscribers", parties.Subscribers.as_view()),
     path("tenants/<uuid:tenant_id>/members", parties.Members.as_view()),
     path("tenants/<uuid:tenant_id>/members/<uuid:user_id>", parties.MemberDetail.as_view()),
+    path(
+        "tenants/<uuid:tenant_id>/members/<uuid:user_id>/second-factor",
+        parties.SecondFactor.as_view(),
+    ),
     path("tenants/<uuid:tenant_id>/invitations", invitations.Invitations.as_view()),
     path(
         "tenants/<uuid:tenant_id>/invitations/<uuid:invitation_id>",
@@ -22,6 +26,7 @@ api_urls: list[URLPattern] = [
     path("subscribers", parties.Subscribers.as_view()),
     path("members", parties.Members.as_view()),
     path("members/<uuid:user_id>", parties.MemberDetail.as_view()),
+    path("members/<uuid:user_id>/second-factor", parties.SecondFactor.as_view()),
     path("tokens", tokens.Tokens.as_view()),
     path("tokens/<uuid:token_id>", tokens.TokenDetail.as_view()),
     path("accounts", accounts.Accounts.as_view()),

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from config.pages.answers import done, meta_of, page
 from config.pages.organisation_forms import BudgetForm, FundsForm, RolesForm, tell
 from config.pages.organisations import address_of
-from ledger import commands, queries
+from ledger import commands, queries, unlocking
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.api.accounts import FundsByPlatformOnly
@@ -59,7 +59,14 @@ def member(request: HttpRequest, tenant_id: UUID, user_id: UUID) -> HttpResponse
         else:
             back = _back(actor, tenant, user_id, keeps="operator" in form.cleaned_data["roles"])
             return done(request, back, position, f"{person or 'The member'}: roles are changed.")
-    context = {"tenant": tenant, "person": person, "row": row, "form": form, "me": actor.user_id}
+    context = {
+        "tenant": tenant,
+        "person": person,
+        "row": row,
+        "form": form,
+        "me": actor.user_id,
+        "can_unlock": actor.user_id != user_id and unlocking.has_second_factor(UserId(user_id)),
+    }
     return page(request, "pages/member.html", context, invalid=bool(form.errors))
 
 
@@ -77,6 +84,19 @@ def remove(request: HttpRequest, tenant_id: UUID, user_id: UUID) -> HttpResponse
     )
     back = _back(actor, tenant, user_id, keeps=False)
     return done(request, back, position, "The membership has ended.")
+
+
+@require_POST
+def unlock(request: HttpRequest, tenant_id: UUID, user_id: UUID) -> HttpResponse:
+    """Remove a second factor that a member has lost."""
+    actor = actor_of(request)
+    tenant = queries.tenant_run_by(actor, tenant_id)
+    removed = unlocking.remove_second_factor(
+        tenant, UserId(user_id), actor=actor, by=meta_of(actor), now=timezone.now()
+    )
+    told = "They are told by mail." if removed.mailed else "Tell them: no mail was sent."
+    back = f"{address_of(tenant)}/members/{user_id}"
+    return done(request, back, removed.position, f"The second factor is removed. {told}")
 
 
 def _back(actor: Actor, tenant: TenantRow, user_id: UUID, *, keeps: bool) -> str:

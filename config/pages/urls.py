@@ -94,6 +94,10 @@ page_urls: list[URLPattern] = [
         organisation_parts.remove,
     ),
     path(
+        "settings/organisations/<uuid:tenant_id>/members/<uuid:user_id>/second-factor",
+        organisation_parts.unlock,
+    ),
+    path(
         "settings/organisations/<uuid:tenant_id>/accounts/<uuid:account_id>",
         organisation_parts.account,
     ),

@@ -11,7 +11,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ledger import commands, inviting, queries
+from ledger import commands, inviting, queries, unlocking
 from ledger.access import Actor
 from ledger.domain.ids import SubscriberId, TenantId, UserId
 from ledger.domain.parties import ROLES, tenant_id_of
@@ -115,6 +115,12 @@ class MemberWritten(WrittenAt):
     """A member, and the position to read them at."""
 
     user_id = serializers.UUIDField()
+
+
+class SecondFactorRemovedShown(WrittenAt):
+    """Whether the person was told by mail, and the position at which it was removed."""
+
+    mailed = serializers.BooleanField()
 
 
 class Me(Endpoint):
@@ -273,6 +279,25 @@ class MemberDetail(Endpoint):
             now=timezone.now(),
         )
         return Response({"position": position})
+
+
+class SecondFactor(Endpoint):
+    """The second factor of a member's log-in."""
+
+    scopes = {"DELETE": "admin"}
+    reads = ("ledger.parties",)
+
+    @extend_schema(responses=SecondFactorRemovedShown)
+    def delete(self, request: Request, user_id: UUID, tenant_id: UUID | None = None) -> Response:
+        """Remove one that is lost; the person is told by mail where mail is set up."""
+        done = unlocking.remove_second_factor(
+            queries.tenant_run_by(self.actor, tenant_id),
+            UserId(user_id),
+            actor=self.actor,
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"mailed": done.mailed, "position": done.position})
 
 
 def _seen(actor: Actor, tenant_id: UUID | None) -> TenantId:

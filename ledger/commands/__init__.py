@@ -22,6 +22,7 @@ from ledger.commands.parties import (
     change_member,
     register_tenant,
     remove_member,
+    remove_second_factor,
 )
 from ledger.commands.tokens import issue_host_token, issue_token, revoke_token
 
@@ -44,6 +45,7 @@ __all__ = [
     "register_tenant",
     "release_hold",
     "remove_member",
+    "remove_second_factor",
     "resize_hold",
     "revoke_invitation",
     "revoke_token",

@@ -10,6 +10,7 @@ from ledger.domain.events import (
     InvitationRevoked,
     MemberAdmitted,
     MemberRemoved,
+    SecondFactorRemoved,
     SubscriberRegistered,
     TenantRegistered,
 )
@@ -113,6 +114,20 @@ def remove_member(
 
     def decide(tenant: Tenant | None) -> list[MemberRemoved | InvitationRevoked]:
         return _known(tenant, tenant_id).remove(user_id=user_id, now=now)
+
+    return record(store, Tenant, tenant_id, decide, by=by)
+
+
+def remove_second_factor(
+    store: EventStore, *, tenant_id: TenantId, user_id: UserId, by: Meta, now: datetime
+) -> Position:
+    """Put on record that a member's second factor is removed.
+
+    Raises: TenantUnknown, MemberUnknown.
+    """
+
+    def decide(tenant: Tenant | None) -> list[SecondFactorRemoved]:
+        return _known(tenant, tenant_id).remove_second_factor(user_id=user_id, now=now)
 
     return record(store, Tenant, tenant_id, decide, by=by)
 

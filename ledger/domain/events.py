@@ -73,6 +73,17 @@ class MemberRemoved(Event, name="ledger.member-removed"):
     at: datetime
 
 
+class SecondFactorRemoved(Event, name="ledger.second-factor-removed"):
+    """An operator removed the second factor of a member who had lost it.
+
+    From then on a password is enough for the person's log-in, until they set up another factor.
+    """
+
+    tenant_id: TenantId
+    user_id: UserId
+    at: datetime
+
+
 class MemberInvited(Event, name="ledger.member-invited"):
     """A person got a link by which they may join a tenant in these roles, once, until `expires_at`.
 
@@ -139,6 +150,7 @@ PartyEvent = (
     | SubscriberRegistered
     | MemberAdmitted
     | MemberRemoved
+    | SecondFactorRemoved
     | MemberInvited
     | InvitationAccepted
     | InvitationRevoked

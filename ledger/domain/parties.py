@@ -22,6 +22,7 @@ from ledger.domain.events import (
     MemberRemoved,
     PartyEvent,
     Role,
+    SecondFactorRemoved,
     SubscriberRegistered,
     TenantRegistered,
 )
@@ -145,6 +146,8 @@ class Tenant:
             case MemberRemoved():
                 others = {k: v for k, v in state.members.items() if k != event.user_id}
                 return replace(state, members=others)
+            case SecondFactorRemoved():
+                return state
             case MemberInvited():
                 return state._with_invitation(Invitation(event))
             case InvitationAccepted():
@@ -245,6 +248,12 @@ class Tenant:
         self._need_another_operator(than=user_id)
         removed = MemberRemoved(tenant_id=self.tenant_id, user_id=user_id, at=now)
         return [removed, *self._revoked(by=user_id, of=user_id, now=now)]
+
+    def remove_second_factor(self, *, user_id: UserId, now: datetime) -> list[SecondFactorRemoved]:
+        """Let a member who lost their second factor in without one."""
+        if user_id not in self.members:
+            raise MemberUnknown(user_id=user_id)
+        return [SecondFactorRemoved(tenant_id=self.tenant_id, user_id=user_id, at=now)]
 
     def invite(
         self,

@@ -175,6 +175,23 @@ def remove_member(
     session.printer.done(done, "Removed.")
 
 
+@members.command("unlock")
+def unlock_member(
+    context: typer.Context,
+    person: Annotated[str, typer.Argument(help="e-mail address or id of a member")],
+    tenant: Tenant = None,
+    yes: Yes = False,
+) -> None:
+    """Remove the second factor that a member has lost; their password is enough from then on."""
+    session = session_of(context)
+    whose = tenant_of(session, tenant)
+    known = _member(session, whose, person)
+    confirm(session, f"Remove the second factor of {known['email'] or person}?", yes=yes)
+    done = session.client.delete(f"tenants/{whose}/members/{known['user_id']}/second-factor")
+    told = "They are told by mail." if done["mailed"] else "Tell them: no mail was sent."
+    session.printer.done(done, f"Removed. {told}")
+
+
 @invitations.command("list")
 def list_invitations(context: typer.Context, tenant: Tenant = None) -> None:
     """List invitations, newest first; those that ended too."""

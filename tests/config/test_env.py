@@ -229,3 +229,39 @@ def test_every_field_has_a_variable_of_its_own() -> None:
     names = [variable_of(name) for name in Env.__dataclass_fields__]
 
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("given", "lacking"),
+    [
+        ({"OFFPEAK_MAIL_HOST": "m.example"}, "OFFPEAK_MAIL_FROM"),
+        ({"OFFPEAK_MAIL_FROM": "a@m.example"}, "OFFPEAK_MAIL_HOST"),
+        (
+            {
+                "OFFPEAK_MAIL_HOST": "m.example",
+                "OFFPEAK_MAIL_FROM": "a@m.example",
+                "OFFPEAK_MAIL_USER": "u",
+            },
+            "OFFPEAK_MAIL_PASSWORD",
+        ),
+        (
+            {
+                "OFFPEAK_MAIL_HOST": "m.example",
+                "OFFPEAK_MAIL_FROM": "a@m.example",
+                "OFFPEAK_MAIL_PASSWORD": "p",
+            },
+            "OFFPEAK_MAIL_USER",
+        ),
+    ],
+)
+def test_half_a_mail_server_stops_the_start_and_names_the_other_half(
+    given: dict[str, str], lacking: str
+) -> None:
+    with pytest.raises(SystemExit, match=f"needs {lacking} beside it"):
+        read_env(given)
+
+
+def test_a_mail_server_needs_nobody_that_it_knows_us_as() -> None:
+    env = read_env({"OFFPEAK_MAIL_HOST": "m.example", "OFFPEAK_MAIL_FROM": "a@m.example"})
+
+    assert (env.mail_host, env.mail_user, env.mail_security) == ("m.example", "", "starttls")
