@@ -13,7 +13,7 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from config.figures import places_of
+from config.figures import amount_text, places_of
 from config.pages.answers import page
 from config.pages.trial_balance import trial_of
 from ledger import exports
@@ -81,7 +81,8 @@ def index(request: HttpRequest) -> HttpResponse:
     period = _period(request, now)
     spent = money.spend_by_cost_centre(actor, period)
     owed = _owed(money.debts(actor, period))
-    accounts = [row for row in money.accounts(actor).order_by("kind", "title") if row.kind]
+    told = money.telling_low(money.accounts(actor), now=now).order_by("kind", "title")
+    accounts = [row for row in told if row.kind]
     names = money.party_names(
         {each.tenant_id for each in spent[:LINES_MAX]}
         | {each.debtor_id for each in owed}
@@ -91,6 +92,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "period": period,
         "periods": _last_periods(now),
         "accounts": [_account(row) for row in accounts[:LINES_MAX]],
+        "low": [_low(row) for row in money.running_low(actor, now=now)[:LINES_MAX]],
         "accounts_more": max(0, len(accounts) - LINES_MAX),
         "spent": [
             {"row": row, "tenant": names.get(row.tenant_id, "")} for row in spent[:LINES_MAX]
@@ -117,6 +119,14 @@ def _owed(rows: Iterable[DebtRow]) -> list[Net]:
     """Return who owes whom, set off against each other: the platform's fees are owed to it."""
     return netted(
         Owed(row.debtor_id, row.creditor_id or PLATFORM_ID, row.nanos, row.currency) for row in rows
+    )
+
+
+def _low(row: AccountRow) -> str:
+    left = amount_text(row.available_nanos + (row.overdraft_nanos or 0), row.currency)
+    return (
+        f"{row.title} runs low: {left} can still be set aside, less than it was charged in the last"
+        " day. Bids and steps of leases that it does not cover are refused."
     )
 
 

@@ -56,13 +56,17 @@ class SetBudget(Body):
 
 
 class AccountShown(serializers.ModelSerializer[AccountRow]):
-    """An account as answered."""
+    """An account as answered.
+
+    runs_low: what it can still set aside is less than what it was charged in the last day.
+    """
 
     total = AmountField(source="total_nanos")
     held = AmountField(source="held_nanos")
     available = AmountField(source="available_nanos")
     overdraft = AmountField(source="overdraft_nanos", allow_null=True)
     opened_at = MomentField()
+    runs_low = serializers.BooleanField()
 
     class Meta:
         model = AccountRow
@@ -78,6 +82,7 @@ class AccountShown(serializers.ModelSerializer[AccountRow]):
             "available",
             "overdraft",
             "opened_at",
+            "runs_low",
         )
 
 
@@ -125,7 +130,8 @@ class Accounts(Endpoint):
     def get(self, request: Request) -> Response:
         """List them by kind and title."""
         order = ("kind", "title", "account_id")
-        return self.page(queries.accounts(self.actor), AccountShown, order)
+        rows = queries.telling_low(queries.accounts(self.actor), now=timezone.now())
+        return self.page(rows, AccountShown, order)
 
     @extend_schema(request=OpenAccount, responses={201: AccountWritten})
     def post(self, request: Request) -> Response:
@@ -160,7 +166,8 @@ class TenantAccounts(Endpoint):
         """List the accounts of an organisation by kind and title."""
         tenant = queries.tenant(self.actor, TenantId(tenant_id))
         rows = queries.accounts(self.actor).filter(tenant_id=tenant.tenant_id)
-        return self.page(rows, AccountShown, ("kind", "title", "account_id"))
+        told = queries.telling_low(rows, now=timezone.now())
+        return self.page(told, AccountShown, ("kind", "title", "account_id"))
 
 
 class AccountDetail(Endpoint):
@@ -172,7 +179,9 @@ class AccountDetail(Endpoint):
     @extend_schema(responses=AccountShown)
     def get(self, request: Request, account_id: UUID) -> Response:
         """Show it."""
-        return Response(AccountShown(queries.account(self.actor, AccountId(account_id))).data)
+        known = queries.account(self.actor, AccountId(account_id))
+        rows = queries.accounts(self.actor).filter(pk=known.pk)
+        return Response(AccountShown(queries.telling_low(rows, now=timezone.now()).get()).data)
 
 
 class Holds(Endpoint):

@@ -5,13 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-from django.db.models import BigIntegerField, Count, ExpressionWrapper, F, Func, QuerySet, Sum
+from django.db.models import (
+    BigIntegerField,
+    BooleanField,
+    Case,
+    Count,
+    ExpressionWrapper,
+    F,
+    Func,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    When,
+)
+from django.db.models.functions import Coalesce
 
 from ledger.access import Actor, visible
-from ledger.domain.accounts import AccountUnknown
+from ledger.domain.accounts import PAYING_KINDS, AccountUnknown
 from ledger.domain.ids import AccountId, HoldId, LeaseId
 from ledger.domain.parties import SubscriberUnknown
 from ledger.domain.periods import Period
@@ -31,6 +47,8 @@ from ledger.turns import behind
 
 STRAY_HOLDS_MAX = 1_000
 DISAGREEMENTS_MAX = 100
+LOW_WITHIN = timedelta(days=1)
+"""An account runs low that does not cover as much again as it was charged in so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,25 +101,43 @@ def account(actor: Actor, account_id: AccountId) -> AccountRow:
     return found
 
 
-def accounts_running_low(actor: Actor, *, below_nanos: int) -> QuerySet[AccountRow]:
-    """Return the paying accounts that can set aside less than `below_nanos` more.
+def telling_low(rows: QuerySet[AccountRow], *, now: datetime) -> QuerySet[AccountRow]:
+    """Return accounts with `runs_low`: a paying account can set aside less than a day's charges.
 
     What counts is what is available with the overdraft, never the total: money in holds is
-    spoken for. Accounts without a limit never run low.
+    spoken for. Accounts without a limit never run low, nor do those that nothing is charged to,
+    unless they are below their limit.
     """
-    return (
-        visible(actor, AccountRow)
-        .filter(kind__in=("prepaid", "chargeback"), overdraft_nanos__isnull=False)
-        .alias(
-            # Django takes the sum of two bigints for a 32-bit integer, and a filter beyond that
-            # for always true: the field must be named.
-            spendable=ExpressionWrapper(
-                F("available_nanos") + F("overdraft_nanos"), output_field=BigIntegerField()
-            )
+    since = now - LOW_WITHIN
+    periods = sorted({str(Period.of(since)), str(Period.of(now))})
+    charged = (
+        UsageChargeRow.objects.filter(
+            account_id=OuterRef("pk"),
+            tenant_id=OuterRef("tenant_id"),
+            period__in=periods,
+            ends_at__gt=since,
         )
-        .filter(spendable__lt=below_nanos)
-        .order_by("account_id")
+        .order_by()
+        .values("account_id")
+        .annotate(sum=Sum("charged_nanos"))
+        .values("sum")
     )
+    # Django takes the sum of two bigints for a 32-bit integer, and a comparison beyond that for
+    # always true: the field must be named.
+    left = ExpressionWrapper(
+        F("available_nanos") + F("overdraft_nanos"), output_field=BigIntegerField()
+    )
+    spent = Coalesce(Subquery(charged, output_field=BigIntegerField()), 0)
+    low = Q(kind__in=PAYING_KINDS, overdraft_nanos__isnull=False, left__lt=F("spent"))
+    return rows.alias(left=left, spent=spent).annotate(
+        runs_low=Case(When(low, then=True), default=False, output_field=BooleanField())
+    )
+
+
+def running_low(actor: Actor, *, now: datetime) -> list[AccountRow]:
+    """Return the accounts of the actor's tenant that run low, by title."""
+    told: Any = telling_low(visible(actor, AccountRow), now=now)
+    return list(told.filter(runs_low=True).order_by("title", "account_id"))
 
 
 def holds(actor: Actor, account_id: AccountId) -> QuerySet[HoldRow]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
-from datetime import timedelta
-from uuid import uuid5
+from datetime import datetime, timedelta
+from uuid import UUID, uuid5
 
 import pytest
 from django.db import connection
@@ -18,6 +18,7 @@ from ledger import commands, queries
 from ledger.domain import account_ids, accounts
 from ledger.domain.events import TenantRegistered
 from ledger.domain.ids import EntryId, SubscriberId, TenantId
+from ledger.domain.money import Money
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Expect, Meta, NewEvent, StreamMoved
@@ -218,20 +219,39 @@ def test_nothing_is_given_back_that_was_never_taken(store: MemoryStore) -> None:
     assert len(book.entries(store)) == 1
 
 
+def low_accounts(now: datetime) -> list[UUID]:
+    return [row.pk for row in queries.running_low(AUDITOR, now=now)]
+
+
 @pytest.mark.django_db
 def test_running_low_looks_at_what_is_available(store: MemoryStore) -> None:
     """akash console#2868: the warning looked at the total, which holds had used up."""
     book.open_funds(store)
     book.fund(store, usd(100))
+    book.hold(store, usd(10))
+    book.capture(store, hours(0), MILLIS)
     follow(store)
-    assert not queries.accounts_running_low(AUDITOR, below_nanos=usd(10).nanos).exists()
+    charged = book.PRICE.charge(MILLIS)
+    assert low_accounts(NOON + timedelta(hours=2)) == []
 
-    book.hold(store, usd(95))
+    spare = AccountRow.objects.get(pk=FUNDS).available_nanos - charged.nanos
+    book.hold(store, Money(spare), hold_id=book.hold_named("more"))
     follow(store)
+    assert low_accounts(NOON + timedelta(hours=2)) == [], "it covers as much again"
 
-    low = queries.accounts_running_low(AUDITOR, below_nanos=usd(10).nanos)
-    assert [row.pk for row in low] == [FUNDS]
-    assert AccountRow.objects.get(pk=FUNDS).total_nanos == usd(100).nanos
+    book.hold(store, Money(1), hold_id=book.hold_named("a nano more"))
+    follow(store)
+    assert low_accounts(NOON + timedelta(hours=2)) == [FUNDS]
+    assert low_accounts(NOON + timedelta(days=2)) == [], "nothing was charged to it for a day"
+
+
+@pytest.mark.django_db
+def test_an_account_that_nothing_is_charged_to_or_has_no_limit_never_runs_low(
+    store: MemoryStore,
+) -> None:
+    book.open_funds(store)
+    follow(store)
+    assert low_accounts(NOON) == []
 
 
 @pytest.mark.django_db

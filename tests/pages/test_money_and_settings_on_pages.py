@@ -14,7 +14,8 @@ from ledger.domain.ids import HoldId, LeaseId
 from ledger.domain.money import Money, Rate
 from ledger.domain.periods import Period
 from ledger.domain.span import Window
-from ledger.models import TokenRow
+from ledger.models import AccountRow, TokenRow
+from ledger.queries import money
 from tests.pages.world import BY, CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +67,19 @@ def test_finance_sees_spend_debts_and_a_balance_of_zero(period: str, finance: Cl
     assert "$4.00" in page
     assert "$3.80" in page, "what is owed to the owner, after five per cent"
     assert "sums to zero" in page
+
+
+def test_finance_is_warned_of_an_account_that_runs_low(
+    world: World, period: str, finance: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(money, "LOW_WITHIN", timedelta(days=60))
+    assert "runs low" not in finance.get(f"/finance?period={period}").content.decode()
+
+    rows = AccountRow.objects.filter(pk=world.account_id)
+    rows.update(available_nanos=3_990_000_000)
+    page = finance.get("/finance").content.decode()
+
+    assert "runs low: $3.99 can still be set aside" in page
 
 
 def test_a_statement_opens_and_closes_with_its_lines_between(
