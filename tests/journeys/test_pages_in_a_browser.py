@@ -15,14 +15,14 @@ from tests.journeys.conftest import STORES
 from tests.journeys.hosts import Machine, register
 from tests.journeys.installation import Installation
 from tests.journeys.work import Work
-from tests.pages.browser import browsing, overflow, violations
+from tests.pages.browser import browsing, overflow, paint, violations
 
 REGION = "browser"
-WAIT_MS = 30_000
-TRANSITIONS_OVER = """Promise.allSettled(
-    document.getAnimations().filter(one => one instanceof CSSTransition).map(one => one.finished)
-)"""
-"""Colours change over a moment, in which they have too little contrast."""
+LOOKS = [
+    (("light", 1280), ("dark", 390)),
+    pytest.param((("light", 390), ("dark", 1280)), marks=pytest.mark.soak),
+]
+"""Each scheme and each width once; the other two combinations in the soak."""
 THING = re.compile(r"/(?:offers|bids|leases)/([0-9a-f-]{36})")
 
 pytestmark = pytest.mark.parametrize("market", STORES[:1], indirect=True, scope="session")
@@ -42,7 +42,6 @@ def machine(market: Installation, tmp_path: Path) -> Iterator[Machine]:
 def signed_in(market: Installation, person: str) -> Iterator[tuple[Page, list[str]]]:
     """Sign in with the demo's one click; yield the page and what it complains about."""
     with browsing() as (_, page, complaints):
-        page.set_default_timeout(WAIT_MS)
         page.goto(f"{market.url}/accounts/login/")
         page.get_by_role("button", name=person).click()
         page.wait_for_url(f"{market.url}/")
@@ -120,8 +119,9 @@ def test_finance_downloads_the_export(market: Installation, tmp_path: Path) -> N
     assert {"BilledCost", "EffectiveCost", "ChargePeriodStart", "ResourceId"} <= set(columns)
 
 
+@pytest.mark.parametrize("looks", LOOKS)
 def test_every_page_of_a_busy_market_is_accessible_and_keeps_its_policy(
-    market: Installation, machine: Machine, tmp_path: Path
+    market: Installation, machine: Machine, tmp_path: Path, looks: Sequence[tuple[str, int]]
 ) -> None:
     offer_id = machine.list_for(2, floor="1.00", gpus=machine.gpus()[:2])
     work = Work(tmp_path / "work")
@@ -137,26 +137,26 @@ def test_every_page_of_a_busy_market_is_accessible_and_keeps_its_policy(
     wrong = [
         f"{person} {told}"
         for person, paths in visits.items()
-        for told in _faults(market, person, paths)
+        for told in _faults(market, person, paths, looks)
     ]
     assert wrong == []
 
 
-def _faults(market: Installation, person: str, paths: Sequence[str]) -> list[str]:
+def _faults(
+    market: Installation, person: str, paths: Sequence[str], looks: Sequence[tuple[str, int]]
+) -> list[str]:
     found: list[str] = []
     with signed_in(market, person) as (page, complaints):
         for path in paths:
             page.goto(market.url + path)
             page.wait_for_load_state("load")
-            for scheme in ("light", "dark"):
-                page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-                page.evaluate(TRANSITIONS_OVER)
-                for width in (1280, 390):
-                    page.set_viewport_size({"width": width, "height": 900})
-                    place = f"{path} {scheme} {width}"
-                    found += [f"{place}: {each}" for each in violations(page)]
-                    if (wide := overflow(page)) > 0:
-                        found.append(f"{place}: {wide} px too wide")
+            for scheme, width in looks:
+                paint(page, scheme)
+                page.set_viewport_size({"width": width, "height": 900})
+                place = f"{path} {scheme} {width}"
+                found += [f"{place}: {each}" for each in violations(page)]
+                if (wide := overflow(page)) > 0:
+                    found.append(f"{place}: {wide} px too wide")
             found += [f"{path}: {each}" for each in complaints]
             complaints.clear()
     return found

@@ -40,6 +40,10 @@ FLAGS = [
     "--force-color-profile=srgb",
 ]
 START_SECONDS = 30.0
+PATIENCE_MS = 120_000
+"""How long a page may take to come or to show something, where the machine has much to do."""
+WIDTHS = (1280, 390)
+"""Of a desk and of a phone."""
 AXE = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js")).read_text()
 
 
@@ -118,6 +122,7 @@ def browsing(
             color_scheme="dark" if scheme == "dark" else "light",
             viewport={"width": width, "height": 900},
         )
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.on("console", lambda said: _note(complaints, said.type, said.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -141,15 +146,60 @@ def enter(context: BrowserContext, address: str, cookies: dict[str, Any]) -> Non
     )
 
 
-def violations(page: Page) -> list[str]:
-    """Return what axe finds wrong with a page. Evaluated, so the page's policy stays in force."""
-    page.evaluate(AXE)
-    found = page.evaluate("axe.run()")["violations"]
-    return [
-        f"{each['id']}: {node['target']} {node['failureSummary']}"
-        for each in found
-        for node in each["nodes"]
-    ]
+SCHEMES = ("light", "dark")
+FIRST_SCHEME = ["light", pytest.param("dark", marks=pytest.mark.soak)]
+"""For what is held to `faults`, which looks at the colours of the other scheme too."""
+COLOURS = ("color-contrast", "link-in-text-block")
+"""The rules of axe that see colours: the others find the same in any scheme."""
+TRANSITIONS_OVER = """Promise.allSettled(
+    document.getAnimations().filter(one => one instanceof CSSTransition).map(one => one.finished)
+)"""
+"""Colours change over a moment, in which they have too little contrast."""
+RUN_AXE = """async (rules) => (await axe.run(document, {
+  resultTypes: ["violations"],
+  preload: {assets: ["media"]},
+  ...(rules.length ? {runOnly: rules} : {}),
+})).violations.flatMap((each) => each.nodes.map(
+  (node) => `${each.id}: ${node.target} ${node.failureSummary}`))"""
+"""Only what is wrong comes back: all that is right takes longer to read than to find. No rule of
+those that run asks for the style sheets."""
+
+
+def violations(page: Page, *rules: str) -> list[str]:
+    """Return what axe finds wrong with a page. Evaluated, so the page's policy stays in force.
+
+    rules: the only ones to look at.
+    """
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE)
+    found: list[str] = page.evaluate(RUN_AXE, rules)
+    return found
+
+
+def paint(page: Page, scheme: str) -> None:
+    """Show an open page in the other colours, and wait until all of them are."""
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.evaluate(TRANSITIONS_OVER)
+
+
+def faults(page: Page, scheme: str, *, also: str = "[]") -> list[str]:
+    """Return what is wrong with how an open page looks: in both schemes, wide and narrow.
+
+    scheme: the one it was opened in.
+    also: an expression in JavaScript for what else is wrong, in a list; asked at each width.
+    """
+    found = violations(page)
+    for other in SCHEMES:
+        if other != scheme:
+            paint(page, other)
+            found += [f"{each} when {other}" for each in violations(page, *COLOURS)]
+    paint(page, scheme)
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        if (wide := overflow(page)) > 0:
+            found.append(f"{wide} px too wide at {width}")
+        found += [f"{each} at {width}" for each in page.evaluate(also)]
+    return found
 
 
 WIDER = "document.documentElement.scrollWidth - window.innerWidth"

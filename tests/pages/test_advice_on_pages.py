@@ -14,7 +14,7 @@ from django.utils import timezone
 from listings.models import OfferRow
 from marketplace.models import BidRow, LeaseRow
 from tests.marketplace.trading import Market, cover
-from tests.pages.browser import browsing, enter, overflow, served, violations
+from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_fair_shares_on_pages import govern
 from tests.pages.test_rounds_on_pages import text
@@ -168,7 +168,7 @@ def test_nothing_is_said_of_a_lease_that_no_bid_ever_interrupts(
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("committed_store")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", FIRST_SCHEME)
 def test_the_explanation_of_an_offer_is_accessible_and_fits(
     committed_store: None, tmp_path: Path, scheme: str
 ) -> None:
@@ -187,11 +187,7 @@ def test_the_explanation_of_an_offer_is_accessible_and_fits(
         enter(context, site, world.member(OWNER, "owner").cookies)
         page.goto(f"{site}/offers/{world.offer_id}")
         page.get_by_text("The bids one by one").click()
-        wrong += violations(page)
-        for width in (1280, 390):
-            page.set_viewport_size({"width": width, "height": 900})
-            if (wide := overflow(page)) > 0:
-                wrong.append(f"{wide} px too wide at {width}")
+        wrong += faults(page, scheme)
         wrong += complaints
 
     assert wrong == []

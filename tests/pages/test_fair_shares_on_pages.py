@@ -30,7 +30,7 @@ from marketplace.domain.governance_events import (
 from marketplace.domain.governance_rules import Policy
 from marketplace.models.bids import BidRow
 from marketplace.models.rounds import RoundRow
-from tests.pages.browser import browsing, enter, overflow, served, violations
+from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_rounds_on_pages import text
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
@@ -323,7 +323,7 @@ def test_what_policies_would_do_to_cohorts_is_tried(governed: World) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("committed_store")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", FIRST_SCHEME)
 def test_the_page_is_accessible_and_fits(
     committed_store: None, tmp_path: Path, scheme: str
 ) -> None:
@@ -346,11 +346,7 @@ def test_the_page_is_accessible_and_fits(
                 for path in paths:
                     page.goto(site + path)
                     page.wait_for_load_state("networkidle")
-                    wrong += violations(page)
-                    for width in (1280, 390):
-                        page.set_viewport_size({"width": width, "height": 900})
-                        if (wide := overflow(page)) > 0:
-                            wrong.append(f"{path} {wide} px too wide at {width}")
+                    wrong += [f"{path} {each}" for each in faults(page, scheme)]
                     wrong += complaints
 
     assert wrong == []

@@ -15,7 +15,16 @@ from playwright.sync_api import Page
 from listings.models import OfferRow
 from marketplace.models import BidRow, LeaseRow
 from marketplace.models.rounds import RoundRow, TradeRow
-from tests.pages.browser import browsing, comes_true, enter, overflow, served, violations
+from tests.pages.browser import (
+    FIRST_SCHEME,
+    browsing,
+    comes_true,
+    enter,
+    faults,
+    overflow,
+    served,
+    violations,
+)
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
 
@@ -61,7 +70,7 @@ BURSTING_CONTROLS = """() => [...document.querySelectorAll(".card :is(input, sel
   .map((each) => `${each.name} sticks out of its card`)"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", FIRST_SCHEME)
 def test_every_page_is_accessible_fits_and_keeps_the_policy(
     open_world: World, site: str, tmp_path: Path, scheme: str
 ) -> None:
@@ -91,12 +100,7 @@ def test_every_page_is_accessible_fits_and_keeps_the_policy(
                 page.set_viewport_size({"width": 1280, "height": 900})
                 page.goto(site + path)
                 page.wait_for_load_state("networkidle")
-                found = violations(page)
-                for width in (1280, 390):
-                    page.set_viewport_size({"width": width, "height": 900})
-                    if (wide := overflow(page)) > 0:
-                        found.append(f"{wide} px too wide at {width}")
-                    found += [f"{each} at {width}" for each in page.evaluate(BURSTING_CONTROLS)]
+                found = faults(page, scheme, also=f"({BURSTING_CONTROLS})()")
                 found += [each for each in complaints if "404" not in each]
                 complaints.clear()
                 if found:

@@ -10,7 +10,7 @@ from django.conf import settings
 
 from ledger.eventstore.port import load
 from marketplace.domain.policies import Policies
-from tests.pages.browser import browsing, enter, overflow, served, violations
+from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
 from tests.pages.test_fair_shares_on_pages import govern
 from tests.pages.test_policies_on_pages import POLICIES, moment, put
 from tests.pages.world import CONSUMER, PLATFORM, World
@@ -48,7 +48,7 @@ def made(world: World) -> World:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("committed_store")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", FIRST_SCHEME)
 def test_the_forms_are_accessible_and_fit(
     committed_store: None, tmp_path: Path, scheme: str
 ) -> None:
@@ -78,11 +78,7 @@ def test_the_forms_are_accessible_and_fit(
                     page.goto(site + path)
                     for summary in page.locator("td summary, .requests summary").all():
                         summary.click()
-                    wrong += [f"{path} {each}" for each in violations(page)]
-                    for width in (1280, 390):
-                        page.set_viewport_size({"width": width, "height": 900})
-                        if (wide := overflow(page)) > 0:
-                            wrong.append(f"{path} {wide} px too wide at {width}")
+                    wrong += [f"{path} {each}" for each in faults(page, scheme)]
                     wrong += said
 
     assert wrong == []

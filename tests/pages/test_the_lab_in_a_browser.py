@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages.browser import browsing, enter, overflow, served, violations
+from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_fair_shares_on_pages import govern
 from tests.pages.world import CONSUMER, PLATFORM, World
@@ -57,7 +57,7 @@ def traded() -> World:
     return world
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", FIRST_SCHEME)
 def test_a_run_is_told_of_and_its_outcome_takes_its_place(
     committed_store: None, tmp_path: Path, scheme: str
 ) -> None:
@@ -74,11 +74,7 @@ def test_a_run_is_told_of_and_its_outcome_takes_its_place(
             page.locator("#h-found").wait_for(timeout=PATIENCE_MS)
             assert page.locator("#h-found").inner_text() == heading
             assert page.get_by_text("Who bids: who wins, who loses").is_visible()
-            wrong += [f"{path} {each}" for each in violations(page)]
-            for width in (1280, 390):
-                page.set_viewport_size({"width": width, "height": 900})
-                if (wide := overflow(page)) > 0:
-                    wrong.append(f"{path} {wide} px too wide at {width}")
+            wrong += [f"{path} {each}" for each in faults(page, scheme)]
         wrong += said
 
     assert wrong == []
