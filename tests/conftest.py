@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -15,6 +13,7 @@ from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Meta
 from tests.emptying import empty_tables
 from tests.kept import end_kept
+from tests.kernels import compile_all
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 """A Monday."""
@@ -83,7 +82,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile the kernels once before several processes would each do so, and tests wait for it."""
     if session.config.getoption("numprocesses", None):
-        subprocess.run([sys.executable, "-m", "tests.kernels"], check=True)
+        compile_all()
 
 
 @pytest.hookimpl(trylast=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from marketplace.domain.optimum.compiling import COMPILES
 from marketplace.domain.optimum.posing import Ask, Entry, Pool, Quota, pose
 from marketplace.domain.optimum.problem import ANYWHERE, ONE_HOST, ONE_POOL, Problem
+from marketplace.domain.optimum.side_by_side import BIDS_MIN
 from marketplace.domain.optimum.solution import Effort
 from marketplace.domain.optimum.solving import solve
 
@@ -16,9 +17,21 @@ HOUR = 3_600_000
 
 
 def warm() -> None:
-    """Clear a round that is made up: it is scarce, so that no stage is passed over."""
+    """Clear rounds that are made up: they are scarce, so that no stage is passed over."""
+    warm_small()
+    warm_large()
+
+
+def warm_small() -> None:
+    """Clear a round of every spread, with a quota."""
     if COMPILES:
         solve(scarce(), effort=Effort(dual=1, search=1), seed=0)
+
+
+def warm_large() -> None:
+    """Clear a round that is searched in halves, by moves that only large rounds make."""
+    if COMPILES:
+        solve(crowded(), effort=Effort(dual=1, search=2), seed=0)
 
 
 def scarce() -> Problem:
@@ -31,3 +44,13 @@ def scarce() -> Problem:
     ]
     pools = [Pool(0, (2,)), Pool(1, (2,))]
     return pose([0, HOUR], pools, asks, [Quota(concurrent=(1,))])
+
+
+def crowded() -> Problem:
+    """Return two hosts for one hour, and as many bids as are worth dividing, of one kind."""
+    entries = (Entry(0, 1), Entry(1, 2))
+    asks = [
+        Ask(1 + number % 2, HOUR, 0, HOUR, 1_000 + number, entries, spread=ONE_POOL, groups=())
+        for number in range(BIDS_MIN)
+    ]
+    return pose([0, HOUR], [Pool(0, (2,)), Pool(1, (2,))], asks, [])

@@ -27,7 +27,10 @@ from marketplace.domain.optimum import (
     solve,
 )
 from marketplace.domain.optimum.compiling import COMPILES
-from marketplace.domain.optimum.warming import scarce, warm
+from marketplace.domain.optimum.search import SMALL_MAX
+from marketplace.domain.optimum.side_by_side import BIDS_MIN
+from marketplace.domain.optimum.warming import crowded, scarce, warm
+from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.optimum.checking import audit
 from tests.marketplace.optimum.markets import CENT, HOUR, small_round
 
@@ -212,9 +215,31 @@ def optimum_without_numba() -> Iterator[ModuleType]:
             sys.modules["numba"] = numba
 
 
-def test_the_round_that_warms_the_kernels_passes_over_no_stage() -> None:
-    solution = solve(scarce(), effort=Effort(dual=1, search=1), seed=0)
+@pytest.mark.parametrize(("problem", "search"), [(scarce(), 1), (crowded(), 2)])
+def test_a_round_that_warms_the_kernels_passes_over_no_stage(problem: Problem, search: int) -> None:
+    effort = Effort(dual=1, search=search)
 
-    assert solution.done == Effort(dual=1, search=1)
+    solution = solve(problem, effort=effort, seed=0)
+
+    assert solution.done == effort
     assert 0 < sum(grant is not None for grant in solution.placed) < len(solution.placed)
     warm()
+
+
+@pytest.mark.skipif(not COMPILES, reason="numba is not installed, or kernels are not compiled here")
+@pytest.mark.parametrize("bids", [12, SMALL_MAX + 44, BIDS_MIN])
+def test_after_warming_a_round_of_any_size_compiles_nothing(bids: int) -> None:
+    kernels: list[Any] = [
+        kernel
+        for name, module in sys.modules.items()
+        if name.startswith("marketplace.domain.optimum.")
+        for kernel in vars(module).values()
+        if hasattr(kernel, "signatures")
+    ]
+    warm()
+    known = [list(kernel.signatures) for kernel in kernels]
+
+    solve(draw(TIGHT, bids, 11), effort=Effort(dual=2, search=40), seed=5)
+
+    assert any(known)
+    assert known == [list(kernel.signatures) for kernel in kernels]
