@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -55,6 +57,12 @@ class Log:
     is_told: bool = False
 
 
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Return whom a connection trusts: read once, for that takes longer than a request."""
+    return httpx.create_ssl_context()
+
+
 class Client:
     """One market, as one party.
 
@@ -90,6 +98,7 @@ class Client:
                 headers=headers,
                 timeout=TIMEOUT_SECONDS,
                 transport=transport,
+                verify=_trusted(),
             )
         except UnicodeEncodeError:
             raise NotSendable("A token has letters, digits and _ only: copy it whole.") from None

@@ -32,6 +32,7 @@ from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Expect, NewEvent
 from ledger.eventstore.postgres import PostgresStore
 from ledger.models import Person
+from tests.access.conftest import admit
 from tests.conftest import SOMEBODY
 from tests.pages.test_the_live_tape import granted
 
@@ -95,10 +96,10 @@ def installation(committed_store: None, tmp_path: Path) -> Iterator[Installation
 
 @pytest.fixture
 def cookie(committed_store: None) -> str:
-    """The session of somebody who is signed in."""
+    """The session of a member who is signed in: others are turned away within seconds."""
     client = Client()
     client.force_login(
-        Person.objects.create_user("ada@north.example"),
+        Person.objects.get(id=admit("north", "consumer").user_id),
         backend="allauth.account.auth_backends.AuthenticationBackend",
     )
     return f"sessionid={client.cookies['sessionid'].value}"

@@ -23,7 +23,8 @@ from marketplace.sdk import __main__ as line
 from marketplace.sdk.client import Client
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
+"""A command is read and started anew, on a machine that has other things to do."""
 Answer = tuple[int, Any]
 BID = "0ff9ea40-0000-4000-8000-000000000009"
 

@@ -254,6 +254,7 @@ def test_ctrl_c_during_the_wait_takes_no_id_with_it(market: Market) -> None:
     )
     ends = time.monotonic() + PATIENCE_SECONDS
     while len(market.heard) < 3 and time.monotonic() < ends:
+        assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
 
