@@ -150,4 +150,4 @@ def _show(
 def _welcome(request: HttpRequest, tenant: TenantRow, position: Position) -> HttpResponse:
     request.session.pop(OPENED, None)
     request.session[TENANT_CHOSEN] = str(tenant.tenant_id)
-    return done(request, "/settings", position, f"Welcome to {tenant.title}.")
+    return done(request, "/", position, f"Welcome to {tenant.title}.")

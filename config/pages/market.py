@@ -82,7 +82,7 @@ def figures(request: HttpRequest) -> HttpResponse:
 
 
 def _context(request: HttpRequest) -> dict[str, Any]:
-    now = timezone.now()
+    now, actor = timezone.now(), actor_of(request)
     market = market_of(request)
     kinds = _kinds(market, now)
     chosen = next((kind for kind in kinds if kind.model == request.GET.get("gpu")), None)
@@ -94,6 +94,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "chosen": chosen,
         "lines": [_line(row) for row in tape.latest(TAPE_LINES)],
         "zone": str(zone_of(request)),
+        "sets_up": actor.is_platform and "operator" in actor.roles,
     }
     asked = request.GET.get("within")
     within: Within = next((each for each in WITHIN_MILLIS if each == asked), "now")

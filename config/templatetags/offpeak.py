@@ -129,6 +129,13 @@ for shown in (refusals.sentence, refusals.advice, refusals.unmentioned, refusals
 
 
 @register.filter
+def bid_in(purpose: str) -> str:
+    """The id of the bid that a hold is for, or nothing."""
+    kind, _, of = purpose.partition(":")
+    return of if kind == "bid" else ""
+
+
+@register.filter
 def right_ends_at(lease: LeaseRow) -> datetime:
     """When the right of a lease ends or ended: its end, or sooner where it is cut short."""
     return leases.right_ends_at(lease)

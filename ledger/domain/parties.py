@@ -64,7 +64,7 @@ def member_id_of(tenant_id: UUID, user_id: UUID) -> UUID:
 
 
 class SlugUnreadable(Invalid):
-    """A slug is 3 to 40 lower-case letters, digits and hyphens, and starts with a letter."""
+    """A short name is 3 to 40 lower-case letters, digits and hyphens, and starts with a letter."""
 
 
 class SlugTaken(Refusal):

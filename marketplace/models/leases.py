@@ -60,7 +60,10 @@ class LeaseRow(models.Model):
     resold_lease_id = models.UUIDField(null=True)
     """The lease whose rest this one is."""
     granted_at = models.DateTimeField()
+    work_began_at = models.DateTimeField(null=True)
+    """When the work started on the first of its hosts."""
     activated_at = models.DateTimeField(null=True)
+    """When it ran on all of them."""
     closed_at = models.DateTimeField(null=True)
     close_reason = models.PositiveSmallIntegerField(null=True)
     version = models.PositiveIntegerField()

@@ -102,8 +102,10 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
 
 
 def _note_work(work: WorkStarted | WorkStopped | WorkSaved, rows: Rows) -> None:
-    """Keep up to when the work is safe; that it started and stopped its shares tell."""
+    """Keep when the work began, and up to when it is safe; how it stopped its shares tell."""
     row = rows.get(LeaseRow, work.lease_id)
+    if isinstance(work, WorkStarted) and row.work_began_at is None:
+        rows.change(LeaseRow, work.lease_id, work_began_at=work.at)
     if not isinstance(work, WorkSaved):
         return
     name = "" if work.host_id is None else str(work.host_id)

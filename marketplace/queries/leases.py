@@ -173,7 +173,7 @@ def _standing(row: LeaseRow, notices: dict[TenantId, timedelta]) -> Standing:
         starts_at=row.starts_at,
         ends_at=row.ends_at,
         stop_at=row.stop_at,
-        is_started=row.activated_at is not None,
+        is_started=row.work_began_at is not None,
         hosts=len(row.host_ids),
         notices=notices,
         is_bought=row.resold_lease_id is not None,

@@ -148,7 +148,7 @@ def test_a_link_makes_a_person_and_works_once(world: World, boss: Client) -> Non
     browser, landed = joined(link)
     world.settle()
 
-    assert landed.status_code == 302 and landed["Location"].startswith("/settings?after=")
+    assert landed.status_code == 302 and landed["Location"].startswith("/?after=")
     page = browser.get("/settings").content.decode()
     assert "Eve, consumer, finance at Cirrus" in page
     assert Client().login(email="eve@new.example", password=PASSWORD)
