@@ -70,6 +70,7 @@ def test_nobody_keeps_an_answer_on_the_way(path: str) -> None:
             assert {"Cookie", "Authorization"} <= set(answer["Vary"].split(", "))
 
 
+@pytest.mark.django_db
 def test_static_files_are_kept() -> None:
     answer = Client().get("/static/offpeak.css")
     answer.close()
