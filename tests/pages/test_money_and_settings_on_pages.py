@@ -76,7 +76,7 @@ def test_finance_is_warned_of_an_account_that_runs_low(
     assert "runs low" not in finance.get(f"/finance?period={period}").content.decode()
 
     rows = AccountRow.objects.filter(pk=world.account_id)
-    rows.update(available_nanos=3_990_000_000)
+    rows.update(available_nanos=3_990_000_000, total_nanos=4_990_000_000)
     page = finance.get("/finance").content.decode()
 
     assert "runs low: $3.99 can still be set aside" in page
