@@ -112,7 +112,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_in_a_storm(
         writer.stop(60.0)
 
     until(market.is_ready, seconds=RECOVERY_SECONDS_MAX)
-    assert set(market.children()) == processes
+    until(lambda: set(market.children()) == processes, why=lambda: str(market.children()))
     until(lambda: not waiting_loops(server), seconds=RECOVERY_SECONDS_MAX, why="a loop is away")
     for person, writer in zip(("grace", "bruno"), writers, strict=True):
         with market.client(person) as api:

@@ -90,7 +90,7 @@ def test_the_engine_and_all_others_go_on_once_the_event_store_is_back(
         until(partial(writer.has_gone_on, writer.acknowledged))
         away(market, writer, fault, name)
         take(market, Work(tmp_path / name))  # what only the engine can give
-        assert market.children() == processes, name
+        until(lambda: market.children() == processes, why=lambda: str(market.children()))
     writer.stop(60.0)
 
     with market.client("bruno") as api:
