@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from django.db import connection
@@ -24,6 +26,13 @@ SOMEBODY = Meta(actor="user:test")
 @pytest.fixture
 def store() -> MemoryStore:
     return MemoryStore()
+
+
+@pytest.fixture
+def work_folder() -> Iterator[Path]:
+    """Where leased work has its files: another run of pytest closes `tmp_path` to other users."""
+    with TemporaryDirectory(prefix="offw", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

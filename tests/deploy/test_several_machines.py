@@ -93,10 +93,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.fixture
-def machines(site: Site, tmp_path: Path) -> Iterator[dict[str, Machine]]:
+def machines(site: Site, work_folder: Path) -> Iterator[dict[str, Machine]]:
     """A GPU host for each market, each by an agent of its own."""
     made = {
-        market: register(site.first, "ada", region, tmp_path) for market, region in REGIONS.items()
+        market: register(site.first, "ada", region, work_folder)
+        for market, region in REGIONS.items()
     }
     for machine in made.values():
         machine.start_agent("--simulate", "A10:2")
@@ -108,10 +109,10 @@ def machines(site: Site, tmp_path: Path) -> Iterator[dict[str, Machine]]:
 
 
 def test_nothing_is_lost_or_doubled_and_every_loop_is_held(
-    site: Site, machines: dict[str, Machine], tmp_path: Path
+    site: Site, machines: dict[str, Machine], work_folder: Path
 ) -> None:
     until(lambda: not site.missing(), seconds=START_SECONDS, why=site.missing)
-    before = leased(site, tmp_path, "before")
+    before = leased(site, work_folder, "before")
     writers = [
         Writer(site.proxy.client, site.first.tokens["grace"], "nowhere-a"),
         Writer(site.proxy.client, site.first.tokens["bruno"], "nowhere-b"),
@@ -128,7 +129,7 @@ def test_nothing_is_lost_or_doubled_and_every_loop_is_held(
         with site.first.client(person) as api:
             check_nothing_lost_or_doubled([writer], list(api.all("bids")))
         print(f"{person}: {writer.acknowledged} bids acknowledged, repeated {writer.repeated}")
-    leased(site, tmp_path, "after")
+    leased(site, work_folder, "after")
     for bid_id in before:
         site.first.lease_of("grace", bid_id, state="active")
     for host in site.hosts:

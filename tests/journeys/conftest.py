@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,12 @@ STORES = [
 
 FIRST_STORE = [STORES[0], pytest.param("esdb-protocol", marks=[*STORES[1].marks, pytest.mark.soak])]
 """For a long journey that other journeys, and the contract of stores, cover on the second."""
+
+
+@pytest.fixture
+def tmp_path(work_folder: Path) -> Path:
+    """In place of pytest's own: leased work runs in every journey."""
+    return work_folder
 
 
 @pytest.fixture(scope="session")

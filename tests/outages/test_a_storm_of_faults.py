@@ -81,9 +81,9 @@ def market(server: Server) -> Iterator[Market]:
 
 
 @pytest.fixture
-def machine(market: Market, tmp_path: Path) -> Iterator[Machine]:
+def machine(market: Market, work_folder: Path) -> Iterator[Machine]:
     """A host with one GPU, listed, and its agent."""
-    machine = register(market, "ada", REGION, tmp_path)
+    machine = register(market, "ada", REGION, work_folder)
     machine.start_agent(*SIMULATED)
     machine.list_for(2, floor="0.5", gpus=machine.gpus())
     yield machine
@@ -91,14 +91,14 @@ def machine(market: Market, tmp_path: Path) -> Iterator[Machine]:
 
 
 def test_nothing_acknowledged_is_lost_or_doubled_in_a_storm(
-    market: Market, machine: Machine, server: Server, password: str, tmp_path: Path
+    market: Market, machine: Machine, server: Server, password: str, work_folder: Path
 ) -> None:
     def connect() -> httpx.Client:
         return httpx.Client(base_url=market.url, timeout=20.0, trust_env=False)
 
     given = [machine.token, *given_out(market)]
     processes = set(market.children())
-    work = Work(tmp_path / "work")
+    work = Work(work_folder / "work")
     bid = market.bid("grace", f"gpu=A10 region={REGION}", work.command, duration_seconds=3_600)
     lease = market.lease_of("grace", bid, state="active")
     writers = [

@@ -52,9 +52,9 @@ def market(events: ServerProcess) -> Iterator[Market]:
 
 
 @pytest.fixture
-def machine(market: Market, tmp_path: Path) -> Iterator[Machine]:
+def machine(market: Market, work_folder: Path) -> Iterator[Machine]:
     """A host with a GPU for each lease of the test, and its agent."""
-    machine = register(market, "ada", REGION, tmp_path)
+    machine = register(market, "ada", REGION, work_folder)
     machine.start_agent("--simulate", "A10:3")
     machine.list_for(2, floor="0.5", gpus=machine.gpus())
     yield machine
@@ -62,7 +62,7 @@ def machine(market: Market, tmp_path: Path) -> Iterator[Machine]:
 
 
 def test_the_engine_and_all_others_go_on_once_the_event_store_is_back(
-    market: Market, machine: Machine, events: ServerProcess, tmp_path: Path
+    market: Market, machine: Machine, events: ServerProcess, work_folder: Path
 ) -> None:
     @contextmanager
     def killed() -> Iterator[None]:
@@ -80,7 +80,7 @@ def test_the_engine_and_all_others_go_on_once_the_event_store_is_back(
         finally:
             events.go_on()
 
-    first = Work(tmp_path / "first")
+    first = Work(work_folder / "first")
     standing = take(market, first)
     processes = market.children()
     connect = partial(httpx.Client, base_url=market.url, timeout=20.0, trust_env=False)
@@ -89,7 +89,7 @@ def test_the_engine_and_all_others_go_on_once_the_event_store_is_back(
     for name, fault in {"killed": killed, "hung": hung}.items():
         until(partial(writer.has_gone_on, writer.acknowledged))
         away(market, writer, fault, name)
-        take(market, Work(tmp_path / name))  # what only the engine can give
+        take(market, Work(work_folder / name))  # what only the engine can give
         until(lambda: market.children() == processes, why=lambda: str(market.children()))
     writer.stop(60.0)
 
