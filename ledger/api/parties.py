@@ -286,6 +286,7 @@ class SecondFactor(Endpoint):
 
     scopes = {"DELETE": "admin"}
     reads = ("ledger.parties",)
+    one_append = True  # a mail server is waited for, and the log must not wait with us
 
     @extend_schema(responses=SecondFactorRemovedShown)
     def delete(self, request: Request, user_id: UUID, tenant_id: UUID | None = None) -> Response:
