@@ -234,6 +234,8 @@ MANY_LINES = frozenset({"ec2_boot_script"})
 """Texts that may end with a line end."""
 
 SECONDS_PER_HOUR = 3_600
+SAID_MAX = 40
+"""Characters of a wrong value that are quoted."""
 
 
 def variable_of(field: str) -> str:
@@ -306,11 +308,12 @@ def _check_together(env: Env) -> None:
 
 def _number(name: str, variable: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise SystemExit(f"{variable} must be a whole number, not {text!r}")
-    number = int(text)
+        raise SystemExit(f"{variable} must be a whole number, not {text[:SAID_MAX]!r}")
     low, high = BOUNDS.get(name, (0, 2**31 - 1))
-    if not low <= number <= high:
-        raise SystemExit(f"{variable} must be between {low} and {high}, not {text!r}")
+    # Longer than any bound, whatever its zeros: `int` itself refuses thousands of digits.
+    if len(text) > SAID_MAX or not low <= int(text) <= high:
+        raise SystemExit(f"{variable} must be between {low} and {high}, not {text[:SAID_MAX]!r}")
+    number = int(text)
     if name == "usage_window_seconds" and (not number or SECONDS_PER_HOUR % number):
         raise SystemExit(f"{variable} must be a divisor of {SECONDS_PER_HOUR}, not {text!r}")
     return number

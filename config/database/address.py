@@ -46,8 +46,8 @@ def read_address(url: str, *, connect_seconds: int) -> dict[str, Any]:
 
     Raises: AddressUnclear.
     """
-    if not url.startswith(SCHEMES):
-        raise AddressUnclear(f"must be {FORM}")
+    if not url.startswith(SCHEMES) or any("\ud800" <= each <= "\udfff" for each in url):
+        raise AddressUnclear(f"must be {FORM}")  # bytes that are no UTF-8 come as halves of pairs
     try:
         given = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     except psycopg.Error:
@@ -93,8 +93,8 @@ def _check(given: Mapping[str, str]) -> None:
         if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) <= PORT_MAX):
             raise AddressUnclear(f"names a port that is not between 1 and {PORT_MAX}")
     for name in NUMBERS:
-        if name in given and not given[name].lstrip("-").isdecimal():
-            raise AddressUnclear(f"has a {name} that is no whole number")
+        if name in given and not _is_number(given[name]):
+            raise AddressUnclear(f"has a {name} that is no whole number of 32 bits")
     hosts = max(len(given.get(name, "").split(",")) for name in ("host", "hostaddr"))
     if len(ports) not in (1, hosts):
         raise AddressUnclear(f"names {hosts} hosts and {len(ports)} ports")
@@ -104,6 +104,11 @@ def _check(given: Mapping[str, str]) -> None:
     if given.get("sslmode") in CHECKING and root not in ("", "system") and not Path(root).is_file():
         raise AddressUnclear(f"names a certificate that is not there: {root}")
     _try(given)
+
+
+def _is_number(text: str) -> bool:
+    """Tell if libpq takes a text for a number: it refuses what 32 bits do not hold."""
+    return re.fullmatch(r"-?[0-9]{1,10}", text) is not None and abs(int(text)) < 2**31
 
 
 def _try(given: Mapping[str, str]) -> None:

@@ -265,3 +265,13 @@ def test_a_mail_server_needs_nobody_that_it_knows_us_as() -> None:
     env = read_env({"OFFPEAK_MAIL_HOST": "m.example", "OFFPEAK_MAIL_FROM": "a@m.example"})
 
     assert (env.mail_host, env.mail_user, env.mail_security) == ("m.example", "", "starttls")
+
+
+@pytest.mark.parametrize("variable", ["PORT", "OFFPEAK_FEE_PPM"])
+@pytest.mark.parametrize("text", ["9" * 5_000, "0" * 5_000 + "1"])
+def test_a_number_of_thousands_of_digits_is_refused_in_a_short_sentence(
+    variable: str, text: str
+) -> None:
+    with pytest.raises(SystemExit, match=f"{variable} must be between") as refused:
+        read_env({variable: text})
+    assert len(str(refused.value)) < 200
