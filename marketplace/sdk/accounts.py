@@ -30,13 +30,13 @@ ACCOUNTS = (
     ("available", "available", money),
     ("held", "held", money),
     ("total", "total", money),
-    ("overdraft", "may go below zero by", limit),
+    ("overdraft", "credit limit", limit),
     ("account_id", "id"),
 )
 BUDGETS = (
     ("title", "account"),
     ("kind", "kind"),
-    ("overdraft", "may go below zero by", limit),
+    ("overdraft", "credit limit", limit),
     ("available", "available", money),
     ("account_id", "id"),
 )
