@@ -245,20 +245,24 @@ def test_a_market_that_goes_away_during_the_wait_takes_no_id_with_it(market: Mar
 
 def test_ctrl_c_during_the_wait_takes_no_id_with_it(market: Market) -> None:
     placing(market)
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command(*CREATE, "--wait", "-o", "json"),
         env=surroundings(market),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    ends = time.monotonic() + PATIENCE_SECONDS
-    while len(market.heard) < 3 and time.monotonic() < ends:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-
-    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        # A shell's background job ignores Ctrl-C, and so would all that it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            ends = time.monotonic() + PATIENCE_SECONDS
+            while len(market.heard) < 3 and time.monotonic() < ends:
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            process.kill()
 
     assert process.returncode == 130, err
     assert BID in out and f"offpeak bids explain {BID}" in err and "Traceback" not in err
