@@ -18,11 +18,10 @@ from ledger.access import TENANT_CHOSEN, Actor, actors_of_person
 from ledger.access.second_factor import SecondFactorMissing, lacking
 from ledger.domain.ids import UserId
 from ledger.domain.refusal import Refusal, Unauthenticated
-from ledger.domain.whole_numbers import whole_number
-from ledger.eventstore.port import Position
+from ledger.eventstore import default_store
 from ledger.following import wait_until_read
 from ledger.rest.problems import NotReadYet
-from ledger.rest.reading import POSITION_MAX
+from ledger.rest.reading import PositionUnreadable, position_of
 
 API = "/api/"
 SET_UP = "/accounts/2fa/totp/activate/"
@@ -123,11 +122,17 @@ def _not_read_yet(request: HttpRequest) -> HttpResponse:
 
 
 def _shows_own_write(request: HttpRequest) -> bool:
-    """Wait until the rows hold what the visitor just did; tell if they do."""
-    after = request.GET.get("after", "")
+    """Wait until the rows hold what the visitor just did; tell if they do.
+
+    Nobody is waited for who has done nothing: a guest, or whoever names what nobody has written,
+    would hold up a thread that others need.
+    """
+    after = request.GET.get("after")
+    if after is None or not request.user.is_authenticated:
+        return True
     try:
-        position = Position(whole_number(after, least=0, most=POSITION_MAX))
-    except ValueError:
+        position = position_of(after, default_store())
+    except PositionUnreadable:
         return True
     names = [projection.name for projection in projections()]
     return wait_until_read(names, position, timeout_seconds=READ_OWN_WRITES_SECONDS)

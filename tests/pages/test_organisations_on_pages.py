@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -20,6 +21,7 @@ from ledger.domain.account_ids import funds_account
 from ledger.domain.events import MemberInvited
 from ledger.domain.ids import SubscriberId, UserId
 from ledger.domain.parties import tenant_id_of
+from ledger.eventstore.port import Position
 from ledger.inviting import AddressNotProved, person_to_admit
 from ledger.models import AccountRow, InvitationRow, MemberRow, Person, SubscriberRow, TenantRow
 from tests.pages.world import BY, CONSUMER, OWNER, PLATFORM, World
@@ -484,6 +486,28 @@ def test_what_is_nowhere_stays_missing_once_all_is_read(world: World, boss: Clie
     head = world.store.head()
 
     assert boss.get(f"{PATH}/{uuid4()}?after={head}").status_code == 404
+
+
+def test_nobody_is_waited_for_who_has_done_nothing(
+    world: World, boss: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest has written nothing, and what nobody has written yet is nobody's own write."""
+    waited: list[Position] = []
+
+    def wait(names: Sequence[str], position: Position, *, timeout_seconds: float) -> bool:
+        waited.append(position)
+        return True
+
+    monkeypatch.setattr(visitors, "wait_until_read", wait)
+    head = world.store.head()
+
+    Client().get(f"/?after={head}")
+    for unwritten in (head + 1, 10**18 - 1, 10**30, -1, "", "x"):
+        boss.get("/", {"after": str(unwritten)})
+    assert waited == []
+
+    boss.get(f"/?after={head}")
+    assert waited == [head]
 
 
 def test_no_list_ends_in_silence(
