@@ -95,7 +95,7 @@ def test_a_new_organisation_comes_to_its_first_bid(site: tuple[World, str]) -> N
         for name, value in (("title", "Eve"), ("password", PASSWORD), ("again", PASSWORD)):
             page.fill(f"[name={name}]", value)
         page.click("button.block")
-        page.wait_for_url("**/settings?after=*")
+        page.wait_for_url("**/?after=*")
         world.settle()
         page.goto(f"{address}/settings")
         assert "at Nova Labs" in page.inner_text(".lead")
