@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from django.db import connection
+from hypothesis import HealthCheck, settings
 
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Meta
@@ -21,6 +22,12 @@ NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 """A Monday."""
 
 SOMEBODY = Meta(actor="user:test")
+
+settings.register_profile(
+    "untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("untimed")
+"""No property is held to a time: a slow machine, or a busy one, is no fault. What CI sets stays."""
 
 
 @pytest.fixture
@@ -40,12 +47,12 @@ def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None,
 ) -> None:
     """Give each run its own database, so that two runs on one machine do not meet."""
-    from django.conf import settings
+    from django.conf import settings as of_site
     from django.test import TransactionTestCase
 
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:8]
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-    settings.DATABASES["default"].setdefault("TEST", {})["NAME"] = f"test_offpeak_{run}{worker}"
+    of_site.DATABASES["default"].setdefault("TEST", {})["NAME"] = f"test_offpeak_{run}{worker}"
     TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[attr-defined]  # Django's own
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursting.clouds.faults import Verb, When
@@ -270,7 +270,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(moves=moves)
 def test_whatever_happened_the_ledger_counts_what_the_cloud_charges(moves: list[Move]) -> None:
     market = Market()

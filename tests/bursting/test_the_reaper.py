@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursting.clouds.faults import Verb, When
@@ -189,7 +189,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(moves=moves)
 def test_whatever_happened_the_cloud_and_the_record_agree_after_reconciliation(
     moves: list[Move],

@@ -146,7 +146,7 @@ def test_running_the_loop_and_the_policies_again_charges_nothing_twice(world: Wo
 @settings(
     max_examples=12,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(cuts=st.lists(st.integers(1, 3_599_999), unique=True, max_size=9), mix=st.randoms())
 def test_the_rated_total_is_the_same_whatever_the_batches_and_their_order(
