@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -253,6 +254,21 @@ def test_appoint_refuses_a_weak_password_and_a_bad_address(
         appoint(monkeypatch, password, email)
 
     assert default_store().head() == 0
+
+
+def test_at_a_terminal_appoint_asks_twice_and_changes_nothing_where_they_differ(
+    db: None, monkeypatch: Any
+) -> None:
+    typed = iter([PASSWORD, PASSWORD + "x", PASSWORD, PASSWORD])
+    monkeypatch.setattr("getpass.getpass", lambda prompt: next(typed))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+
+    with pytest.raises(CommandError, match="not the same"):
+        call_command("appoint", "root@example.org", stdout=io.StringIO())
+    assert (default_store().head(), Person.objects.count()) == (0, 0)
+
+    call_command("appoint", "root@example.org", stdout=io.StringIO())
+    assert Person.objects.get().check_password(PASSWORD)
 
 
 def test_rows_of_another_tenant_stay_hidden_from_its_session(ada: Caller) -> None:

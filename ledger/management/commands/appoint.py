@@ -33,10 +33,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Appoint."""
+        password = _password()
         store, now = default_store(), timezone.now()
         try:
             person = person_of(options["email"])
-            set_password(person, _password())
+            set_password(person, password)
             if load(store, Tenant, PLATFORM_ID) is None:
                 commands.register_tenant(
                     store,
@@ -61,6 +62,9 @@ class Command(BaseCommand):
 
 
 def _password() -> str:
-    if sys.stdin.isatty():
-        return getpass.getpass("Password: ")
-    return sys.stdin.readline().rstrip("\n")
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    typed = getpass.getpass("Password: ")
+    if getpass.getpass("The same again: ") != typed:
+        raise CommandError("The two passwords are not the same. Nothing was changed.")
+    return typed
