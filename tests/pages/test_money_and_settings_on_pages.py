@@ -19,6 +19,7 @@ from ledger.queries import money
 from tests.pages.world import BY, CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db
+BID = UUID(int=4711)
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def period(world: World) -> str:
         account_id=world.account_id,
         hold_id=hold_id,
         money=Money(5_000_000_000),
-        purpose="bid:test",
+        purpose=f"bid:{BID}",
         by=BY,
         now=world.now,
     )
@@ -89,7 +90,7 @@ def test_a_statement_opens_and_closes_with_its_lines_between(
 
     assert "$96.00" in page, "100 added, 4 charged"
     assert "\N{MINUS SIGN}$4.00" in page
-    assert "bid:test" in page
+    assert f'href="/bids/{BID}"' in page, "what money is set aside for"
 
 
 def test_another_organisations_account_is_not_found(world: World, period: str) -> None:
