@@ -36,9 +36,9 @@ class Stretch:
     """Three days of three owners' jobs on few nodes, through the engine."""
 
     def __init__(self) -> None:
-        self.trace: Trace = synthetic_week(7, owners=3, days=3)
+        self.trace: Trace = synthetic_week(11, owners=3, days=3)
         sized = static.right_sized(self.trace)
-        self.nodes = share_out(round(0.85 * sum(sized)), sized)
+        self.nodes = share_out(round(0.8 * sum(sized)), sized)
         self.replay = Recorded(self.trace.jobs, self.nodes, self.trace.horizon)
         self.outcome: Outcome = self.replay.run()
 
