@@ -147,3 +147,12 @@ def _connections() -> set[int]:
             " WHERE datname = current_database() AND backend_type = 'client backend'"
         )
         return {pid for (pid,) in cursor.fetchall()}
+
+
+def test_processes_name_themselves_to_the_server() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW application_name")
+        row = cursor.fetchone()
+
+    assert row is not None
+    assert row[0].startswith("offpeak")
