@@ -133,24 +133,22 @@ class Overflowing:
         rest = self._instances.get(instance_id)
         if rest is not None and now < rest.until:
             return False
+        # One that cannot be moved, for whatever reason, rests, and each time for longer.
+        failures = rest.failures + 1 if rest is not None else 1
+        pause = min(LOOK_AGAIN * 2 ** min(failures, 10), LOOK_AGAIN_MAX)
+        self._instances[instance_id] = Resting(now + pause, failures)
         try:
             before = instance_known(store, instance_id).state
             after = advance_instance(
                 store, instance_id=instance_id, overflow=self.overflow, by=ADVANCE, now=now
             )
-        except Exception as trouble:
-            # One instance that cannot be moved must not hold up the others.
-            failures = rest.failures + 1 if rest is not None else 1
-            pause = min(LOOK_AGAIN * 2 ** min(failures, 10), LOOK_AGAIN_MAX)
-            self._instances[instance_id] = Resting(now + pause, failures)
-            if not isinstance(trouble, Refusal | CloudTrouble):
-                raise
+        except (Refusal, CloudTrouble) as trouble:
             log.warning("burst.stuck", instance=str(instance_id), error=repr(trouble))
             return False
         if after.state == before:
             self._instances[instance_id] = Resting(now + LOOK_AGAIN)
             return False
-        self._instances.pop(instance_id, None)
+        del self._instances[instance_id]
         return True
 
     def _heed_warnings(

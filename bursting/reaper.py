@@ -105,15 +105,16 @@ def reconcile(
     mine = {"offpeak:owner": str(owner_id)}
     # A cloud that answers more than it was asked for must not have us end somebody else's machine.
     listed = [each for each in cloud.find(tags=mine) if mine.items() <= each.tags.items()]
-    kept: list[str] = []
+    kept = 0
     adopted: list[str] = []
     heaps: dict[Done, list[str]] = {"ended": [], "left": [], "booked": []}
 
     def judge(found: Instance) -> int:
+        nonlocal kept
         instance = load(store, BurstInstance, found.tags.get("offpeak:instance", ""))
         match _judge(instance, found):
             case "keep":
-                kept.extend([found.instance_id] if found.state != "terminated" else [])
+                kept += found.state != "terminated"
             case "adopt":
                 assert instance is not None
                 instance_id = instance.intent.instance_id
@@ -132,7 +133,7 @@ def reconcile(
     seen = {found.instance_id for found in listed}
     heaps["booked"] += _book_missing(store, cloud, stray_ids, seen, by=by, now=now)
     return Reconciled(
-        kept=len(kept),
+        kept=kept,
         adopted=tuple(adopted),
         orphans_ended=tuple(heaps["ended"]),
         orphans_left=tuple(heaps["left"]),
@@ -328,19 +329,13 @@ def _each(keys: Iterable[KeyT], look: Callable[[KeyT], int]) -> None:
 
     Raises: CloudUnavailable.
     """
-    away: list[CloudUnavailable] = []
-
-    def unless_away(key: KeyT) -> int:
-        if not away:
-            try:
-                return look(key)
-            except CloudUnavailable as trouble:
-                away.append(trouble)
-        return 0
-
-    each_alone(keys, unless_away, event="burst.not-judged", told=lambda key: {"of": _named(key)})
-    if away:
-        raise away[0]
+    each_alone(
+        keys,
+        look,
+        event="burst.not-judged",
+        told=lambda key: {"of": _named(key)},
+        ends=(CloudUnavailable,),
+    )
 
 
 def _named(key: object) -> str:

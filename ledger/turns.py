@@ -78,18 +78,22 @@ def each_alone(
     *,
     event: str,
     told: Callable[[EntryT], Mapping[str, str]],
+    ends: tuple[type[Exception], ...] = (),
 ) -> int:
     """Do something with each entry, whatever becomes of the others; return the sum of what it did.
 
-    event: what is logged of an entry that fails, with what `told` says of it.
+    event: what is logged of an entry that fails, with what `told` says of it. ends: failures that
+    are no entry's own, such as that of a cloud they are all asked of: they end the pass.
 
-    Raises: only where the store or the database is away.
+    Raises: only `ends`, and where the store or the database is away.
     """
     done = away = 0
     for entry in entries:
         try:
             done += act(entry)
             away = 0
+        except ends:
+            raise
         except Refusal as refusal:
             log.error(event, code=refusal.code, **told(entry))
         except Exception as failure:

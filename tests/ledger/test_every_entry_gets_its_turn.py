@@ -75,3 +75,15 @@ def test_a_database_that_is_away_ends_the_pass() -> None:
     away = [OperationalError("gone")] * (AWAY_IN_A_ROW_MAX + 2)
     with pytest.raises(OperationalError):
         done(list(away))
+
+
+def test_a_failure_that_is_no_entrys_own_ends_the_pass() -> None:
+    asked: list[str] = []
+
+    def ask(entry: str) -> int:
+        asked.append(entry)
+        raise TimeoutError if entry == "b" else ValueError
+
+    with pytest.raises(TimeoutError):
+        each_alone("abc", ask, event="stuck", told=lambda _: {}, ends=(TimeoutError,))
+    assert asked == ["a", "b"]
