@@ -42,7 +42,6 @@ from marketplace.queries.leases import leases
 from marketplace.queries.market import market_now
 from marketplace.queries.routing import routed
 
-LIST_MAX = 200
 BURST_TRIES_MAX = 20
 CHAIN_MAX = 50
 REFUSED = "The next one could not be placed: its money or its time did not suffice."
@@ -218,7 +217,9 @@ def _form(request: HttpRequest, actor: Actor, now: datetime) -> BidForm:
     }
     units: list[tuple[str, str]] = []
     if actor.subscriber_id is None:
-        units = [(str(row.subscriber_id), row.title) for row in subscribers(actor)[:LIST_MAX]]
+        units = [
+            (str(row.subscriber_id), row.title) for row in subscribers(actor).order_by("title")
+        ]
     make = partial(
         BidForm, models=sorted(goods), units=units, currency=settings.ENV.currency, now=now
     )

@@ -13,6 +13,7 @@ from bursting.domain.budget import Budget, month_of
 from bursting.domain.instances import FINAL
 from bursting.queries import burst_instances, strays
 from config.pages.answers import page
+from config.pages.parts import part_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.money import nanos_of
@@ -20,7 +21,6 @@ from ledger.domain.periods import Period
 from ledger.eventstore import default_store
 from ledger.eventstore.port import load
 
-LIST_MAX = 100
 RUNNING = ("intended", "launched", "provisioning", "running", "terminating")
 
 
@@ -34,12 +34,12 @@ def index(request: HttpRequest) -> HttpResponse:
         # Budget and figures are of what the table shows: all of it, or what is the visitor's own.
         **(_budget(now) if actor.sees_all else _own(actor, now)),
         "sees_all": actor.sees_all,
-        "strays": strays(actor)[:LIST_MAX],
+        "strays": part_of(request, strays(actor), "strays"),
         "currency": settings.ENV.currency,
         "cloud": settings.ENV.burst_cloud,
         "wait_seconds": settings.ENV.burst_wait_seconds,
-        "running": burst_instances(actor, states=RUNNING)[:LIST_MAX],
-        "instances": burst_instances(actor)[:LIST_MAX],
+        "running": burst_instances(actor, states=RUNNING).count(),
+        "instances": part_of(request, burst_instances(actor), "instances"),
     }
     return page(request, "pages/burst.html", context)
 

@@ -46,7 +46,6 @@ from marketplace.domain.reclaim_fees import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
 
-LIST_MAX = 200
 OPEN = ("scheduled", "starting", "active", "reclaiming", "ending")
 
 

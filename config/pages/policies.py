@@ -19,6 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from config.pages.answers import done, meta_of, page
 from config.pages.markets import choice_of, market_of, market_sent
+from config.pages.parts import part_of
 from config.pages.policy_choices import Choices, choices_of
 from config.pages.policy_form import PolicyForm
 from config.pages.policy_forms import FORMS, MIB_PER_GIB, PPM, SCOPES, weighable
@@ -37,7 +38,6 @@ from marketplace.queries import quotas as queries
 from marketplace.queries.asked_policies import policy_of
 from marketplace.queries.quota_log import quota_requests
 
-LIST_MAX = 200
 HERE = "/fairness/policies"
 
 
@@ -85,6 +85,7 @@ def show(
     choices = choices_of(actor, market, settings.ENV.currency)
     titles, found = choices.titles, choices.governed
     _, is_platform = queries.setter_of(actor)
+    requests = part_of(request, quota_requests(actor, market), "requests")
     context = {
         **choice_of(market, HERE),
         "forms": [form for form in FORMS.values() if may_set(actor, form)],
@@ -106,8 +107,9 @@ def show(
         "permits": list(_permits(actor, market, choices)),
         "requests": [
             (titles.get(str(row.subscriber_id), str(row.subscriber_id)), row)
-            for row in quota_requests(actor, market)[:LIST_MAX]
+            for row in requests.rows
         ],
+        "part": requests,
         "now": now,
     }
     return page(request, "pages/policies.html", context, refusal=refusal)
