@@ -13,6 +13,7 @@ import contextlib
 import threading
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, ClassVar
 
 import structlog
@@ -43,17 +44,17 @@ log = structlog.get_logger()
 
 def render_fragment(recorded: Iterable[Recorded]) -> str:
     """Return what pages swap in for these events, newest first; empty for nothing to show."""
-    told = [
+    lines = (
         (each.position, line)
-        for each in recorded
+        for each in reversed(list(recorded))
         if (line := line_of(each.event, known_now)) is not None
-    ]
+    )
+    told = list(islice(lines, LINES_MAX))  # of a bulk, nobody looks up what is not shown
     if not told:
         return ""
-    told = told[-LINES_MAX:]
-    lines = [_shown(position, line) for position, line in reversed(told)]
-    trades = [line for _, line in told if line.is_trade]
-    return render_to_string("live/fragment.html", {"lines": lines, "trades": trades})
+    shown = [_shown(position, line) for position, line in told]
+    trades = [line for _, line in reversed(told) if line.is_trade]
+    return render_to_string("live/fragment.html", {"lines": shown, "trades": trades})
 
 
 def _shown(position: Position, line: Line) -> dict[str, Any]:
