@@ -15,7 +15,7 @@ from ledger import commands, queries, unlocking
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.api.accounts import FundsByPlatformOnly
-from ledger.domain.accounts import AccountUnknown
+from ledger.domain.accounts import PAYING_KINDS, AccountUnknown
 from ledger.domain.ids import AccountId, TenantId, UserId
 from ledger.domain.money import Money
 from ledger.domain.parties import PLATFORM_ID, MemberUnknown
@@ -23,8 +23,6 @@ from ledger.domain.refusal import Forbidden, Refusal
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
 from ledger.models import AccountRow, TenantRow
-
-PAYING = ("prepaid", "chargeback")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -111,7 +109,7 @@ def account(request: HttpRequest, tenant_id: UUID, account_id: UUID) -> HttpResp
     actor = actor_of(request)
     tenant = queries.tenant_run_by(actor, tenant_id)
     row = queries.account(actor, AccountId(account_id))
-    if row.tenant_id != tenant.tenant_id or row.kind not in PAYING:
+    if row.tenant_id != tenant.tenant_id or row.kind not in PAYING_KINDS:
         raise AccountUnknown(account_id=account_id)
     do = request.POST.get("do") if request.method == "POST" else None
     limit = None if row.overdraft_nanos is None else Money(row.overdraft_nanos, row.currency)

@@ -29,6 +29,7 @@ from ledger.access import Actor
 from ledger.access.visits import actor_of, site_address
 from ledger.api.accounts import FundsByPlatformOnly
 from ledger.domain.account_ids import funds_account
+from ledger.domain.accounts import PAYING_KINDS
 from ledger.domain.ids import AccountId, InvitationId, SubscriberId, TenantId
 from ledger.domain.parties import tenant_id_of
 from ledger.domain.refusal import Forbidden, Refusal
@@ -78,10 +79,11 @@ def one(request: HttpRequest, tenant_id: UUID) -> HttpResponse:
     actor = actor_of(request)
     tenant = queries.tenant_run_by(actor, tenant_id)
     units = _units(actor, tenant)
-    made = _forms(actor, tenant, units, None, None)
+    unpaid = _without_account(actor, tenant, units)
+    made = _forms(tenant, units, unpaid, None, None)
     which = request.POST.get("do", "")
     if request.method == "POST" and which in _DOES:
-        made = _forms(actor, tenant, units, which, request)
+        made = _forms(tenant, units, unpaid, which, request)
         form = made[which]
         if form.is_valid():
             try:
@@ -92,6 +94,7 @@ def one(request: HttpRequest, tenant_id: UUID) -> HttpResponse:
                 tell(form, refused)
     context = {
         **_shown(request, actor, tenant, units),
+        "opens_accounts": actor.has_platform_money and bool(unpaid),
         **{f"{name}_form": made[name] for name in made},
     }
     invalid = any(form.errors for form in made.values())
@@ -99,9 +102,9 @@ def one(request: HttpRequest, tenant_id: UUID) -> HttpResponse:
 
 
 def _forms(
-    actor: Actor,
     tenant: TenantRow,
     units: dict[UUID | None, str],
+    unpaid: dict[UUID | None, str],
     which: str | None,
     request: HttpRequest | None,
 ) -> dict[str, Any]:
@@ -117,7 +120,7 @@ def _forms(
             sent("account"),
             prefix="account",
             # A form that is sent twice finds its unit still, and does nothing more.
-            units=units if which == "account" else _without_account(actor, tenant, units),
+            units=units if which == "account" else unpaid,
             currency=tenant.currency,
         ),
     }
@@ -271,7 +274,6 @@ def _shown(
             for row in invitations.rows
         ],
         "accounts": part_of(request, accounts.order_by("kind", "title", "account_id"), "accounts"),
-        "paying": ("prepaid", "chargeback"),
+        "paying": PAYING_KINDS,
         "can_mail": inviting.can_mail(),
-        "opens_accounts": actor.has_platform_money and bool(_without_account(actor, tenant, units)),
     }

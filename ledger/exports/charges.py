@@ -14,6 +14,7 @@ from uuid import UUID
 
 from ledger import queries
 from ledger.access import Actor, visible
+from ledger.domain.accounts import PAYING_KINDS
 from ledger.domain.ids import TenantId
 from ledger.domain.money import Money, Rate
 from ledger.domain.periods import Period
@@ -82,7 +83,7 @@ class _Payers:
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
-        rows = visible(actor, AccountRow).filter(kind__in=("prepaid", "chargeback"))
+        rows = visible(actor, AccountRow).filter(kind__in=PAYING_KINDS)
         self.accounts: dict[UUID, AccountRow] = {row.pk: row for row in rows}
         parties = {row.tenant_id for row in self.accounts.values()}
         parties |= {row.subscriber_id for row in self.accounts.values()}

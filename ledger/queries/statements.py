@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet, Sum
 
 from ledger.access import Actor, visible
+from ledger.domain.accounts import PAYING_KINDS
 from ledger.domain.ids import AccountId
 from ledger.domain.periods import Period
 from ledger.domain.span import Window
 from ledger.models import AccountRow, PostingRow
 from ledger.queries.money import account
-
-PAY_FOR_USE = ("prepaid", "chargeback")
-"""Accounts that pay for use: a cost centre on a line is that of such an account's unit."""
 
 NEWEST_FIRST = ("-period", "-position", "-line_id")
 """The order of lines; backwards they add up. One entry may post to an account more than once."""
@@ -132,7 +130,8 @@ def with_balances(
     lines = list(lines)
     if not lines:
         return
-    hides = not (actor.sees_all or account(actor, account_id).kind in PAY_FOR_USE)
+    # A cost centre on a line is that of a unit whose account pays for its use.
+    hides = not (actor.sees_all or account(actor, account_id).kind in PAYING_KINDS)
     oldest, newest = min(lines, key=_place), max(lines, key=_place)
     mine = visible(actor, PostingRow).filter(account_id=account_id)
     balance = _sum(mine.filter(_older_than(oldest)))
