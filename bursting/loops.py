@@ -26,6 +26,7 @@ from bursting.queries import bids_maybe_due, instances_not_over
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
+from ledger.following import AWAY
 from ledger.turns import each_alone
 
 BATCH = 100
@@ -44,7 +45,7 @@ NO_ANSWER = "no-cloud-answers"
 LOOK_AGAIN = timedelta(seconds=5)
 """How long an instance rests that did not move."""
 LOOK_AGAIN_MAX = timedelta(minutes=1)
-"""How long at most one rests whose cloud fails; each failure doubles the rest."""
+"""How long at most one rests that fails; each failure after the first doubles the rest."""
 SPILL = Meta(actor="loop:burst-spill")
 ADVANCE = Meta(actor="loop:burst-instances")
 
@@ -88,7 +89,7 @@ class Overflowing:
 
     def _spill_one(self, store: EventStore, bid_id: BidId, now: datetime) -> int:
         # Whatever becomes of it, it rests: or the oldest hundred would keep all others from
-        # their turn.
+        # their turn. Not where the store or the database is away: that is not the bid's.
         self._bids[bid_id] = now + LOOK_AGAIN
         try:
             spill_bid(store, bid_id=bid_id, overflow=self.overflow, by=SPILL, now=now)
@@ -100,6 +101,9 @@ class Overflowing:
             self._defer(store, bid_id, NO_ANSWER, "No cloud answers at present.", now)
         except Refusal as refusal:
             log.debug("burst.not-now", bid=str(bid_id), code=refusal.code)
+        except AWAY:
+            del self._bids[bid_id]
+            raise
         else:
             del self._bids[bid_id]
             return 1
@@ -133,10 +137,10 @@ class Overflowing:
         rest = self._instances.get(instance_id)
         if rest is not None and now < rest.until:
             return False
-        # One that cannot be moved, for whatever reason, rests, and each time for longer.
-        failures = rest.failures + 1 if rest is not None else 1
+        # One that cannot be moved, for whatever reason of its own, rests, and each time for longer.
+        failures = rest.failures if rest is not None else 0
         pause = min(LOOK_AGAIN * 2 ** min(failures, 10), LOOK_AGAIN_MAX)
-        self._instances[instance_id] = Resting(now + pause, failures)
+        self._instances[instance_id] = Resting(now + pause, failures + 1)
         try:
             before = instance_known(store, instance_id).state
             after = advance_instance(
@@ -145,6 +149,9 @@ class Overflowing:
         except (Refusal, CloudTrouble) as trouble:
             log.warning("burst.stuck", instance=str(instance_id), error=repr(trouble))
             return False
+        except AWAY:
+            self._instances[instance_id] = Resting(now, failures)
+            raise
         if after.state == before:
             self._instances[instance_id] = Resting(now + LOOK_AGAIN)
             return False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import OperationalError
 
 from bursting import loops, reaper
 from bursting.clouds.port import Instance
@@ -19,7 +21,7 @@ from bursting.domain.events import BurstIntended, InstanceId
 from bursting.domain.instances import BurstInstance
 from bursting.loops import Overflowing
 from ledger.domain.ids import BidId
-from ledger.eventstore.port import EventStore
+from ledger.eventstore.port import EventStore, OutcomeUnknown, StoreUnavailable, StreamMoved
 from tests.bursting.market import BID, Market
 from tests.bursting.test_overflow_as_rows import read
 
@@ -85,6 +87,51 @@ def test_an_instance_at_which_the_loop_breaks_off_rests_and_holds_up_no_other(
     assert states.pop(odd) in ("intended", "provisioning")
     assert set(states.values()) == {"provisioning"}
     assert asked.count(odd) == 1
+
+
+NOT_ITS_OWN = [StreamMoved("bid-1"), OutcomeUnknown("lost"), StoreUnavailable(), OperationalError()]
+"""What comes of a race, a restart or a fail-over, and says nothing of the bid or the machine."""
+
+
+@pytest.mark.parametrize("failure", NOT_ITS_OWN, ids=lambda each: type(each).__name__)
+def test_a_bid_at_which_the_store_was_away_is_tried_in_the_next_pass(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    market = Market()
+    read(market)
+    monkeypatch.setattr(loops, "spill_bid", failing_once(spill_bid, failure))
+    loop = Overflowing(market.overflow)
+    for _ in range(2):
+        loop.run_once(market.store, now=market.now)
+
+    assert [each.bid_id for each in market.events(BurstIntended)] == [BID.bid_id]
+
+
+@pytest.mark.parametrize("failure", NOT_ITS_OWN, ids=lambda each: type(each).__name__)
+def test_an_instance_at_which_the_store_was_away_is_moved_in_the_next_pass(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    market = Market()
+    instance_id = market.spill()
+    read(market)
+    monkeypatch.setattr(loops, "advance_instance", failing_once(advance_instance, failure))
+    loop = Overflowing(market.overflow)
+    for _ in range(2):
+        loop.run_once(market.store, now=market.now)
+
+    assert market.instance(instance_id).state == "provisioning"
+
+
+def failing_once(act: Callable[..., Any], failure: Exception) -> Callable[..., Any]:
+    """Return what fails at its first call, and does what it should from then on."""
+    failures = [failure]
+
+    def acts(*arguments: Any, **named: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return act(*arguments, **named)
+
+    return acts
 
 
 def test_a_machine_that_cannot_be_warned_keeps_no_other_from_it(

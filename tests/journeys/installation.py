@@ -27,6 +27,10 @@ from marketplace.sdk.problems import Problem
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 60.0
 PAUSE_SECONDS = 0.05
+TROUBLES_MAX = 8
+"""How many lines of each process's log a failure shows."""
+LINE_MAX = 400
+"""How many characters of such a line."""
 OURS = {"DATABASE_URL", "REDIS_URL", "EVENTSTORE_URL", "PORT", "DJANGO_SETTINGS_MODULE"}
 SHORT = {
     "OFFPEAK_DEMO": "1",
@@ -187,6 +191,16 @@ class Installation:
         """Return what a process has written."""
         return (self._logs / f"{name}.log").read_text(errors="replace")
 
+    def troubles(self) -> str:
+        """Return the last that any process wrote of something that failed."""
+        logs = ((path.stem, path.read_text(errors="replace")) for path in self._logs.glob("*.log"))
+        wrong = [
+            f"{name}: {line[:LINE_MAX]}"
+            for name, log in logs
+            for line in [each for each in log.splitlines() if '"info"' not in each][-TROUBLES_MAX:]
+        ]
+        return "\n".join(wrong)
+
     def manage(self, *words: str) -> Answered:
         """Run `manage.py`."""
         answered = self.manage_anyway(*words)
@@ -253,7 +267,11 @@ class Installation:
                 found: list[dict[str, Any]] = api.get("leases", bid_id=bid_id)["data"]
                 return next((each for each in found if each["state"] == state), None)
 
-            lease = until(asked, why=f"bid {bid_id} has no lease that is {state}")
+            def stands() -> str:
+                bid, leases = api.get(f"bids/{bid_id}"), api.get("leases", bid_id=bid_id)["data"]
+                return f"no lease is {state}: {bid}, {leases}\n{self.troubles()}"
+
+            lease = until(asked, why=stands)
         assert lease is not None
         return lease
 
