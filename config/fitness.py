@@ -20,10 +20,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
+from config import VERSION
 from config.models import Wrote
 from ledger.domain.event import EVENT_TYPES
 
-VERSION = "0.1.0"
 NAMED_MAX = 3
 """Unknown things that are named; the others are counted."""
 LOOKS = 3

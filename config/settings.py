@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+from config import VERSION
 from config.address import LOOPBACK_HOSTS, is_everywhere, is_loopback, read_host
 from config.database.address import AddressUnclear, read_address
 from config.database.roles import SERVES
@@ -255,7 +256,7 @@ REST_FRAMEWORK: dict[str, Any] = {
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Offpeak",
     "DESCRIPTION": "A market for GPU time. Conventions: /docs/api/.",
-    "VERSION": "1",
+    "VERSION": VERSION,
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_AUTHENTICATION": [],

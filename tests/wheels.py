@@ -24,6 +24,12 @@ class Installed:
     def python(self) -> Path:
         return self.folder / "bin" / "python"
 
+    def licence(self) -> tuple[str, str]:
+        """Return the licence that the metadata of the wheel name, and its text from there."""
+        (known,) = self.folder.glob("lib/python*/site-packages/offpeak*.dist-info")
+        named = metadata.PathDistribution(known).metadata["License-Expression"]
+        return named, (known / "licenses" / "LICENSE").read_text()
+
     def run(self, *words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run something there, away from the repository; its own programs by name."""
         first, *rest = map(str, words)

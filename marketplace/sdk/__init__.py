@@ -13,5 +13,5 @@ from __future__ import annotations
 from .client import Client
 from .problems import Problem
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 __all__ = ["VERSION", "Client", "Problem"]

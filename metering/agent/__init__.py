@@ -7,4 +7,4 @@ relative, so that it works as `metering.agent` here and as `offpeak_agent` there
 
 from __future__ import annotations
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

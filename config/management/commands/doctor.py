@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from config import fitness
 from config.examination import examine
 
 
@@ -21,6 +22,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print every finding."""
+        self.stdout.write(f"Offpeak {fitness.version()}")
         failed = 0
         for finding in examine(whole=not options["quick"]):
             mark = "ok  " if finding.ok else "FAIL"

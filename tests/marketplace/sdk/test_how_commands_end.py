@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from marketplace.sdk import VERSION
 from marketplace.sdk.spoken import whole_of
 from tests.marketplace.sdk.pretending import (
     BID,
@@ -326,7 +327,7 @@ def test_a_refusal_is_an_object_for_programs(market: Market) -> None:
 def test_the_version_is_told(market: Market) -> None:
     done = offpeak(market, "--version")
 
-    assert (done.returncode, done.stdout, market.heard) == (0, "0.1.0\n", [])
+    assert (done.returncode, done.stdout, market.heard) == (0, f"{VERSION}\n", [])
 
 
 TAKING_BACK = (("leases", "reclaim"), ("offers", "withdraw"), ("hosts", "retire"))

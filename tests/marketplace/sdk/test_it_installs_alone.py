@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from marketplace.sdk import VERSION
 from tests.marketplace.sdk.pretending import BID, ROOT, pretending
 from tests.wheels import Installed, installed
 
@@ -60,8 +61,8 @@ def test_its_help_and_that_of_every_command_is_shown(alone: Installed) -> None:
         done = alone.run("offpeak", *words, "--help")
         assert (done.returncode, done.stderr) == (0, ""), words
         assert "Usage" in done.stdout
-    assert alone.run("offpeak", "--version").stdout == "0.1.0\n"
-    assert alone.run(alone.python, "-m", "offpeak", "--version").stdout == "0.1.0\n"
+    assert alone.run("offpeak", "--version").stdout == f"{VERSION}\n"
+    assert alone.run(alone.python, "-m", "offpeak", "--version").stdout == f"{VERSION}\n"
 
 
 def test_the_documented_program_runs(alone: Installed) -> None:
@@ -75,7 +76,7 @@ def test_the_documented_program_runs(alone: Installed) -> None:
         listed = alone.run("offpeak", "leases", "list", OFFPEAK_SERVER=market.url)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{BID} H100 2026-11-29T12:00:00Z\n404 0.1.0\n"
+    assert done.stdout == f"{BID} H100 2026-11-29T12:00:00Z\n404 {VERSION}\n"
     assert listed.returncode == 0 and BID in listed.stdout
 
 
@@ -100,4 +101,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(alone: Installed) -> None:
 
     tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
 
-    assert tops == {"offpeak", "offpeak-0.1.0.dist-info"}
+    assert tops == {"offpeak", f"offpeak-{VERSION}.dist-info"}
+
+
+def test_the_wheel_names_its_licence_and_carries_its_text(alone: Installed) -> None:
+    assert alone.licence() == ("Apache-2.0", (ROOT / "LICENSE").read_text())

@@ -108,3 +108,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(alone: Installed) -> None:
     tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
 
     assert tops == {"offpeak_agent", f"offpeak_agent-{VERSION}.dist-info"}
+
+
+def test_the_wheel_names_its_licence_and_carries_its_text(alone: Installed) -> None:
+    assert alone.licence() == ("Apache-2.0", (ROOT / "LICENSE").read_text())
