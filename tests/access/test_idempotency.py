@@ -22,7 +22,7 @@ from tests.access.probe import Probe
 pytestmark = pytest.mark.urls("tests.access.probe")
 
 NOTES = "/api/v1/notes"
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture(params=["postgres", "memory"])

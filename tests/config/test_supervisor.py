@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 # Children that only note their process and watch their supervisor, as those of `up` do.
 CHILD = """
 import os, pathlib, signal, sys, threading

@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "deploy" / "nginx" / "offpeak.conf"
 NAME = "gpu.example"
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 AROUND = """
 daemon off;
 master_process off;

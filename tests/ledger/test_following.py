@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAMS = ("tally-a", "tally-b", "tally-c")
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 FOLLOWER = """
 import sys
 from django.conf import settings

@@ -47,7 +47,7 @@ PROJECTIONS = projections()
 TABLES = [table for projection in PROJECTIONS for table in projection.tables]
 PAGES = (1, 7, 61, 211, 3, 499)
 """Odd sizes, so that the follower's pages end in the middle of what belongs together."""
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 
 SHAPES = """
 SELECT 'index', tablename, indexname, indexdef FROM pg_indexes

@@ -29,7 +29,7 @@ ASKED: dict[str, Any] = {
     "workload": {"kind": "other"},
 }
 OWN = ("x-request-id", "ratelimit-remaining", "ratelimit-reset", "content-length", "vary")
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 @dataclass

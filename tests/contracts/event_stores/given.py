@@ -26,7 +26,7 @@ from ledger.eventstore.port import (
 )
 
 BY = Meta(actor="user:contract", tenant_id=UUID(int=7), command_id=UUID(int=8))
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 
 
 class Noted(Event, name="contract.noted"):

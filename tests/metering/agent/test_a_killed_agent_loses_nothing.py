@@ -23,7 +23,7 @@ from metering.agent.gpus.simulated import SimulatedGpus
 from tests.metering.agent.market import Market, assignment, served
 
 ROOT = Path(__file__).resolve().parents[3]
-DEADLINE_SECONDS = 40.0
+DEADLINE_SECONDS = 60.0
 WORK_SECONDS = "1.3"
 (GPU,) = (gpu.uuid for gpu in SimulatedGpus(["L4"], clock=ManualClock(0), holders=dict).inventory())
 

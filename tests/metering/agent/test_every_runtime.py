@@ -22,7 +22,7 @@ from metering.agent.runtimes.port import Runtime, StartFailed, Work, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.simulated import SimulatedRuntime
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def until(ask: Callable[[], object]) -> object:

@@ -17,7 +17,7 @@ from metering.agent.uplink import HttpUplink
 from tests.metering.agent.market import TOKEN, Market, assignment
 from tests.nvml.script import Proc, Script
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 WORK = (
     "import subprocess, sys\n"
     "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"

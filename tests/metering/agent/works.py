@@ -21,7 +21,7 @@ from metering.agent.runtimes.port import Runtime, Work, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.users import WorkUsers, read_users
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
 """One that every user may run; the tests' own may lie in root's folder."""
 FIRST_UID = 400_000
