@@ -100,9 +100,12 @@ def test_a_postgres_connection_that_died_idle_is_replaced_before_it_is_used(post
     assert (appended.version, appended.deduplicated) == (3, False)
 
 
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.django_db(transaction=True)
-def test_an_append_whose_backend_dies_before_the_commit_writes_nothing(postgres: Rig) -> None:
-    stream, events = a_stream(), notes(2)
+def test_an_append_whose_backend_dies_before_the_commit_writes_nothing(
+    postgres: Rig, count: int
+) -> None:
+    stream, events = a_stream(), notes(count)
     raised: list[Exception] = []
 
     def write() -> None:
@@ -122,14 +125,15 @@ def test_an_append_whose_backend_dies_before_the_commit_writes_nothing(postgres:
 
     assert [type(error) for error in raised] == [OutcomeUnknown]
     assert list(postgres.store.read_stream(stream)) == []
-    assert postgres.store.append(stream, events, expected=0, by=BY).version == 2
+    assert postgres.store.append(stream, events, expected=0, by=BY).version == count
 
 
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.django_db(transaction=True)
 def test_an_append_whose_postgres_reply_is_lost_is_written_once(
-    postgres: Rig, monkeypatch: pytest.MonkeyPatch
+    postgres: Rig, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    stream, events = a_stream(), notes(2)
+    stream, events = a_stream(), notes(count)
 
     with monkeypatch.context() as lossy:
         lossy.setattr(psycopg.Cursor, "fetchone", _lose_the_reply)
@@ -137,26 +141,34 @@ def test_an_append_whose_postgres_reply_is_lost_is_written_once(
             postgres.store.append(stream, events, expected=0, by=BY)
     repeated = postgres.store.append(stream, events, expected=0, by=BY)
 
-    assert (repeated.version, repeated.deduplicated) == (2, True)
+    assert (repeated.version, repeated.deduplicated) == (count, True)
     assert [each.id for each in postgres.store.read_stream(stream)] == [new.id for new in events]
 
 
+@pytest.mark.parametrize(
+    ("count", "signature"),
+    [
+        (1, "es_append_one(text, bigint, uuid, text, int, bytea, bytea)"),
+        (2, "es_append(text, bigint, uuid[], text[], int[], bytea[], bytea)"),
+    ],
+)
 @pytest.mark.django_db(transaction=True)
-def test_an_append_that_waits_too_long_for_another_is_unavailable(postgres: Rig) -> None:
+def test_an_append_that_waits_too_long_for_another_is_unavailable(
+    postgres: Rig, count: int, signature: str
+) -> None:
     stream = a_stream()
-    signature = "es_append(text, bigint, uuid[], text[], int[], bytea[], bytea)"
     with apart_from_django() as holder:
         holder.execute(f"ALTER FUNCTION {signature} SET lock_timeout = '50ms'")
         try:
             holder.execute("BEGIN")
             holder.execute("SELECT pg_advisory_xact_lock(5121)")
             with pytest.raises(StoreUnavailable):
-                postgres.store.append(stream, notes(1), expected=0, by=BY)
+                postgres.store.append(stream, notes(count), expected=0, by=BY)
         finally:
             holder.execute("ROLLBACK")
             holder.execute(f"ALTER FUNCTION {signature} SET lock_timeout = '5s'")
 
-    assert postgres.store.append(stream, notes(1), expected=0, by=BY).version == 1
+    assert postgres.store.append(stream, notes(count), expected=0, by=BY).version == count
 
 
 @pytest.mark.django_db(transaction=True)
