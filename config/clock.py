@@ -9,6 +9,7 @@ put right, it is believed after SETTLED.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -67,8 +68,12 @@ class Clock:
         elapsed: Callable[[], float] = _elapsed,
     ) -> None:
         self._wall, self._elapsed = wall, elapsed
+        self.begin()
+
+    def begin(self) -> None:
+        """Believe the wall clock as it is now, as a process does at its birth."""
         self._guard = threading.Lock()
-        self._believed = wall(), elapsed()
+        self._believed = self._wall(), self._elapsed()
         self._database: tuple[datetime, float] | None = None
         self._moved_by, self._moved_since = timedelta(), 0.0
         self._told = ""
@@ -158,6 +163,7 @@ def _words(apart: timedelta) -> str:
 
 clock = Clock()
 """This process's."""
+os.register_at_fork(after_in_child=clock.begin)
 
 
 def end_when_turned_back(stop: threading.Event) -> None:

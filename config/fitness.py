@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from functools import cache
 
 from django.apps import apps
 from django.conf import settings
@@ -91,8 +92,14 @@ def _last_writer() -> str:
     return "" if last is None else f"{last.version} wrote last, {last.last_at:%d %b %Y %H:%M} UTC. "
 
 
+@cache
+def known_migrations() -> frozenset[tuple[str, str]]:
+    """Return app and name of every migration of this program."""
+    return frozenset(MigrationLoader(None).disk_migrations)
+
+
 def _unknown_migrations() -> Iterator[str]:
-    known = MigrationLoader(None).disk_migrations
+    known = known_migrations()
     ours = {each.label for each in apps.get_app_configs()}
     for app, name in MigrationRecorder(connection).applied_migrations():
         if app in ours and (app, name) not in known:

@@ -7,7 +7,6 @@ comes from its logging, and goes to a file that is renamed when it is full.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
@@ -73,21 +72,39 @@ class LogFile:
         return self._path.with_name(f"{self._path.name}.{number}")
 
 
-def pump(source: IO[bytes], to: LogFile, redact: Callable[[str], str]) -> threading.Thread:
-    """Write what a process says to its log until it has closed its end."""
+class Lines:
+    """What a process says, as it arrives: each line is redacted and goes to its log."""
 
-    def write_all() -> None:
-        with source:
-            whole = True
-            while line := source.readline(LINE_BYTES_MAX):
-                ends = line.endswith(b"\n")
-                # The rest of a line that is too long is dropped: its start was redacted as a whole.
-                if whole:
-                    text = redact(line.decode(errors="replace").rstrip("\n"))
-                    to.write(text.encode(errors="replace") + b"\n")
-                whole = ends
-        to.close()
+    def __init__(self, to: LogFile, redact: Callable[[str], str]) -> None:
+        self._to = to
+        self._redact = redact
+        self._begun = b""
+        self._too_long = False
 
-    thread = threading.Thread(target=write_all, name="log", daemon=True)
-    thread.start()
-    return thread
+    def add(self, said: bytes) -> None:
+        """Take what has arrived; write those lines that have ended.
+
+        The rest of a line that is too long is dropped: its start was redacted as a whole.
+        """
+        *ended, begun = (self._begun + said).split(b"\n")
+        for line in ended:
+            if not self._too_long:
+                self._write(line)
+            self._too_long = False
+        if self._too_long:
+            begun = b""
+        elif len(begun) >= LINE_BYTES_MAX:
+            self._write(begun)
+            begun, self._too_long = b"", True
+        self._begun = begun
+
+    def close(self) -> None:
+        """Write what was begun, and close the log."""
+        if self._begun:
+            self._write(self._begun)
+        self._begun = b""
+        self._to.close()
+
+    def _write(self, line: bytes) -> None:
+        text = self._redact(line[:LINE_BYTES_MAX].decode(errors="replace"))
+        self._to.write(text.encode(errors="replace") + b"\n")

@@ -32,6 +32,8 @@ from ledger.eventstore.port import EventStore, StoreError
 
 RETRY_SECONDS_MAX = 5.0
 STANDBY_SECONDS = 1.0
+IDLE_SECONDS = 1.0
+"""After how long without news a subscription looks whether it is to end. That is no news."""
 
 log = structlog.get_logger()
 
@@ -222,13 +224,15 @@ class Bell:
             try:
                 head = store.head()
                 connection.close()  # nothing more is read over it
-                woken = store.subscribe(
-                    after=head, only=frozenset(), stop=self._stop, idle_seconds=1.0
+                told = store.subscribe(
+                    after=head, only=frozenset(), stop=self._stop, idle_seconds=IDLE_SECONDS
                 )
-                for _ in woken:
-                    with self._changed:
-                        self.rings += 1
-                        self._changed.notify_all()
+                reached, began = None, time.monotonic()
+                for each in told:
+                    idle = time.monotonic() - began >= IDLE_SECONDS
+                    if each.position != reached or not idle:
+                        self._ring()
+                    reached, began = each.position, time.monotonic()
             except (StoreError, DatabaseError) as lost:
                 log.warning("bell.waiting", error=str(lost).strip())
                 connection.close()
@@ -237,6 +241,11 @@ class Bell:
         with self._guard:
             type(self)._shared = None  # a loop that starts later needs one that listens
         with self._changed:
+            self._changed.notify_all()
+
+    def _ring(self) -> None:
+        with self._changed:
+            self.rings += 1
             self._changed.notify_all()
 
     def wait(self, seen: int, seconds: float) -> None:

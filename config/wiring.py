@@ -107,14 +107,14 @@ def loops(env: Env) -> tuple[Loop, ...]:
     always = (
         Loop(
             "projections",
-            1.0,
+            5.0,
             lambda store, now: follow_projections(store, every_projection),
             on_events=True,
             gather_seconds=0.1,
         ),
         Loop(
             "policies",
-            1.0,
+            2.0,
             lambda store, now: follow_policies(store, every_policy),
             on_events=True,
             gather_seconds=0.1,
@@ -128,7 +128,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
                 store,
                 now=now,
                 start_grace=start_grace,
-                uptime=_uptime(now, start_grace),
+                uptime=lambda: _uptime(now, start_grace),
                 heard=contacts,
             ),
             gather_seconds=0.5,
@@ -136,7 +136,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
         Loop("extensions", 5.0, lambda store, now: marketplace.loops.extend_leases(store, now=now)),
         *_moves(env),
         Loop("forms", 15.0, _choose_forms),
-        Loop("live", 1.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),
+        Loop("live", 5.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),
         _watching(env),
         Loop("offer-expiry", 5.0, lambda store, now: listings.loops.expire_offers(store, now=now)),
         Loop(

@@ -50,22 +50,24 @@ def advance_leases(
     *,
     now: datetime,
     start_grace: timedelta,
-    uptime: Uptime = ALWAYS_UP,
+    uptime: Callable[[], Uptime] = lambda: ALWAYS_UP,
     heard: Callable[[], Contacts] = lambda: NONE_TOLD,
 ) -> int:
     """Start, stop and close the leases whose time has come; return how many that moved.
 
     Decided on each lease's own stream: rows that lag can cause a look too many, nothing else.
+
+    uptime, heard: asked only where there is a lease to look at, which is seldom.
     """
-    head, moved = store.head(), 0
     due = turns_of(store, "leases").take(
         lambda after, limit: due_leases(after, limit, now=now), BATCH
     )
-
-    contacts = heard() if due else NONE_TOLD
+    if not due:
+        return 0
+    was_up, contacts, head, moved = uptime(), heard(), store.head(), 0
 
     def tick(lease_ids: Sequence[LeaseId]) -> int:
-        parts = [[_tick(lease_id, now, start_grace, uptime, contacts)] for lease_id in lease_ids]
+        parts = [[_tick(lease_id, now, start_grace, was_up, contacts)] for lease_id in lease_ids]
         outcomes = record_each(store, parts)
         for lease_id, outcome in zip(lease_ids, outcomes, strict=True):
             if isinstance(outcome, Refusal):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from config.log_files import LogFile, pump
+from config.log_files import Lines, LogFile
 from config.private import close, keep_private, open_entries, private_folder
 from ledger.domain.redaction import redact
 
@@ -138,13 +138,17 @@ def test_a_log_that_cannot_be_written_ends_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [b"\n", b""])
+@pytest.mark.parametrize("pieces", [7, 65_536, 10**6])
 def test_what_a_process_says_by_itself_is_redacted_and_a_long_line_cut(
-    tmp_path: Path, ending: bytes
+    tmp_path: Path, ending: bytes, pieces: int
 ) -> None:
     log = LogFile(tmp_path / "web.log")
     said = b"postgresql://u:geheim@h/x\n" + b"y" * 200_000 + b" password=geheim\nlast" + ending
 
-    pump(io.BytesIO(said), log, redact).join(timeout=10)
+    lines, arriving = Lines(log, redact), io.BytesIO(said)
+    while part := arriving.read(pieces):
+        lines.add(part)
+    lines.close()
 
     first, second, last = (tmp_path / "web.log").read_text().splitlines()
     assert first == "postgresql://u:[hidden]@h/x"

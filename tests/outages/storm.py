@@ -13,11 +13,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from config.private import open_entries
-from config.wiring import LOOP_GROUPS
 from tests.journeys.installation import Installation, until
 
 START_SECONDS = 600.0
 SLOW_CLIENTS = 500
+OURS = "offpeak: "
+"""How the words of a process of the tree begin; what it is for follows."""
 OWN_SECRETS = ("demo/tokens.json", "secret_key")
 """Files whose purpose is to keep secrets, for who runs the market."""
 
@@ -46,9 +47,9 @@ class Market(Installation):
                 children = (thread / "children").read_text()
             for child in children.split():
                 with suppress(OSError):
-                    words = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-                    if name := _name_of(words):
-                        found[name] = int(child)
+                    words = Path(f"/proc/{child}/cmdline").read_text().rstrip("\0")
+                    if words.startswith(OURS):
+                        found[words.removeprefix(OURS)] = int(child)
         return found
 
     def is_alive(self) -> bool:
@@ -109,10 +110,3 @@ class Market(Installation):
                 text = file.read_bytes()
                 found += [f"{file} holds {s[:6]}…" for s in secrets if s.encode() in text]
         return found
-
-
-def _name_of(words: list[str]) -> str:
-    """Return what a process of the tree is for; empty: another one."""
-    if "web" in words:
-        return "web"
-    return next((name for name, loops in LOOP_GROUPS.items() if loops[0] in words), "")

@@ -6,14 +6,17 @@ import fcntl
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
@@ -26,6 +29,9 @@ from config.database.embedded import stop as stop_database
 from config.demo.secrets import Secrets
 from config.management.commands.demo import CONSUMER
 from config.models import LoopRun
+from config.orphans import end_with_supervisor
+from config.private import private_folder
+from config.sharing import import_for_all, manage
 from config.starting import refuse_unfit
 from config.supervisor import Supervisor
 from config.wiring import GIVE_WAY, loop_groups, loops
@@ -34,6 +40,7 @@ from ledger.eventstore.port import StoreError
 from ledger.following import lag
 
 READY_SECONDS_MAX = 120
+PREPARE_SECONDS_MAX = 600
 READY_LOOK_SECONDS = 0.2
 
 
@@ -43,53 +50,75 @@ class Command(BaseCommand):
     help = "Run web and all loops in the foreground. With OFFPEAK_DEMO=1: a living demo market."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Serve until SIGTERM or Ctrl-C."""
+        """Serve until SIGTERM or Ctrl-C.
+
+        This process asks the database for nothing before all its children have ended: they are
+        forks of it, and a connection can be nobody's but its maker's.
+        """
         env, home = settings.ENV, settings.HOME
-        with (home / "up.lock").open("a+") as lock:
-            self._only_one(lock)
-            self._refuse_taken_port()
-            supervisor = Supervisor(home / "logs", logs.redaction_of(env, settings.SECRET_KEY).line)
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: supervisor.stop.set())
-            refuse_unfit(stop=supervisor.stop)
-            call_command("migrate", verbosity=0)
-            if env.demo:
-                call_command("demo", "--seed", stdout=self.stdout)
-            else:
-                call_command("bootstrap", verbosity=0)
-            connections.close_all()
-            if not supervisor.stop.is_set():
-                self._serve(supervisor)
+        private_folder(home)
+        self._only_one(home / "up.lock")
+        self._refuse_taken_port()
+        supervisor = Supervisor(home / "logs", logs.redaction_of(env, settings.SECRET_KEY).line)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: supervisor.stop.set())
+        self._add_children(supervisor)
+        import_for_all(env)
+        if code := supervisor.run():
+            sys.exit(code)
         if not env.database_url:
             stop_database(home, unless_used=True)
         self.stdout.write("stopped")
 
-    def _serve(self, supervisor: Supervisor) -> None:
+    def _add_children(self, supervisor: Supervisor) -> None:
         env = settings.ENV
-        # The site first: on two cores eight interpreters that start at once keep it waiting.
-        served = threading.Event()
-        supervisor.add("web", "web")
+        prepared = supervisor.step(
+            "prepare", self._prepare, must=True, stop_seconds=PREPARE_SECONDS_MAX
+        )
+        supervisor.add("web", partial(manage, "web"), after=prepared)
+        # The site first: on two cores seven processes that begin at once keep it waiting.
+        served = supervisor.step("served", self._await_site, after=prepared)
         known = {loop.name for loop in loops(env)}
         for name, group in loop_groups(env).items():
             if wanted := [each for each in group if each in known]:
-                nice = str(GIVE_WAY.get(name, 0))
-                supervisor.add(name, "run", "--nice", nice, *wanted, after=served)
+                work = partial(manage, "run", "--nice", str(GIVE_WAY.get(name, 0)), *wanted)
+                supervisor.add(name, work, after=served)
         if env.demo:
-            supervisor.add("demo", "demo", "--live", after=served)
-        announce = threading.Thread(target=self._announce, args=(supervisor, served), daemon=True)
-        announce.start()
-        supervisor.run()
+            supervisor.add("demo", partial(manage, "demo", "--live"), after=served)
+        supervisor.step("ready", self._announce, after=served)
 
-    def _announce(self, supervisor: Supervisor, served: threading.Event) -> None:
-        """Let everything else start once the site answers; say so once all of it works."""
+    def _prepare(self) -> None:
+        """Make the tables and who is there from the beginning; what was begun is finished, unless
+        the supervisor is killed."""
+        end_with_supervisor(by=signal.SIGKILL)
+        stop = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        try:
+            refuse_unfit(stop=stop)
+            if stop.is_set():
+                return
+            call_command("migrate", verbosity=0)
+            if settings.ENV.demo:
+                call_command("demo", "--seed", stdout=self.stdout)
+            else:
+                call_command("bootstrap", verbosity=0)
+        except CommandError as refused:
+            self.stderr.write(f"CommandError: {refused}")
+            sys.exit(refused.returncode)
+
+    def _await_site(self) -> None:
+        """Return once the site answers."""
+        end_with_supervisor()
         address = address_on_this_machine(settings.ENV.host, settings.ENV.port)
-        began, deadline = datetime.now(UTC), time.monotonic() + READY_SECONDS_MAX
-        self._wait(supervisor, deadline, lambda: "" if _answers(address, "/healthz") else "web")
-        served.set()
-        self._wait(supervisor, deadline, lambda: _missing(began, address))
+        self._wait(lambda: "" if _answers(address, "/healthz") else "web")
+
+    def _announce(self) -> None:
+        """Say so once everything works."""
+        end_with_supervisor()
+        began = datetime.now(UTC)
+        address = address_on_this_machine(settings.ENV.host, settings.ENV.port)
+        self._wait(lambda: _missing(began, address))
         connections.close_all()
-        if supervisor.stop.is_set():
-            return
         if settings.ENV.demo:
             call_command("demo", "--greet", stdout=self.stdout)
         base_url = settings.ENV.base_url
@@ -98,30 +127,34 @@ class Command(BaseCommand):
             flush=True,
         )
 
-    def _wait(self, supervisor: Supervisor, deadline: float, missing: Callable[[], str]) -> None:
+    def _wait(self, missing: Callable[[], str]) -> None:
         """Wait until nothing is missing; say once what is, if that takes too long."""
-        told = False
-        while not supervisor.stop.is_set() and (absent := missing()):
+        told, deadline = False, time.monotonic() + READY_SECONDS_MAX
+        while absent := missing():
             if not told and time.monotonic() > deadline:
                 logs_in = settings.HOME / "logs"
                 print(
                     f"not ready after {READY_SECONDS_MAX} s: {absent} (see {logs_in})", flush=True
                 )
                 told = True
-            supervisor.stop.wait(READY_LOOK_SECONDS)
+            time.sleep(READY_LOOK_SECONDS)
 
-    def _only_one(self, lock: IO[str]) -> None:
+    def _only_one(self, path: Path) -> None:
+        """Hold the lock of this data directory as long as this process lives.
+
+        By its bare descriptor, which children close: theirs would hold it beyond our end.
+        """
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            os.close(lock)
             raise CommandError(
                 f"A market is already up under {settings.HOME}. `make down` ends it; "
                 "OFFPEAK_HOME=other PORT=8001 make up starts another beside it."
             ) from None
-        lock.seek(0)
-        lock.truncate()
-        lock.write(str(os.getpid()))
-        lock.flush()
+        os.ftruncate(lock, 0)
+        os.write(lock, str(os.getpid()).encode())
 
     def _refuse_taken_port(self) -> None:
         env = settings.ENV
