@@ -125,10 +125,15 @@ class Book:
         """Return the part of `entries` that is on these hosts."""
         return self.catalogue.entries_on(shape, hosts)
 
-    def within_reach(self, bid: OpenBid, *, now: int) -> Iterable[Entry]:
-        """Return those of `entries` that may serve a bid in some size, in the same order."""
+    def within_reach(
+        self, bid: OpenBid, *, now: int, left: Catalogue | None = None
+    ) -> Iterable[Entry]:
+        """Return those of `entries` that may serve a bid in some size, in the same order.
+
+        left: the offers with the room that a fork of the calendar leaves.
+        """
         earliest = max(bid.earliest, whole_second(now))
-        found = self.catalogue.candidates(
+        found = (left or self.catalogue).candidates(
             bid.least, earliest=earliest, limit=bid.reach, longest=bid.duration
         )
         return list(found) if bid.has_ranges else found
@@ -210,11 +215,16 @@ class Book:
         withheld = self.calendar.withheld
         return at_a_glance(bid, self.catalogue, now=now, withheld=withheld)
 
-    def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str | None:
-        """Return why a bid that cannot be placed cannot: what `explain` would file."""
+    def reason(
+        self, bid: OpenBid, *, now: int, calendar: Calendar, left: Catalogue | None = None
+    ) -> str | None:
+        """Return why a bid that cannot be placed cannot: what `explain` would file.
+
+        left: the offers with the room that the calendar, a fork, leaves.
+        """
         if bid.terms.tenant_id in self.owners:
             return self.explain(bid, now=now, calendar=calendar).filed
-        return reason_of(bid.least, self.catalogue, calendar, now=now)
+        return reason_of(bid.least, left or self.catalogue, calendar, now=now)
 
     def explain(
         self, bid: OpenBid, *, now: int, calendar: Calendar | None = None, priced: bool = True

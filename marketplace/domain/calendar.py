@@ -51,6 +51,21 @@ class Calendar:
         """Return a calendar that starts as this one."""
         return Calendar(self)
 
+    def changed_since(self, before: Calendar) -> set[str] | None:
+        """Return the GPUs of which anything was taken or given back since it was forked.
+
+        before: the calendar that it, or what it was forked from, is a fork of. None: it may be
+        any, since cards stand in it whole and in shares.
+        """
+        changed = set[str]()
+        at: Calendar | None = self
+        while at is not None and at is not before:
+            if at._promised:
+                at._keep_promises()
+            changed.update(at._taken)
+            at = at._parent
+        return None if self.parted else changed
+
     def of(self, uuid: str) -> tuple[Taken, ...]:
         """Return the taken spans of a GPU, in order of time."""
         if self.withheld and uuid in self.withheld:

@@ -71,6 +71,27 @@ class Catalogue:
         self._witnesses: dict[tuple[int, int], Listed] = {}
         """For each shape and level, an offer that had a window long enough the last time."""
 
+    def under(self, calendar: Calendar) -> Catalogue:
+        """Return the same offers, with the room that a fork of the calendar leaves.
+
+        Nothing is added to it or removed; whoever changes the fork says so to its `touch`.
+        """
+        self._bring_up_to_date()
+        other = Catalogue(calendar)
+        other.offers, other.kinds, other._of_kind = self.offers, self.kinds, self._of_kind
+        other.columns, other.levelling = self.columns.copy(), self.levelling
+        other._ranking, other._witnesses = self._ranking, dict(self._witnesses)
+        other._by_slot = list(self._by_slot)
+        changed = calendar.changed_since(self._calendar)
+        for host_id, host in self._hosts.items():
+            mine = _Host(host.slot, host.offers, [list(rows) for rows in host.rows], host.loose)
+            other._hosts[host_id] = other._by_slot[host.slot] = mine
+            if changed is None or any(
+                not changed.isdisjoint(listed.groups) for listed in host.offers.values()
+            ):
+                other._stale[mine] = host_id
+        return other
+
     # --- changing --------------------------------------------------------------------------
 
     def add(self, listed: Listed) -> None:

@@ -49,6 +49,17 @@ class HostColumns:
         self._levels: list[Level] = [Level()]
         self._look: Callable[[Level, Bools, Asked, tuple[int, int, int]], tuple[Ints, Ints]]
         self._look = self._look_by_columns
+        self._room_on: Callable[..., int] | None = None
+
+    def copy(self) -> HostColumns:
+        """Return the same columns, to be changed apart."""
+        other = HostColumns()
+        other.loose, other._count = self.loose, self._count
+        other._unused, other._facts = list(self._unused), self._facts.copy()
+        other._levels = [level.copy() for level in self._levels]
+        if self._room_on is not None:
+            other.hurry(self._room_on)
+        return other
 
     # --- writing ---------------------------------------------------------------------------
 
@@ -105,6 +116,7 @@ class HostColumns:
     def hurry(self, room_on: Callable[..., int]) -> None:
         """From now on go through rows by `finding.room_on`, compiled: it finds the same."""
         found: Ints = np.zeros((0, 2), np.int64)
+        self._room_on = room_on
 
         def look(
             level: Level, table: Bools, asked: Asked, seconds: tuple[int, int, int]

@@ -86,6 +86,16 @@ class Level:
         seconds = (self.opens, self.closes, self.lengths, self.slots)
         return [*map(seen, seconds), seen(self.floors)]
 
+    def copy(self) -> Level:
+        """Return the same rows, to be changed apart."""
+        other = Level()
+        other.count, other._unused = self.count, list(self._unused)
+        other.opens, other.closes = self.opens.copy(), self.closes.copy()
+        other.lengths, other.slots = self.lengths.copy(), self.slots.copy()
+        other.floors = self.floors.copy()
+        other._views = other._seen()
+        return other
+
     def put(self, rows: list[int], slot: int, floor: int, spans: Iterable[tuple[int, int]]) -> None:
         """Write a host's spans over the rows it has; `rows` is brought up to date."""
         used = 0

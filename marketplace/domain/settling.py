@@ -17,6 +17,7 @@ from ledger.domain.ids import HostId
 from marketplace.domain import ranges
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar, Taken
+from marketplace.domain.catalogue import Catalogue
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.fills import lease_id_of
 from marketplace.domain.moments import Millis, whole_second
@@ -182,6 +183,7 @@ def sweep(
     swept: list[Given] = []
     left: list[OpenBid] = []
     no_room, tried = _NoRoom(book, gate, now), 0
+    left_free = book.catalogue.under(calendar)
     for bid in sorted(bids, key=lambda bid: (-bid.reach - weight_of(bid, now=now), bid.price_time)):
         if bid.bid_id in served:
             continue
@@ -189,10 +191,12 @@ def sweep(
             left.append(bid)
             continue
         tried += 1
-        found = _let(book, bid, calendar, gate, now, round_id, freed)
+        found = _let(book, bid, calendar, gate, now, round_id, freed, left_free)
         if found is not None:
             swept.append(found)
             _take(calendar, *found, round_id)
+            for listed, _ in found[1].gpus:
+                left_free.touch(listed.terms.host_id)
             continue
         left.append(bid)
         no_room.note(bid)
@@ -268,14 +272,18 @@ def _let(
     now: int,
     round_id: UUID,
     freed: Collection[HostId] = (),
+    left_free: Catalogue | None = None,
 ) -> Given | None:
-    """Find the place of a bid that the quotas allow."""
+    """Find the place of a bid that the quotas allow.
+
+    left_free: the offers with the room that the calendar leaves. Without it those are looked at
+    that had room before the round: what had none has none in it.
+    """
 
     def find(wish: OpenBid) -> Given | None:
         if wish.terms.tenant_id in book.owners:
             return fit(book, wish, calendar, now=now)
-        # What had no room before the round has none in it: columns leave most offers out.
-        within = list(book.within_reach(wish, now=now))
+        within = list(book.within_reach(wish, now=now, left=left_free))
         if freed:
             more = book.entries_on(wish.shape, freed)
             within = sorted({entry.offer: entry for entry in (*within, *more)}.values())

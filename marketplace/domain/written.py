@@ -11,6 +11,7 @@ from listings.domain.divisions import MODEL_CHARS_MAX
 from marketplace.domain import ranges
 from marketplace.domain.book import Book
 from marketplace.domain.calendar import Calendar
+from marketplace.domain.catalogue import Catalogue
 from marketplace.domain.demand import OpenBid
 from marketplace.domain.events import Certificate, LeaseGranted, RoundCleared, Share, Unmatched
 from marketplace.domain.fills import ROUND_RULE, RULE, Clearing, Lane
@@ -166,6 +167,7 @@ class _AfterARound:
     def __init__(self, book: Book, clearing: Clearing, now: int) -> None:
         freed = any(fill.cuts for fill in clearing.fills)
         self._plain = book.quotas is None and not freed
+        self._left: Catalogue | None = None
         self._reserved = {each.terms.reserved_for for each in book.offers.values()}
         self._known: dict[tuple[object, ...], str | None] = {}
 
@@ -180,11 +182,12 @@ class _AfterARound:
         return self._known[alike]
 
     def _of_all_alike(self, book: Book, calendar: Calendar, bid: OpenBid, now: int) -> str | None:
-        # What has room at the end had it before: columns leave most offers out.
-        within = list(book.within_reach(bid, now=now))
+        if self._left is None:
+            self._left = book.catalogue.under(calendar)
+        within = list(book.within_reach(bid, now=now, left=self._left))
         if ranges.fit(bid, within, calendar, now=now) is not None:
             return None
-        return book.reason(bid, now=now, calendar=calendar)
+        return book.reason(bid, now=now, calendar=calendar, left=self._left)
 
 
 def shares_of(placement: Placement) -> tuple[Share, ...]:
