@@ -21,7 +21,7 @@ from ledger.domain.ids import BidId
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
-from marketplace.domain.events import (
+from marketplace.domain.facts.events import (
     BidAmended,
     BidCancelled,
     BidExpired,

@@ -33,7 +33,7 @@ from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money
 from ledger.eventstore.port import EventStore, Meta, load
 from ledger.turns import each_alone
-from marketplace.domain.bids import Bid
+from marketplace.domain.bids.bid import Bid
 
 ORPHAN_GRACE = timedelta(minutes=10)
 """How old a machine must be before it is ended for want of a record."""

@@ -16,7 +16,7 @@ class SiteConfig(AppConfig):
         from config import checks  # noqa: F401  # registers itself
         from config.wiring import build_store
         from ledger import eventstore
-        from marketplace.domain import extras
+        from marketplace.domain.kernels import switch
 
         eventstore.install(lambda: build_store(settings.ENV))
-        extras.compile_rounds = settings.ENV.compiled_rounds
+        switch.compile_rounds = settings.ENV.compiled_rounds

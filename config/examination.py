@@ -27,7 +27,7 @@ from ledger.eventstore import codec, default_store
 from ledger.eventstore.port import StoreError
 from ledger.queries.money import disagreements
 from listings.domain.markets import read_markets
-from marketplace.domain.close_reasons import REASONS
+from marketplace.domain.facts.close_reasons import REASONS
 from marketplace.keeper import is_overdue
 from marketplace.snapshots import snapshots_for
 from metering.queries.ends import NAMED_MAX, unproved_ends

@@ -21,8 +21,8 @@ from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
 from listings.domain.events import OfferPublished, OfferWithdrawn
-from marketplace.domain.close_reasons import REASONS
-from marketplace.domain.events import (
+from marketplace.domain.facts.close_reasons import REASONS
+from marketplace.domain.facts.events import (
     BidPlaced,
     LeaseClosed,
     LeaseGranted,

@@ -41,7 +41,7 @@ from ledger.reacting import follow_policies
 from ledger.rest.idempotency import forget_old_keys
 from ledger.turns import each_alone
 from listings.domain.markets import read_markets
-from marketplace.domain.lease_actions import LEASE_MAX
+from marketplace.domain.leases.actions import LEASE_MAX
 from marketplace.engine import Engine
 from marketplace.keeper import Keeper
 from marketplace.snapshots import snapshots_for
@@ -236,8 +236,8 @@ def _clearing(env: Env, market: str) -> Loop:
 
 def _warm() -> None:
     # Late: it loads NumPy, which only the engine needs.
-    from marketplace.domain.optimum.warming import warm
-    from marketplace.domain.rehearsing import rehearse
+    from marketplace.domain.decisions.warm_up import rehearse
+    from marketplace.domain.solver.warm_up import warm
 
     warm()
     rehearse()

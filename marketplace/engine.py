@@ -35,14 +35,14 @@ from ledger.eventstore.port import (
     StreamMoved,
 )
 from marketplace.commands.bids import expire_bid
-from marketplace.domain.book import READS, Book
-from marketplace.domain.deciding import RoundUnsound, follow_up, on_fact, on_round
-from marketplace.domain.events import MarketEvent, NothingDecided
-from marketplace.domain.faults import Fault
-from marketplace.domain.last_calls import is_called
-from marketplace.domain.moments import EPOCH, Millis, from_above
-from marketplace.domain.rules import PRESENT, Rules
-from marketplace.domain.triggers import Trigger
+from marketplace.domain.book.book import READS, Book
+from marketplace.domain.clearing.faults import Fault
+from marketplace.domain.clearing.rule_set import PRESENT, Rules
+from marketplace.domain.decisions.decide import RoundUnsound, follow_up, on_fact, on_round
+from marketplace.domain.facts.events import MarketEvent, NothingDecided
+from marketplace.domain.facts.instants import EPOCH, Millis, from_above
+from marketplace.domain.orderbook.triggers import Trigger
+from marketplace.domain.rounds.early_round import is_called
 from marketplace.folding import FORGET_AFTER, PAGE, Folding, folded
 from marketplace.queries.guards import guards_of_a_round
 from marketplace.snapshots.memory import MemorySnapshots

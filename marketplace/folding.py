@@ -12,9 +12,9 @@ from datetime import timedelta
 
 from ledger.collecting import uncollected
 from ledger.eventstore.port import START, EventStore, Position, Recorded
-from marketplace.domain.book import READS, Book
-from marketplace.domain.events import DECISIONS
-from marketplace.domain.states import restored, state_of
+from marketplace.domain.book.book import READS, Book
+from marketplace.domain.book.snapshot import restored, state_of
+from marketplace.domain.facts.events import DECISIONS
 from marketplace.snapshots.port import Snapshot, Snapshots, Tail, usable
 
 PAGE = 1_000

@@ -23,11 +23,18 @@ from listings.domain.events import Chosen, Form, OfferPublished
 from listings.domain.hosts import Host
 from listings.domain.permits import ListingPermits, need_permits
 from listings.domain.terms import cards_of, in_pieces
-from marketplace.domain.book import Book
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.forms import Worth, better, is_due, is_idle, waiting_for, worth_of
-from marketplace.domain.moments import Millis, from_above
-from marketplace.domain.supply import Listed
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.card_form import (
+    Worth,
+    better,
+    is_due,
+    is_idle,
+    waiting_for,
+    worth_of,
+)
+from marketplace.domain.facts.instants import Millis, from_above
+from marketplace.domain.orderbook.listed_offer import Listed
+from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.queries.books import MarketCannotTell, book_of
 
 LOOKED_AT = 50

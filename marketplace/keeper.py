@@ -18,8 +18,8 @@ import structlog
 
 from ledger.collecting import uncollected
 from ledger.eventstore.port import START, EventStore
-from marketplace.domain.book import READS
-from marketplace.domain.moments import from_above
+from marketplace.domain.book.book import READS
+from marketplace.domain.facts.instants import from_above
 from marketplace.folding import FORGET_AFTER, PAGE, folded
 from marketplace.snapshots.port import Snapshots, usable
 

@@ -15,8 +15,8 @@ from marketplace.commands.bids import release_bid
 from marketplace.commands.chains import continue_bid
 from marketplace.commands.grants import Steps, openings, take_up_grant
 from marketplace.commands.leases import extend_lease, hold_what_remains
-from marketplace.domain.bids import Bid
-from marketplace.domain.events import (
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts.events import (
     BidCancelled,
     BidExpired,
     Compensation,
@@ -25,7 +25,7 @@ from marketplace.domain.events import (
     LeaseClosed,
     LeaseGranted,
 )
-from marketplace.domain.leases import Lease
+from marketplace.domain.leases.lease import Lease
 
 Clock = Callable[[], datetime]
 

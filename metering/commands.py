@@ -18,7 +18,7 @@ from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Meta, Position, record
 from ledger.eventstore.together import Part, record_together
 from listings.domain.events import OfferPublished, OfferRepriced
-from marketplace.domain.events import LeaseScheduled
+from marketplace.domain.facts.events import LeaseScheduled
 from metering.domain.correcting import NOT_CHARGED
 from metering.domain.events import (
     GpuUse,

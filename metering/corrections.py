@@ -13,7 +13,7 @@ from ledger.domain.span import Window
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore, Meta, load
 from ledger.turns import behind, each_alone, turns_of
-from marketplace.domain.leases import Lease
+from marketplace.domain.leases.lease import Lease
 from metering.commands import correct_usage
 from metering.domain.closing import LeaseSpan
 from metering.domain.correcting import Known, added, reason_of, spans_to_correct

@@ -11,7 +11,7 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, Recorded
 from ledger.eventstore.together import Part, record_together
 from ledger.following import Policy, names_of
-from marketplace.domain.events import LeaseScheduled
+from marketplace.domain.facts.events import LeaseScheduled
 from metering.commands import charge_window, opening_meter, terms_of_lease
 from metering.domain.events import MeterClosed, UsageCorrected, UsageWindowClosed
 

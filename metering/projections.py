@@ -13,7 +13,7 @@ from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
 from listings.domain.divisions import weighed
-from marketplace.domain.events import (
+from marketplace.domain.facts.events import (
     CutWithdrawn,
     LeaseClosed,
     LeaseEnding,

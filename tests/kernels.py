@@ -10,19 +10,19 @@ import django
 
 
 def _small_rounds() -> None:
-    from marketplace.domain.optimum.warming import warm_small
+    from marketplace.domain.solver.warm_up import warm_small
 
     warm_small()
 
 
 def _large_rounds() -> None:
-    from marketplace.domain.optimum.warming import warm_large
+    from marketplace.domain.solver.warm_up import warm_large
 
     warm_large()
 
 
 def _instant_lane() -> None:
-    from marketplace.domain.rehearsing import rehearse
+    from marketplace.domain.decisions.warm_up import rehearse
 
     rehearse()
 

@@ -16,8 +16,8 @@ from ledger.domain.money import Money
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from listings.commands import retire_host
 from listings.domain.hosts import Host
-from marketplace.domain.bids import Bid
-from marketplace.domain.leases import Lease
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.leases.lease import Lease
 
 Claim = Literal["waiting", "leased", "lease-closed", "came-home", "bid-closed"]
 """What a bid wants of the instance rented for it. came-home: it got local supply instead."""

@@ -37,7 +37,7 @@ from ledger.eventstore.port import EventStore, Meta, load, record
 from listings.commands import finish_listing, publish_offer, register_host
 from listings.domain.hosts import Host
 from listings.domain.terms import GRACE_SECONDS, OfferTerms
-from marketplace.domain.bids import Bid
+from marketplace.domain.bids.bid import Bid
 
 VISIBLE_WITHIN = timedelta(minutes=10)
 """An instance that a cloud does not show for so long after its launch is not there."""

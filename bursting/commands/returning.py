@@ -23,8 +23,8 @@ from bursting.domain.spill import NOTICE_SECONDS
 from ledger.eventstore.port import EventStore, Meta, load
 from listings.domain.terms import GRACE_SECONDS
 from marketplace.commands.leases import reclaim_lease
-from marketplace.domain.bids import Bid
-from marketplace.domain.lease_actions import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.leases.actions import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
 
 
 def watch(

@@ -17,8 +17,8 @@ from bursting.domain.waits import Wait, defer
 from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money
 from ledger.eventstore.port import EventStore, Meta, load, record
-from marketplace.domain.bids import Bid, BidUnknown
-from marketplace.domain.events import GpuRequest
+from marketplace.domain.bids.bid import Bid, BidUnknown
+from marketplace.domain.facts.events import GpuRequest
 
 ATTEMPTS_READ_MAX = 100
 """How many attempts of one bid are looked for: a bound, far above any sensible setting."""

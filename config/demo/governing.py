@@ -12,8 +12,7 @@ from datetime import datetime
 from config.demo.cast import AURORA, BOREALIS, CIRRUS, PLATFORM, Organisation, Unit
 from ledger.eventstore.port import EventStore, Meta
 from marketplace.commands.quotas import set_policy
-from marketplace.domain.governance import Setter
-from marketplace.domain.governance_events import (
+from marketplace.domain.facts.policy_events import (
     CohortPlaced,
     HalfLifeSet,
     LimitSet,
@@ -21,7 +20,8 @@ from marketplace.domain.governance_events import (
     ShareWeightSet,
     UnitPlaced,
 )
-from marketplace.domain.governance_rules import Policy
+from marketplace.domain.governance.authority import Setter
+from marketplace.domain.governance.dispatch import Policy
 
 HALF_LIFE_SECONDS = 2 * 86_400
 FORECAST, RENDER = AURORA.units[0], BOREALIS.units[0]

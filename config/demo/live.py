@@ -19,7 +19,7 @@ from ledger.eventstore.port import EventStore, Meta, StoreError
 from ledger.rest.problems import outage_problem
 from listings.domain.markets import Market
 from marketplace.commands import bids, leases
-from marketplace.domain.bids import BidTerms
+from marketplace.domain.bids.bid import BidTerms
 from marketplace.models.bids import BidRow
 from marketplace.models.leases import LeaseRow
 from marketplace.queries.routing import routed

@@ -19,8 +19,8 @@ from ledger.domain.span import Window
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import START, Meta, load
 from marketplace.commands import leases
-from marketplace.domain.events import LeaseInterrupted, LeaseScheduled
-from marketplace.domain.leases import Lease
+from marketplace.domain.facts.events import LeaseInterrupted, LeaseScheduled
+from marketplace.domain.leases.lease import Lease
 from marketplace.engine import Engine
 from metering import commands as metering
 from metering.domain.events import GpuUse

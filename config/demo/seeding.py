@@ -25,7 +25,7 @@ from ledger.eventstore.port import START, EventStore, Meta, NewEvent, Position, 
 from ledger.following import Policy, Projection, follow_projections
 from ledger.models import Checkpoint
 from listings.domain.markets import read_markets
-from marketplace.domain.events import DECISIONS
+from marketplace.domain.facts.events import DECISIONS
 
 
 def seed(

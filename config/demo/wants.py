@@ -12,9 +12,9 @@ from ledger.domain import account_ids
 from ledger.domain.ids import BidId
 from ledger.domain.money import Rate, nanos_of
 from ledger.eventstore.port import Meta
-from marketplace.domain.bids import BidTerms
-from marketplace.domain.events import Patience, ServiceClass, Workload
-from marketplace.domain.query import read_query
+from marketplace.domain.bids.bid import BidTerms
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.facts.events import Patience, ServiceClass, Workload
 
 
 @dataclass(frozen=True, slots=True)

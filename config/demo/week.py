@@ -28,8 +28,8 @@ from listings.domain.events import WeeklyRule
 from listings.domain.markets import Market
 from listings.domain.terms import OfferTerms
 from marketplace.commands import bids
-from marketplace.domain.events import LeaseScheduled
-from marketplace.domain.leases import Lease
+from marketplace.domain.facts.events import LeaseScheduled
+from marketplace.domain.leases.lease import Lease
 from marketplace.engine import Engine
 from marketplace.queries.routing import routed
 from metering.domain.events import GpuUse

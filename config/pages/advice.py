@@ -13,7 +13,7 @@ from config.pages.answers import page
 from ledger.access.visits import actor_of
 from ledger.eventstore import default_store
 from listings import queries as listings
-from marketplace.domain.eligibility import REASONS
+from marketplace.domain.placement.eligibility import REASONS
 from marketplace.queries import bids
 from marketplace.queries.advice import advise
 from marketplace.queries.undisturbed import undisturbed_for

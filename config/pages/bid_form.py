@@ -23,8 +23,10 @@ from ledger.access import Actor
 from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
-from marketplace.domain.bids import BidTerms
-from marketplace.domain.events import (
+from marketplace.domain.bids.bid import BidTerms
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.bids.workload_profiles import ENVELOPES
+from marketplace.domain.facts.events import (
     GoodTill,
     GpuRequest,
     Patience,
@@ -32,8 +34,6 @@ from marketplace.domain.events import (
     ServiceClass,
     Workload,
 )
-from marketplace.domain.query import read_query
-from marketplace.domain.workloads import ENVELOPES
 from marketplace.queries.bids import unit_of
 
 WORKLOADS = [(each.kind, each.title) for each in ENVELOPES.values()]

@@ -30,10 +30,10 @@ from ledger.eventstore import default_store
 from ledger.queries.parties import subscribers
 from marketplace.commands import chains
 from marketplace.commands.bids import amend_bid, cancel_bid, place_bid
-from marketplace.domain.bids import cost_at_most
-from marketplace.domain.chains import ENDED
-from marketplace.domain.eligibility import REASONS
-from marketplace.domain.workloads import advise
+from marketplace.domain.bids.bid import cost_at_most
+from marketplace.domain.bids.workload_profiles import advise
+from marketplace.domain.leases.renewals import ENDED
+from marketplace.domain.placement.eligibility import REASONS
 from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
 from marketplace.queries.books import explain_bid, preview

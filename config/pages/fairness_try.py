@@ -25,7 +25,7 @@ from ledger.access import Actor, PlatformOnly
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
-from marketplace.domain.governance import Setter
+from marketplace.domain.governance.authority import Setter
 from marketplace.lab.apart import compare_apart
 from marketplace.lab.comparing import HOURS_MAX, Job, Question, prepared
 from marketplace.lab.variants import Variant

@@ -7,9 +7,9 @@ from typing import Any
 
 from config.figures import duration_text
 from config.templatetags.offpeak import percent_ppm
-from marketplace.domain.eligibility import REASONS, Explanation, Stage
-from marketplace.domain.events import GpuRequest
-from marketplace.domain.query import read_query
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.facts.events import GpuRequest
+from marketplace.domain.placement.eligibility import REASONS, Explanation, Stage
 
 CONSTRAINTS = {
     "listed": "GPUs on the market",

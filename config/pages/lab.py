@@ -18,9 +18,9 @@ from ledger.access import Actor, PlatformOnly
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.eventstore import default_store
-from marketplace.domain.governance_runs import LEAST_RUN_SECONDS_MAX
-from marketplace.domain.governance_shares import HALF_LIFE_SECONDS_MAX
-from marketplace.domain.rules import PRICE_RULES, Rules
+from marketplace.domain.clearing.rule_set import PRICE_RULES, Rules
+from marketplace.domain.governance.fair_share import HALF_LIFE_SECONDS_MAX
+from marketplace.domain.governance.minimum_runtime import LEAST_RUN_SECONDS_MAX
 from marketplace.lab.apart import compare_apart
 from marketplace.lab.comparing import (
     CANNOT_CHANGE,

@@ -10,9 +10,9 @@ from ledger.access import Actor
 from ledger.domain.money import Money, Rate
 from ledger.eventstore import default_store
 from ledger.eventstore.port import load
-from marketplace.domain.close_reasons import REASONS
-from marketplace.domain.extensions import EXTENSION_REASONS
-from marketplace.domain.leases import Lease
+from marketplace.domain.clearing.extension import EXTENSION_REASONS
+from marketplace.domain.facts.close_reasons import REASONS
+from marketplace.domain.leases.lease import Lease
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import bids
 from marketplace.queries import leases as queries

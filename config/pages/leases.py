@@ -41,8 +41,8 @@ from marketplace.commands.leases import (
     sell_rest,
     take_rest_first,
 )
-from marketplace.domain.lease_actions import LeaseOver
-from marketplace.domain.reclaim_fees import Choice
+from marketplace.domain.leases.actions import LeaseOver
+from marketplace.domain.leases.reclaim_schedule import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
 

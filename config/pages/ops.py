@@ -19,7 +19,7 @@ from ledger.access import PlatformOnly
 from ledger.access.visits import actor_of
 from ledger.eventstore import default_store
 from ledger.following import lag, last_moves
-from marketplace.domain.eligibility import REASONS
+from marketplace.domain.placement.eligibility import REASONS
 from marketplace.queries.market import prices_of, rounds
 from metering.queries import usage
 

@@ -27,8 +27,8 @@ from listings.commands import pause_offer
 from listings.domain.divisions import cards_of
 from listings.models import HostRow
 from marketplace.commands.leases import reclaim_lease
-from marketplace.domain.lease_actions import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
-from marketplace.domain.reclaim_fees import Choice
+from marketplace.domain.leases.actions import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
+from marketplace.domain.leases.reclaim_schedule import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries.leases import leases, reclaim_quote
 from metering.domain.heat import HOURS, Measured, heat, whole_share_ppm

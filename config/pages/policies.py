@@ -31,9 +31,9 @@ from ledger.domain.refusal import Invalid, Refusal, Unknown
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
 from marketplace.commands.quotas import lift_override, set_policies
-from marketplace.domain.governance import Setter
-from marketplace.domain.governance_events import LimitSet
-from marketplace.domain.policies import span_at
+from marketplace.domain.facts.policy_events import LimitSet
+from marketplace.domain.governance.authority import Setter
+from marketplace.domain.quotas.policies_in_force import span_at
 from marketplace.queries import quotas as queries
 from marketplace.queries.asked_policies import policy_of
 from marketplace.queries.quota_log import quota_requests

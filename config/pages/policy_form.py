@@ -11,7 +11,7 @@ from config import refusals
 from config.pages.fields import TokenField
 from config.pages.policy_choices import Choices
 from ledger.domain.refusal import Refusal
-from marketplace.domain.governance import GPUS_MAX, WHY_CHARS_MAX
+from marketplace.domain.governance.authority import GPUS_MAX, WHY_CHARS_MAX
 
 NOT_SET = {"placeholder": "not set", "inputmode": "numeric", "autocomplete": "off"}
 FIELD_OF: Mapping[str, tuple[str, ...]] = {

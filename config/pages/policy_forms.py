@@ -16,14 +16,14 @@ from django import forms
 from config.pages.fields import HoursField, MomentField, MoneyField
 from config.pages.policy_choices import Choices, Options
 from config.pages.policy_form import NOT_SET, PolicyForm, count
-from marketplace.domain.governance import GPU_HOURS_MAX
-from marketplace.domain.governance_runs import LEAST_RUN_SECONDS_MAX
-from marketplace.domain.governance_shares import (
+from marketplace.domain.governance.authority import GPU_HOURS_MAX
+from marketplace.domain.governance.fair_share import (
     HALF_LIFE_SECONDS_MAX,
     PERIOD_SECONDS_MAX,
     PERIOD_SECONDS_MIN,
     WEIGHT_PPM_MAX,
 )
+from marketplace.domain.governance.minimum_runtime import LEAST_RUN_SECONDS_MAX
 
 PPM = 1_000_000
 MIB_PER_GIB = 1_024

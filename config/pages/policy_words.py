@@ -12,7 +12,7 @@ from django.utils import timezone
 from config.figures import amount_text, duration_text
 from ledger.domain.event import Event
 from ledger.domain.money import Money
-from marketplace.domain.policies import span_at
+from marketplace.domain.quotas.policies_in_force import span_at
 
 FIGURES = {
     "nominal": "nominal",

@@ -27,9 +27,9 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.queries.parties import unit_tenants
 from marketplace.commands.quotas import approve_request, decline_request, set_policy, take_up
-from marketplace.domain.governance import GPUS_MAX
-from marketplace.domain.governance_events import QuotaRequested
-from marketplace.domain.governance_requests import EscalationTokenWrong
+from marketplace.domain.facts.policy_events import QuotaRequested
+from marketplace.domain.governance.authority import GPUS_MAX
+from marketplace.domain.governance.quota_requests import EscalationTokenWrong
 from marketplace.queries.quota_log import quota_request
 from marketplace.queries.quotas import token_of
 

@@ -18,7 +18,7 @@ from config.pages.markets import choice_of, market_of
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
-from marketplace.domain.eligibility import REASONS
+from marketplace.domain.placement.eligibility import REASONS
 from marketplace.queries import market as queries
 from marketplace.queries.curves import Curve
 from marketplace.queries.replay import replay_round

@@ -9,8 +9,9 @@ from typing import Literal
 from config.figures import amount_text, local
 from ledger.domain.event import Event
 from ledger.eventstore.port import Recorded
-from marketplace.domain.close_reasons import REASONS
-from marketplace.domain.events import (
+from marketplace.domain.clearing.extension import EXTENSION_REASONS
+from marketplace.domain.facts.close_reasons import REASONS
+from marketplace.domain.facts.events import (
     CutWithdrawn,
     ExtensionRefused,
     ExtensionRequested,
@@ -31,7 +32,6 @@ from marketplace.domain.events import (
     WorkStarted,
     WorkStopped,
 )
-from marketplace.domain.extensions import EXTENSION_REASONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from marketplace.domain.eligibility import REASONS
+from marketplace.domain.placement.eligibility import REASONS
 from marketplace.queries.hindsight import Fate, Hindsight, Kind
 from marketplace.queries.quota_trials import ADMITTED, Trial
 

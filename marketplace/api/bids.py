@@ -30,8 +30,8 @@ from marketplace.api.shapes import (
 )
 from marketplace.commands import bids as commands
 from marketplace.commands.chains import end_chain
-from marketplace.domain.bids import Bid, BidTerms
-from marketplace.domain.route_events import BidRouted
+from marketplace.domain.bids.bid import Bid, BidTerms
+from marketplace.domain.facts.route_events import BidRouted
 from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
 from marketplace.queries import books

@@ -8,7 +8,7 @@ from typing import Any
 from rest_framework import serializers
 
 from ledger.rest import AmountField
-from marketplace.domain.eligibility import REASONS, Explanation
+from marketplace.domain.placement.eligibility import REASONS, Explanation
 
 
 class ReasonShape(serializers.Serializer[Any]):

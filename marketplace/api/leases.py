@@ -20,9 +20,9 @@ from ledger.eventstore.port import stream_name
 from ledger.rest import AmountField, Endpoint, MomentField, etag_of
 from marketplace.api.lease_bodies import AskExtension, AskReclaim, AskResale, ReportCheckpoint
 from marketplace.commands import leases as commands
-from marketplace.domain.close_reasons import REASONS
-from marketplace.domain.extensions import EXTENSION_REASONS
-from marketplace.domain.leases import Lease
+from marketplace.domain.clearing.extension import EXTENSION_REASONS
+from marketplace.domain.facts.close_reasons import REASONS
+from marketplace.domain.leases.lease import Lease
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
 

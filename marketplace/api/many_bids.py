@@ -34,7 +34,7 @@ from ledger.rest.problems import answer_problem
 from ledger.rest.rendering import PlainJson
 from marketplace.api.shapes import AskBid, terms_of
 from marketplace.commands.bids import place_bids
-from marketplace.domain.bids import BidTerms
+from marketplace.domain.bids.bid import BidTerms
 from marketplace.queries.bids import Unit, unit_of
 from marketplace.queries.routing import only_market
 

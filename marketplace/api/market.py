@@ -20,9 +20,9 @@ from ledger.domain.whole_numbers import whole_number
 from ledger.rest import AmountField, Endpoint, MomentField
 from listings.domain.markets import named
 from marketplace.api.promises import PromisedShape
-from marketplace.domain.eligibility import REASONS
-from marketplace.domain.query import CONDITIONS
-from marketplace.domain.workloads import ENVELOPES
+from marketplace.domain.bids.query_language import CONDITIONS
+from marketplace.domain.bids.workload_profiles import ENVELOPES
+from marketplace.domain.placement.eligibility import REASONS
 from marketplace.queries import market as queries
 from marketplace.queries.market import WITHIN_MILLIS, Within
 from marketplace.queries.price_index import IndexPoint, price_index

@@ -19,8 +19,8 @@ from marketplace.api.market import MARKET, market_named, market_of
 from marketplace.api.quota_bodies import OfMarket
 from marketplace.api.quotas import PolicyWritten, Setting
 from marketplace.commands.quotas import approve_request, decline_request, take_up
-from marketplace.domain.governance import WHY_CHARS_MAX
-from marketplace.domain.governance_events import QuotaRequested
+from marketplace.domain.facts.policy_events import QuotaRequested
+from marketplace.domain.governance.authority import WHY_CHARS_MAX
 from marketplace.queries.quota_log import quota_request, quota_requests
 from marketplace.queries.quotas import token_of
 

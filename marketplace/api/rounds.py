@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from ledger.rest import AmountField, Endpoint, MomentField
 from marketplace.api.market import MARKET, LevelShape, market_of
-from marketplace.domain.rules import PRICE_RULES
+from marketplace.domain.clearing.rule_set import PRICE_RULES
 from marketplace.queries import market as queries
 from marketplace.queries.replay import replay_round
 from marketplace.queries.replay_otherwise import clear_otherwise, read_rules

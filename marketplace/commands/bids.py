@@ -22,7 +22,7 @@ from ledger.eventstore.port import (
     record,
 )
 from ledger.eventstore.together import Part, look, look_at_each, record_each, record_together
-from marketplace.domain.bids import (
+from marketplace.domain.bids.bid import (
     Bid,
     BidTerms,
     BidTermsDiffer,
@@ -31,9 +31,9 @@ from marketplace.domain.bids import (
     place,
     same_terms,
 )
-from marketplace.domain.events import BidEvent
-from marketplace.domain.route_events import BidRouted
-from marketplace.domain.routing import Route
+from marketplace.domain.bids.routing import Route
+from marketplace.domain.facts.events import BidEvent
+from marketplace.domain.facts.route_events import BidRouted
 
 
 def place_bid(
@@ -49,7 +49,7 @@ def place_bid(
     route: how its market was chosen, recorded with it.
 
     Returns: the store position at which it is placed.
-    Raises: every refusal of `bids.place` and of `place_hold`; BidTermsDiffer.
+    Raises: every refusal of `bid.place` and of `place_hold`; BidTermsDiffer.
     """
     seen = look(store, Bid, terms.bid_id)
     return record_together(store, _placing(terms, by, now, seen, route))[-1]

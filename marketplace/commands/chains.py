@@ -10,10 +10,10 @@ from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from marketplace.commands.bids import cancel_bid, place_bid
-from marketplace.domain.bids import Bid, BidNotOpen, BidUnknown
-from marketplace.domain.chains import LINKS_MAX, Before, follow, next_id
-from marketplace.domain.events import BidChainEnded, BidPlaced
-from marketplace.domain.leases import Lease
+from marketplace.domain.bids.bid import Bid, BidNotOpen, BidUnknown
+from marketplace.domain.facts.events import BidChainEnded, BidPlaced
+from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.renewals import LINKS_MAX, Before, follow, next_id
 
 
 def continue_bid(

@@ -8,9 +8,9 @@ from ledger.domain.ids import LeaseId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, load
 from marketplace.commands.leases import refuse_extension, request_extension
-from marketplace.domain.bids import Bid
-from marketplace.domain.extending import BudgetSpent, need_budget, next_end
-from marketplace.domain.leases import Lease, LeaseUnknown
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.leases.auto_extension import BudgetSpent, need_budget, next_end
+from marketplace.domain.leases.lease import Lease, LeaseUnknown
 
 
 def extend_when_due(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> bool:

@@ -24,9 +24,8 @@ from ledger.eventstore.together import Part, look_at_each, record_together
 from listings.domain.events import OfferEvent
 from listings.domain.offers import Offer
 from marketplace.commands.leases import hold_what_remains
-from marketplace.domain import grant_checks
-from marketplace.domain.bids import Bid
-from marketplace.domain.events import (
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts.events import (
     BidEvent,
     Cut,
     GrantRefusal,
@@ -35,8 +34,9 @@ from marketplace.domain.events import (
     LeaseScheduled,
     Share,
 )
-from marketplace.domain.grant_checks import GrantUnfit
-from marketplace.domain.leases import Lease
+from marketplace.domain.leases import grant_checks
+from marketplace.domain.leases.grant_checks import GrantUnfit
+from marketplace.domain.leases.lease import Lease
 
 Steps = list[list[Part]]
 """Each step is one append; the next is asked for once the one before it is written."""

@@ -10,11 +10,11 @@ from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.money import Rate
 from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
-from marketplace.domain.events import LeaseEvent
-from marketplace.domain.leases import Lease, LeaseUnknown
-from marketplace.domain.reclaim import reclaim
-from marketplace.domain.resale import keep_rest, list_rest, take_first
-from marketplace.domain.saving import save
+from marketplace.domain.facts.events import LeaseEvent
+from marketplace.domain.leases.checkpoint_reports import save
+from marketplace.domain.leases.lease import Lease, LeaseUnknown
+from marketplace.domain.leases.reclaim import reclaim
+from marketplace.domain.leases.resale import keep_rest, list_rest, take_first
 
 
 def close_lease(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> Position:

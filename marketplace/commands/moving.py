@@ -6,10 +6,10 @@ from datetime import datetime
 
 from ledger.domain.ids import BidId
 from ledger.eventstore.port import EventStore, Meta, load, record
-from marketplace.domain.bids import Bid
-from marketplace.domain.events import BidMoveAsked
-from marketplace.domain.moving import ask_move
-from marketplace.domain.routing import Look
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.bids.rerouting import ask_move
+from marketplace.domain.bids.routing import Look
+from marketplace.domain.facts.events import BidMoveAsked
 
 
 def ask_for_move(

@@ -10,11 +10,11 @@ from ledger.eventstore.port import START, EventStore, Meta, Position, record
 from ledger.eventstore.together import Part, record_together
 from listings.commands import permitting
 from listings.domain.permit_events import ListingAllowed
-from marketplace.domain import governance, governance_requests
-from marketplace.domain.governance import Setter
-from marketplace.domain.governance_events import GovernanceEvent
-from marketplace.domain.governance_rules import Policy, ruled
-from marketplace.domain.policies import Policies
+from marketplace.domain.facts.policy_events import GovernanceEvent
+from marketplace.domain.governance import authority, quota_requests
+from marketplace.domain.governance.authority import Setter
+from marketplace.domain.governance.dispatch import Policy, ruled
+from marketplace.domain.quotas.policies_in_force import Policies
 
 
 def set_policy(store: EventStore, *, policy: Policy, setter: Setter, by: Meta) -> Position:
@@ -44,7 +44,7 @@ def set_policies(
     of_market = [each for each in policies if not isinstance(each, ListingAllowed)]
     listings = [each for each in policies if isinstance(each, ListingAllowed)]
     for permitted in listings:
-        governance.need_reason(permitted.why)
+        authority.need_reason(permitted.why)
 
     def rule(now: Policies | None) -> Sequence[GovernanceEvent]:
         state, found = now, list[GovernanceEvent]()
@@ -78,8 +78,8 @@ def lift_override(
     """
 
     def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
-        governance.need_reason(why)
-        return governance.lift_override(
+        authority.need_reason(why)
+        return authority.lift_override(
             policies, override_id, setter, market=market, why=why, now=now
         )
 
@@ -97,7 +97,7 @@ def approve_request(
     token_id = uuid4()
 
     def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
-        return governance_requests.approve_request(
+        return quota_requests.approve_request(
             policies, request_id, setter, token_id=token_id, now=now
         )
 
@@ -120,7 +120,7 @@ def decline_request(
     """
 
     def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
-        return governance_requests.decline_request(policies, request_id, setter, why=why, now=now)
+        return quota_requests.decline_request(policies, request_id, setter, why=why, now=now)
 
     return _decide(store, market, rule, by)
 
@@ -141,7 +141,7 @@ def take_up(
     """
 
     def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
-        return governance_requests.take_up(policies, request_id, token_id, setter, now=now)
+        return quota_requests.take_up(policies, request_id, token_id, setter, now=now)
 
     return _decide(store, market, rule, by)
 

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Any
 
 from ledger.eventstore.port import START, EventStore, Position, Recorded
-from marketplace.domain.book import READS
-from marketplace.domain.events import DECISIONS
+from marketplace.domain.book.book import READS
+from marketplace.domain.facts.events import DECISIONS
 from marketplace.snapshots import snapshots_for
 from marketplace.snapshots.port import Snapshot
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from marketplace.domain.policies import Policies
-from marketplace.domain.quotas import Tree
+from marketplace.domain.quotas.cohort_tree import Tree
+from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.lab.tally import LeaseTold, Tally
 
 

@@ -14,8 +14,8 @@ from datetime import datetime
 from ledger.domain.ids import TenantId
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.windows import windows_of
-from marketplace.domain.moments import ONE_MILLI
-from marketplace.domain.policies import Policies
+from marketplace.domain.facts.instants import ONE_MILLI
+from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.lab.cohorts import parts_of_cohorts
 from marketplace.lab.tally import LeaseTold, OfferTold, Tally
 

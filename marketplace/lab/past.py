@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from ledger.domain.ids import BidId, LeaseId, TenantId
 from ledger.domain.span import Window
 from ledger.eventstore.port import Recorded
-from marketplace.domain.close_reasons import INTERRUPTED
-from marketplace.domain.events import (
+from marketplace.domain.facts.close_reasons import INTERRUPTED
+from marketplace.domain.facts.events import (
     ExtensionGranted,
     ExtensionRequested,
     LeaseClosed,

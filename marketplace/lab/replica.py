@@ -19,8 +19,8 @@ from ledger.eventstore.port import (
     Recorded,
     StreamMoved,
 )
-from marketplace.domain.events import BidPlaced
-from marketplace.domain.moments import EPOCH
+from marketplace.domain.facts.events import BidPlaced
+from marketplace.domain.facts.instants import EPOCH
 
 
 class Replica(MemoryStore):

@@ -19,16 +19,17 @@ from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import START, Position, Recorded, record
 from listings.domain.events import OfferPublished
-from marketplace.domain.bids import NOW_OR_NEVER, Bid
-from marketplace.domain.book import Book
-from marketplace.domain.close_reasons import (
+from marketplace.domain.bids.bid import NOW_OR_NEVER, Bid
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.close_reasons import (
     CLOSED_BY_CONSUMER,
     INTERRUPTED,
     RECLAIMED,
     WINDOW_OVER,
 )
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import (
+from marketplace.domain.facts.events import (
     BidAmended,
     BidCancelled,
     BidExpired,
@@ -42,9 +43,8 @@ from marketplace.domain.events import (
     LeaseGranted,
     ReclaimRequested,
 )
-from marketplace.domain.governance_events import HalfLifeSet, LeastRunSet
-from marketplace.domain.moments import EPOCH
-from marketplace.domain.rules import Rules
+from marketplace.domain.facts.instants import EPOCH
+from marketplace.domain.facts.policy_events import HalfLifeSet, LeastRunSet
 from marketplace.engine import Engine
 from marketplace.folding import Folding, to_the_end
 from marketplace.lab.past import what_was

@@ -16,7 +16,8 @@ from listings.domain.events import (
     OfferResumed,
     OfferWithdrawn,
 )
-from marketplace.domain.events import (
+from marketplace.domain.book.snapshot import BookState
+from marketplace.domain.facts.events import (
     BidAmended,
     BidHandedOn,
     BidMoveAsked,
@@ -26,11 +27,10 @@ from marketplace.domain.events import (
     LeaseClosed,
     LeaseGranted,
 )
-from marketplace.domain.governance_events import GovernanceEvent
-from marketplace.domain.moments import ONE_MILLI, from_above, moment
-from marketplace.domain.policies import Policies
-from marketplace.domain.quota_states import restored_quotas
-from marketplace.domain.states import BookState
+from marketplace.domain.facts.instants import ONE_MILLI, from_above, moment
+from marketplace.domain.facts.policy_events import GovernanceEvent
+from marketplace.domain.quotas.policies_in_force import Policies
+from marketplace.domain.quotas.snapshot import restored_quotas
 
 
 @dataclass(slots=True)

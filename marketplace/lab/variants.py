@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Literal
 
 from listings.domain.permits import ListingPermits
-from marketplace.domain.governance_events import GovernanceEvent, HalfLifeSet, LeastRunSet
-from marketplace.domain.rules import PRESENT, Rules
+from marketplace.domain.clearing.rule_set import PRESENT, Rules
+from marketplace.domain.facts.policy_events import GovernanceEvent, HalfLifeSet, LeastRunSet
 
 Lanes = Literal["as-bid", "instant", "patient"]
 

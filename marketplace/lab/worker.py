@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ledger.domain.refusal import Refusal
-from marketplace.domain import extras
+from marketplace.domain.kernels import switch
 
 LENGTH = struct.Struct(">Q")
 TOLD_SECONDS = 0.1
@@ -55,7 +55,7 @@ def main(compiles: bool) -> None:
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     os.nice(NICER)
-    extras.compile_rounds = compiles and _compiled_before()
+    switch.compile_rounds = compiles and _compiled_before()
     from marketplace.lab.comparing import Job, answered  # late: what it loads asks what to compile
 
     job: Job = receive(source)
@@ -71,13 +71,13 @@ def main(compiles: bool) -> None:
 
 def _compiled_before() -> bool:
     """Tell if compiled kernels lie there: to compile them takes longer than to do without."""
-    extras.compile_rounds = True
-    from marketplace.domain.optimum import compiling
+    switch.compile_rounds = True
+    from marketplace.domain.kernels import jit
 
-    if compiling.COMPILES and any(Path(compiling.FOLDER).rglob("*.nbi")):
+    if jit.COMPILES and any(Path(jit.FOLDER).rglob("*.nbi")):
         return True
-    extras.compile_rounds = False
-    reload(compiling)
+    switch.compile_rounds = False
+    reload(jit)
     return False
 
 

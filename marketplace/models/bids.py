@@ -63,7 +63,7 @@ class BidRow(models.Model):
     resumes_lease_id = models.UUIDField(null=True)
     """The lease of which it asks for the rest; null: it asks for all of its time."""
     chain_ended = models.CharField(max_length=64, default="")
-    """Why no bid follows it: a word of `chains.ENDED`, or the code of a refusal."""
+    """Why no bid follows it: a word of `renewals.ENDED`, or the code of a refusal."""
     lease_id = models.UUIDField(null=True)
     placed_at = models.DateTimeField()
     queued_at = models.DateTimeField()

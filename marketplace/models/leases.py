@@ -38,7 +38,7 @@ class LeaseRow(models.Model):
     burst = models.BooleanField()
     notice_seconds = models.PositiveIntegerField()
     grace_seconds = models.PositiveIntegerField(default=15)
-    """What its work has between the signal to stop and the kill, on all hosts (domain/grace.py)."""
+    """What its work has between the signal to stop and the kill, on all hosts."""
     reclaim_fee_ppm = models.PositiveIntegerField()
     reclaim_schedule = models.JSONField(default=list)
     """By share: host_id, gpus, steps of notice_seconds and fee_ppm with the least notice first."""
@@ -48,7 +48,7 @@ class LeaseRow(models.Model):
     """since, floor_nanos, lease_min_seconds, opens_at; sold_to once it is sold."""
     extension = models.JSONField(null=True)
     """The last that was asked for: ends_at, at; answer is `asked`, `granted`, `declined` (by the
-    engine) or `refused` (before it was asked: no money); reason: `extensions.EXTENSION_REASONS`."""
+    engine) or `refused` (before it was asked: no money); reason: `extension.EXTENSION_REASONS`."""
     saved = models.JSONField(default=dict)
     """The last checkpoint of each host that reported one; the consumer's under an empty name."""
     checkpoint_at = models.DateTimeField(null=True)

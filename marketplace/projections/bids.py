@@ -8,7 +8,8 @@ from ledger.domain.ids import BidId
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
-from marketplace.domain.events import (
+from marketplace.domain.bids.query_language import write_query
+from marketplace.domain.facts.events import (
     BidAmended,
     BidCancelled,
     BidChainEnded,
@@ -19,8 +20,7 @@ from marketplace.domain.events import (
     BidPlaced,
     RoundCleared,
 )
-from marketplace.domain.query import write_query
-from marketplace.domain.route_events import BidRouted
+from marketplace.domain.facts.route_events import BidRouted
 from marketplace.models.bids import BidRow, RouteRow
 
 

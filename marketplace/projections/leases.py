@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
-from marketplace.domain.events import (
+from marketplace.domain.facts.events import (
     CutWithdrawn,
     ExtensionDeclined,
     ExtensionGranted,
@@ -31,9 +31,9 @@ from marketplace.domain.events import (
     WorkStarted,
     WorkStopped,
 )
-from marketplace.domain.grace import grace_of
-from marketplace.domain.progress import SECOND, together
-from marketplace.domain.reclaim_fees import schedule_of
+from marketplace.domain.leases.checkpoints import SECOND, together
+from marketplace.domain.leases.grace_period import grace_of
+from marketplace.domain.leases.reclaim_schedule import schedule_of
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
 Claim = ResaleListed | ResaleOpened | ResaleEnded | LeaseShortened | LeaseInterrupted | CutWithdrawn

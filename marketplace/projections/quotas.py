@@ -13,7 +13,7 @@ from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
 from listings.domain.permit_events import ListingAllowed
-from marketplace.domain.governance_events import (
+from marketplace.domain.facts.policy_events import (
     CohortPlaced,
     GovernanceEvent,
     LimitSet,

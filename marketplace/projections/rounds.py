@@ -9,7 +9,7 @@ from typing import Any
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
-from marketplace.domain.events import Certificate, LeaseGranted, LeaseScheduled, RoundCleared
+from marketplace.domain.facts.events import Certificate, LeaseGranted, LeaseScheduled, RoundCleared
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 
 

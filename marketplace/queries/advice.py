@@ -16,18 +16,18 @@ from uuid import UUID
 from ledger.domain.ids import BidId, LeaseId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import EventStore
-from marketplace.domain.book import Book
-from marketplace.domain.bounds import DEADLINE_AHEAD_MAX
-from marketplace.domain.counting import unit_of
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import BidPlaced
-from marketplace.domain.governance_events import QuotaSet
-from marketplace.domain.moments import from_above, moment
-from marketplace.domain.packing import Placement, place
-from marketplace.domain.quota_book import QuotaBook
-from marketplace.domain.quota_gate import Found, Gate
-from marketplace.domain.ranges import apart, at_home
-from marketplace.domain.supply import Entry
+from marketplace.domain.admission.gate import Found, Gate
+from marketplace.domain.bids.bounds import DEADLINE_AHEAD_MAX
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.events import BidPlaced
+from marketplace.domain.facts.instants import from_above, moment
+from marketplace.domain.facts.policy_events import QuotaSet
+from marketplace.domain.orderbook.listed_offer import Entry
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.placement.placement import Placement, place
+from marketplace.domain.placement.sizes import apart, at_home
+from marketplace.domain.quotas.card_units import unit_of
+from marketplace.domain.quotas.quota_book import QuotaBook
 from marketplace.queries.books import book_of
 
 What = Literal[

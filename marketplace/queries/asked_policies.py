@@ -17,7 +17,7 @@ from ledger.domain.money import Money
 from ledger.domain.parties import MemberUnknown, SubscriberUnknown
 from ledger.queries.parties import members, subscribers, unit_tenants
 from listings.domain.permit_events import ListingAllowed
-from marketplace.domain.governance_events import (
+from marketplace.domain.facts.policy_events import (
     CohortPlaced,
     CountingSet,
     GuaranteePeriodSet,
@@ -30,8 +30,8 @@ from marketplace.domain.governance_events import (
     UnitPlaced,
     UseAllowed,
 )
-from marketplace.domain.governance_rules import Policy
-from marketplace.domain.governance_runs import LeastRunMissing
+from marketplace.domain.governance.dispatch import Policy
+from marketplace.domain.governance.minimum_runtime import LeastRunMissing
 
 Asked = Policy | ListingAllowed
 """What can be asked for: every policy of a market, and who may list on it."""

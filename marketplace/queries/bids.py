@@ -14,7 +14,7 @@ from ledger.domain.ids import BidId, SubscriberId
 from ledger.domain.parties import SubscriberUnknown
 from ledger.domain.refusal import Forbidden, Invalid
 from ledger.queries.parties import subscribers
-from marketplace.domain.bids import BidAction, BidState, BidUnknown, offered
+from marketplace.domain.bids.bid import BidAction, BidState, BidUnknown, offered
 from marketplace.models.bids import BidRow
 
 

@@ -24,21 +24,21 @@ from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
 from ledger.eventstore.port import START, EventStore
 from listings.domain.events import OfferPublished, ReclaimStep
-from marketplace.domain.bids import BidTerms, hold_of, place
-from marketplace.domain.book import READS, Book
-from marketplace.domain.calendar import Calendar
-from marketplace.domain.clearing import clear
-from marketplace.domain.deciding import RoundUnsound, patient_cleared, would_get
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.eligibility import Explanation
-from marketplace.domain.events import BidPlaced, Share
-from marketplace.domain.fills import Clearing, Fill, Lane
-from marketplace.domain.moments import from_above
-from marketplace.domain.reliability import together
-from marketplace.domain.setting_aside import explained, left_out
-from marketplace.domain.states import restored
-from marketplace.domain.supply import Listed
-from marketplace.domain.written import model_of
+from marketplace.domain.bids.bid import BidTerms, hold_of, place
+from marketplace.domain.book.book import READS, Book
+from marketplace.domain.book.snapshot import restored
+from marketplace.domain.book.suspension import explained, left_out
+from marketplace.domain.clearing.continuous import clear
+from marketplace.domain.clearing.fills import Clearing, Fill, Lane
+from marketplace.domain.clearing.to_events import model_of
+from marketplace.domain.decisions.decide import RoundUnsound, patient_cleared, would_get
+from marketplace.domain.facts.events import BidPlaced, Share
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.orderbook.calendar import Calendar
+from marketplace.domain.orderbook.host_reliability import together
+from marketplace.domain.orderbook.listed_offer import Listed
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.placement.eligibility import Explanation
 from marketplace.queries.guards import REST_SECONDS_MAX, SEARCH_SECONDS_MAX, guard, stopwatch
 from marketplace.snapshots import snapshots_for
 from marketplace.snapshots.port import Tail, usable
@@ -172,7 +172,7 @@ class Quote:
 def preview(store: EventStore, *, terms: BidTerms, now: datetime) -> Quote:
     """Clear the market as it is with one more bid in it, and write nothing.
 
-    Raises: what `bids.place` refuses.
+    Raises: what `bid.place` refuses.
     """
     placed = place(terms, now=now)
     lane: Lane = "instant" if placed.patience == "immediate" else "round"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ledger.domain.money import MILLIS_PER_HOUR
-from marketplace.domain.book import Book
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import LeaseGranted
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.events import LeaseGranted
+from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.queries.market import Goods, Level
 
 DAY_MILLIS = 24 * MILLIS_PER_HOUR

@@ -16,11 +16,11 @@ from weakref import WeakKeyDictionary
 from ledger.collecting import uncollected
 from ledger.domain.ids import BidId
 from ledger.eventstore.port import START, EventStore, Position, Recorded
-from marketplace.domain.book import READS, Book
-from marketplace.domain.eligibility import Explanation
-from marketplace.domain.events import BidCancelled, BidExpired
-from marketplace.domain.moments import from_above, moment
-from marketplace.domain.states import restored
+from marketplace.domain.book.book import READS, Book
+from marketplace.domain.book.snapshot import restored
+from marketplace.domain.facts.events import BidCancelled, BidExpired
+from marketplace.domain.facts.instants import from_above, moment
+from marketplace.domain.placement.eligibility import Explanation
 from marketplace.snapshots import snapshots_for
 from marketplace.snapshots.port import Snapshot
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from marketplace.domain.fair_order import Standings, parting
-from marketplace.domain.fairness import FairShare
-from marketplace.domain.policies import Policies
+from marketplace.domain.quotas.decayed_usage import FairShare
+from marketplace.domain.quotas.fair_share_order import Standings, parting
+from marketplace.domain.quotas.policies_in_force import Policies
 
 Seen = Callable[[str], bool]
 Named = Callable[[str], str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from marketplace.domain.deciding import Guards
+from marketplace.domain.decisions.decide import Guards
 
 SEARCH_SECONDS_MAX = 1.0
 """How long a round may be searched; immediate bids wait meanwhile. A round says how far it came."""

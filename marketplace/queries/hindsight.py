@@ -23,12 +23,12 @@ from listings.domain.gpus import model_matches
 from listings.domain.permit_events import ListingAllowed
 from listings.domain.permits import ListingPermits, permit
 from listings.queries import offers
-from marketplace.domain.counting import size_in
-from marketplace.domain.governance import Setter
-from marketplace.domain.governance_rules import ruled
-from marketplace.domain.policies import Policies
-from marketplace.domain.query import read_query
-from marketplace.domain.quotas import Usage
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.governance.authority import Setter
+from marketplace.domain.governance.dispatch import ruled
+from marketplace.domain.quotas.card_units import size_in
+from marketplace.domain.quotas.cohort_tree import Usage
+from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.queries.asked_policies import Asked
 from marketplace.queries.bids import bids
 from marketplace.queries.leases import leases

@@ -18,11 +18,11 @@ from ledger.domain.refusal import Forbidden, Invalid
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Recorded, load, stream_name
 from ledger.turns import behind
-from marketplace.domain.lease_actions import OF_CONSUMERS, Action, Sale, Standing, offered
-from marketplace.domain.lease_state import State
-from marketplace.domain.leases import Lease, LeaseUnknown
-from marketplace.domain.reclaim import quote
-from marketplace.domain.reclaim_fees import Choice
+from marketplace.domain.leases.actions import OF_CONSUMERS, Action, Sale, Standing, offered
+from marketplace.domain.leases.lease import Lease, LeaseUnknown
+from marketplace.domain.leases.reclaim import quote
+from marketplace.domain.leases.reclaim_schedule import Choice
+from marketplace.domain.leases.state import State
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
 FINAL = ("closed", "failed")

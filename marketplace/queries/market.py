@@ -19,11 +19,11 @@ from ledger.domain.ids import HostId
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Unknown
 from ledger.eventstore.port import EventStore
-from marketplace.domain.book import Book
-from marketplace.domain.demand import Shape
-from marketplace.domain.moments import from_above
-from marketplace.domain.reliability import Record, together
-from marketplace.domain.supply import Listed
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.orderbook.host_reliability import Record, together
+from marketplace.domain.orderbook.listed_offer import Listed
+from marketplace.domain.orderbook.open_bid import Shape
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 from marketplace.queries.books import book_of
 from marketplace.queries.promised import Promised, promised_by

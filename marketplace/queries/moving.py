@@ -12,9 +12,9 @@ from ledger.access import Actor
 from ledger.domain.ids import BidId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, load
-from marketplace.domain.bids import Bid, BidTerms
-from marketplace.domain.route_events import Considered, RouteReason
-from marketplace.domain.routing import Look
+from marketplace.domain.bids.bid import Bid, BidTerms
+from marketplace.domain.bids.routing import Look
+from marketplace.domain.facts.route_events import Considered, RouteReason
 from marketplace.models.bids import RouteRow
 from marketplace.queries.bids import bid
 from marketplace.queries.books import preview

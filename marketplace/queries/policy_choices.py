@@ -9,10 +9,11 @@ from datetime import datetime
 from ledger.access import Actor
 from ledger.eventstore.port import EventStore, load
 from listings.domain.gpus import model_matches
-from marketplace.domain.counting import ANY_CLASS, Counts
-from marketplace.domain.governance_events import CohortPlaced, LimitSet, QuotaSet, UnitPlaced
-from marketplace.domain.least_runs import LeastRuns
-from marketplace.domain.policies import Policies
+from marketplace.domain.facts.policy_events import CohortPlaced, LimitSet, QuotaSet, UnitPlaced
+from marketplace.domain.facts.values import Counts
+from marketplace.domain.quotas.card_units import ANY_CLASS
+from marketplace.domain.quotas.minimum_runtime import LeastRuns
+from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.queries.books import book_of
 from marketplace.queries.quota_shares import sees
 

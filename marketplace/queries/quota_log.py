@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from ledger.access import Actor, visible
-from marketplace.domain.governance_requests import QuotaRequestUnknown
+from marketplace.domain.governance.quota_requests import QuotaRequestUnknown
 from marketplace.models.quotas import PolicyRow, QuotaRequestRow
 
 

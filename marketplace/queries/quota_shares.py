@@ -16,18 +16,19 @@ from ledger.domain.events import Role
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore
-from marketplace.domain.book import Book
-from marketplace.domain.counting import Counts, by_card, in_gpus
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.fair_order import Standings
-from marketplace.domain.fairness import LN2, FairShare
-from marketplace.domain.governance_events import LimitScope, LimitSet
-from marketplace.domain.moments import from_above, moment
-from marketplace.domain.policies import Policies
-from marketplace.domain.quota_book import LAYERS, QuotaBook
-from marketplace.domain.quota_gate import capacity_of
-from marketplace.domain.quota_limits import LimitUse, use_of_limit
-from marketplace.domain.quotas import Quota, Tree, Usage
+from marketplace.domain.admission.gate import capacity_of
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.instants import from_above, moment
+from marketplace.domain.facts.policy_events import LimitScope, LimitSet
+from marketplace.domain.facts.values import Counts
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.quotas.card_units import by_card, in_gpus
+from marketplace.domain.quotas.cohort_tree import Quota, Tree, Usage
+from marketplace.domain.quotas.decayed_usage import LN2, FairShare
+from marketplace.domain.quotas.fair_share_order import Standings
+from marketplace.domain.quotas.limits import LimitUse, use_of_limit
+from marketplace.domain.quotas.policies_in_force import Policies
+from marketplace.domain.quotas.quota_book import LAYERS, QuotaBook
 from marketplace.queries.books import book_of
 from marketplace.queries.fair_levels import Level, Named, Parting, levels_of, parting_of
 from marketplace.queries.quotas import may_see, shown

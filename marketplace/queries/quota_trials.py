@@ -17,19 +17,19 @@ from ledger.domain.refusal import Invalid
 from ledger.eventstore.port import EventStore, load
 from listings.domain.permit_events import ListingAllowed
 from listings.domain.permits import ListingPermits
-from marketplace.domain.book import Book
-from marketplace.domain.clearing import clear
-from marketplace.domain.counting import in_gpus
-from marketplace.domain.governance import Setter
-from marketplace.domain.governance_events import GovernanceEvent, UseAllowed
-from marketplace.domain.governance_rules import Policy, ruled
-from marketplace.domain.moments import from_above, from_below, moment
-from marketplace.domain.policies import Policies
-from marketplace.domain.preemption import undisturbed_under, undisturbed_until
-from marketplace.domain.quota_book import QuotaBook
-from marketplace.domain.quota_following import begun
-from marketplace.domain.quota_gate import capacity_of
-from marketplace.domain.quotas import Usage
+from marketplace.domain.admission.gate import capacity_of
+from marketplace.domain.admission.quota_following import begun
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.continuous import clear
+from marketplace.domain.facts.instants import from_above, from_below, moment
+from marketplace.domain.facts.policy_events import GovernanceEvent, UseAllowed
+from marketplace.domain.governance.authority import Setter
+from marketplace.domain.governance.dispatch import Policy, ruled
+from marketplace.domain.preemption.interrupt import undisturbed_under, undisturbed_until
+from marketplace.domain.quotas.card_units import in_gpus
+from marketplace.domain.quotas.cohort_tree import Usage
+from marketplace.domain.quotas.policies_in_force import Policies
+from marketplace.domain.quotas.quota_book import QuotaBook
 from marketplace.queries.asked_policies import Asked
 from marketplace.queries.books import book_of
 from marketplace.queries.fair_levels import levels_of

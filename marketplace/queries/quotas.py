@@ -9,13 +9,14 @@ from uuid import UUID
 from ledger.access import Actor
 from ledger.eventstore.port import EventStore, load
 from listings.domain.permits import ListingPermits
-from marketplace.domain.counting import Counts, in_gpus
-from marketplace.domain.governance_events import LimitSet, QuotaOverridden, UseKind
-from marketplace.domain.governance_requests import QuotaRequestUnknown
-from marketplace.domain.least_runs import LeastRuns
-from marketplace.domain.moments import from_above
-from marketplace.domain.policies import Policies
-from marketplace.domain.quotas import Quota
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.policy_events import LimitSet, QuotaOverridden, UseKind
+from marketplace.domain.facts.values import Counts
+from marketplace.domain.governance.quota_requests import QuotaRequestUnknown
+from marketplace.domain.quotas.card_units import in_gpus
+from marketplace.domain.quotas.cohort_tree import Quota
+from marketplace.domain.quotas.minimum_runtime import LeastRuns
+from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.queries.books import book_of
 
 

@@ -14,8 +14,8 @@ from ledger.domain.ids import AccountId, BidId, SubscriberId, TenantId
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore
-from marketplace.domain.bids import BidTerms
-from marketplace.domain.events import GpuRequest, Workload
+from marketplace.domain.bids.bid import BidTerms
+from marketplace.domain.facts.events import GpuRequest, Workload
 from marketplace.queries.books import book_of, preview
 from marketplace.queries.promised import Promised, promised_by
 

@@ -22,14 +22,20 @@ import structlog
 from ledger.collecting import uncollected
 from ledger.domain.event import Event
 from ledger.eventstore.port import START, EventStore, Position, Recorded
-from marketplace.domain.book import READS, Book
-from marketplace.domain.deciding import RoundUnsound, considered, follow_up, on_fact, on_round
-from marketplace.domain.events import DECISIONS, LeaseGranted, MarketEvent, RoundCleared
-from marketplace.domain.fills import ROUND_RULE, RULE
-from marketplace.domain.moments import from_above
-from marketplace.domain.rules import PRESENT, Rules
-from marketplace.domain.states import restored
-from marketplace.domain.triggers import Trigger
+from marketplace.domain.book.book import READS, Book
+from marketplace.domain.book.snapshot import restored
+from marketplace.domain.clearing.rule_set import PRESENT, Rules
+from marketplace.domain.decisions.decide import (
+    RoundUnsound,
+    considered,
+    follow_up,
+    on_fact,
+    on_round,
+)
+from marketplace.domain.facts.events import DECISIONS, LeaseGranted, MarketEvent, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.rule_versions import ROUND_RULE, RULE
+from marketplace.domain.orderbook.triggers import Trigger
 from marketplace.queries.curves import Curve, curves_of
 from marketplace.queries.market import RoundUnknown
 from marketplace.snapshots import snapshots_for

@@ -9,13 +9,13 @@ from uuid import UUID
 
 from ledger.eventstore.port import EventStore, load
 from listings.domain.markets import Market, named, within_reach
-from marketplace.domain.bids import Bid, BidTerms
-from marketplace.domain.book import Book
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import GpuRequest
-from marketplace.domain.moments import from_above
-from marketplace.domain.route_events import BidRouted
-from marketplace.domain.routing import Look, Route, choose
+from marketplace.domain.bids.bid import Bid, BidTerms
+from marketplace.domain.bids.routing import Look, Route, choose
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.events import GpuRequest
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.route_events import BidRouted
+from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.queries.books import book_of, preview
 
 
@@ -32,7 +32,7 @@ def routed(
     accepted: names of the markets that will do; none: all that can have hosts in the region asked
     for. A bid that is there already stays where it is.
 
-    Raises: MarketUnknown, and what `bids.place` refuses.
+    Raises: MarketUnknown, and what `bid.place` refuses.
     """
     names = [named(markets, name).name for name in accepted]
     names = names or _reach(markets, terms.request)

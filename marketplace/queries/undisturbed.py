@@ -8,13 +8,13 @@ from uuid import UUID, uuid5
 
 from ledger.domain.ids import BidId
 from ledger.eventstore.port import EventStore
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import would_get
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import LeaseGranted
-from marketplace.domain.least_runs import LeastRuns
-from marketplace.domain.moments import from_above, moment
-from marketplace.domain.preemption import undisturbed_until
+from marketplace.domain.book.book import Book
+from marketplace.domain.decisions.decide import would_get
+from marketplace.domain.facts.events import LeaseGranted
+from marketplace.domain.facts.instants import from_above, moment
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.preemption.interrupt import undisturbed_until
+from marketplace.domain.quotas.minimum_runtime import LeastRuns
 from marketplace.queries.books import book_of
 
 ASKED = UUID("b1d5c0de-0000-4000-8000-0ffea4000039")

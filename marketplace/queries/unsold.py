@@ -18,11 +18,11 @@ from ledger.domain.ids import OfferId
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore
-from marketplace.domain.book import Book
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.eligibility import CONSTRAINTS, Explanation
-from marketplace.domain.moments import Millis, from_above, moment
-from marketplace.domain.supply import Listed
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.instants import Millis, from_above, moment
+from marketplace.domain.orderbook.listed_offer import Listed
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.placement.eligibility import CONSTRAINTS, Explanation
 from marketplace.queries.books import book_of
 from marketplace.queries.market import Level
 from marketplace.queries.unsold_together import ELSEWHERE, PRICES, Joint, Together

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from marketplace.domain.book import Book
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.eligibility import Explanation
-from marketplace.domain.packing import Placement
-from marketplace.domain.supply import Entry, Listed
+from marketplace.domain.book.book import Book
+from marketplace.domain.orderbook.listed_offer import Entry, Listed
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.placement.eligibility import Explanation
+from marketplace.domain.placement.placement import Placement
 
 TOGETHER_MAX = 50
 """Bids that it is looked at with others for, the best first."""

@@ -13,8 +13,8 @@ from typing import Protocol
 from uuid import UUID
 
 from ledger.eventstore.port import START, EventStore, Position, Recorded
-from marketplace.domain.book import READS
-from marketplace.domain.states import BookState
+from marketplace.domain.book.book import READS
+from marketplace.domain.book.snapshot import BookState
 
 NEWEST = 2
 """Snapshots of a market that stay however old they are: one more in case that one is damaged."""

@@ -49,7 +49,7 @@ from listings.domain.events import (
     InventoryReported,
     OfferPublished,
 )
-from marketplace.domain.events import (
+from marketplace.domain.facts.events import (
     BidFilled,
     BidPlaced,
     GpuRequest,
@@ -62,13 +62,13 @@ from marketplace.domain.events import (
     Unmatched,
     Workload,
 )
-from marketplace.domain.governance_events import (
+from marketplace.domain.facts.policy_events import (
     QuotaOverridden,
     QuotaRequestApproved,
     QuotaRequested,
     UnitPlaced,
 )
-from marketplace.domain.route_events import BidRouted
+from marketplace.domain.facts.route_events import BidRouted
 from tests.access.conftest import Caller
 
 UNITS = 1_000_000_000

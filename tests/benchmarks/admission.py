@@ -21,8 +21,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ledger.domain.ids import LeaseId
-from marketplace.domain.quota_preemption import Planner, Running
-from marketplace.domain.quotas import Quota, Tree, Usage
+from marketplace.domain.quotas.cohort_tree import Quota, Tree, Usage
+from marketplace.domain.quotas.reclaim_candidates import Planner, Running
 from tests.benchmarks.figures import Figure
 
 COHORTS, QUEUES = 5, 6

@@ -21,7 +21,7 @@ from django.db import connection
 
 from ledger.eventstore import default_store
 from ledger.following import names_of
-from marketplace.domain.events import LeaseGranted, LeaseScheduled
+from marketplace.domain.facts.events import LeaseGranted, LeaseScheduled
 from tests.access.world import Party
 from tests.benchmarks.served import ask, asked_for
 

@@ -17,13 +17,13 @@ import highspy
 import numpy as np
 from ortools.sat.python import cp_model
 
-from marketplace.domain.optimum import Effort, Problem, solve
-from marketplace.domain.optimum.bench import bench_for
-from marketplace.domain.optimum.layout import Layout, lay_out
-from marketplace.domain.optimum.placing import place_all
-from marketplace.domain.optimum.side_by_side import BIDS_MIN
-from marketplace.domain.optimum.solving import by_price
-from marketplace.domain.optimum.state import begin
+from marketplace.domain.solver import Effort, Problem, solve
+from marketplace.domain.solver.arrays import Layout, lay_out
+from marketplace.domain.solver.insertion import place_all
+from marketplace.domain.solver.scratch import bench_for
+from marketplace.domain.solver.solve import by_price
+from marketplace.domain.solver.state import begin
+from marketplace.domain.solver.threads import BIDS_MIN
 from tests.benchmarks.bounds import bound_of
 from tests.benchmarks.families import LOOSE, TIGHT, Family, draw
 from tests.benchmarks.figures import Figure

@@ -19,10 +19,10 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from marketplace.domain.optimum import Problem
-from marketplace.domain.optimum.dual import Pricing, add_up
-from marketplace.domain.optimum.layout import Layout, lay_out
-from marketplace.domain.optimum.problem import Floats
+from marketplace.domain.solver import Problem
+from marketplace.domain.solver.arrays import Layout, lay_out
+from marketplace.domain.solver.dual_prices import Pricing, add_up
+from marketplace.domain.solver.problem import Floats
 
 Ways = NDArray[Any]
 WAY = np.dtype(

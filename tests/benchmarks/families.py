@@ -16,7 +16,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from marketplace.domain.optimum import ONE_POOL, Problem
+from marketplace.domain.solver import ONE_POOL, Problem
 
 HOUR = 3_600_000
 NANOS = 1_000_000_000

@@ -22,8 +22,8 @@ from ledger.collecting import uncollected
 from ledger.domain.event import Event
 from ledger.eventstore import codec
 from ledger.eventstore.port import Position
-from marketplace.domain.book import Book
-from marketplace.domain.states import restored, state_of
+from marketplace.domain.book.book import Book
+from marketplace.domain.book.snapshot import restored, state_of
 from marketplace.snapshots.codec import decode, encode
 from marketplace.snapshots.port import Snapshot, Tail
 from tests.benchmarks.figures import Figure, percentile

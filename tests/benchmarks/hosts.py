@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import time, timedelta
 
 from listings.domain.events import OfferPublished, WeeklyRule
-from marketplace.domain.events import BidPlaced
+from marketplace.domain.facts.events import BidPlaced
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.instant import EVENTS, NOON, RESTING, SEED, WINDOWS, Traffic, filled, timed
 

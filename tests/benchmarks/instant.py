@@ -39,9 +39,9 @@ from ledger.domain.ids import (
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from listings.domain.events import Gpu, OfferPublished, OfferWithdrawn
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import RoundUnsound, on_fact
-from marketplace.domain.events import (
+from marketplace.domain.book.book import Book
+from marketplace.domain.decisions.decide import RoundUnsound, on_fact
+from marketplace.domain.facts.events import (
     BidCancelled,
     BidPlaced,
     GpuRequest,
@@ -49,9 +49,9 @@ from marketplace.domain.events import (
     MarketEvent,
     Workload,
 )
-from marketplace.domain.hurry import fast_host
-from marketplace.domain.moments import from_above
-from marketplace.domain.one_host import OneHost
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.index.backend import fast_host
+from marketplace.domain.index.host_matcher import OneHost
 from tests.benchmarks.figures import Figure, percentile
 
 WINDOWS = int(os.environ.get("BENCH_WINDOWS", "5000"))

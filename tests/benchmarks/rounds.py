@@ -18,12 +18,12 @@ from unittest import mock
 from uuid import UUID
 
 from ledger.eventstore.port import Position
-from marketplace.domain import rounds
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import GpuRequest, RoundCleared
-from marketplace.domain.moments import from_above
-from marketplace.domain.optimum import Effort, Problem, solve
+from marketplace.domain.book.book import Book
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import GpuRequest, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.rounds import batch_clearing
+from marketplace.domain.solver import Effort, Problem, solve
 from marketplace.queries.guards import guards_of_a_round
 from tests.benchmarks.figures import Figure
 from tests.conftest import NOON
@@ -76,7 +76,7 @@ def cleared(book: Book, round_id: UUID, problems: list[Problem] | None = None) -
             problems.append(problem)
         return solve(problem, **said)
 
-    with mock.patch.object(rounds, "solve", noted):
+    with mock.patch.object(batch_clearing, "solve", noted):
         started = time.perf_counter()
         events = on_round(book, now=now, round_id=round_id, guards=guards_of_a_round())
         return events, time.perf_counter() - started

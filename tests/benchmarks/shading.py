@@ -11,10 +11,10 @@ from dataclasses import replace
 from random import Random
 from uuid import UUID
 
-from marketplace.domain.book import Book
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.moments import from_above
-from marketplace.domain.rounds import clear_round
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.rounds.batch_clearing import clear_round
 from tests.benchmarks.figures import Figure
 from tests.conftest import NOON
 from tests.marketplace.trading import Market

@@ -35,8 +35,8 @@ from listings.domain.events import Gpu
 from listings.domain.hosts import Host
 from listings.domain.offers import Offer
 from marketplace.commands.grants import leasing
-from marketplace.domain.bids import Bid
-from marketplace.domain.events import (
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts.events import (
     BidCancelled,
     BidFilled,
     BidPlaced,
@@ -47,7 +47,7 @@ from marketplace.domain.events import (
     Share,
     Workload,
 )
-from marketplace.domain.leases import Lease
+from marketplace.domain.leases.lease import Lease
 from tests.bursting.bids_and_offers import NOON, PLATFORM, RULES, cloud_offer
 
 TESTER = Meta(actor="user:test")

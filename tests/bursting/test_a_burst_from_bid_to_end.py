@@ -18,7 +18,7 @@ from bursting.domain.spill import (
     NoCloudOffer,
 )
 from ledger.domain.money import Money, Rate
-from marketplace.domain.query import read_query
+from marketplace.domain.bids.query_language import read_query
 from tests.bursting.bids_and_offers import PLATFORM, RULES
 from tests.bursting.market import Market, bid_like
 

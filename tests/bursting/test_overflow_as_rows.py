@@ -21,8 +21,8 @@ from ledger.eventstore.port import START, record
 from ledger.following import Projection
 from ledger.rebuilding import fingerprint, rebuild
 from ledger.rows import Rows
-from marketplace.domain.bids import Bid
-from marketplace.domain.events import BidAmended
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts.events import BidAmended
 from tests.access.conftest import Caller, admit
 from tests.bursting.bids_and_offers import NOON, RULES
 from tests.bursting.market import BID, TESTER, Market, bid_like

@@ -17,9 +17,9 @@ from listings.commands import publish_offer, register_host, report_inventory
 from listings.domain.events import Gpu
 from listings.domain.terms import OfferTerms
 from marketplace.commands.bids import place_bid
-from marketplace.domain.bids import Bid, BidTerms
-from marketplace.domain.events import LeaseGranted
-from marketplace.domain.leases import Lease
+from marketplace.domain.bids.bid import Bid, BidTerms
+from marketplace.domain.facts.events import LeaseGranted
+from marketplace.domain.leases.lease import Lease
 from marketplace.engine import Engine
 from marketplace.policies import open_lease_when_granted
 from tests.bursting.bids_and_offers import NOON, RULES

@@ -8,8 +8,8 @@ import pytest
 
 from bursting.commands.spilling import waiting_of
 from bursting.domain.spill import NoCloudWillDo
-from marketplace.domain.bids import Bid
-from marketplace.domain.query import read_query
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.bids.query_language import read_query
 from tests.bursting.market import BID, Market
 
 HOST = "host=00000000-0000-4000-8000-00000000000a"

@@ -18,7 +18,7 @@ from bursting.domain.instances import intend
 from bursting.domain.spill import NoCloudOffer, choose
 from bursting.reaper import ORPHAN_GRACE
 from ledger.domain.money import Money
-from marketplace.domain.events import GpuRequest
+from marketplace.domain.facts.events import GpuRequest
 from tests.bursting.bids_and_offers import BID, NOON, PLATFORM, RULES, bid_for, cloud_offer
 from tests.bursting.market import CATALOGUE, Fuse, Market, MortalCloud, bid_like
 

@@ -19,8 +19,8 @@ from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money, Rate
 from ledger.eventstore.port import START, record
 from ledger.rows import Rows
-from marketplace.domain.bids import Bid
-from marketplace.domain.events import BidAmended
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts.events import BidAmended
 from marketplace.projections.bids import PROJECTIONS as BIDS
 from tests.access.conftest import Caller, admit
 from tests.bursting.bids_and_offers import NOON, RULES

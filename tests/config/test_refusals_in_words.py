@@ -11,9 +11,9 @@ from config.refusals import advice, sentence, unmentioned, whole
 from ledger.domain.money import Money
 from ledger.domain.payments import PaymentRecorded
 from ledger.domain.refusal import Refusal
-from marketplace.domain.governance import FigureOutOfRange, GrantExceeded
-from marketplace.domain.lease_actions import ReclaimUnderWay
-from marketplace.domain.reclaim import NoticeTooShort
+from marketplace.domain.governance.authority import FigureOutOfRange, GrantExceeded
+from marketplace.domain.leases.actions import ReclaimUnderWay
+from marketplace.domain.leases.reclaim import NoticeTooShort
 
 NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
 

@@ -20,8 +20,8 @@ from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import load
 from listings.domain.events import OfferPublished
 from listings.domain.markets import read_markets
-from marketplace.domain.events import BidPlaced, LeaseGranted
-from marketplace.domain.policies import Policies
+from marketplace.domain.facts.events import BidPlaced, LeaseGranted
+from marketplace.domain.quotas.policies_in_force import Policies
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
 MARKETS = read_markets("main", "eu=eu;us=us-east,us-west")

@@ -20,7 +20,7 @@ from config.env import Env
 from ledger.domain.ids import LeaseId
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Recorded
-from marketplace.domain.events import (
+from marketplace.domain.facts.events import (
     LeaseClosed,
     LeaseInterrupted,
     LeaseScheduled,

@@ -18,7 +18,7 @@ from ledger.domain.ids import TokenId
 from ledger.eventstore.esdb import EsdbStore
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import START, EventStore, Expect, Meta, NewEvent, Recorded
-from marketplace.domain.events import DECISIONS, NothingDecided
+from marketplace.domain.facts.events import DECISIONS, NothingDecided
 from tests.conftest import NOON
 from tests.esdb_protocol.process import ServerProcess
 

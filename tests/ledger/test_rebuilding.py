@@ -35,7 +35,7 @@ from ledger.following import Projection, follow_projections
 from ledger.models import Checkpoint
 from ledger.rebuilding import RebuildRunning, fingerprint, rebuild
 from ledger.rows import Rows
-from marketplace.domain.events import BidPlaced, LeaseScheduled
+from marketplace.domain.facts.events import BidPlaced, LeaseScheduled
 from metering.domain.events import GpuUse, MeterGapFound, UsageCorrected
 from tests.access import world
 from tests.conftest import NOON, SOMEBODY

@@ -16,7 +16,7 @@ from listings.domain.changes import on_terms
 from listings.domain.events import OfferPublished, OfferRepriced, OfferTermsChanged
 from listings.domain.gpus import is_of, names_part
 from listings.domain.windows import windows_of
-from marketplace.domain.events import (
+from marketplace.domain.facts.events import (
     BidAmended,
     BidFilled,
     BidPlaced,
@@ -26,7 +26,7 @@ from marketplace.domain.events import (
     LeaseGranted,
     RoundCleared,
 )
-from marketplace.domain.governance_events import LeastRunSet
+from marketplace.domain.facts.policy_events import LeastRunSet
 
 Span = tuple[datetime, datetime]
 HALF_AN_HOUR = timedelta(minutes=30)

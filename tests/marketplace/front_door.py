@@ -18,7 +18,7 @@ from ledger.eventstore import default_store
 from ledger.following import names_of
 from ledger.rest import gathering
 from marketplace.api.many_bids import Asked, place_together
-from marketplace.domain.events import BidPlaced
+from marketplace.domain.facts.events import BidPlaced
 from tests.access.world import Party, founded
 
 ASKED: dict[str, Any] = {

@@ -19,8 +19,8 @@ from ledger.domain.ids import (
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from listings.domain.events import ReclaimStep
-from marketplace.domain.events import LeaseEvent, LeaseScheduled, Share, Workload
-from marketplace.domain.leases import Lease
+from marketplace.domain.facts.events import LeaseEvent, LeaseScheduled, Share, Workload
+from marketplace.domain.leases.lease import Lease
 from tests.conftest import NOON
 
 LEASE = LeaseId(UUID(int=1))

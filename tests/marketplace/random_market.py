@@ -15,17 +15,17 @@ from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
 from ledger.eventstore.port import START
 from listings.domain.events import WeeklyRule
 from listings.domain.terms import LeaseMinOutOfBounds
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_fact
-from marketplace.domain.events import (
+from marketplace.domain.book.book import Book
+from marketplace.domain.decisions.decide import on_fact
+from marketplace.domain.facts.events import (
     ExtensionRequested,
     GpuRequest,
     LeaseClosed,
     MarketEvent,
     ReclaimRequested,
 )
-from marketplace.domain.moments import from_above
-from marketplace.domain.triggers import Trigger
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.orderbook.triggers import Trigger
 from tests.conftest import NOON
 from tests.marketplace.trading import MARKET, OWNER, Market, named
 

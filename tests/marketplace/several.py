@@ -14,8 +14,8 @@ from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore.port import EventStore, load
 from marketplace.commands import bids, leases
-from marketplace.domain.bids import Bid
-from marketplace.domain.leases import Lease
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.leases.lease import Lease
 from tests.conftest import NOON
 from tests.marketplace.site import START_GRACE, TERMS, Site
 from tests.marketplace.trading import OWNER, named, rate, somebody

@@ -15,9 +15,9 @@ from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import EventStore, load
 from marketplace.commands import bids, leases
-from marketplace.domain.bids import BidTerms
-from marketplace.domain.events import GpuRequest, Workload
-from marketplace.domain.leases import Lease
+from marketplace.domain.bids.bid import BidTerms
+from marketplace.domain.facts.events import GpuRequest, Workload
+from marketplace.domain.leases.lease import Lease
 from marketplace.policies import policies
 from tests.conftest import NOON
 from tests.marketplace.trading import MARKET, OWNER, Market, named, rate, somebody

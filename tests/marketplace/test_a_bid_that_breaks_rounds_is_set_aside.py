@@ -10,20 +10,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from ledger.domain.ids import BidId
-from marketplace.domain import rounds, settling
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import Guards, RoundUnsound, on_round
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import LeaseGranted, RoundCleared
-from marketplace.domain.moments import from_above
-from marketplace.domain.setting_aside import (
-    AGAIN_AFTER,
-    AGAIN_AFTER_MAX,
-    ASIDE_MAX,
-    SET_ASIDE,
-    Aside,
-)
-from marketplace.domain.states import restored, state_of
+from marketplace.domain.book.book import Book
+from marketplace.domain.book.snapshot import restored, state_of
+from marketplace.domain.book.suspension import AGAIN_AFTER, AGAIN_AFTER_MAX, SET_ASIDE, Aside
+from marketplace.domain.clearing.bisect import ASIDE_MAX
+from marketplace.domain.decisions.decide import Guards, RoundUnsound, on_round
+from marketplace.domain.facts.events import LeaseGranted, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.rounds import batch_clearing, realise
 from marketplace.queries.books import explain_bid
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
@@ -43,7 +38,7 @@ def ids_of(*words: str) -> set[BidId]:
 
 def poison_the_search(monkeypatch: pytest.MonkeyPatch, *words: str, together: bool = False) -> None:
     """Let rounds break off with any of these bids, or only with all of them."""
-    ids, honest = ids_of(*words), rounds._solved
+    ids, honest = ids_of(*words), batch_clearing._solved
 
     def solved(part: Any, *args: Any) -> Any:
         there = ids & {bid.bid_id for bid in part.bids}
@@ -51,20 +46,20 @@ def poison_the_search(monkeypatch: pytest.MonkeyPatch, *words: str, together: bo
             raise Odd("in the search")
         return honest(part, *args)
 
-    monkeypatch.setattr(rounds, "_solved", solved)
+    monkeypatch.setattr(batch_clearing, "_solved", solved)
 
 
 def poison_the_sweep(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     """Let the sweep, which goes bid by bid, break off at one of them."""
-    [bid_id], honest = ids_of(word), settling._let
-    monkeypatch.setattr(rounds, "given_names", lambda *_: [])
+    [bid_id], honest = ids_of(word), realise._let
+    monkeypatch.setattr(batch_clearing, "given_names", lambda *_: [])
 
     def let(book: Any, bid: OpenBid, *args: Any) -> Any:
         if bid.bid_id == bid_id:
             raise Odd("in the sweep")
         return honest(book, bid, *args)
 
-    monkeypatch.setattr(settling, "_let", let)
+    monkeypatch.setattr(realise, "_let", let)
 
 
 def poison_the_reason(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
@@ -160,7 +155,7 @@ def test_it_is_left_out_for_a_while_longer_each_time_and_then_tried_again(
     market.bid("later", gpus=9, at=1, patience="patient", deadline=NOON + timedelta(days=1))
     market.bid("odd", at=2, patience="patient", deadline=NOON + timedelta(days=1))
     asked: list[tuple[int, bool]] = []
-    honest, [odd] = rounds.clear_round, ids_of("odd")
+    honest, [odd] = batch_clearing.clear_round, ids_of("odd")
 
     def clear_round(book: Any, bids: Iterable[OpenBid], **said: Any) -> Any:
         bids = list(bids)
@@ -170,7 +165,7 @@ def test_it_is_left_out_for_a_while_longer_each_time_and_then_tried_again(
             raise Odd("in the search")
         return honest(book, bids, **said)
 
-    monkeypatch.setattr(rounds, "clear_round", clear_round)
+    monkeypatch.setattr(batch_clearing, "clear_round", clear_round)
     for _ in range(75):
         market.run()
         market.wait(seconds=60)

@@ -12,8 +12,8 @@ from ledger.domain.ids import HostId
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import NO_STREAM, NewEvent
 from ledger.following import follow_projections
-from marketplace.domain.events import WorkStarted
-from marketplace.domain.lease_actions import offered, standing_of
+from marketplace.domain.facts.events import WorkStarted
+from marketplace.domain.leases.actions import offered, standing_of
 from marketplace.models.leases import LeaseRow
 from marketplace.projections.leases import PROJECTIONS
 from marketplace.queries.leases import actions_of

@@ -19,7 +19,7 @@ from ledger.eventstore.port import Appended, Meta, Write
 from ledger.eventstore.together import record_together
 from marketplace.commands import leases
 from marketplace.commands.grants import opening
-from marketplace.domain.events import GpuRequest, GrantRefused, LeaseGranted, LeaseInterrupted
+from marketplace.domain.facts.events import GpuRequest, GrantRefused, LeaseGranted, LeaseInterrupted
 from marketplace.policies import policies
 from tests.marketplace.auditing import audit
 from tests.marketplace.several import FUNDS, Several

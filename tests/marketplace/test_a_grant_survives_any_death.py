@@ -16,7 +16,12 @@ from django.db import connection
 from ledger.eventstore.esdb import EsdbStore
 from ledger.eventstore.port import Appended, EventStore, Write
 from ledger.eventstore.postgres import PostgresStore
-from marketplace.domain.events import CutWithdrawn, GrantRefused, LeaseInterrupted, LeaseScheduled
+from marketplace.domain.facts.events import (
+    CutWithdrawn,
+    GrantRefused,
+    LeaseInterrupted,
+    LeaseScheduled,
+)
 from marketplace.policies import OPEN_LEASE, policies
 from tests.conftest import clear_event_table
 from tests.esdb_protocol.process import ServerProcess

@@ -11,14 +11,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from ledger.domain.ids import LeaseId
-from marketplace.domain import rounds
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import RoundUnsound, on_round
-from marketplace.domain.events import LeaseGranted, RoundCleared
-from marketplace.domain.faults import Fault
-from marketplace.domain.fills import Clearing, Fill
-from marketplace.domain.vouching import CHECKS_MAX, UNVERIFIED, vouched
-from marketplace.domain.written import decided
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.faults import Fault
+from marketplace.domain.clearing.fills import Clearing, Fill
+from marketplace.domain.clearing.to_events import decided
+from marketplace.domain.decisions.decide import RoundUnsound, on_round
+from marketplace.domain.facts.events import LeaseGranted, RoundCleared
+from marketplace.domain.rounds import batch_clearing
+from marketplace.domain.rounds.vetting import CHECKS_MAX, UNVERIFIED, vouched
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
@@ -37,7 +37,7 @@ def three_bids() -> Market:
 
 def overcharging(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
     """Plant a fault in the search: it charges these bids more than their limit."""
-    honest = rounds.clear_round
+    honest = batch_clearing.clear_round
 
     def clear_round(*args: Any, **said: Any) -> Clearing:
         clearing = honest(*args, **said)
@@ -49,7 +49,7 @@ def overcharging(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
 
         return replace(clearing, fills=tuple(map(priced, clearing.fills)))
 
-    monkeypatch.setattr(rounds, "clear_round", clear_round)
+    monkeypatch.setattr(batch_clearing, "clear_round", clear_round)
 
 
 def told(market: Market, word: str) -> list[str]:
@@ -140,7 +140,7 @@ def test_a_recorded_round_that_is_found_unsound_today_differs(
     market = three_bids()
     market.run()
     [cleared] = [r.event for r in market.decisions() if isinstance(r.event, RoundCleared)]
-    monkeypatch.setattr("marketplace.domain.deciding.faults", lambda *_: [Fault("made up")])
+    monkeypatch.setattr("marketplace.domain.decisions.decide.faults", lambda *_: [Fault("made up")])
 
     replayed = replay_round(market.store, market=MARKET, round_id=cleared.round_id)
 
@@ -150,7 +150,7 @@ def test_a_recorded_round_that_is_found_unsound_today_differs(
 
 def cleared_by_hand(market: Market) -> tuple[Book, Clearing]:
     book = book_of(market)
-    return book, rounds.clear_round(book, book.patient(), now=NOW, round_id=ROUND)
+    return book, batch_clearing.clear_round(book, book.patient(), now=NOW, round_id=ROUND)
 
 
 def write_in(book: Book) -> Any:

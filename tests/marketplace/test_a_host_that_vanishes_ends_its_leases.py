@@ -10,17 +10,17 @@ import pytest
 from ledger.domain.ids import HostId
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from marketplace.commands.silence import end_for_silence
-from marketplace.domain import close_reasons
-from marketplace.domain.events import (
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import (
     GpuRequest,
     LeaseClosed,
     LeaseEnding,
     LeaseHostLost,
     Workload,
 )
-from marketplace.domain.reclaim import reclaim
-from marketplace.domain.reliability import PPM
-from marketplace.domain.silence import lose_host
+from marketplace.domain.leases.host_lost import lose_host
+from marketplace.domain.leases.reclaim import reclaim
+from marketplace.domain.orderbook.host_reliability import PPM
 from marketplace.queries.books import book_of
 from tests.conftest import NOON
 from tests.marketplace.leasing import (

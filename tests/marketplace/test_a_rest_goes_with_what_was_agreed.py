@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ledger.domain.ids import TenantId
-from marketplace.domain.events import Patience, ResaleOpened
-from marketplace.domain.governance_events import LeastRunSet
-from marketplace.domain.query import read_query
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.facts.events import Patience, ResaleOpened
+from marketplace.domain.facts.policy_events import LeastRunSet
 from marketplace.queries.quotes import window_quotes
 from tests.marketplace.test_how_long_leases_run_at_least import tried
 from tests.marketplace.trading import MARKET, Market, named, rate

@@ -15,23 +15,23 @@ from ledger.domain.ids import HostId, TenantId
 from ledger.domain.money import Money
 from ledger.domain.refusal import Refusal
 from listings.domain.events import ReclaimStep
-from marketplace.domain import close_reasons
-from marketplace.domain.events import (
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import (
     LeaseClosed,
     LeaseEvent,
     LeaseInterrupted,
     ReclaimRequested,
 )
-from marketplace.domain.interruption import interrupt
-from marketplace.domain.lease_actions import (
+from marketplace.domain.leases.actions import (
     LeaseEndsSooner,
     LeaseOver,
     NotTheOwner,
     ReclaimUnderWay,
 )
-from marketplace.domain.leases import Lease
-from marketplace.domain.reclaim import NoticeTooShort, quote, reclaim
-from marketplace.domain.reclaim_fees import OWED_NOTHING
+from marketplace.domain.leases.interruption import interrupt
+from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.reclaim import NoticeTooShort, quote, reclaim
+from marketplace.domain.leases.reclaim_schedule import OWED_NOTHING
 from tests.conftest import NOON
 from tests.marketplace.leasing import (
     ADA,

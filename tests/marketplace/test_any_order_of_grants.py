@@ -26,11 +26,11 @@ from ledger.domain.money import Money
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import load
 from marketplace.commands import leases
-from marketplace.domain.bids import Bid
-from marketplace.domain.close_reasons import REASONS
-from marketplace.domain.events import BidFilled, BidPlaced, LeaseScheduled
-from marketplace.domain.lease_state import claimed_for
-from marketplace.domain.leases import Lease
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts.close_reasons import REASONS
+from marketplace.domain.facts.events import BidFilled, BidPlaced, LeaseScheduled
+from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.state import claimed_for
 from marketplace.policies import policies
 from tests.marketplace.auditing import audit
 from tests.marketplace.interleaving import Killed, Mortal, Piecemeal, Stepping, Whole

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ledger.domain.ids import TenantId
 from ledger.domain.money import Rate
-from marketplace.domain.events import LeaseGranted, ResaleEnded, ResaleOpened
+from marketplace.domain.facts.events import LeaseGranted, ResaleEnded, ResaleOpened
 from tests.marketplace.auditing import audit
 from tests.marketplace.trading import MARKET, Market, named
 

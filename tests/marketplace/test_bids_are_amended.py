@@ -14,11 +14,11 @@ from ledger.domain.accounts import FundsInsufficient
 from ledger.domain.money import NANOS_PER_UNIT, Money, Rate
 from ledger.eventstore.port import Position, load
 from marketplace.commands import bids
-from marketplace.domain.bids import Bid, BidNotOpen, CountIsFixed, hold_of, place
-from marketplace.domain.bounds import GpuCountOutOfBounds
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import BidAmended, GpuRequest, RoundCleared, Workload
-from marketplace.domain.workloads import complete
+from marketplace.domain.bids.bid import Bid, BidNotOpen, CountIsFixed, hold_of, place
+from marketplace.domain.bids.bounds import GpuCountOutOfBounds
+from marketplace.domain.bids.workload_profiles import complete
+from marketplace.domain.facts.events import BidAmended, GpuRequest, RoundCleared, Workload
+from marketplace.domain.orderbook.open_bid import OpenBid
 from tests.conftest import NOON
 from tests.marketplace.site import BID, HOUR, TERMS
 from tests.marketplace.test_bids_that_follow import Going

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from ledger.domain.ids import TenantId
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import LeaseGranted, Patience, RoundCleared
-from marketplace.domain.moments import from_above
-from marketplace.domain.query import ValueUnreadable, read_query, write_query
-from marketplace.domain.verification import faults
+from marketplace.domain.bids.query_language import ValueUnreadable, read_query, write_query
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import LeaseGranted, Patience, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.books import explain_bid
 from marketplace.queries.replay import replay_round
 from tests.marketplace.auditing import audit

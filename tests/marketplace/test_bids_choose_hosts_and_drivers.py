@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from marketplace.domain.book import Book
-from marketplace.domain.moments import from_above
-from marketplace.domain.query import read_query
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.instants import from_above
 from tests.conftest import NOON
 from tests.marketplace.trading import OWNER, Market, named
 

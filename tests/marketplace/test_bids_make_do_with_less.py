@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from ledger.domain.money import MILLIS_PER_HOUR, NANOS_PER_UNIT, Money
 from marketplace.commands.bids import place_bid
-from marketplace.domain.book import Book
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import BidPlaced, LeaseGranted
-from marketplace.domain.moments import from_above
-from marketplace.domain.packing import place
-from marketplace.domain.ranges import fit
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.events import BidPlaced, LeaseGranted
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.placement.placement import place
+from marketplace.domain.placement.sizes import fit
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.site import HOUR, TERMS, Site

@@ -16,11 +16,18 @@ from ledger.domain.ids import BidId
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Appended, Expect, Meta, NewEvent, load
 from marketplace.commands.moving import ask_for_move
-from marketplace.domain.bids import Bid
-from marketplace.domain.book import Book
-from marketplace.domain.events import BidFilled, BidHandedOn, LeaseGranted
-from marketplace.domain.moving import MOVES_MAX, PAUSE, PAUSE_MAX, ask_move, better, pause_after
-from marketplace.domain.routing import Look
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.bids.rerouting import (
+    MOVES_MAX,
+    PAUSE,
+    PAUSE_MAX,
+    ask_move,
+    better,
+    pause_after,
+)
+from marketplace.domain.bids.routing import Look
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.events import BidFilled, BidHandedOn, LeaseGranted
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.trading import Market, named, rate, somebody

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from listings.domain.events import Division
-from marketplace.domain.bounds import RequestUnreadable, check_request
-from marketplace.domain.events import GpuRequest, Patience
-from marketplace.domain.query import read_query
-from marketplace.domain.verification import faults
+from marketplace.domain.bids.bounds import RequestUnreadable, check_request
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.facts.events import GpuRequest, Patience
+from marketplace.domain.verification.verify_round import faults
 from tests.marketplace.test_rounds import book_of, cleared
 from tests.marketplace.trading import Market, named
 

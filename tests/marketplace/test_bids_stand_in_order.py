@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 
-from marketplace.domain.columns import KEY, LATE_MAX, SINCE
-from marketplace.domain.demand import OpenBid, Shape
-from marketplace.domain.floors import Floors
-from marketplace.domain.hurry import row_joiner, row_placer
-from marketplace.domain.queue import Queue
+from marketplace.domain.index.backend import row_joiner, row_placer
+from marketplace.domain.index.bid_columns import LATE_MAX
+from marketplace.domain.index.bid_queue import Queue
+from marketplace.domain.index.floors import Floors
+from marketplace.domain.kernels.layout import KEY, SINCE
+from marketplace.domain.orderbook.open_bid import OpenBid, Shape
 from tests.benchmarks.instant import Traffic
 
 BIDS = 16 * LATE_MAX

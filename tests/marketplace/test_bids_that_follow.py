@@ -14,17 +14,17 @@ from ledger.domain.ids import BidId, HoldId
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.eventstore.port import load
 from marketplace.commands import bids, chains, leases
-from marketplace.domain.bids import Bid, BidStandsAlone
-from marketplace.domain.bounds import (
+from marketplace.domain.bids.bid import Bid, BidStandsAlone
+from marketplace.domain.bids.bounds import (
     DEADLINE_AHEAD_MAX,
     REPEAT_AHEAD_MAX,
     RESUMES_LEASE,
     RepeatOutOfBounds,
     RepeatWaits,
 )
-from marketplace.domain.chains import RETRY_AFTER, next_id
-from marketplace.domain.events import Workload
-from marketplace.domain.leases import Lease
+from marketplace.domain.facts.events import Workload
+from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.renewals import RETRY_AFTER, next_id
 from marketplace.policies import policies
 from tests.conftest import NOON
 from tests.marketplace.site import ACCOUNT, BID, HOUR, TERMS, Site, memory

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marketplace.domain.bounds import SoonestIsAtOnce
-from marketplace.domain.events import LeaseGranted, Workload
-from marketplace.domain.moments import from_above
-from marketplace.domain.packing import place
+from marketplace.domain.bids.bounds import SoonestIsAtOnce
+from marketplace.domain.facts.events import LeaseGranted, Workload
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.placement.placement import place
 from tests.conftest import NOON
 from tests.marketplace.site import TERMS
 from tests.marketplace.test_bids_that_follow import Going

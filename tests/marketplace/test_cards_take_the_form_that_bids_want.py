@@ -41,9 +41,9 @@ from listings.domain.offers import Offer
 from listings.domain.permit_events import ListingAllowed
 from listings.domain.terms import OfferTerms
 from listings.policies import POLICIES
-from marketplace.domain.events import LeaseClosed, LeaseGranted
-from marketplace.domain.forms import Worth, better
-from marketplace.domain.query import read_query
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.clearing.card_form import Worth, better
+from marketplace.domain.facts.events import LeaseClosed, LeaseGranted
 from marketplace.forming import choose_forms
 from tests.marketplace.trading import MARKET, OWNER, Market
 

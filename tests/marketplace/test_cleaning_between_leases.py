@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marketplace.domain import rounds, settling
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import ExtensionGranted, LeaseGranted, Patience, RoundCleared
-from marketplace.domain.moments import from_above
-from marketplace.domain.optimum.solution import Solution
-from marketplace.domain.verification import faults
+from marketplace.domain.book.book import Book
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import ExtensionGranted, LeaseGranted, Patience, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.rounds import batch_clearing, realise
+from marketplace.domain.solver.solution import Solution
+from marketplace.domain.verification.verify_round import faults
 from tests.conftest import NOON
 from tests.marketplace.test_rounds import no_fault
 from tests.marketplace.trading import MARKET, Market, named
@@ -294,16 +294,16 @@ def test_what_the_search_gives_out_is_clean_in_time(random: Random, mixed: bool)
 
     def given_names(pools: Any, bids: Any, solution: Solution) -> Any:
         found.append(solution)
-        return settling.given_names(pools, bids, solution)
+        return realise.given_names(pools, bids, solution)
 
     def pulled_forward(*args: Any, **said: Any) -> Any:
-        kept = settling.pulled_forward(*args, **said)
+        kept = realise.pulled_forward(*args, **said)
         pulled.append(len(kept))
         return kept
 
     with (
-        mock.patch.object(rounds, "given_names", given_names),
-        mock.patch.object(rounds, "pulled_forward", pulled_forward),
+        mock.patch.object(batch_clearing, "given_names", given_names),
+        mock.patch.object(batch_clearing, "pulled_forward", pulled_forward),
     ):
         on_round(book, now=from_above(NOON), round_id=named("round"), warn=no_fault)
 

@@ -12,13 +12,13 @@ from ledger.domain.span import Window
 from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import load
 from marketplace.commands import bids
-from marketplace.domain import close_reasons
-from marketplace.domain.bids import Bid, BidTerms
-from marketplace.domain.chains import Before, follow
-from marketplace.domain.events import LeaseClosed, LeaseEnding, LeaseEvent, LeaseStarting
-from marketplace.domain.heard import Contacts, Heard
-from marketplace.domain.leases import NONE_TOLD, Lease
-from marketplace.domain.reclaim import reclaim
+from marketplace.domain.bids.bid import Bid, BidTerms
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import LeaseClosed, LeaseEnding, LeaseEvent, LeaseStarting
+from marketplace.domain.leases.contacts import Contacts, Heard
+from marketplace.domain.leases.lease import NONE_TOLD, Lease
+from marketplace.domain.leases.reclaim import reclaim
+from marketplace.domain.leases.renewals import Before, follow
 from tests.conftest import NOON
 from tests.marketplace.leasing import (
     ADA,

@@ -15,8 +15,8 @@ import pytest
 from ledger.domain.ids import LeaseId
 from listings.domain.divisions import are_rivals, read_share
 from listings.domain.events import Division, Part
-from marketplace.domain.events import LeaseClosed, LeaseGranted, RoundCleared
-from marketplace.domain.query import read_query
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.facts.events import LeaseClosed, LeaseGranted, RoundCleared
 from tests.marketplace.trading import Market
 
 FORMS = (

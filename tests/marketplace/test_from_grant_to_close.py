@@ -12,10 +12,10 @@ from ledger.domain.accounts import FundsInsufficient
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.eventstore.port import Meta, load, record
 from marketplace.commands import bids, leases
-from marketplace.domain import close_reasons
-from marketplace.domain.bids import Bid
-from marketplace.domain.grant_checks import fill
-from marketplace.domain.leases import Lease
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.leases.grant_checks import fill
+from marketplace.domain.leases.lease import Lease
 from marketplace.policies import policies
 from tests.conftest import NOON
 from tests.marketplace.site import BID, HOUR, Site, memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from marketplace.domain.events import GpuRequest, LeaseGranted
+from marketplace.domain.facts.events import GpuRequest, LeaseGranted
 from tests.conftest import NOON
 from tests.marketplace.trading import Market, named
 

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from ledger.domain.ids import LeaseId
-from marketplace.domain.calendar import Calendar, Taken
-from marketplace.domain.moments import Millis
+from marketplace.domain.facts.instants import Millis
+from marketplace.domain.orderbook.calendar import Calendar, Taken
 
 GPUS = ("GPU-1", "GPU-2", "GPU-3", "GPU-4/mps-1of4/25pct-20389mib")
 

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from ledger.access import Actor
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import LeaseGranted, RoundCleared
-from marketplace.domain.governance import Setter
-from marketplace.domain.governance_events import CohortPlaced, HalfLifeSet, LeastRunSet
-from marketplace.domain.governance_rules import Policy
-from marketplace.domain.least_runs import LeastRuns
-from marketplace.domain.moments import from_above
-from marketplace.domain.preemption import VICTIMS_MAX
-from marketplace.domain.states import restored, state_of
-from marketplace.domain.verification import faults
+from marketplace.domain.book.snapshot import restored, state_of
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import LeaseGranted, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.policy_events import CohortPlaced, HalfLifeSet, LeastRunSet
+from marketplace.domain.governance.authority import Setter
+from marketplace.domain.governance.dispatch import Policy
+from marketplace.domain.preemption.interrupt import VICTIMS_MAX
+from marketplace.domain.quotas.minimum_runtime import LeastRuns
+from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.books import book_of as lent_book
 from marketplace.queries.quota_trials import Trial, try_policies
 from marketplace.queries.replay import replay_round
@@ -307,7 +307,9 @@ def test_a_round_drops_a_grant_that_cuts_too_soon(
     market.wait(minutes=10)
     patient(market, at=9, deadline=market.now + 9 * HOUR)
     book = book_of(market)
-    monkeypatch.setattr("marketplace.domain.preemption.undisturbed_until", lambda book, held: 0)
+    monkeypatch.setattr(
+        "marketplace.domain.preemption.interrupt.undisturbed_until", lambda book, held: 0
+    )
 
     events = on_round(book, now=from_above(market.now), round_id=ROUND)
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import pytest
 
-from marketplace.domain.deciding import Guards
-from marketplace.domain.events import LeaseGranted, RoundCleared
+from marketplace.domain.decisions.decide import Guards
+from marketplace.domain.facts.events import LeaseGranted, RoundCleared
 from marketplace.engine import Engine
 from marketplace.keeper import Keeper
 from marketplace.queries.replay import replay_round

@@ -9,24 +9,24 @@ import pytest
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import Money
-from marketplace.domain import close_reasons
-from marketplace.domain.events import (
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import (
     LeaseActivated,
     LeaseClosed,
     LeaseEnding,
     WorkStarted,
     WorkStopped,
 )
-from marketplace.domain.interruption import interrupt, owner_was_first
-from marketplace.domain.lease_actions import (
+from marketplace.domain.leases.actions import (
     LeaseEndsSooner,
     LeaseOver,
     LeaseTooLong,
     NotTheOwner,
     ReclaimUnderWay,
 )
-from marketplace.domain.leases import ExtensionNotLater
-from marketplace.domain.reclaim import reclaim
+from marketplace.domain.leases.interruption import interrupt, owner_was_first
+from marketplace.domain.leases.lease import ExtensionNotLater
+from marketplace.domain.leases.reclaim import reclaim
 from tests.conftest import NOON
 from tests.marketplace.leasing import (
     ADA,

@@ -16,10 +16,10 @@ from ledger.domain.parties import PLATFORM_ID
 from ledger.eventstore.port import load
 from marketplace.commands import bids, leases
 from marketplace.commands.extending import extend_when_due
-from marketplace.domain.bids import Bid
-from marketplace.domain.bounds import ExtensionOutOfBounds
-from marketplace.domain.close_reasons import MONEY_SPENT, WINDOW_OVER
-from marketplace.domain.events import ExtensionRefused
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.bids.bounds import ExtensionOutOfBounds
+from marketplace.domain.facts.close_reasons import MONEY_SPENT, WINDOW_OVER
+from marketplace.domain.facts.events import ExtensionRefused
 from tests.conftest import NOON
 from tests.marketplace.site import ACCOUNT, BID, HOUR, TERMS, Site
 from tests.marketplace.trading import OWNER, named, somebody

@@ -14,7 +14,7 @@ from ledger.eventstore.port import Appended, Recorded, StreamMoved, Write
 from ledger.following import Policy, names_of
 from ledger.reacting import _react
 from marketplace.commands import bids
-from marketplace.domain.events import BidCancelled, BidFilled, LeaseGranted, LeaseScheduled
+from marketplace.domain.facts.events import BidCancelled, BidFilled, LeaseGranted, LeaseScheduled
 from marketplace.policies import OPEN_LEASE, policies
 from metering.policies import POLICIES
 from tests.marketplace.site import TERMS, Site

@@ -17,25 +17,25 @@ from ledger.domain.span import Window
 from ledger.eventstore.port import load
 from listings.domain.events import Isolation, OfferWithdrawn
 from marketplace.commands.quotas import set_policies
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import LeaseGranted, RoundCleared
-from marketplace.domain.governance import (
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.book.book import Book
+from marketplace.domain.book.snapshot import restored, state_of
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import LeaseGranted, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.policy_events import LeastRunSet
+from marketplace.domain.governance.authority import (
     FigureOutOfRange,
     GpuClassUnreadable,
     PolicyNotYours,
     Setter,
 )
-from marketplace.domain.governance_events import LeastRunSet
-from marketplace.domain.governance_runs import LeastRunMissing, TooManyLeastRuns
-from marketplace.domain.least_runs import LeastRuns
-from marketplace.domain.moments import from_above
-from marketplace.domain.policies import Policies
-from marketplace.domain.preemption import undisturbed_until
-from marketplace.domain.query import read_query
-from marketplace.domain.states import restored, state_of
-from marketplace.domain.verification import faults
-from marketplace.domain.verification_of_least_runs import least_run as verified
+from marketplace.domain.governance.minimum_runtime import LeastRunMissing, TooManyLeastRuns
+from marketplace.domain.preemption.interrupt import undisturbed_until
+from marketplace.domain.quotas.minimum_runtime import LeastRuns
+from marketplace.domain.quotas.policies_in_force import Policies
+from marketplace.domain.verification.minimum_runtime import least_run as verified
+from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit

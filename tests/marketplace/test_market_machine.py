@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from listings.domain.events import WeeklyRule
-from marketplace.domain.book import Book
-from marketplace.domain.events import GpuRequest
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.events import GpuRequest
 from tests.marketplace.auditing import audit
 from tests.marketplace.trading import Market, OpenStore
 

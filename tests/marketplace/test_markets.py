@@ -23,11 +23,11 @@ from listings.domain.markets import (
     read_markets,
     within_reach,
 )
-from marketplace.domain.book import Book
-from marketplace.domain.events import ExtensionGranted, RoundCleared
-from marketplace.domain.governance_events import HalfLifeSet
-from marketplace.domain.query import read_query
-from marketplace.domain.routing import Look, choose
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.bids.routing import Look, choose
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.events import ExtensionGranted, RoundCleared
+from marketplace.domain.facts.policy_events import HalfLifeSet
 from tests.conftest import NOON
 from tests.marketplace.trading import Market, rate
 

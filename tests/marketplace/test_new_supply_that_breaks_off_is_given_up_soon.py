@@ -9,10 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from ledger.domain.ids import BidId
-from marketplace.domain import clearing, deciding, setting_aside
-from marketplace.domain.book import Book
-from marketplace.domain.fills import Clearing
-from marketplace.domain.setting_aside import GROUP_MAX, LOOKS_MAX, Looks
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing import bisect, continuous
+from marketplace.domain.clearing.bisect import GROUP_MAX, LOOKS_MAX, Looks
+from marketplace.domain.clearing.fills import Clearing
+from marketplace.domain.decisions import decide
 from tests.marketplace.test_rounds import book_of
 from tests.marketplace.trading import Market, named
 
@@ -40,12 +41,12 @@ class Broken:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, culprits: Collection[BidId] | None) -> None:
         self.looked: list[int] = []
         self._culprits = culprits
-        monkeypatch.setattr(deciding, "clear", self._clear)
+        monkeypatch.setattr(decide, "clear", self._clear)
 
     def _clear(self, book: Book, bids: Any, **said: Any) -> Clearing:
         if bids is not None:
             self.looked.append(len(bids))
-        found = clearing.clear(book, bids, **said)
+        found = continuous.clear(book, bids, **said)
         if any(self._culprits is None or f.bid.bid_id in self._culprits for f in found.fills):
             raise Odd("at a grant")
         return found
@@ -54,7 +55,7 @@ class Broken:
 @pytest.fixture
 def few_looks(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let 64 bids take part in the search, and return how many may be tried in all."""
-    monkeypatch.setattr(setting_aside, "LOOKS_MAX", 1_000)
+    monkeypatch.setattr(bisect, "LOOKS_MAX", 1_000)
     return 500  # each is a look at the bid, and one at the host
 
 
@@ -70,7 +71,7 @@ def test_where_every_bid_breaks_off_the_work_has_a_bound(
     assert market.grants() == {}
     assert [line["event"] for line in logs] == ["fact.undecided"]
     assert few_looks <= sum(broken.looked) <= few_looks + 2 * GROUP_MAX
-    monkeypatch.setattr(deciding, "clear", clearing.clear)
+    monkeypatch.setattr(decide, "clear", continuous.clear)
     market.offer("b", gpus=4, at=1)
     market.run()
     assert len(market.grants()) >= 4, "the next supply is offered as ever"

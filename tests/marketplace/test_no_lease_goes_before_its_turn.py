@@ -11,8 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from ledger.domain.ids import LeaseId
-from marketplace.domain import making_room, packing, preemption, quota_reclaim
-from marketplace.domain.quota_preemption import Planner, Running
+from marketplace.domain.placement import placement
+from marketplace.domain.preemption import interrupt, reclaim_quota
+from marketplace.domain.quotas.reclaim_candidates import Planner, Running
+from marketplace.domain.rounds import preemption_pass
 from tests.marketplace.auditing import audit
 from tests.marketplace.quotas.test_rounds_take_back_what_was_borrowed import rounds
 from tests.marketplace.quotas.test_taking_back_what_was_borrowed import Lent
@@ -46,12 +48,12 @@ def interruptible(**hours: int) -> Market:
 
 def spare(monkeypatch: pytest.MonkeyPatch, *leases: LeaseId) -> None:
     """Let the engine overlook some leases."""
-    honest = preemption.plan_for
+    honest = interrupt.plan_for
 
     def plan_for(*args: Any, spared: Iterable[LeaseId] = (), **said: Any) -> Any:
         return honest(*args, spared={*spared, *leases}, **said)
 
-    monkeypatch.setattr(making_room, "plan_for", plan_for)
+    monkeypatch.setattr(preemption_pass, "plan_for", plan_for)
 
 
 def test_who_has_least_to_lose_goes() -> None:
@@ -101,7 +103,7 @@ def test_no_more_go_than_need_be(monkeypatch: pytest.MonkeyPatch) -> None:
         market.run()
     market.wait(minutes=40)
     patient(market, gpus=1, at=9)
-    honest = packing.place
+    honest = placement.place
 
     def place(*args: Any, **said: Any) -> Any:
         """Find room only once two leases are gone."""
@@ -109,7 +111,7 @@ def test_no_more_go_than_need_be(monkeypatch: pytest.MonkeyPatch) -> None:
         gone = sum(market_lease_is_cut(calendar, market, word) for word in ("left", "right"))
         return honest(*args, **said) if gone == 2 else None
 
-    monkeypatch.setattr(preemption, "place", place)
+    monkeypatch.setattr(interrupt, "place", place)
 
     assert any("would do" in said or "not in the way" in said for said in dropped(market))
     assert market.grant("firm") is None
@@ -150,14 +152,14 @@ FIRM = (("old", 4, "on-demand"), ("middle", 2, "on-demand"), ("new", 2, "on-dema
 
 def misjudge(monkeypatch: pytest.MonkeyPatch, **wrong: Any) -> None:
     """Let the engine go by another order: each figure is made by a function of the true one."""
-    honest = quota_reclaim._Attempt._running
+    honest = reclaim_quota._Attempt._running
 
     def running(self: Any, **said: Any) -> Iterable[Running]:
         for each in honest(self, **said):
             yield replace(each, **{name: of(each) for name, of in wrong.items()})
 
-    monkeypatch.setattr(quota_reclaim._Attempt, "_running", running)
-    monkeypatch.setattr(making_room, "plan_for", lambda *_, **__: None)
+    monkeypatch.setattr(reclaim_quota._Attempt, "_running", running)
+    monkeypatch.setattr(preemption_pass, "plan_for", lambda *_, **__: None)
 
 
 def test_interruptible_ones_go_first_and_then_the_newest() -> None:

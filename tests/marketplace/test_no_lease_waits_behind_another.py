@@ -14,7 +14,7 @@ from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Expect, NewEvent, load
 from ledger.queries.money import StrayHold
 from marketplace import loops
-from marketplace.domain.leases import Lease
+from marketplace.domain.leases.lease import Lease
 from tests.conftest import NOON, SOMEBODY
 from tests.marketplace.leasing import START_GRACE, scheduled
 

@@ -12,12 +12,12 @@ import pytest
 
 from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.money import Rate
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import LeaseGranted, RoundCleared, Share
-from marketplace.domain.least_runs import LEAST_RUN_SECONDS
-from marketplace.domain.moments import from_above
-from marketplace.domain.verification import faults
+from marketplace.domain.book.book import Book
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import LeaseGranted, RoundCleared, Share
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.quotas.minimum_runtime import LEAST_RUN_SECONDS
+from marketplace.domain.verification.verify_round import faults
 from tests.conftest import NOON
 from tests.marketplace.test_preemption import NOTICE, busy_market
 from tests.marketplace.test_rounds import ROUND, book_of, no_fault

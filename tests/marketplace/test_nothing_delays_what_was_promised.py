@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 
 from ledger.domain.ids import BidId, LeaseId, TenantId
 from ledger.eventstore.port import Recorded
-from marketplace.domain.events import (
+from marketplace.domain.clearing.own_supply_first import fit
+from marketplace.domain.facts.events import (
     BidPlaced,
     LeaseClosed,
     LeaseGranted,
     ReclaimRequested,
     ServiceClass,
 )
-from marketplace.domain.least_runs import LEAST_RUN_SECONDS
-from marketplace.domain.moments import from_above
-from marketplace.domain.own_first import fit
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.quotas.minimum_runtime import LEAST_RUN_SECONDS
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.test_rounds import book_of

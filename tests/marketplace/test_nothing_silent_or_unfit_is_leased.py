@@ -8,16 +8,16 @@ import pytest
 
 from listings.domain.divisions import divide
 from listings.domain.events import Division
-from marketplace.domain.book import Book
-from marketplace.domain.events import (
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.card_form import is_idle
+from marketplace.domain.facts.events import (
     ExtensionDeclined,
     GpuRequest,
     LeaseGranted,
     Patience,
     RoundCleared,
 )
-from marketplace.domain.forms import is_idle
-from marketplace.domain.moments import from_above
+from marketplace.domain.facts.instants import from_above
 from marketplace.queries.books import book_of, explain_bid
 from marketplace.queries.market import depth
 from marketplace.queries.quotes import window_quotes

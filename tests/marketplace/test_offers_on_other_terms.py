@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from listings.domain.changes import on_terms
 from listings.domain.events import OfferPublished, OfferTermsChanged, ReclaimStep
-from marketplace.domain.book import Book
-from marketplace.domain.events import LeaseGranted, Patience
-from marketplace.domain.query import read_query
-from marketplace.domain.reclaim_fees import fee_ppm, least_notice
-from marketplace.domain.states import restored, state_of
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.book.book import Book
+from marketplace.domain.book.snapshot import restored, state_of
+from marketplace.domain.facts.events import LeaseGranted, Patience
+from marketplace.domain.leases.reclaim_schedule import fee_ppm, least_notice
 from marketplace.queries.books import explain_bid
 from marketplace.queries.replay import replay_round
 from tests.marketplace.auditing import audit

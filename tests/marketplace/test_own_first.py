@@ -9,9 +9,15 @@ from uuid import UUID
 import pytest
 
 from ledger.domain.ids import TenantId
-from marketplace.domain.book import Book
-from marketplace.domain.events import BidPlaced, GpuRequest, LeaseGranted, Patience, RoundCleared
-from marketplace.domain.rules import PriceRule, Rules
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.rule_set import PriceRule, Rules
+from marketplace.domain.facts.events import (
+    BidPlaced,
+    GpuRequest,
+    LeaseGranted,
+    Patience,
+    RoundCleared,
+)
 from marketplace.engine import Engine
 from marketplace.queries.books import explain_bid
 from marketplace.queries.replay import replay_round

@@ -12,7 +12,7 @@ from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.span import Window
 from ledger.eventstore.port import load
 from marketplace.commands import bids, leases
-from marketplace.domain import close_reasons
+from marketplace.domain.facts import close_reasons
 from tests.conftest import NOON
 from tests.marketplace.site import ACCOUNT, HOUR, TERMS, Site
 from tests.marketplace.trading import OWNER, somebody

@@ -25,10 +25,11 @@ from marketplace.commands.bids import (
     place_bid,
     release_stray_hold,
 )
-from marketplace.domain import bids, bounds
-from marketplace.domain.bids import Bid, BidTerms
-from marketplace.domain.events import GpuRequest, Workload
-from marketplace.domain.workloads import WorkloadUnknown
+from marketplace.domain.bids import bid as bids
+from marketplace.domain.bids import bounds
+from marketplace.domain.bids.bid import Bid, BidTerms
+from marketplace.domain.bids.workload_profiles import WorkloadUnknown
+from marketplace.domain.facts.events import GpuRequest, Workload
 from marketplace.policies import release_hold_when_bid_over
 from tests.conftest import NOON
 from tests.marketplace.trading import rate, somebody

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.domain.money import Money, Rate
-from marketplace.domain import close_reasons
-from marketplace.domain.events import LeaseClosed, LeaseGranted, LeaseInterrupted, Share
-from marketplace.domain.interruption import interrupt
-from marketplace.domain.least_runs import LEAST_RUN_SECONDS
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import LeaseClosed, LeaseGranted, LeaseInterrupted, Share
+from marketplace.domain.leases.interruption import interrupt
+from marketplace.domain.quotas.minimum_runtime import LEAST_RUN_SECONDS
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.leasing import (

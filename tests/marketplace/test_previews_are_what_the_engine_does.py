@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ledger.domain.ids import AccountId, BidId, SubscriberId, TenantId
-from marketplace.domain.bids import BidTerms
-from marketplace.domain.events import GpuRequest, LeaseGranted, Patience, Workload
+from marketplace.domain.bids.bid import BidTerms
+from marketplace.domain.facts.events import GpuRequest, LeaseGranted, Patience, Workload
 from marketplace.queries.books import book_of, explain_bid, preview
 from tests.marketplace.quotas.test_taking_back_what_was_borrowed import Lent
 from tests.marketplace.quotas.test_the_engine_keeps_quotas import unit_of

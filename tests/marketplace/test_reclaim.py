@@ -8,12 +8,12 @@ import pytest
 
 from ledger.domain.money import Money
 from listings.domain.events import ReclaimStep
-from marketplace.domain import close_reasons
-from marketplace.domain.events import LeaseClosed, LeaseEvent, ReclaimRequested, Share
-from marketplace.domain.lease_actions import ReclaimUnderWay
-from marketplace.domain.leases import Lease
-from marketplace.domain.reclaim import NoticeTooShort, quote, reclaim
-from marketplace.domain.reclaim_fees import fee_ppm
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import LeaseClosed, LeaseEvent, ReclaimRequested, Share
+from marketplace.domain.leases.actions import ReclaimUnderWay
+from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.reclaim import NoticeTooShort, quote, reclaim
+from marketplace.domain.leases.reclaim_schedule import fee_ppm
 from tests.conftest import NOON
 from tests.marketplace.leasing import (
     ADA,

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.domain.ids import HostId
-from marketplace.domain import close_reasons
-from marketplace.domain.book import Book
-from marketplace.domain.events import GpuRequest, Patience, RoundCleared
-from marketplace.domain.reliability import (
+from marketplace.domain.book.book import Book
+from marketplace.domain.book.snapshot import restored, state_of
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import GpuRequest, Patience, RoundCleared
+from marketplace.domain.orderbook.host_reliability import (
     BROKEN_OFF,
     HALF_LIFE,
     LEASES_MIN,
@@ -23,7 +24,6 @@ from marketplace.domain.reliability import (
     meets,
     together,
 )
-from marketplace.domain.states import restored, state_of
 from marketplace.queries.books import preview
 from marketplace.queries.market import market_now
 from tests.conftest import NOON

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ledger.eventstore.port import Recorded
 from listings.domain.events import WeeklyRule
-from marketplace.domain.events import GpuRequest, LeaseGranted, Patience, RoundCleared
+from marketplace.domain.facts.events import GpuRequest, LeaseGranted, Patience, RoundCleared
 from marketplace.queries import replay
 from marketplace.queries.market import Level, RoundUnknown
 from marketplace.queries.replay import book_at, replay_round

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from marketplace.domain.rules import Rules
+from marketplace.domain.clearing.rule_set import Rules
 from marketplace.queries import replay
 from marketplace.queries.market import RoundUnknown
 from marketplace.queries.replay_otherwise import (

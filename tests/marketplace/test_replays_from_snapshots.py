@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from ledger.eventstore.postgres import PostgresStore
-from marketplace.domain.events import RoundCleared
+from marketplace.domain.facts.events import RoundCleared
 from marketplace.models import SnapshotRow
 from marketplace.queries.replay import book_at, replay_round
 from marketplace.snapshots.memory import MemorySnapshots

@@ -13,10 +13,10 @@ from ledger.domain.ids import AccountId, BidId, HoldId, SubscriberId, TenantId
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from ledger.eventstore.port import load
 from marketplace.commands import bids, leases
-from marketplace.domain import close_reasons
-from marketplace.domain.bids import Bid
-from marketplace.domain.events import LeaseGranted
-from marketplace.domain.lease_actions import (
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import LeaseGranted
+from marketplace.domain.leases.actions import (
     FIRST_REFUSAL,
     FirstRefusalOver,
     GangCannotBeResold,
@@ -26,8 +26,8 @@ from marketplace.domain.lease_actions import (
     RestOnSale,
     RestTooShort,
 )
-from marketplace.domain.leases import Lease
-from marketplace.domain.resale import FloorBelowPrice, list_rest
+from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.resale import FloorBelowPrice, list_rest
 from marketplace.policies import policies
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit

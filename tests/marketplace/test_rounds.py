@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from ledger.domain.ids import BidId, HostId
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
-from marketplace.domain import ranges
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import GpuRequest, LeaseGranted, Patience, RoundCleared
-from marketplace.domain.faults import Fault
-from marketplace.domain.moments import from_above
-from marketplace.domain.verification import faults
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.faults import Fault
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import GpuRequest, LeaseGranted, Patience, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.placement import sizes
+from marketplace.domain.verification.verify_round import faults
 from tests.conftest import NOON
 from tests.marketplace.trading import Market, named
 
@@ -315,7 +315,7 @@ def test_an_unsound_round_is_not_appended_and_its_bids_wait(
     market.offer("a", at=1)
     market.bid("x", patience="patient")
     market.bid("y", hours=1, start=NOON + timedelta(hours=9))
-    monkeypatch.setattr("marketplace.domain.deciding.faults", lambda *_: [Fault("made up")])
+    monkeypatch.setattr("marketplace.domain.decisions.decide.faults", lambda *_: [Fault("made up")])
 
     market.run()
 
@@ -334,13 +334,13 @@ def test_one_without_room_tells_of_all_that_are_alike(monkeypatch: pytest.Monkey
     for number in range(100):
         market.bid(f"b{number}", at=3, deadline=NOON + timedelta(hours=2), patience="patient")
     asked = list[object]()
-    honest = ranges.fit
+    honest = sizes.fit
 
     def fit(*args: Any, **said: Any) -> Any:
         asked.append(args)
         return honest(*args, **said)
 
-    monkeypatch.setattr(ranges, "fit", fit)
+    monkeypatch.setattr(sizes, "fit", fit)
 
     told, grants = cleared(book_of(market), warn=no_fault)
 

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from marketplace.domain.events import RoundCleared
-from marketplace.domain.last_calls import AT_RISK_EVERY
+from marketplace.domain.facts.events import RoundCleared
+from marketplace.domain.rounds.early_round import AT_RISK_EVERY
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
 from tests.marketplace.quotas.test_rounds_take_back_what_was_borrowed import NOTICE, lent

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.money import Rate
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import Cut, LeaseGranted, ResaleOpened, RoundCleared
-from marketplace.domain.making_room import BIDS_MAX
-from marketplace.domain.moments import from_above
-from marketplace.domain.rules import Rules
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import Cut, LeaseGranted, ResaleOpened, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.rounds.preemption_pass import BIDS_MAX
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit

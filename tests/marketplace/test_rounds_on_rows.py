@@ -11,7 +11,7 @@ from ledger.eventstore import default_store
 from ledger.following import follow_projections
 from ledger.rebuilding import fingerprint, rebuild
 from marketplace.api.rounds import RoundShape
-from marketplace.domain.events import Certificate, RoundCleared
+from marketplace.domain.facts.events import Certificate, RoundCleared
 from marketplace.models.rounds import RoundRow, TradeRow
 from marketplace.projections.rounds import PROJECTIONS
 from tests.conftest import NOON

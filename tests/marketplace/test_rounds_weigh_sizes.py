@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from marketplace.domain.events import LeaseGranted, RoundCleared
-from marketplace.domain.moments import from_above
-from marketplace.domain.rounds import clear_round
-from marketplace.domain.sizes import SIZED_MAX, SIZES_MAX, once, sizes_of
+from marketplace.domain.facts.events import LeaseGranted, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.rounds.batch_clearing import clear_round
+from marketplace.domain.rounds.size_variants import SIZED_MAX, SIZES_MAX, once, sizes_of
 from tests.conftest import NOON
 from tests.marketplace.test_rounds import book_of, cleared
 from tests.marketplace.trading import Market, named

@@ -8,8 +8,8 @@ import pytest
 
 from ledger.domain.money import Rate
 from listings.domain.events import Division
-from marketplace.domain.events import LeaseClosed, Patience, ReclaimRequested
-from marketplace.domain.query import read_query
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.facts.events import LeaseClosed, Patience, ReclaimRequested
 from marketplace.queries.quotes import models_listed, window_quotes
 from tests.conftest import NOON
 from tests.marketplace.trading import OWNER, Market, named, rate

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from marketplace.domain.events import Patience
-from marketplace.domain.query import read_query
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.facts.events import Patience
 from tests.conftest import NOON
 from tests.marketplace.trading import Market, named
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from ledger.eventstore.port import START, Page, Position
 from ledger.eventstore.postgres import PostgresStore
-from marketplace.domain.book import Book
-from marketplace.domain.events import RoundCleared
-from marketplace.domain.states import restored, state_of
+from marketplace.domain.book.book import Book
+from marketplace.domain.book.snapshot import restored, state_of
+from marketplace.domain.facts.events import RoundCleared
 from marketplace.engine import Engine
 from marketplace.models import SnapshotRow
 from marketplace.queries.books import book_of

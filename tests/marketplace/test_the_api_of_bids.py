@@ -16,7 +16,7 @@ from ledger.eventstore.postgres import PostgresStore
 from ledger.following import follow_projections
 from ledger.models import Checkpoint, SubscriberRow
 from ledger.rebuilding import fingerprint, rebuild
-from marketplace.domain.events import BidFilled, LeaseGranted
+from marketplace.domain.facts.events import BidFilled, LeaseGranted
 from marketplace.projections import PROJECTIONS, bids, rounds
 from tests.access.conftest import Caller, admit
 from tests.conftest import SOMEBODY

@@ -13,9 +13,9 @@ from ledger.eventstore.port import load
 from ledger.eventstore.postgres import PostgresStore
 from ledger.following import follow_projections
 from listings.domain.markets import read_markets
-from marketplace.domain.bids import Bid
-from marketplace.domain.events import GpuRequest
-from marketplace.domain.routing import Route
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.bids.routing import Route
+from marketplace.domain.facts.events import GpuRequest
 from marketplace.projections import PROJECTIONS
 from tests.access.conftest import Caller, admit
 from tests.marketplace.test_the_api_of_bids import with_unit

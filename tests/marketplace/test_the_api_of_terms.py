@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from ledger.domain.ids import LeaseId, TenantId
-from marketplace.domain.events import Continues
+from marketplace.domain.facts.events import Continues
 from tests.access.conftest import Caller
 from tests.marketplace.test_the_api_of_bids import ada, body, market, read, unit
 from tests.marketplace.trading import Market, named

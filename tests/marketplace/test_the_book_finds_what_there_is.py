@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from ledger.domain.event import Event
 from ledger.domain.ids import HostId
-from marketplace.domain.book import Book
-from marketplace.domain.calendar import Calendar
-from marketplace.domain.demand import OpenBid, Shape
-from marketplace.domain.eligibility import CONSTRAINTS, explain, screen
-from marketplace.domain.one_host import OneHost
-from marketplace.domain.supply import Entry, Listed
+from marketplace.domain.book.book import Book
+from marketplace.domain.index.host_matcher import OneHost
+from marketplace.domain.orderbook.calendar import Calendar
+from marketplace.domain.orderbook.listed_offer import Entry, Listed
+from marketplace.domain.orderbook.open_bid import OpenBid, Shape
+from marketplace.domain.placement.eligibility import CONSTRAINTS, explain, screen
 from tests.marketplace.random_market import Crowd, Lane
 from tests.marketplace.trading import MARKET
 

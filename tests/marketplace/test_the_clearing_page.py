@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import config
-from marketplace.domain.eligibility import CONSTRAINTS, REASONS
-from marketplace.domain.fills import RULE
-from marketplace.domain.query import CONDITIONS
+from marketplace.domain.bids.query_language import CONDITIONS
+from marketplace.domain.facts.rule_versions import RULE
+from marketplace.domain.placement.eligibility import CONSTRAINTS, REASONS
 
 PAGE = (Path(config.__file__).parent / "docs" / "clearing.md").read_text()
 

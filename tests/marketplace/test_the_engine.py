@@ -21,18 +21,18 @@ from ledger.eventstore.port import (
     OutcomeUnknown,
     StoreUnavailable,
 )
-from marketplace.domain.book import READS, Book
-from marketplace.domain.bounds import DEADLINE_AHEAD_MAX
-from marketplace.domain.clearing import clear
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import (
+from marketplace.domain.bids.bounds import DEADLINE_AHEAD_MAX
+from marketplace.domain.book.book import READS, Book
+from marketplace.domain.clearing.continuous import clear
+from marketplace.domain.clearing.to_events import decided
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import (
     BidExpired,
     ExtensionGranted,
     LeaseGranted,
     RoundCleared,
 )
-from marketplace.domain.moments import from_above
-from marketplace.domain.written import decided
+from marketplace.domain.facts.instants import from_above
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.trading import Market, OpenStore, named

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from ledger.domain.ids import HostId
-from marketplace.domain.events import BidPlaced, LeaseClosed, LeaseEnding, Share
-from marketplace.domain.extending import next_end
-from marketplace.domain.grace import grace_of
-from marketplace.domain.leases import Lease
+from marketplace.domain.facts.events import BidPlaced, LeaseClosed, LeaseEnding, Share
+from marketplace.domain.leases.auto_extension import next_end
+from marketplace.domain.leases.grace_period import grace_of
+from marketplace.domain.leases.lease import Lease
 from tests.conftest import NOON
 from tests.marketplace.leasing import (
     ADA,

@@ -6,7 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from marketplace.domain.grid import BID_POINTS_MAX, HOUR, MINUTE, POINTS_MAX, POINTS_MIN, grid_of
+from marketplace.domain.rounds.time_grid import (
+    BID_POINTS_MAX,
+    HOUR,
+    MINUTE,
+    POINTS_MAX,
+    POINTS_MIN,
+    grid_of,
+)
 
 DAY = 24 * HOUR
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from marketplace.domain.events import LeaseGranted
-from marketplace.domain.optimum.compiling import COMPILES
-from marketplace.domain.rehearsing import rehearse
+from marketplace.domain.decisions.warm_up import rehearse
+from marketplace.domain.facts.events import LeaseGranted
+from marketplace.domain.kernels.jit import COMPILES
 from tests.benchmarks.instant import Lane
 from tests.marketplace.test_one_host_serves_as_the_book_does import facts
 
@@ -22,10 +22,10 @@ def test_every_bid_of_a_rehearsal_is_served() -> None:
 
 @pytest.mark.skipif(not COMPILES, reason="numba is not installed, or kernels are not compiled here")
 def test_after_a_rehearsal_nothing_is_left_to_compile() -> None:
-    from marketplace.domain.finding import room_on
-    from marketplace.domain.levelling import room_of
-    from marketplace.domain.lining_up import join, stand
-    from marketplace.domain.serving import cut, lay_out, serve
+    from marketplace.domain.index.compiled_levels import room_of
+    from marketplace.domain.index.compiled_rows import join, stand
+    from marketplace.domain.kernels.fill_host import cut, lay_out, serve
+    from marketplace.domain.kernels.scan_hosts import room_on
 
     kernels: tuple[Any, ...] = (room_on, room_of, lay_out, serve, cut, stand, join)
     rehearse()

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import EventStore, Page, Position, Recorded
-from marketplace.domain.book import READS, Book
-from marketplace.domain.deciding import Guards
-from marketplace.domain.events import DECISIONS, NothingDecided, RoundCleared
-from marketplace.domain.moments import from_above
-from marketplace.domain.states import BookState, state_of
+from marketplace.domain.book.book import READS, Book
+from marketplace.domain.book.snapshot import BookState, state_of
+from marketplace.domain.decisions.decide import Guards
+from marketplace.domain.facts.events import DECISIONS, NothingDecided, RoundCleared
+from marketplace.domain.facts.instants import from_above
 from marketplace.engine import Engine
 from marketplace.folding import FORGET_AFTER, Folding, Overtaken, folded, to_the_end
 from marketplace.keeper import Keeper, is_overdue

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Refusal
-from marketplace.domain import query
-from marketplace.domain.events import GpuRequest
-from marketplace.domain.query import CONDITIONS, ISOLATIONS, read_query, write_query
+from marketplace.domain.bids import query_language
+from marketplace.domain.bids.query_language import CONDITIONS, ISOLATIONS, read_query, write_query
+from marketplace.domain.facts.events import GpuRequest
 
 HOSTS = (HostId(UUID(int=1)), HostId(UUID(int=2)))
 
@@ -64,49 +64,49 @@ def test_a_query_reads_as_what_it_asks(text: str, request_: GpuRequest) -> None:
 @pytest.mark.parametrize(
     ("text", "refusal", "column"),
     [
-        ("gpu=H100 !", query.ConditionUnreadable, 10),
-        ('gpu="H100', query.ConditionUnreadable, 1),
-        ("gpu=H100 colour=red", query.ConditionUnknown, 10),
-        ("gpu=H100 gpu=A100", query.ConditionRepeated, 10),
-        ("label.a=b label.a=c", query.ConditionRepeated, 11),
-        ("gpu!=H100 gpu!=A100", query.ConditionRepeated, 11),
-        ("memory!=40GiB", query.ComparisonUnfit, 1),
-        ("tenant!=own", query.ComparisonUnfit, 1),
-        ("region!=", query.ValueUnreadable, 1),
-        ("region=eu,", query.ValueUnreadable, 1),
-        ("label.a!=", query.ValueUnreadable, 1),
-        ("memory=40GiB", query.ComparisonUnfit, 1),
-        ("memory<=40GiB", query.ComparisonUnfit, 1),
-        ("gpu>=H100", query.ComparisonUnfit, 1),
-        ("gpu", query.ComparisonUnfit, 1),
-        ("memory>=lots", query.ValueUnreadable, 1),
-        ("reliability>=99", query.ValueUnreadable, 1),
-        ("reliability>=0", query.ValueUnreadable, 1),
-        ("reliability>=0.9999999", query.ValueUnreadable, 1),
-        ("reliability=0.9", query.ComparisonUnfit, 1),
-        ("prefer=colour", query.ValueUnreadable, 1),
-        ("prefer=region,region", query.ValueUnreadable, 1),
-        ("memory>=0", query.ValueUnreadable, 1),
-        ("memory>=-4GiB", query.ValueUnreadable, 1),
-        ("memory>=99999999TiB", query.ValueUnreadable, 1),
-        ("compute>=nine", query.ValueUnreadable, 1),
-        ("gpu=", query.ValueUnreadable, 1),
-        ("gpu=H100,,A100", query.ValueUnreadable, 1),
-        ("share>=0%", query.ValueUnreadable, 1),
-        ("share>=101%", query.ValueUnreadable, 1),
-        ("share>=half", query.ValueUnreadable, 1),
-        ("share=50%", query.ComparisonUnfit, 1),
-        ("isolation=total", query.ValueUnreadable, 1),
-        ("nvlink=maybe", query.ValueUnreadable, 1),
-        ("nvlink=", query.ValueUnreadable, 1),
-        ("nvlink>=1", query.ValueUnreadable, 1),
-        ("nvlink>=many", query.ValueUnreadable, 1),
-        ("nvlink<=4", query.ComparisonUnfit, 1),
-        ("driver=570", query.ComparisonUnfit, 1),
-        ("driver>=new", query.ValueUnreadable, 1),
-        ("tenant=others", query.ValueUnreadable, 1),
-        ("host=gpu-12", query.ValueUnreadable, 1),
-        ("label.=x", query.ValueUnreadable, 1),
+        ("gpu=H100 !", query_language.ConditionUnreadable, 10),
+        ('gpu="H100', query_language.ConditionUnreadable, 1),
+        ("gpu=H100 colour=red", query_language.ConditionUnknown, 10),
+        ("gpu=H100 gpu=A100", query_language.ConditionRepeated, 10),
+        ("label.a=b label.a=c", query_language.ConditionRepeated, 11),
+        ("gpu!=H100 gpu!=A100", query_language.ConditionRepeated, 11),
+        ("memory!=40GiB", query_language.ComparisonUnfit, 1),
+        ("tenant!=own", query_language.ComparisonUnfit, 1),
+        ("region!=", query_language.ValueUnreadable, 1),
+        ("region=eu,", query_language.ValueUnreadable, 1),
+        ("label.a!=", query_language.ValueUnreadable, 1),
+        ("memory=40GiB", query_language.ComparisonUnfit, 1),
+        ("memory<=40GiB", query_language.ComparisonUnfit, 1),
+        ("gpu>=H100", query_language.ComparisonUnfit, 1),
+        ("gpu", query_language.ComparisonUnfit, 1),
+        ("memory>=lots", query_language.ValueUnreadable, 1),
+        ("reliability>=99", query_language.ValueUnreadable, 1),
+        ("reliability>=0", query_language.ValueUnreadable, 1),
+        ("reliability>=0.9999999", query_language.ValueUnreadable, 1),
+        ("reliability=0.9", query_language.ComparisonUnfit, 1),
+        ("prefer=colour", query_language.ValueUnreadable, 1),
+        ("prefer=region,region", query_language.ValueUnreadable, 1),
+        ("memory>=0", query_language.ValueUnreadable, 1),
+        ("memory>=-4GiB", query_language.ValueUnreadable, 1),
+        ("memory>=99999999TiB", query_language.ValueUnreadable, 1),
+        ("compute>=nine", query_language.ValueUnreadable, 1),
+        ("gpu=", query_language.ValueUnreadable, 1),
+        ("gpu=H100,,A100", query_language.ValueUnreadable, 1),
+        ("share>=0%", query_language.ValueUnreadable, 1),
+        ("share>=101%", query_language.ValueUnreadable, 1),
+        ("share>=half", query_language.ValueUnreadable, 1),
+        ("share=50%", query_language.ComparisonUnfit, 1),
+        ("isolation=total", query_language.ValueUnreadable, 1),
+        ("nvlink=maybe", query_language.ValueUnreadable, 1),
+        ("nvlink=", query_language.ValueUnreadable, 1),
+        ("nvlink>=1", query_language.ValueUnreadable, 1),
+        ("nvlink>=many", query_language.ValueUnreadable, 1),
+        ("nvlink<=4", query_language.ComparisonUnfit, 1),
+        ("driver=570", query_language.ComparisonUnfit, 1),
+        ("driver>=new", query_language.ValueUnreadable, 1),
+        ("tenant=others", query_language.ValueUnreadable, 1),
+        ("host=gpu-12", query_language.ValueUnreadable, 1),
+        ("label.=x", query_language.ValueUnreadable, 1),
     ],
 )
 def test_a_query_that_cannot_be_read_is_refused_at_its_place(
@@ -119,7 +119,7 @@ def test_a_query_that_cannot_be_read_is_refused_at_its_place(
 
 
 def test_a_query_has_an_end() -> None:
-    with pytest.raises(query.QueryTooLong):
+    with pytest.raises(query_language.QueryTooLong):
         read_query("gpu=" + "x" * 1_000)
 
 

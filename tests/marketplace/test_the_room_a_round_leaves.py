@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from marketplace.domain.book import Book
-from marketplace.domain.calendar import Taken
-from marketplace.domain.catalogue import Catalogue
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import MarketEvent
-from marketplace.domain.fills import lease_id_of
-from marketplace.domain.moments import from_above
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.fills import lease_id_of
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import MarketEvent
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.index.offer_index import Catalogue
+from marketplace.domain.orderbook.calendar import Taken
 from tests.benchmarks.rounds import book_of
 from tests.conftest import NOON
 

@@ -14,8 +14,8 @@ from django.db import connection
 
 from ledger.eventstore.postgres import PostgresStore
 from marketplace.commands.moving import ask_for_move
-from marketplace.domain.events import BidHandedOn, BidPlaced, LeaseGranted, RoundCleared
-from marketplace.domain.routing import Look
+from marketplace.domain.bids.routing import Look
+from marketplace.domain.facts.events import BidHandedOn, BidPlaced, LeaseGranted, RoundCleared
 from tests.forking import prepared
 from tests.marketplace.auditing import audit
 from tests.marketplace.clearing_process import clear

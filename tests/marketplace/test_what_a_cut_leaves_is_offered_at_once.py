@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ledger.domain.ids import TenantId
-from marketplace.domain.events import LeaseGranted, RoundCleared
+from marketplace.domain.facts.events import LeaseGranted, RoundCleared
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from ledger.domain.money import Rate
 from ledger.domain.refusal import Refusal
-from marketplace.domain.events import LeaseEvent
-from marketplace.domain.interruption import interrupt
-from marketplace.domain.lease_actions import ACTIONS, Action, offered, standing_of
-from marketplace.domain.leases import Lease
-from marketplace.domain.reclaim import reclaim
-from marketplace.domain.resale import keep_rest, list_rest, take_first
-from marketplace.domain.saving import save
+from marketplace.domain.facts.events import LeaseEvent
+from marketplace.domain.leases.actions import ACTIONS, Action, offered, standing_of
+from marketplace.domain.leases.checkpoint_reports import save
+from marketplace.domain.leases.interruption import interrupt
+from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.reclaim import reclaim
+from marketplace.domain.leases.resale import keep_rest, list_rest, take_first
 from tests.conftest import NOON
 from tests.marketplace.leasing import (
     ADA,

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from marketplace.domain import clearing, deciding, rounds
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import RoundUnsound, on_round
-from marketplace.domain.events import BidPlaced, LeaseGranted, RoundCleared
-from marketplace.domain.faults import Fault
-from marketplace.domain.verification import faults
-from marketplace.domain.vouching import UNVERIFIED
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing import continuous
+from marketplace.domain.clearing.faults import Fault
+from marketplace.domain.decisions import decide
+from marketplace.domain.decisions.decide import RoundUnsound, on_round
+from marketplace.domain.facts.events import BidPlaced, LeaseGranted, RoundCleared
+from marketplace.domain.rounds import batch_clearing
+from marketplace.domain.rounds.vetting import UNVERIFIED
+from marketplace.domain.verification.verify_round import faults
 from marketplace.queries import books, guards
 from marketplace.queries.books import MarketCannotTell, book_of, explain_bid
 from marketplace.queries.replay import replay_round
@@ -45,7 +47,7 @@ def breaking_at(*words: str) -> Any:
 
 def test_a_grant_whose_check_breaks_off_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     market = three_bids()
-    monkeypatch.setattr(deciding, "faults", breaking_at("y"))
+    monkeypatch.setattr(decide, "faults", breaking_at("y"))
 
     with capture_logs() as logs:
         market.run()
@@ -62,7 +64,7 @@ def test_of_grants_that_break_a_check_together_the_last_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     market = three_bids()
-    monkeypatch.setattr(deciding, "faults", breaking_at("x", "z"))
+    monkeypatch.setattr(decide, "faults", breaking_at("x", "z"))
 
     market.run()
 
@@ -76,7 +78,7 @@ def test_a_round_that_breaks_off_holds_up_nobody_else(monkeypatch: pytest.Monkey
     def clear_round(*_: Any, **__: Any) -> Any:
         raise Odd("in the search")
 
-    monkeypatch.setattr(rounds, "clear_round", clear_round)
+    monkeypatch.setattr(batch_clearing, "clear_round", clear_round)
     market.bid("now", at=2)
     with capture_logs() as logs:
         market.run()
@@ -98,7 +100,7 @@ def test_a_round_that_cannot_be_written_down_is_not_appended(
     def decided(*_: Any, **__: Any) -> Any:
         raise Odd("in writing")
 
-    monkeypatch.setattr(deciding, "decided", decided)
+    monkeypatch.setattr(decide, "decided", decided)
     with pytest.raises(RoundUnsound, match="written down"):
         on_round(rounds_book(three_bids()), now=NOW, round_id=ROUND)
 
@@ -110,14 +112,14 @@ def test_a_fact_on_which_a_decision_breaks_off_holds_up_no_other(
     market.offer("a", gpus=2, at=1)
     market.bid("odd")
     market.bid("even")
-    honest = clearing.clear
+    honest = continuous.clear
 
     def clear(book: Book, bids: Any, **said: Any) -> Any:
         if bids is not None and any(bid.bid_id == named("bid odd") for bid in bids):
             raise Odd("in the instant lane")
         return honest(book, bids, **said)
 
-    monkeypatch.setattr(deciding, "clear", clear)
+    monkeypatch.setattr(decide, "clear", clear)
     with capture_logs() as logs:
         market.run()
 
@@ -138,7 +140,7 @@ def test_new_supply_goes_to_all_but_a_bid_at_which_it_breaks_off(
     market.bid("even")
     market.bid("late", at=0.5)
     market.run()
-    honest = clearing.clear
+    honest = continuous.clear
 
     def clear(book: Book, bids: Any, **said: Any) -> Any:
         some = book.resting(said["hosts"]) if bids is None else bids
@@ -146,7 +148,7 @@ def test_new_supply_goes_to_all_but_a_bid_at_which_it_breaks_off(
             raise Odd("in the instant lane")
         return honest(book, bids, **said)
 
-    monkeypatch.setattr(deciding, "clear", clear)
+    monkeypatch.setattr(decide, "clear", clear)
     market.offer("a", gpus=2, at=1)
     with capture_logs() as logs:
         market.run()

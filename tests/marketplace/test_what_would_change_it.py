@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledger.domain.ids import BidId
-from marketplace.domain.events import BidPlaced, GpuRequest
+from marketplace.domain.facts.events import BidPlaced, GpuRequest
 from marketplace.queries.advice import Change, advise
 from tests.conftest import NOON
 from tests.marketplace.trading import MARKET, Market, named, rate

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from marketplace.domain.calendar import Taken, gaps
-from marketplace.domain.levelling import Levelling
-from marketplace.domain.moments import Millis, whole_second
-from marketplace.domain.openings import levels_of
+from marketplace.domain.facts.instants import Millis, whole_second
+from marketplace.domain.index.compiled_levels import Levelling
+from marketplace.domain.index.free_levels import levels_of
+from marketplace.domain.orderbook.calendar import Taken, gaps
 
 GPUS_MAX, SPANS_MAX, LONG = 9, 7, 60_000
 

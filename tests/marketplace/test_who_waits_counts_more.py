@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import BidPlaced, RoundCleared
-from marketplace.domain.moments import from_above
-from marketplace.domain.verification import faults
-from marketplace.domain.waiting import FULL_AGE, PPM, weight_of
+from marketplace.domain.facts.events import BidPlaced, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.rounds.ageing import FULL_AGE, PPM, weight_of
+from marketplace.domain.verification.verify_round import faults
 from tests.conftest import NOON
 from tests.marketplace.auditing import audit
 from tests.marketplace.test_rounds import book_of, cleared

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from ledger.domain.ids import BidId
 from ledger.eventstore.postgres import PostgresStore
-from marketplace.domain.bid_events import BidCancelled, BidExpired
+from marketplace.domain.facts.bid_events import BidCancelled, BidExpired
 from marketplace.queries import ended
 from marketplace.queries.ended import Ended, explain_ended
 from marketplace.snapshots.postgres import PostgresSnapshots

@@ -9,7 +9,7 @@ import pytest
 
 from ledger.domain.ids import BidId
 from ledger.domain.money import Rate
-from marketplace.domain.events import GpuRequest
+from marketplace.domain.facts.events import GpuRequest
 from marketplace.queries.advice import advise
 from marketplace.queries.books import book_of, explain_bid
 from marketplace.queries.market import Level

@@ -8,9 +8,9 @@ import pytest
 
 from ledger.domain.span import Window
 from listings.domain.events import OfferPublished, WeeklyRule
-from marketplace.domain.events import RoundCleared
-from marketplace.domain.moments import from_above
-from marketplace.domain.supply import Listed
+from marketplace.domain.facts.events import RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.orderbook.listed_offer import Listed
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
 from tests.marketplace.trading import MARKET, Market

@@ -14,13 +14,13 @@ from ledger.domain.money import Money
 from ledger.domain.span import Window
 from ledger.eventstore.port import load
 from marketplace.commands import leases
-from marketplace.domain.bounds import RESUMES_FROM, CheckpointsOutOfBounds
-from marketplace.domain.close_reasons import RECLAIMED, WORK_LOST
-from marketplace.domain.events import LeaseClosed, Workload, WorkSaved
-from marketplace.domain.lease_actions import CheckpointOutOfLease, LeaseOver
-from marketplace.domain.leases import Lease
-from marketplace.domain.progress import Progress
-from marketplace.domain.saving import save
+from marketplace.domain.bids.bounds import RESUMES_FROM, CheckpointsOutOfBounds
+from marketplace.domain.facts.close_reasons import RECLAIMED, WORK_LOST
+from marketplace.domain.facts.events import LeaseClosed, Workload, WorkSaved
+from marketplace.domain.leases.actions import CheckpointOutOfLease, LeaseOver
+from marketplace.domain.leases.checkpoint_reports import save
+from marketplace.domain.leases.checkpoints import Progress
+from marketplace.domain.leases.lease import Lease
 from tests.conftest import NOON
 from tests.marketplace.leasing import ADA, BOB, HOST_A, HOST_B, LEASE, active, after, kinds, share
 from tests.marketplace.site import HOUR

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from marketplace.domain import workloads
-from marketplace.domain.events import GpuRequest
-from marketplace.domain.workloads import (
+from marketplace.domain.bids import workload_profiles
+from marketplace.domain.bids.workload_profiles import (
     ENVELOPES,
     SLICES,
     advise,
@@ -14,6 +13,7 @@ from marketplace.domain.workloads import (
     complete,
     smallest_slices,
 )
+from marketplace.domain.facts.events import GpuRequest
 
 
 def test_a_7b_model_is_served_on_the_smallest_slice_that_holds_it() -> None:
@@ -56,8 +56,8 @@ def test_an_offer_takes_kinds_by_name_and_by_family() -> None:
 
 
 def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(workloads.WorkloadUnknown) as caught:
-        workloads.workload_named("mining")
+    with pytest.raises(workload_profiles.WorkloadUnknown) as caught:
+        workload_profiles.workload_named("mining")
 
     assert "other" in caught.value.details["known"]  # type: ignore[operator]  # a list of names
 

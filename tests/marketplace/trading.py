@@ -57,8 +57,8 @@ from listings.domain.events import (
 )
 from listings.domain.offers import Offer
 from marketplace.commands.grants import leasing
-from marketplace.domain.bids import Bid
-from marketplace.domain.events import (
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts.events import (
     BidAmended,
     BidCancelled,
     BidFilled,

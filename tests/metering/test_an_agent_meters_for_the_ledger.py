@@ -23,10 +23,10 @@ from listings.domain.divisions import divide
 from listings.domain.events import Division
 from listings.domain.hosts import Host
 from listings.projections import PROJECTIONS as LISTINGS
-from marketplace.domain import close_reasons
-from marketplace.domain.events import LeaseClosed, LeaseScheduled, ReclaimRequested, Workload
-from marketplace.domain.leases import Lease
-from marketplace.domain.reclaim import reclaim
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import LeaseClosed, LeaseScheduled, ReclaimRequested, Workload
+from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.reclaim import reclaim
 from marketplace.loops import advance_leases
 from marketplace.models.leases import LeaseRow
 from marketplace.projections.leases import PROJECTIONS as LEASES

@@ -15,8 +15,8 @@ from ledger.domain.refusal import Refusal
 from listings.domain.divisions import divide
 from listings.domain.events import Division, Gpu
 from listings.domain.hosts import HostIsRetired
-from marketplace.domain.bounds import CommandWithoutProgram, check_workload
-from marketplace.domain.events import Workload
+from marketplace.domain.bids.bounds import CommandWithoutProgram, check_workload
+from marketplace.domain.facts.events import Workload
 from marketplace.queries.leases import HOLD, Assignment
 from metering.agent import wire
 from metering.agent.shares import card_of, environment

@@ -8,7 +8,7 @@ import pytest
 
 from ledger.domain.span import Window
 from marketplace.commands import leases
-from marketplace.domain.events import LeaseInterrupted
+from marketplace.domain.facts.events import LeaseInterrupted
 from metering.domain.events import UsageWindowClosed
 from metering.models import MeterRow
 from metering.queries import usage

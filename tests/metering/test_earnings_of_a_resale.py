@@ -13,7 +13,7 @@ from ledger.domain.holds import WEIGHT_MAX
 from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.journal import split
 from ledger.domain.money import Rate
-from marketplace.domain.events import LeaseScheduled, Resold
+from marketplace.domain.facts.events import LeaseScheduled, Resold
 from metering.commands import weights_of
 from metering.domain.events import GpuUse
 from tests.marketplace.leasing import ADA, HOST_A, scheduled, share

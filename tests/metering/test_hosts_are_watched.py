@@ -21,8 +21,8 @@ from listings.domain.hosts import Host
 from listings.domain.terms import OfferTerms
 from listings.models import HostRow
 from marketplace.commands.leases import advance_lease, lease_started
-from marketplace.domain import close_reasons
-from marketplace.domain.leases import Lease
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.leases.lease import Lease
 from marketplace.queries.leases import assignments_for
 from metering.agent.wire import Health, HealthKind
 from metering.models import AgentContact, HealthEvent

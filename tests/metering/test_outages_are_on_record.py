@@ -11,7 +11,7 @@ from ledger.domain.span import Window
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.memory import MemoryStore
 from ledger.models import Checkpoint
-from marketplace.domain.events import LeaseExtended, LeaseStarting
+from marketplace.domain.facts.events import LeaseExtended, LeaseStarting
 from metering.loops import AWAY_AFTER, beat
 from metering.models import Beat, OutageRow
 from metering.queries.uptime import CLOCK, ROWS, WEB, uptime

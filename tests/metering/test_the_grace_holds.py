@@ -17,12 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ledger.domain.ids import HostId, TenantId
 from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
-from marketplace.domain.events import LeaseClosed, LeaseEvent
-from marketplace.domain.grace import waits_until
-from marketplace.domain.interruption import interrupt
-from marketplace.domain.lease_actions import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
-from marketplace.domain.leases import Lease
-from marketplace.domain.reclaim import reclaim
+from marketplace.domain.facts.events import LeaseClosed, LeaseEvent
+from marketplace.domain.leases.actions import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
+from marketplace.domain.leases.grace_period import waits_until
+from marketplace.domain.leases.interruption import interrupt
+from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.reclaim import reclaim
 from metering.agent.reconcile import (
     WIND_DOWN_SHARE,
     Forget,

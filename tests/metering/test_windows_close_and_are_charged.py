@@ -23,7 +23,7 @@ from ledger.models import Checkpoint
 from ledger.rows import Rows
 from listings import commands
 from listings.domain.terms import OfferTerms
-from marketplace.domain.events import LeaseExtended
+from marketplace.domain.facts.events import LeaseExtended
 from metering import loops
 from metering.domain.events import MeterClosed, MeterGapFound, UsageWindowClosed
 from metering.domain.meters import MeterUnknown

@@ -28,7 +28,7 @@ from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Expect, NewEvent, load
 from ledger.following import follow_projections
 from ledger.reacting import follow_policies
-from marketplace.domain.events import (
+from marketplace.domain.facts.events import (
     LeaseClosed,
     LeaseScheduled,
     LeaseStarting,

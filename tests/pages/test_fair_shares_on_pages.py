@@ -17,8 +17,7 @@ from listings.commands import allow_listing
 from listings.domain.permit_events import ListingAllowed
 from listings.domain.permits import ListingNotAllowed, PermitsNotYours
 from marketplace.commands.quotas import set_policy
-from marketplace.domain.governance import Setter
-from marketplace.domain.governance_events import (
+from marketplace.domain.facts.policy_events import (
     CohortPlaced,
     CountingSet,
     HalfLifeSet,
@@ -27,7 +26,8 @@ from marketplace.domain.governance_events import (
     ShareWeightSet,
     UnitPlaced,
 )
-from marketplace.domain.governance_rules import Policy
+from marketplace.domain.governance.authority import Setter
+from marketplace.domain.governance.dispatch import Policy
 from marketplace.models.bids import BidRow
 from marketplace.models.rounds import RoundRow
 from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served

@@ -13,10 +13,10 @@ from django.utils import timezone
 from ledger.domain.ids import LeaseId
 from ledger.eventstore.port import load, record
 from marketplace.commands import leases
-from marketplace.domain.events import LeaseEvent
-from marketplace.domain.interruption import interrupt
-from marketplace.domain.lease_actions import ACTIONS, offered, standing_of
-from marketplace.domain.leases import Lease
+from marketplace.domain.facts.events import LeaseEvent
+from marketplace.domain.leases.actions import ACTIONS, offered, standing_of
+from marketplace.domain.leases.interruption import interrupt
+from marketplace.domain.leases.lease import Lease
 from marketplace.models import LeaseRow
 from tests.pages.test_bidding_on_pages import form
 from tests.pages.world import BY, CONSUMER, OWNER, World

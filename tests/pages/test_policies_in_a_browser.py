@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 
 from ledger.eventstore.port import load
-from marketplace.domain.policies import Policies
+from marketplace.domain.quotas.policies_in_force import Policies
 from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
 from tests.pages.test_fair_shares_on_pages import govern
 from tests.pages.test_policies_on_pages import POLICIES, moment, put

@@ -13,8 +13,8 @@ from django.test import Client
 from ledger.eventstore.port import load
 from listings.domain.markets import read_markets
 from listings.domain.permits import ListingPermits
-from marketplace.domain.least_runs import LeastRuns
-from marketplace.domain.policies import Policies
+from marketplace.domain.quotas.minimum_runtime import LeastRuns
+from marketplace.domain.quotas.policies_in_force import Policies
 from tests.pages.test_fair_shares_on_pages import govern, shown
 from tests.pages.test_rounds_on_pages import text
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from ledger.eventstore.port import Expect, NewEvent
-from marketplace.domain.events import Certificate, RoundCleared
+from marketplace.domain.facts.events import Certificate, RoundCleared
 from marketplace.models.rounds import RoundRow
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.world import BY, CONSUMER, OWNER, World

@@ -24,7 +24,7 @@ from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import NO_STREAM, NewEvent
 from ledger.following import follow_projections
 from listings.domain.events import OfferWithdrawn
-from marketplace.domain.events import (
+from marketplace.domain.facts.events import (
     LeaseClosed,
     LeaseGranted,
     ReclaimRequested,

@@ -30,8 +30,8 @@ from typing import Any
 
 from ledger.domain.ids import BidId
 from ledger.domain.money import decimal_of
-from marketplace.domain.events import ExtensionDeclined, ExtensionGranted, RoundCleared
-from marketplace.domain.query import read_query
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.facts.events import ExtensionDeclined, ExtensionGranted, RoundCleared
 from tests.conftest import NOON
 from tests.marketplace.trading import Market, named
 

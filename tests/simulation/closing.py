@@ -9,8 +9,8 @@ from ledger.domain.events import HoldPlaced, HoldReleased, UsageCaptured
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import Rate
 from ledger.eventstore.port import Recorded
-from marketplace.domain.close_reasons import REASONS
-from marketplace.domain.events import LeaseClosed, LeaseGranted
+from marketplace.domain.facts.close_reasons import REASONS
+from marketplace.domain.facts.events import LeaseClosed, LeaseGranted
 from metering.domain.events import UsageWindowClosed
 
 

@@ -23,10 +23,10 @@ import numpy as np
 
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId, LeaseId
-from marketplace.domain.book import Book
-from marketplace.domain.close_reasons import CLOSED_BY_CONSUMER, INTERRUPTED, WINDOW_OVER
-from marketplace.domain.deciding import on_fact
-from marketplace.domain.events import (
+from marketplace.domain.book.book import Book
+from marketplace.domain.decisions.decide import on_fact
+from marketplace.domain.facts.close_reasons import CLOSED_BY_CONSUMER, INTERRUPTED, WINDOW_OVER
+from marketplace.domain.facts.events import (
     BidCancelled,
     BidExpired,
     BidFilled,
@@ -36,8 +36,8 @@ from marketplace.domain.events import (
     LeaseGranted,
     MarketEvent,
 )
-from marketplace.domain.extending import ANSWERED, AWAY_MAX
-from marketplace.domain.moments import from_above
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.leases.auto_extension import ANSWERED, AWAY_MAX
 from tests.simulation.engine_facts import (
     MARKET,
     NAMES,

@@ -31,9 +31,9 @@ from listings import commands as listing
 from listings.domain.events import Gpu, WeeklyRule
 from listings.domain.terms import OfferTerms
 from marketplace.commands import bids
-from marketplace.domain.bids import BidTerms
-from marketplace.domain.events import GpuRequest, LeaseScheduled, Workload
-from marketplace.domain.leases import Lease
+from marketplace.domain.bids.bid import BidTerms
+from marketplace.domain.facts.events import GpuRequest, LeaseScheduled, Workload
+from marketplace.domain.leases.lease import Lease
 from marketplace.engine import Engine
 from metering.domain.events import GpuUse
 from tests.simulation.traces import GPUS_PER_NODE, synthetic_week

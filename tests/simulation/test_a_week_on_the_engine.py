@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from ledger.eventstore.port import Recorded
-from marketplace.domain.events import LeaseGranted, LeaseScheduled, RoundCleared
+from marketplace.domain.facts.events import LeaseGranted, LeaseScheduled, RoundCleared
 from tests.marketplace.auditing import audit
 from tests.simulation.closing import check_charges, check_ends
 from tests.simulation.product_week import ProductWeek

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from marketplace.domain.events import LeaseGranted
+from marketplace.domain.facts.events import LeaseGranted
 from tests.simulation import static
 from tests.simulation.engine_facts import STEP
 from tests.simulation.engine_replay import EngineReplay, Running

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from marketplace.domain.states import state_of
+from marketplace.domain.book.snapshot import state_of
 from marketplace.folding import Folding, to_the_end
 from marketplace.keeper import Keeper
 from marketplace.snapshots.memory import MemorySnapshots

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.domain.ids import SubscriberId, TenantId
-from marketplace.domain.governance_events import CohortPlaced, GovernanceEvent, UnitPlaced
-from marketplace.domain.policies import Policies
+from marketplace.domain.facts.policy_events import CohortPlaced, GovernanceEvent, UnitPlaced
+from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.lab.cohorts import handed_out
 from marketplace.lab.comparing import Question, compare
 from marketplace.lab.figures import Figures, figures_of

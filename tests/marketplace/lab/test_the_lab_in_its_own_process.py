@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 from ledger.eventstore.postgres import PostgresStore
-from marketplace.domain import extras
+from marketplace.domain.kernels import switch
 from marketplace.lab import apart
 from marketplace.lab.apart import Apart, LabBroke, LabBusy, compare_apart
 from marketplace.lab.comparing import Job, Question, answered, prepared
@@ -136,7 +136,7 @@ def test_it_comes_to_the_same_with_compiled_kernels(
     monkeypatch: pytest.MonkeyPatch, compiles: bool
 ) -> None:
     job = job_of(a_day(Market()))
-    monkeypatch.setattr(extras, "compile_rounds", compiles)
+    monkeypatch.setattr(switch, "compile_rounds", compiles)
 
     assert compare_apart(job) == answered(job)
 
@@ -145,13 +145,13 @@ def test_without_compiled_kernels_it_does_without_compiling() -> None:
     """Where none lie in the folder yet, the process would stand still for a minute or more."""
     pytest.importorskip("numba")
     said = """
-from marketplace.domain import extras
-extras.compile_rounds = True
-from marketplace.domain.optimum import compiling
+from marketplace.domain.kernels import switch
+switch.compile_rounds = True
+from marketplace.domain.kernels import jit
 from marketplace.lab.worker import _compiled_before
-assert compiling.COMPILES
-compiling.FOLDER = "/nowhere"
-print(_compiled_before(), extras.compile_rounds, compiling.COMPILES)
+assert jit.COMPILES
+jit.FOLDER = "/nowhere"
+print(_compiled_before(), switch.compile_rounds, jit.COMPILES)
 """
 
     told = subprocess.run([sys.executable, "-c", said], check=True, capture_output=True, text=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from marketplace.domain.optimum import (
+from marketplace.domain.solver import (
     ANYWHERE,
     ONE_HOST,
     ONE_POOL,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from marketplace.domain.optimum import ONE_HOST, ONE_POOL, UNLIMITED, Problem
+from marketplace.domain.solver import ONE_HOST, ONE_POOL, UNLIMITED, Problem
 
 COIN = 1_250_000
 SPELL = 1_800_000

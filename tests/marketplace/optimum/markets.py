@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from marketplace.domain.counting import UNITS, part_of
-from marketplace.domain.optimum import (
+from marketplace.domain.quotas.card_units import UNITS, part_of
+from marketplace.domain.solver import (
     ANYWHERE,
     MASK_WHOLE,
     ONE_HOST,

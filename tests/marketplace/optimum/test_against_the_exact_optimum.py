@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from marketplace.domain.optimum import Effort, solve
+from marketplace.domain.solver import Effort, solve
 from tests.marketplace.optimum.checking import audit
 from tests.marketplace.optimum.exact import Exact
 from tests.marketplace.optimum.markets import small_round

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from marketplace.domain.optimum import Effort, OtherSolver, Solution, exact, solve
-from marketplace.domain.optimum.program import tile
+from marketplace.domain.solver import Effort, OtherSolver, Solution, branch_and_bound, solve
+from marketplace.domain.solver.mip_model import tile
 from tests.marketplace.optimum.checking import audit
 from tests.marketplace.optimum.markets import small_round
 
@@ -22,7 +22,7 @@ def solver() -> None:
 @pytest.fixture
 def no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let HiGHS not be installed."""
-    monkeypatch.setattr(exact, "_highspy", lambda: None)
+    monkeypatch.setattr(branch_and_bound, "_highspy", lambda: None)
 
 
 @pytest.mark.usefixtures("solver")
@@ -36,7 +36,7 @@ def test_a_finished_round_is_worth_as_much_as_the_search_found_or_more(seed: int
     audit(problem, finished)
     assert searched.welfare_nanos <= finished.welfare_nanos
     assert finished.bound_nanos <= searched.bound_nanos
-    assert finished.done == Effort(dual=10, search=2, exact=50, highs=exact.version())
+    assert finished.done == Effort(dual=10, search=2, exact=50, highs=branch_and_bound.version())
 
 
 @pytest.mark.usefixtures("solver")
@@ -47,17 +47,17 @@ def test_the_steps_of_a_finished_round_give_the_same_round_again() -> None:
     again = solve(problem, effort=first.done, seed=7)
 
     assert told(first) == told(again)
-    assert dict(first.iterations)["highs"] == exact.version()
+    assert dict(first.iterations)["highs"] == branch_and_bound.version()
 
 
 @pytest.mark.usefixtures("solver")
 def test_a_round_that_another_version_finished_is_not_made_again() -> None:
-    done = Effort(dual=10, search=2, exact=50, highs=exact.version() + 1)
+    done = Effort(dual=10, search=2, exact=50, highs=branch_and_bound.version() + 1)
 
     with pytest.raises(OtherSolver) as refused:
         solve(small_round(10, 1), effort=done, seed=1)
 
-    assert refused.value.details["here"] == exact.named(exact.version())
+    assert refused.value.details["here"] == branch_and_bound.named(branch_and_bound.version())
 
 
 @pytest.mark.usefixtures("no_solver")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from marketplace.domain.optimum import Ask, Effort, Entry, Pool, pose, solve
-from marketplace.domain.optimum.posing import WrongAsk
+from marketplace.domain.solver import Ask, Effort, Entry, Pool, pose, solve
+from marketplace.domain.solver.builder import WrongAsk
 from marketplace.queries.guards import PRICES_SHARE_MAX, Guard
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.optimum.test_solving_a_round import told

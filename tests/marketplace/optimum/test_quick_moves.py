@@ -7,17 +7,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from marketplace.domain.optimum import Effort, Problem, side_by_side, solve
-from marketplace.domain.optimum.compiling import COMPILES
-from marketplace.domain.optimum.dual import Pricing, add_up
-from marketplace.domain.optimum.layout import lay_out
-from marketplace.domain.optimum.moving import Mover
-from marketplace.domain.optimum.placing import place_all
-from marketplace.domain.optimum.problem import ONE_POOL
-from marketplace.domain.optimum.search import SMALL_MAX
-from marketplace.domain.optimum.solving import by_price
-from marketplace.domain.optimum.state import begin, value
-from marketplace.domain.optimum.tray import assess
+from marketplace.domain.kernels.jit import COMPILES
+from marketplace.domain.solver import Effort, Problem, solve, threads
+from marketplace.domain.solver.arrays import lay_out
+from marketplace.domain.solver.dual_prices import Pricing, add_up
+from marketplace.domain.solver.insertion import place_all
+from marketplace.domain.solver.lns import SMALL_MAX
+from marketplace.domain.solver.lns_choice import Mover
+from marketplace.domain.solver.lns_scratch import assess
+from marketplace.domain.solver.problem import ONE_POOL
+from marketplace.domain.solver.solve import by_price
+from marketplace.domain.solver.state import begin, value
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.optimum.checking import audit
 from tests.marketplace.optimum.markets import small_round
@@ -91,12 +91,12 @@ def test_without_numba_quick_moves_give_the_same(
     assert COMPILES, "the settings of tests ask for compiled rounds"
     problem, effort = draw(TIGHT, BIDS, 5), Effort(dual=2, search=2)
     if halved:
-        monkeypatch.setattr(side_by_side, "BIDS_MIN", BIDS)
+        monkeypatch.setattr(threads, "BIDS_MIN", BIDS)
     compiled = solve(problem, effort=effort, seed=5)
 
     with optimum_without_numba() as plain:
         if halved:
-            monkeypatch.setattr(plain.side_by_side, "BIDS_MIN", BIDS)
+            monkeypatch.setattr(plain.threads, "BIDS_MIN", BIDS)
         columns = {
             field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)
         }

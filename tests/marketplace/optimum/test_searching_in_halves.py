@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marketplace.domain.optimum import Effort, Problem, Solution, side_by_side, solve
+from marketplace.domain.solver import Effort, Problem, Solution, solve, threads
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.optimum.checking import audit
 
@@ -14,7 +14,7 @@ EFFORT = Effort(dual=3, search=70)
 @pytest.fixture(scope="module")
 def problem() -> Problem:
     """Return a round that is large enough."""
-    return draw(TIGHT, side_by_side.BIDS_MIN, 11)
+    return draw(TIGHT, threads.BIDS_MIN, 11)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_halves_joined_break_no_rule(problem: Problem, searched: Solution) -> No
 def test_halves_searched_one_after_the_other_give_the_same(
     problem: Problem, searched: Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(side_by_side, "COMPILES", False)
+    monkeypatch.setattr(threads, "COMPILES", False)
 
     again = solve(problem, effort=EFFORT, seed=5)
 

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marketplace.domain.optimum import (
+from marketplace.domain.kernels import jit
+from marketplace.domain.kernels.jit import COMPILES
+from marketplace.domain.solver import (
     Ask,
     Effort,
     Entry,
@@ -26,10 +28,9 @@ from marketplace.domain.optimum import (
     pose,
     solve,
 )
-from marketplace.domain.optimum.compiling import COMPILES
-from marketplace.domain.optimum.search import SMALL_MAX
-from marketplace.domain.optimum.side_by_side import BIDS_MIN
-from marketplace.domain.optimum.warming import crowded, scarce, warm
+from marketplace.domain.solver.lns import SMALL_MAX
+from marketplace.domain.solver.threads import BIDS_MIN
+from marketplace.domain.solver.warm_up import crowded, scarce, warm
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.optimum.checking import audit
 from tests.marketplace.optimum.markets import CENT, HOUR, small_round
@@ -196,9 +197,12 @@ def told(solution: Solution) -> tuple[object, ...]:
 def optimum_without_numba() -> Iterator[ModuleType]:
     """Yield the package as it is where numba is not installed."""
     name = Problem.__module__.rpartition(".")[0]
-    kept = {
-        key: mod for key, mod in sys.modules.items() if key == name or key.startswith(name + ".")
-    }
+    compiled = (name, jit.__name__)
+
+    def is_compiled(key: str) -> bool:
+        return key in compiled or key.startswith(name + ".")
+
+    kept = {key: module for key, module in sys.modules.items() if is_compiled(key)}
     numba = sys.modules.get("numba")
     for key in kept:
         del sys.modules[key]
@@ -206,7 +210,7 @@ def optimum_without_numba() -> Iterator[ModuleType]:
     try:
         yield importlib.import_module(name)
     finally:
-        for key in [key for key in sys.modules if key == name or key.startswith(name + ".")]:
+        for key in filter(is_compiled, list(sys.modules)):
             del sys.modules[key]
         sys.modules.update(kept)
         if numba is None:
@@ -232,7 +236,7 @@ def test_after_warming_a_round_of_any_size_compiles_nothing(bids: int) -> None:
     kernels: list[Any] = [
         kernel
         for name, module in sys.modules.items()
-        if name.startswith("marketplace.domain.optimum.")
+        if name.startswith("marketplace.domain.solver.")
         for kernel in vars(module).values()
         if hasattr(kernel, "signatures")
     ]

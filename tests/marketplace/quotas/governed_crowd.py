@@ -12,9 +12,9 @@ from ledger.domain.ids import SubscriberId, TenantId
 from ledger.domain.money import Money
 from ledger.eventstore.port import Position
 from listings.domain.events import Division
-from marketplace.domain.book import Book
-from marketplace.domain.events import BidPlaced, GpuRequest
-from marketplace.domain.governance_events import (
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.events import BidPlaced, GpuRequest
+from marketplace.domain.facts.policy_events import (
     CohortPlaced,
     CountingSet,
     GovernanceEvent,

@@ -6,13 +6,13 @@ from collections import defaultdict
 from fractions import Fraction
 
 from ledger.domain.money import MILLIS_PER_HOUR
-from marketplace.domain.governance_events import LimitSet
-from marketplace.domain.moments import EPOCH, from_above, moment
-from marketplace.domain.policies import Policies
-from marketplace.domain.quota_book import LAYERS, NOT_ALLOWED, QUOTA, QuotaBook
-from marketplace.domain.quota_limits import periods
-from marketplace.domain.quota_uses import Use, subject_of
-from marketplace.domain.quotas import Tree, Usage
+from marketplace.domain.facts.instants import EPOCH, from_above, moment
+from marketplace.domain.facts.policy_events import LimitSet
+from marketplace.domain.quotas.cohort_tree import Tree, Usage
+from marketplace.domain.quotas.limits import periods
+from marketplace.domain.quotas.policies_in_force import Policies
+from marketplace.domain.quotas.quota_book import LAYERS, NOT_ALLOWED, QUOTA, QuotaBook
+from marketplace.domain.quotas.use import Use, subject_of
 
 Plain = tuple[str | None, str]
 """The outcome, and the reason of a refusal."""

@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 
 from ledger.domain.ids import BidId, SubscriberId, TenantId
-from marketplace.domain.events import Patience
-from marketplace.domain.governance_events import (
+from marketplace.domain.facts.events import Patience
+from marketplace.domain.facts.policy_events import (
     CohortPlaced,
     HalfLifeSet,
     QuotaSet,

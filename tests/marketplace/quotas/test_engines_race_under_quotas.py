@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ledger.domain.ids import AccountId, BidId, LeaseId, SubscriberId, TenantId
 from ledger.domain.money import Money
 from ledger.eventstore.port import Recorded
-from marketplace.domain.bids import BidTerms
-from marketplace.domain.events import (
+from marketplace.domain.bids.bid import BidTerms
+from marketplace.domain.facts.events import (
     BidPlaced,
     GpuRequest,
     LeaseClosed,

@@ -9,8 +9,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.domain.fair_order import Standings, parting
-from marketplace.domain.fairness import LN2, remembered
+from marketplace.domain.quotas.decayed_usage import LN2, remembered
+from marketplace.domain.quotas.fair_share_order import Standings, parting
 
 HALF_LIFE = 3_600_000
 CLASSES = ("A100", "H100", "T4")

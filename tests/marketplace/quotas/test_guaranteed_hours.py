@@ -8,13 +8,13 @@ import pytest
 
 from listings.domain.permit_events import ListingAllowed
 from listings.domain.permits import ListingPermits
-from marketplace.domain.governance_events import (
+from marketplace.domain.facts.policy_events import (
     GuaranteePeriodSet,
     QuotaSet,
     UseAllowed,
     UseKind,
 )
-from marketplace.domain.policies import Policies
+from marketplace.domain.quotas.policies_in_force import Policies
 from tests.marketplace.quotas.test_the_engine_keeps_quotas import Governed, unit_of
 from tests.marketplace.trading import MARKET, OWNER
 

@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 
 from ledger.domain.ids import TenantId
-from marketplace.domain import rounds, settling, tries
-from marketplace.domain.demand import OpenBid
-from marketplace.domain.events import GpuRequest
-from marketplace.domain.governance_events import QuotaOverridden
-from marketplace.domain.moments import from_above
-from marketplace.domain.optimum.problem import Floats, Ints
-from marketplace.domain.quota_gate import gate_of
-from marketplace.domain.round_parts import Entries, Part, Usable, part_of
-from marketplace.domain.round_prices import Prices
-from marketplace.domain.tries import Tries
+from marketplace.domain.admission.gate import gate_of
+from marketplace.domain.clearing import work_budget
+from marketplace.domain.clearing.work_budget import Tries
+from marketplace.domain.facts.events import GpuRequest
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.policy_events import QuotaOverridden
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.rounds import batch_clearing, realise
+from marketplace.domain.rounds.class_problem import Entries, Part, Usable, part_of
+from marketplace.domain.rounds.clearing_prices import Prices
+from marketplace.domain.solver.problem import Floats, Ints
 from tests.conftest import NOON
 from tests.marketplace.quotas.test_no_round_breaks_a_policy import override, quota
 from tests.marketplace.quotas.test_the_engine_keeps_quotas import Governed, unit_of
@@ -39,7 +40,10 @@ def too_late(stage: str) -> bool:
 
 @pytest.fixture
 def few_tries() -> Iterator[None]:
-    with mock.patch.object(tries, "TRIES_MIN", 1), mock.patch.object(rounds, "FIRST_MIN", 1):
+    with (
+        mock.patch.object(work_budget, "TRIES_MIN", 1),
+        mock.patch.object(batch_clearing, "FIRST_MIN", 1),
+    ):
         yield
 
 
@@ -130,7 +134,7 @@ def test_a_late_round_leaves_grants_where_they_are_on_the_grid(few_tries: None) 
     market.offer("a", gpus=2, at=1, windows=[(opens, NOON + 9 * HOUR)])
     for word in "xy":
         market.bid(word, at=3, patience="patient", deadline=NOON + 8 * HOUR)
-    honest = settling.given_names
+    honest = realise.given_names
 
     def coarse(*args: Any) -> Any:
         """Start all at five o'clock, as a coarser grid would."""
@@ -138,7 +142,7 @@ def test_a_late_round_leaves_grants_where_they_are_on_the_grid(few_tries: None) 
         at = from_above(NOON + 5 * HOUR)
         return [(bid, replace(placement, starts=at)) for bid, placement in given]
 
-    with mock.patch.object(rounds, "given_names", coarse):
+    with mock.patch.object(batch_clearing, "given_names", coarse):
         told, late = cleared(book_of(market), warn=no_fault, late=too_late)
         _, in_time = cleared(book_of(market), warn=no_fault)
 

@@ -15,10 +15,11 @@ import pytest
 from ledger.domain.event import Event
 from ledger.domain.ids import UserId
 from ledger.domain.money import Money
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import BidPlaced, LeaseGranted, RoundCleared
-from marketplace.domain.governance_events import (
+from marketplace.domain.book.book import Book
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import BidPlaced, LeaseGranted, RoundCleared
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.policy_events import (
     LimitScope,
     LimitSet,
     OverrideLifted,
@@ -27,8 +28,7 @@ from marketplace.domain.governance_events import (
     UseAllowed,
     UseKind,
 )
-from marketplace.domain.moments import from_above
-from marketplace.domain.verification import faults
+from marketplace.domain.verification.verify_round import faults
 from tests.conftest import NOON
 from tests.marketplace.quotas.test_the_engine_keeps_quotas import Governed, unit_of
 from tests.marketplace.test_rounds import book_of

@@ -8,8 +8,8 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from ledger.domain.ids import SubscriberId, TenantId
-from marketplace.domain.governance_events import CohortPlaced, QuotaSet, UnitPlaced
-from marketplace.domain.moments import from_above
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.policy_events import CohortPlaced, QuotaSet, UnitPlaced
 from tests.marketplace.quotas.test_no_round_breaks_a_policy import limit
 from tests.marketplace.test_nothing_delays_what_was_promised import Life
 from tests.marketplace.test_rounds import book_of

@@ -18,16 +18,17 @@ from ledger.domain.money import Money
 from ledger.eventstore.port import START
 from listings.domain.events import Division
 from listings.domain.mig import CARDS, coexist
-from marketplace.domain.book import Book
-from marketplace.domain.counting import UNITS, Counts, card_of, part_of, said, size_in
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import GpuRequest, LeaseGranted, Patience
-from marketplace.domain.governance_events import CountingSet
-from marketplace.domain.moments import from_above, from_below
-from marketplace.domain.policies import Policies
-from marketplace.domain.quota_uses import Gpus, Use
-from marketplace.domain.verification import faults
-from marketplace.domain.verification_of_parts import gpus_in, gpus_of_all
+from marketplace.domain.book.book import Book
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import GpuRequest, LeaseGranted, Patience
+from marketplace.domain.facts.instants import from_above, from_below
+from marketplace.domain.facts.policy_events import CountingSet
+from marketplace.domain.facts.values import Counts
+from marketplace.domain.quotas.card_units import UNITS, card_of, part_of, said, size_in
+from marketplace.domain.quotas.policies_in_force import Policies
+from marketplace.domain.quotas.use import Gpus, Use
+from marketplace.domain.verification.card_units import gpus_in, gpus_of_all
+from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.advice import advise
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd

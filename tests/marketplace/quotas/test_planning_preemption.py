@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.domain.ids import LeaseId
-from marketplace.domain.quota_preemption import Planner, Running
-from marketplace.domain.quotas import Quota, Tree, Usage
+from marketplace.domain.quotas.cohort_tree import Quota, Tree, Usage
+from marketplace.domain.quotas.reclaim_candidates import Planner, Running
 
 PARENTS = {"lab": None, "a": "lab", "b": "lab", "c": "lab"}
 

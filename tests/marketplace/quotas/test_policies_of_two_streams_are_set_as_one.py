@@ -24,9 +24,9 @@ from ledger.eventstore.postgres import PostgresStore
 from listings.domain.permit_events import ListingAllowed
 from listings.domain.permits import ListingPermits, PermitClassUnreadable
 from marketplace.commands.quotas import set_policies
-from marketplace.domain.governance import CohortCircular, Setter
-from marketplace.domain.governance_events import CohortPlaced, LeastRunSet
-from marketplace.domain.policies import Policies
+from marketplace.domain.facts.policy_events import CohortPlaced, LeastRunSet
+from marketplace.domain.governance.authority import CohortCircular, Setter
+from marketplace.domain.quotas.policies_in_force import Policies
 from tests.conftest import NOON
 from tests.marketplace.trading import MARKET, OWNER, somebody
 

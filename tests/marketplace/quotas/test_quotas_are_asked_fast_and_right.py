@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from ledger.domain.ids import LeaseId, UserId
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.eventstore.port import START
-from marketplace.domain.book import Book
-from marketplace.domain.counting import Counts
-from marketplace.domain.events import BidPlaced
-from marketplace.domain.governance_events import CountingSet, LimitSet
-from marketplace.domain.moments import from_above
-from marketplace.domain.quota_book import KEPT, QuotaBook
-from marketplace.domain.quota_following import KINDS
-from marketplace.domain.quota_uses import Gpus, Use
-from marketplace.domain.steps import NOTHING, Steps, added
+from marketplace.domain.admission.quota_following import KINDS
+from marketplace.domain.book.book import Book
+from marketplace.domain.facts.events import BidPlaced
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.policy_events import CountingSet, LimitSet
+from marketplace.domain.facts.values import Counts
+from marketplace.domain.quotas.quota_book import KEPT, QuotaBook
+from marketplace.domain.quotas.step_function import NOTHING, Steps, added
+from marketplace.domain.quotas.use import Gpus, Use
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
 from tests.marketplace.quotas.plain_quotas import PARTS, plain

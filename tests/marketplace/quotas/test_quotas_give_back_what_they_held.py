@@ -14,10 +14,11 @@ import pytest
 from ledger.domain.event import Event
 from ledger.domain.ids import SubscriberId, TenantId
 from listings.domain.events import OfferPublished
-from marketplace.domain import deciding, written
-from marketplace.domain.events import BidPlaced, LeaseClosed, LeaseGranted
-from marketplace.domain.governance_events import LimitSet, QuotaSet, UnitPlaced
-from marketplace.domain.states import restored, state_of
+from marketplace.domain.book.snapshot import restored, state_of
+from marketplace.domain.clearing import to_events
+from marketplace.domain.decisions import decide
+from marketplace.domain.facts.events import BidPlaced, LeaseClosed, LeaseGranted
+from marketplace.domain.facts.policy_events import LimitSet, QuotaSet, UnitPlaced
 from tests.benchmarks import instant
 from tests.benchmarks.instant import NAMES, NOON, Lane
 from tests.marketplace.test_one_host_serves_as_the_book_does import OddTraffic
@@ -150,7 +151,7 @@ def test_nothing_is_learnt_from_what_broke_off(monkeypatch: pytest.MonkeyPatch) 
     for event in (traffic.policy(), *[traffic.bid() for _ in range(BIDS)]):
         lane.take_in(event)
     known = set(lane.book.queue.placeless)
-    decided, broken = written.decided, list[int]()
+    decided, broken = to_events.decided, list[int]()
 
     def breaks_at_first(*args: Any, **named: Any) -> Any:
         if not broken:
@@ -158,7 +159,7 @@ def test_nothing_is_learnt_from_what_broke_off(monkeypatch: pytest.MonkeyPatch) 
             raise ArithmeticError
         return decided(*args, **named)
 
-    monkeypatch.setattr(deciding, "decided", breaks_at_first)
+    monkeypatch.setattr(decide, "decided", breaks_at_first)
     monkeypatch.setattr(instant, "_breaks_off", lambda bid_id, unsound: None)
     lane.take_in(traffic.policy())
 

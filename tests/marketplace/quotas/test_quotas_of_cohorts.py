@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from marketplace.domain.quotas import Quota, Tree, Usage
+from marketplace.domain.quotas.cohort_tree import Quota, Tree, Usage
 
 PAIR = {"lab": None, "a": "lab", "b": "lab"}
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ledger.domain.ids import TenantId
-from marketplace.domain.events import Patience
-from marketplace.domain.governance_events import LimitSet
+from marketplace.domain.facts.events import Patience
+from marketplace.domain.facts.policy_events import LimitSet
 from tests.marketplace.trading import MARKET, Market, named
 
 TENANT = TenantId(named("tenant"))

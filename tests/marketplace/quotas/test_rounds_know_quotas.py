@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from ledger.domain.event import Event
 from ledger.domain.money import Money
 from listings.domain.events import OfferPublished
-from marketplace.domain import rounds, tries
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import GpuRequest, RoundCleared
-from marketplace.domain.quota_gate import gate_of
-from marketplace.domain.round_parts import part_of
+from marketplace.domain.admission.gate import gate_of
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing import work_budget
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import GpuRequest, RoundCleared
+from marketplace.domain.rounds import batch_clearing
+from marketplace.domain.rounds.class_problem import part_of
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
 from tests.marketplace.quotas.test_no_round_breaks_a_policy import limit, override, quota, use
@@ -207,7 +208,10 @@ def test_a_gang_moves_nearer_only_where_its_limits_allow_it(short: int) -> None:
 def test_a_round_that_was_late_can_be_made_again(random: Random, looks: int) -> None:
     """However few each stage came to try: the same steps give the same round."""
     crowd, lane = GovernedCrowd(random), Lane(Book(MARKET))
-    with mock.patch.object(tries, "TRIES_MIN", 1), mock.patch.object(rounds, "FIRST_MIN", 1):
+    with (
+        mock.patch.object(work_budget, "TRIES_MIN", 1),
+        mock.patch.object(batch_clearing, "FIRST_MIN", 1),
+    ):
         for act in range(24):
             for event, position in crowd.acts(lane.book):
                 lane.take_in(event, position, now=crowd.now)
@@ -232,7 +236,7 @@ def test_who_is_late_is_not_tried_and_the_round_says_so() -> None:
     for number in range(6):
         market.ask("red", f"red {number}", 1, patience="patient")
 
-    with mock.patch.object(rounds, "FIRST_MIN", 2):
+    with mock.patch.object(batch_clearing, "FIRST_MIN", 2):
         told, _ = cleared(book_of(market), warn=no_fault, late=lambda stage: True)
         again, _ = cleared(book_of(market), warn=no_fault)
 

@@ -17,13 +17,13 @@ from ledger.domain.event import Event
 from ledger.domain.ids import BidId
 from ledger.domain.money import Rate
 from listings.domain.events import Division
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_round
-from marketplace.domain.events import LeaseGranted, RoundCleared, ServiceClass
-from marketplace.domain.governance_events import CountingSet
-from marketplace.domain.moments import from_above
-from marketplace.domain.rules import Rules
-from marketplace.domain.verification import faults
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.facts.events import LeaseGranted, RoundCleared, ServiceClass
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.policy_events import CountingSet
+from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.replay import replay_round
 from tests.marketplace.auditing import audit
 from tests.marketplace.quotas.test_no_round_breaks_a_policy import quota

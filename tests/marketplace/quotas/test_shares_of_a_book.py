@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.domain.ids import LeaseId, SubscriberId, TenantId
-from marketplace.domain.events import BidPlaced
-from marketplace.domain.governance_events import (
+from marketplace.domain.facts.events import BidPlaced
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.policy_events import (
     CohortPlaced,
     GovernanceEvent,
     HalfLifeSet,
     ShareWeightSet,
     UnitPlaced,
 )
-from marketplace.domain.moments import from_above
-from marketplace.domain.quota_book import QuotaBook
-from marketplace.domain.quota_states import restored_quotas, state_of_quotas
-from marketplace.domain.quota_uses import Gpus, Use
+from marketplace.domain.quotas.quota_book import QuotaBook
+from marketplace.domain.quotas.snapshot import restored_quotas, state_of_quotas
+from marketplace.domain.quotas.use import Gpus, Use
 from tests.conftest import NOON
 from tests.marketplace.trading import MARKET, Market
 

@@ -10,12 +10,12 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_round
-from marketplace.domain.policies import Policies
-from marketplace.domain.quota_book import QuotaBook
-from marketplace.domain.quota_states import PoliciesState, QuotaState
-from marketplace.domain.states import state_of
+from marketplace.domain.book.book import Book
+from marketplace.domain.book.snapshot import state_of
+from marketplace.domain.decisions.decide import on_round
+from marketplace.domain.quotas.policies_in_force import Policies
+from marketplace.domain.quotas.quota_book import QuotaBook
+from marketplace.domain.quotas.snapshot import PoliciesState, QuotaState
 from marketplace.engine import Engine
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import usable

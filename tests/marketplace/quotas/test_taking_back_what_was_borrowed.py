@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marketplace.domain.book import Book
-from marketplace.domain.deciding import on_fact
-from marketplace.domain.events import BidFilled, BidPlaced, LeaseGranted, ServiceClass
-from marketplace.domain.moments import from_above
-from marketplace.domain.quota_reclaim import Standing, _Attempt, reclaim_for
-from marketplace.domain.rules import Rules
-from marketplace.domain.triggers import BidCame
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.decisions.decide import on_fact
+from marketplace.domain.facts.events import BidFilled, BidPlaced, LeaseGranted, ServiceClass
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.orderbook.triggers import BidCame
+from marketplace.domain.preemption.reclaim_quota import Standing, _Attempt, reclaim_for
 from marketplace.engine import Engine
 from tests.marketplace.quotas.test_the_engine_keeps_quotas import Governed
 from tests.marketplace.trading import MARKET

@@ -12,8 +12,15 @@ from ledger.domain.event import Event
 from ledger.domain.ids import BidId, SubscriberId, TenantId
 from ledger.domain.money import Money
 from ledger.eventstore.port import START
-from marketplace.domain.events import BidPlaced, LeaseClosed, LeaseGranted, Patience, RoundCleared
-from marketplace.domain.governance_events import (
+from marketplace.domain.facts.events import (
+    BidPlaced,
+    LeaseClosed,
+    LeaseGranted,
+    Patience,
+    RoundCleared,
+)
+from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.policy_events import (
     CohortPlaced,
     LimitScope,
     LimitSet,
@@ -21,7 +28,6 @@ from marketplace.domain.governance_events import (
     QuotaSet,
     UnitPlaced,
 )
-from marketplace.domain.moments import from_above
 from tests.marketplace.test_rounds import book_of
 from tests.marketplace.trading import MARKET, Market, named
 

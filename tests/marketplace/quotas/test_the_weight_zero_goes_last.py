@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marketplace.domain.events import Patience, RoundCleared
-from marketplace.domain.governance_events import ShareWeightSet
+from marketplace.domain.facts.events import Patience, RoundCleared
+from marketplace.domain.facts.policy_events import ShareWeightSet
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
 from tests.marketplace.quotas.test_the_engine_keeps_quotas import Governed, unit_of

@@ -13,16 +13,7 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Meta, load
 from marketplace.commands.quotas import approve_request, set_policy, take_up
-from marketplace.domain.governance import (
-    BorrowingNeedsCohort,
-    CohortCircular,
-    CohortUnknown,
-    FigureOutOfRange,
-    GrantExceeded,
-    PolicyNotYours,
-    Setter,
-)
-from marketplace.domain.governance_events import (
+from marketplace.domain.facts.policy_events import (
     CohortPlaced,
     CountingSet,
     HalfLifeSet,
@@ -33,13 +24,22 @@ from marketplace.domain.governance_events import (
     ShareWeightSet,
     UnitPlaced,
 )
-from marketplace.domain.governance_requests import (
+from marketplace.domain.governance.authority import (
+    BorrowingNeedsCohort,
+    CohortCircular,
+    CohortUnknown,
+    FigureOutOfRange,
+    GrantExceeded,
+    PolicyNotYours,
+    Setter,
+)
+from marketplace.domain.governance.dispatch import Policy
+from marketplace.domain.governance.quota_requests import (
     EscalationTokenWrong,
     QuotaRequestClosed,
     QuotaRequestUnknown,
 )
-from marketplace.domain.governance_rules import Policy
-from marketplace.domain.policies import Policies
+from marketplace.domain.quotas.policies_in_force import Policies
 from tests.conftest import NOON
 
 MARKET = "main"

@@ -1,0 +1,1 @@
+"""The order book of one market, folded from its log."""

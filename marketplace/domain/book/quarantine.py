@@ -1,0 +1,118 @@
+"""What of the supply is leased to nobody for now: hosts that are silent, and GPUs that are unfit.
+
+The offers stay in the book with their place, floor and terms: only the time of those GPUs is
+withheld, in the calendar, which everything that grants, quotes or explains asks what is free. What
+is withheld of a card is withheld of all its parts. Leases that hold such GPUs are not touched.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from ledger.domain.event import Event
+from ledger.domain.ids import HostId
+from listings.domain.divisions import read_share
+from listings.domain.events import (
+    Gpu,
+    GpuQuarantined,
+    GpuReleased,
+    HostFellSilent,
+    HostReturned,
+)
+from marketplace.domain.index.offer_index import Catalogue
+from marketplace.domain.orderbook.calendar import Calendar
+from marketplace.domain.orderbook.listed_offer import Listed
+from marketplace.domain.orderbook.triggers import SupplyGrew, Trigger
+
+
+class Quarantine:
+    """The hosts that are silent, and the unfit GPUs of each host, whatever is offered of them."""
+
+    def __init__(self) -> None:
+        self.silent: set[HostId] = set()
+        self.unfit: dict[HostId, set[str]] = defaultdict(set)
+
+    def __contains__(self, host_id: HostId) -> bool:
+        return host_id in self.silent or bool(self.unfit.get(host_id))
+
+    def of(self, host_id: HostId, offers: Iterable[Listed]) -> list[str]:
+        """Return what of a host's offers is withheld, and the cards that it is parts of."""
+        if host_id not in self:
+            return []
+        all_of_it, unfit = host_id in self.silent, self.unfit.get(host_id, set())
+        found: dict[str, None] = {}
+        for listed in offers:
+            for gpu in listed.terms.gpus:
+                names = list(_names(gpu))
+                if all_of_it or not unfit.isdisjoint(names):
+                    found.update(dict.fromkeys(names))
+        return list(found)
+
+
+def _names(gpu: Gpu) -> Iterator[str]:
+    """Yield what a fault that concerns a GPU may be filed under: itself, and its card."""
+    yield gpu.uuid
+    share = read_share(gpu.uuid)
+    if share is not None:
+        yield share.card_uuid
+    elif gpu.card_uuid is not None:
+        yield gpu.card_uuid
+
+
+class Book(Protocol):
+    """The book of a market, as far as the health of hosts changes it."""
+
+    calendar: Calendar
+    catalogue: Catalogue
+    quarantine: Quarantine
+
+
+def withhold(book: Book, host_id: HostId) -> None:
+    """Bring what is withheld of a host's offers up to date."""
+    book.calendar.withhold(host_id, book.quarantine.of(host_id, book.catalogue.on(host_id)))
+    book.catalogue.touch(host_id)
+
+
+def fell_silent(book: Book, event: HostFellSilent, position: int) -> Trigger | None:
+    """Withhold all GPUs of a host."""
+    book.quarantine.silent.add(event.host_id)
+    withhold(book, event.host_id)
+    return None
+
+
+def returned(book: Book, event: HostReturned, position: int) -> Trigger | None:
+    """Give them back, and look who waited."""
+    book.quarantine.silent.discard(event.host_id)
+    return _given_back(book, event.host_id)
+
+
+def quarantined(book: Book, event: GpuQuarantined, position: int) -> Trigger | None:
+    """Withhold a GPU, with all its parts."""
+    book.quarantine.unfit[event.host_id].add(event.gpu_uuid)
+    withhold(book, event.host_id)
+    return None
+
+
+def released(book: Book, event: GpuReleased, position: int) -> Trigger | None:
+    """Give it back, and look who waited."""
+    book.quarantine.unfit[event.host_id].discard(event.gpu_uuid)
+    return _given_back(book, event.host_id)
+
+
+def _given_back(book: Book, host_id: HostId) -> Trigger | None:
+    if not book.quarantine.unfit.get(host_id):
+        book.quarantine.unfit.pop(host_id, None)
+    withhold(book, host_id)
+    if not book.catalogue.on(host_id) or host_id in book.quarantine.silent:
+        return None
+    return SupplyGrew(frozenset({host_id}), rests=True)
+
+
+RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
+    HostFellSilent: fell_silent,
+    HostReturned: returned,
+    GpuQuarantined: quarantined,
+    GpuReleased: released,
+}

@@ -1,0 +1,132 @@
+"""The reason a bid is not matched, without the whole funnel: the engine tells it to every such bid.
+
+The same answer as `eligibility.explain` files, which counts everything there is. Here counting
+stops as soon as it is known that enough GPUs are left, and begins with the last constraint: what
+most bids lack is price or a free moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from marketplace.domain.facts.instants import whole_second
+from marketplace.domain.index.offer_index import Catalogue
+from marketplace.domain.orderbook.calendar import Calendar
+from marketplace.domain.orderbook.listed_offer import Entry, Listed
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.placement.eligibility import CONSTRAINTS, TOGETHER
+from marketplace.domain.placement.placement import NO_LIMIT
+
+
+def at_a_glance(
+    bid: OpenBid, catalogue: Catalogue, *, now: int, withheld: Collection[str] = ()
+) -> str | None:
+    """Return why nothing serves a bid, where one look tells; None: it has to be looked at.
+
+    withheld: GPUs that nobody can have now.
+    Most bids that come fit GPUs with windows long enough, of which none is free for long enough.
+    """
+    earliest = max(bid.earliest, whole_second(now))
+    if bid.has_ranges or catalogue.has_room(bid, earliest=earliest):
+        return None
+    witness = catalogue.witness(bid)
+    if witness is None or _count(witness[1], withheld) < bid.gpus:
+        return None
+    listed = witness[0]
+    return "taken" if _usable(listed, bid) and _fits_in(listed, bid, earliest) else None
+
+
+def reason_of(bid: OpenBid, catalogue: Catalogue, calendar: Calendar, *, now: int) -> str:
+    """Return the first constraint that leaves too few GPUs for a bid that cannot be placed."""
+    earliest = max(bid.earliest, whole_second(now))
+    # One GPU that is free and cheap enough would have been enough: no need to look again.
+    if bid.gpus > 1 and _free(bid, catalogue, calendar, earliest, bid.limit):
+        return TOGETHER
+    if _free(bid, catalogue, calendar, earliest, NO_LIMIT):
+        return "limit"
+
+    def in_time(entry: Entry) -> bool:
+        return _usable(entry.listed, bid) and _fits_in(entry.listed, bid, earliest)
+
+    withheld = calendar.withheld
+    if _enough(bid, catalogue.with_windows(bid, earliest=earliest), in_time, withheld):
+        return "taken"
+    if withheld and _enough(bid, catalogue.with_windows(bid, earliest=earliest), in_time):
+        return "health"
+    left_by: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
+        ("windows", lambda each: _usable(each.listed, bid)),
+        ("lease-minimum", lambda each: _open(each.listed, bid)),
+        ("reserved", lambda each: _offered(each.listed, bid)),
+        ("paused", lambda each: bid.takes(each.listed)),
+        ("reliability", lambda each: bid.chooses(each.listed.terms)),
+        ("host", lambda each: True),
+    )
+    for next_one, keep in left_by:
+        if _enough(bid, catalogue.passing(bid.shape, len(CONSTRAINTS)), keep):
+            return next_one
+    for passed in range(len(CONSTRAINTS) - 1, -1, -1):
+        if _enough(bid, catalogue.passing(bid.shape, passed), lambda each: True):
+            return CONSTRAINTS[passed][0]
+    return "listed"
+
+
+def _free(
+    bid: OpenBid, catalogue: Catalogue, calendar: Calendar, earliest: int, limit: int
+) -> bool:
+    """Tell if enough GPUs within a limit are free for long enough, each at its own time."""
+    found = set[str]()
+    for entry in catalogue.candidates(bid, earliest=earliest, limit=limit, gpus=1):
+        if entry.floor > limit:
+            break
+        if not _usable(entry.listed, bid):
+            continue
+        for uuid in entry.uuids:
+            spans = entry.listed.free(uuid, calendar, since=earliest, until=bid.deadline)
+            if _long_enough(spans, bid, earliest):
+                found.add(uuid)
+        if len(found) >= bid.gpus:
+            return True
+    return False
+
+
+def _count(uuids: Collection[str], withheld: Collection[str]) -> int:
+    return len(set(uuids).difference(withheld)) if withheld else len(uuids)
+
+
+def _enough(
+    bid: OpenBid,
+    entries: Iterable[Entry],
+    keep: Callable[[Entry], bool],
+    withheld: Collection[str] = (),
+) -> bool:
+    found = set[str]()
+    for entry in entries:
+        if keep(entry):
+            found.update(entry.uuids)
+            found.difference_update(withheld)
+            if len(found) >= bid.gpus:
+                return True
+    return False
+
+
+def _usable(listed: Listed, bid: OpenBid) -> bool:
+    return listed.lease_min <= bid.duration and _open(listed, bid)
+
+
+def _open(listed: Listed, bid: OpenBid) -> bool:
+    return _offered(listed, bid) and listed.open_to(bid.terms.bid_id)
+
+
+def _offered(listed: Listed, bid: OpenBid) -> bool:
+    return not listed.paused and (not bid.is_choosy or bid.takes(listed))
+
+
+def _fits_in(listed: Listed, bid: OpenBid, earliest: int) -> bool:
+    return _long_enough(listed.windows(earliest, bid.deadline), bid, earliest)
+
+
+def _long_enough(spans: Iterable[tuple[int, int]], bid: OpenBid, earliest: int) -> bool:
+    for opens, closes in spans:
+        if min(closes, bid.deadline) - max(opens, earliest) >= bid.duration:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Continuous matching, what it decides, and how decisions are written down as events."""

@@ -1,0 +1,150 @@
+"""Requests for more quota: asked with a reason, approved with a token, taken up once by it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID, uuid5
+
+from ledger.domain.refusal import Forbidden, Refusal, Unknown
+from marketplace.domain.facts.policy_events import (
+    GovernanceEvent,
+    QuotaOverridden,
+    QuotaRequestApproved,
+    QuotaRequestDeclined,
+    QuotaRequested,
+)
+from marketplace.domain.governance.authority import (
+    GPUS_MAX,
+    PolicyNotYours,
+    Setter,
+    TooManyPolicies,
+    need_class,
+    need_figure,
+    need_platform,
+    need_span,
+    need_unit,
+)
+from marketplace.domain.quotas.policies_in_force import Policies, Request
+
+REQUESTS_MAX = 1_000
+TOKEN_LIFE = timedelta(days=1)
+
+
+class QuotaRequestUnknown(Unknown):
+    """There is no such request for quota."""
+
+
+class QuotaRequestClosed(Refusal):
+    """That request for quota was decided already, or has expired."""
+
+
+class EscalationTokenWrong(Forbidden):
+    """That token does not take this quota up: it is another one, used already, or expired."""
+
+
+def request_quota(
+    policies: Policies | None, event: QuotaRequested, by: Setter
+) -> Sequence[GovernanceEvent]:
+    """Ask for another nominal quota for a time.
+
+    Raises: PolicyNotYours, CohortUnknown, OverrideSpanWrong, FigureOutOfRange, TooManyPolicies.
+    """
+    now = policies or Policies()
+    if event.request_id in now.requests:
+        return []
+    unit = need_unit(now, event.subscriber_id)
+    if not by.is_platform and unit.tenant_id != by.tenant_id:
+        raise PolicyNotYours(subscriber_id=event.subscriber_id)
+    need_class(event.gpu_class)
+    need_figure(event.nominal, GPUS_MAX)
+    need_span(event.starts_at, event.ends_at, event.at)
+    open_ones = [each for each in now.requests.values() if each.state == "open"]
+    if len(open_ones) >= REQUESTS_MAX:
+        raise TooManyPolicies()
+    return [event]
+
+
+def approve_request(
+    policies: Policies | None, request_id: UUID, by: Setter, *, token_id: UUID, now: datetime
+) -> Sequence[GovernanceEvent]:
+    """Approve a request: its token takes the quota up within a day, and before the request ends.
+
+    Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
+    """
+    need_platform(by)
+    request = _open_request(policies, request_id, now)
+    return [
+        QuotaRequestApproved(
+            market=request.asked.market,
+            request_id=request_id,
+            token_id=token_id,
+            expires_at=min(now + TOKEN_LIFE, request.asked.ends_at),
+            at=now,
+        )
+    ]
+
+
+def decline_request(
+    policies: Policies | None, request_id: UUID, by: Setter, *, why: str, now: datetime
+) -> Sequence[GovernanceEvent]:
+    """Decline a request.
+
+    Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
+    """
+    need_platform(by)
+    market = _open_request(policies, request_id, now).asked.market
+    return [QuotaRequestDeclined(market=market, request_id=request_id, why=why, at=now)]
+
+
+def take_up(
+    policies: Policies | None, request_id: UUID, token_id: UUID, by: Setter, *, now: datetime
+) -> Sequence[GovernanceEvent]:
+    """Turn an approved request into an override, by its token.
+
+    Raises: QuotaRequestUnknown, also for one of others; EscalationTokenWrong.
+    """
+    state = policies or Policies()
+    request = _request(state, request_id)
+    approved, asked = request.approved, request.asked
+    if not by.is_platform and asked.tenant_id != by.tenant_id:
+        raise QuotaRequestUnknown(request_id=request_id)  # as one that nobody made
+    if approved is None or approved.token_id != token_id:
+        raise EscalationTokenWrong(request_id=request_id)
+    if request.state == "taken-up":
+        return []
+    if now >= approved.expires_at:
+        raise EscalationTokenWrong(request_id=request_id, expired_at=approved.expires_at)
+    node = str(asked.subscriber_id)
+    was = state.quotas.get((node, asked.gpu_class))
+    return [
+        QuotaOverridden(
+            market=asked.market,
+            override_id=uuid5(request_id, "override"),
+            node=node,
+            gpu_class=asked.gpu_class,
+            nominal=asked.nominal,
+            borrowing=None if was is None else was.borrowing,
+            lending=None if was is None else was.lending,
+            starts_at=asked.starts_at,
+            ends_at=asked.ends_at,
+            request_id=request_id,
+            at=now,
+            gpu_hours=None if was is None else was.gpu_hours,
+            why=asked.why,
+        )
+    ]
+
+
+def _request(policies: Policies | None, request_id: UUID) -> Request:
+    request = (policies or Policies()).requests.get(request_id)
+    if request is None:
+        raise QuotaRequestUnknown(request_id=request_id)
+    return request
+
+
+def _open_request(policies: Policies | None, request_id: UUID, now: datetime) -> Request:
+    request = _request(policies, request_id)
+    if request.state != "open" or now >= request.asked.expires_at:
+        raise QuotaRequestClosed(request_id=request_id, state=request.state)
+    return request

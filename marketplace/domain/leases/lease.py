@@ -1,0 +1,305 @@
+"""The right to use GPUs from a grant to its end, and everything that can happen to it.
+
+scheduled > starting > active > (reclaiming) > ending > closed | failed. The consumer may close
+from any state that is not final; the owner gets the capacity back by the reclaim deadline; time
+does the rest (`tick`). No lease ends without a reason (close_reasons.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from ledger.domain.ids import HostId
+from ledger.domain.refusal import Invalid, Unknown
+from ledger.domain.span import Window
+from ledger.domain.uptime import ALWAYS_UP, Uptime
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import (
+    ExtensionRefused,
+    ExtensionRequested,
+    LeaseActivated,
+    LeaseClosed,
+    LeaseEnding,
+    LeaseEvent,
+    LeaseExtended,
+    LeaseStarting,
+    WorkStarted,
+    WorkStopped,
+)
+from marketplace.domain.leases.actions import LEASE_MAX, LeaseTooLong, need
+from marketplace.domain.leases.checkpoints import SECOND, Left
+from marketplace.domain.leases.contacts import Contacts, Heard
+from marketplace.domain.leases.grace_period import waits_until
+from marketplace.domain.leases.reclaim_schedule import due_from
+from marketplace.domain.leases.state import LeaseState
+
+
+class LeaseUnknown(Unknown):
+    """There is no such lease."""
+
+
+NONE_TOLD: Contacts = MappingProxyType({})
+"""Of a host of which nothing is told it is taken that it is heard."""
+
+
+class ExtensionNotLater(Invalid):
+    """An extension must end later than the lease does now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease(LeaseState):
+    """One lease, and what may be decided on it."""
+
+    def tick(
+        self,
+        *,
+        now: datetime,
+        start_grace: timedelta,
+        uptime: Uptime = ALWAYS_UP,
+        heard: Contacts = NONE_TOLD,
+    ) -> list[LeaseEvent]:
+        """Return what time alone has brought about by `now`, all of it, in order.
+
+        However long nobody looked, one call brings a lease to where it belongs.
+
+        uptime: what hosts are given to start or to report in runs only while the market is up.
+        heard: the same of each host: what it is given runs only while it is heard.
+        """
+        events: list[LeaseEvent] = []
+        if not self.over and self.state != "ending" and now < self.due_at:
+            events += self.rights.opening(tenant_id=self.terms.tenant_id, now=now)
+        lease = self
+        for event in events:
+            lease = Lease.evolve(lease, event)
+        while step := lease._next(now, start_grace, uptime, heard):
+            events += step
+            for event in step:
+                lease = Lease.evolve(lease, event)
+        return events
+
+    def _next(
+        self, now: datetime, start_grace: timedelta, uptime: Uptime, heard: Contacts
+    ) -> Sequence[LeaseEvent]:
+        match self.state:
+            case "scheduled" if now >= self.due_at:
+                return self._end(self._reason_before_start(), self.due_at)
+            case "scheduled" if now >= self.starts_at:
+                return [LeaseStarting(lease_id=self.terms.lease_id, at=now)]
+            case "starting" | "active" | "reclaiming" if now >= self.due_at:
+                reason = self._reason_of_due()
+                if reason == close_reasons.NEVER_STARTED and self._was_asked_late(
+                    start_grace, uptime
+                ):
+                    reason = close_reasons.MARKET_AWAY
+                return self._end(reason, now)
+            case "starting" if any(
+                self._had_to_start(now, uptime, heard.get(host_id)) >= start_grace
+                for host_id in self.hosts - self.started
+            ):
+                return self._end(close_reasons.NEVER_STARTED, now)
+            case "ending":
+                ended_at = self.right_ends_at
+                wait = waits_until(ended_at, self.due_at, self.grace) - ended_at
+                waited = uptime.between(ended_at, now) >= wait
+                if self.stopped >= self.started or waited:
+                    return [self._close(now)]
+        return []
+
+    def _had_to_start(
+        self, until: datetime, uptime: Uptime, heard: Heard | None = None
+    ) -> timedelta:
+        """Return how long a host has had to start the work, and to say so: since it was asked."""
+        assert self.starting_at is not None
+        if heard is None:
+            return uptime.between(self.starting_at, until)
+        return uptime.between(max(self.starting_at, heard.since), min(until, heard.until))
+
+    def _was_asked_late(self, start_grace: timedelta, uptime: Uptime) -> bool:
+        """Tell if the hosts had less time to start than they are given, by the market's doing."""
+        given = min(start_grace, self.due_at - self.starts_at)
+        return self._had_to_start(self.due_at, uptime) < given
+
+    def _reason_before_start(self) -> int:
+        if self.stop_at is not None and self.stop_at < self.ends_at:
+            before = close_reasons.RECLAIMED_BEFORE_START
+            return close_reasons.INTERRUPTED if self.rights.interrupted else before
+        # Only the market's own clock asks hosts to start, so that none was asked is its own doing.
+        return close_reasons.MARKET_AWAY
+
+    def _reason_of_due(self) -> int:
+        if self.stop_at is not None and self.stop_at <= self.ends_at:
+            return close_reasons.INTERRUPTED if self.rights.interrupted else close_reasons.RECLAIMED
+        if self.rights.shortened is not None and self.started:
+            return close_reasons.RESOLD
+        if self.started != self.hosts:
+            return close_reasons.NEVER_STARTED
+        refused = self.extension_refused
+        if refused is not None and refused.reason in close_reasons.WITHOUT_MONEY:
+            return close_reasons.MONEY_SPENT
+        return close_reasons.WINDOW_OVER
+
+    def _end(self, reason: int, at: datetime) -> Sequence[LeaseEvent]:
+        return [LeaseEnding(lease_id=self.terms.lease_id, reason=reason, at=at)]
+
+    def _close(self, now: datetime) -> LeaseClosed:
+        reason = self.ending_reason
+        assert reason is not None
+        first, *others = due_from(self.rights.reclaims, reason) or (None,)
+        left = self.left(now) if reason in close_reasons.CUT_SHORT else None
+        return LeaseClosed(
+            lease_id=self.terms.lease_id,
+            market=self.terms.market,
+            reason=reason,
+            failed=reason in close_reasons.FAULTS,
+            compensation=first.money if first else None,
+            compensation_from=first.owner_id if first else None,
+            at=now,
+            ended_at=self.right_ends_at,
+            compensations=tuple(others),
+            kept_seconds=None if left is None else left.kept // SECOND,
+            lost_seconds=None if left is None else -(-left.lost // SECOND),
+        )
+
+    def left(self, now: datetime) -> Left:
+        """Return what is safe of the work, and what is lost if it goes on elsewhere."""
+        # What a host did after it was heard last is not safe: nobody can fetch it.
+        stopped_at = min(now, self.right_ends_at, self.rights.heard_at or now)
+        return self.progress.left(
+            Window(self.starts_at, self.ends_at),
+            stopped_at=stopped_at,
+            every_seconds=self.terms.workload.checkpoint_seconds,
+        )
+
+    def work_started(self, *, host_id: HostId, now: datetime) -> list[LeaseEvent]:
+        """Take note that a host started its part; with the last one the lease is active."""
+        if self.over or host_id in self.started or host_id not in self.hosts:
+            return []
+        events: list[LeaseEvent] = [
+            WorkStarted(lease_id=self.terms.lease_id, host_id=host_id, at=now)
+        ]
+        if self.state == "starting" and self.started | {host_id} == self.hosts:
+            events.append(LeaseActivated(lease_id=self.terms.lease_id, at=now))
+        return events
+
+    def work_stopped(
+        self,
+        *,
+        host_id: HostId,
+        exit_code: int | None,
+        failed: bool,
+        detail: str,
+        now: datetime,
+        occupied: bool = False,
+    ) -> list[LeaseEvent]:
+        """Take note that the work on a host is gone.
+
+        occupied: it failed to start because processes of others fill the GPU.
+        Gone before it was asked to go, it ends the lease: a gang does not go on without a part.
+        """
+        if self.over or host_id in self.stopped or host_id not in self.hosts:
+            return []
+        events: list[LeaseEvent] = [
+            WorkStopped(
+                lease_id=self.terms.lease_id,
+                host_id=host_id,
+                exit_code=exit_code,
+                detail=detail[:500],
+                at=now,
+            )
+        ]
+        if self.state != "ending":
+            if failed:
+                lost = host_id in self.started
+                unmade = close_reasons.GPU_OCCUPIED if occupied else close_reasons.START_FAILED
+                reason = close_reasons.WORK_LOST if lost else unmade
+            elif exit_code is None:
+                # The agent stops work a little before its deadline, so that the GPU is free by it.
+                reason = self._reason_of_due()
+            elif exit_code == 0:
+                reason = close_reasons.WORK_DONE
+            else:
+                reason = close_reasons.WORK_FAILED
+            events += self._end(reason, now)
+        lease = self
+        for event in events:
+            lease = Lease.evolve(lease, event)
+        if lease.stopped >= lease.started:
+            events.append(lease._close(now))
+        return events
+
+    def close(self, *, now: datetime) -> list[LeaseEvent]:
+        """Decide whether the consumer may end the lease: always, until it is over.
+
+        Raises: LeaseOver.
+        """
+        if self.state == "ending":
+            return []
+        need("end", self, tenant_id=self.terms.tenant_id, now=now)
+        return list(self._end(close_reasons.CLOSED_BY_CONSUMER, now)) + self._closed_if_idle(
+            close_reasons.CLOSED_BY_CONSUMER, now
+        )
+
+    def abandon(self, *, now: datetime, reason: int) -> list[LeaseEvent]:
+        """End a lease at once."""
+        if self.over or self.state == "ending":
+            return []
+        return list(self._end(reason, now)) + self._closed_if_idle(reason, now)
+
+    def _closed_if_idle(self, reason: int, now: datetime) -> list[LeaseEvent]:
+        """Close at once where no host has anything running."""
+        if self.state in ("scheduled",):
+            ending = LeaseEnding(lease_id=self.terms.lease_id, reason=reason, at=now)
+            return [Lease.evolve(self, ending)._close(now)]
+        return []
+
+    def ask_extension(self, *, ends_at: datetime, now: datetime) -> list[LeaseEvent]:
+        """Decide whether the consumer may ask to go on; the engine decides whether it can be.
+
+        Raises: LeaseOver, ReclaimUnderWay, RestOnSale, ResoldIsFixed, ExtensionNotLater,
+            LeaseTooLong.
+        """
+        need("extend", self, tenant_id=self.terms.tenant_id, now=now)
+        if ends_at <= self.ends_at:
+            raise ExtensionNotLater(ends_at=self.ends_at)
+        if ends_at - self.terms.window.starts_at > LEASE_MAX:
+            raise LeaseTooLong(days_max=LEASE_MAX.days)
+        if self.extension_asked == ends_at:
+            return []
+        return [
+            ExtensionRequested(
+                lease_id=self.terms.lease_id, market=self.terms.market, ends_at=ends_at, at=now
+            )
+        ]
+
+    def extend(self, *, ends_at: datetime, now: datetime) -> list[LeaseEvent]:
+        """Take up an extension that the engine granted; one that comes too late lapses.
+
+        Too late is also after a reclaim: what it costs was told, and does not grow; and after
+        the rest was sold.
+        """
+        cut = self.stop_at is not None or self.rights.shortened is not None
+        if cut or self.over or self.state == "ending" or ends_at <= self.ends_at:
+            return []
+        return [LeaseExtended(lease_id=self.terms.lease_id, ends_at=ends_at, at=now)]
+
+    def refuse_extension(
+        self, *, ends_at: datetime, reason: str, now: datetime
+    ) -> list[LeaseEvent]:
+        """Take note why a lease that goes on by itself cannot: once for each step and reason."""
+        known = self.extension_refused
+        if self.over or self.state == "ending" or ends_at <= self.ends_at:
+            return []
+        if known is not None and (known.ends_at, known.reason) == (ends_at, reason):
+            return []
+        return [
+            ExtensionRefused(
+                lease_id=self.terms.lease_id,
+                market=self.terms.market,
+                ends_at=ends_at,
+                reason=reason,
+                at=now,
+            )
+        ]

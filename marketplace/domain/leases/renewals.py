@@ -1,0 +1,220 @@
+"""Bids that follow one another: standing demand, and work that goes on after it was cut short.
+
+A bid with `repeat_until` is placed again when its lease is over or when it expires: "keep four H100
+for me whenever there are". One with `resume` asks for the rest of its time when an owner, the
+market or a fault took the capacity away: so work that may be interrupted pauses and goes on. Each
+bid of a chain is a bid like any other, with a hold of its own; the market places it on the terms of
+the one before. A budget is that of the whole chain.
+
+The rest is what lies after the last checkpoint: without one, and where the work does not say that
+it can do without, all of it (`checkpoints`).
+
+Whoever ends a lease, withdraws a bid or sells the rest of a lease does not want the next one
+either. Work that failed by its own error is not started again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import uuid5
+
+from ledger.domain.ids import BidId
+from ledger.domain.money import Money
+from marketplace.domain.bids.bid import Bid, BidTerms
+from marketplace.domain.bids.bounds import (
+    DEADLINE_AHEAD_MAX,
+    DURATION_MAX,
+    DURATION_MIN,
+    RESUMES_FROM,
+    RESUMES_LEASE,
+)
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import BidPlaced, Continues, Workload
+from marketplace.domain.leases.lease import Lease
+
+LINKS_MAX = 10_000
+RETRY_AFTER = timedelta(minutes=5)
+"""After a fault: a host that lost the work may need a moment, and is not asked in a loop."""
+
+Because = Literal["consumer", "done", "failed", "money", "until", "budget", "expired", "links"]
+
+ENDED: dict[str, str] = {
+    "consumer": "The consumer wanted no more.",
+    "done": "The work had all its time.",
+    "failed": "The work ended with an error of its own.",
+    "money": "The money set aside was spent.",
+    "until": "The date is reached.",
+    "budget": "The budget is spent.",
+    "expired": "The rest could no longer be met by its deadline.",
+    "links": "There were ten thousand bids already.",
+}
+"""Why nothing follows a bid, besides the code of a refusal of the next one."""
+
+_BY_CONSUMER = frozenset(
+    {close_reasons.CLOSED_BY_CONSUMER, close_reasons.BID_WITHDRAWN, close_reasons.RESOLD}
+)
+_NEVER_CAME_UP = frozenset(
+    {close_reasons.NEVER_STARTED, close_reasons.START_FAILED, close_reasons.GPU_OCCUPIED}
+)
+_COPIED = tuple(field.name for field in fields(BidTerms))
+
+
+def next_id(bid_id: BidId) -> BidId:
+    """Return the id of the bid that follows one: so it is placed once, whoever places it."""
+    return BidId(uuid5(bid_id, "next"))
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """How a bid of a chain ended. base: the last bid that asked for all its time.
+
+    lease: the lease it became; None: it expired.
+    """
+
+    bid: Bid
+    base: BidPlaced
+    lease: Lease | None
+
+
+def follow(before: Before, *, now: datetime) -> BidTerms | Because:
+    """Return what is asked for next, or why nothing is."""
+    lease, terms = before.lease, before.bid.terms
+    if terms.continues is not None and terms.continues.number >= LINKS_MAX:
+        return "links"
+    if lease is None:
+        return _anew(before, now) if terms.repeat_until is not None else "expired"
+    reason = lease.ending_reason
+    if reason in _BY_CONSUMER:
+        return "consumer"
+    if reason == close_reasons.WORK_FAILED:
+        return "failed"
+    if reason == close_reasons.MONEY_SPENT:
+        return "money"
+    if reason in close_reasons.CUT_SHORT and terms.resume:
+        rest = _rest(lease, now)
+        if rest >= DURATION_MIN:
+            return _rest_of(before, lease, rest, now)
+    return _anew(before, now) if terms.repeat_until is not None else "done"
+
+
+def _anew(before: Before, now: datetime) -> BidTerms | Because:
+    """Ask for all of it once more."""
+    until = before.base.repeat_until
+    assert until is not None
+    earliest = _earliest(before.lease, now)
+    least = timedelta(seconds=before.base.duration_min_seconds or before.base.duration_seconds)
+    deadline = min(until, now + DEADLINE_AHEAD_MAX)
+    if earliest + least > deadline:
+        return "until"
+    terms = _copied(before, before.base)
+    return _paid(before, replace(terms, earliest_start=earliest, deadline=deadline), now)
+
+
+def _rest_of(before: Before, lease: Lease, rest: timedelta, now: datetime) -> BidTerms | Because:
+    """Ask for the rest of a lease, with as many GPUs as it had, by the same deadline."""
+    terms = before.bid.wanted
+    seconds, gpus = rest // timedelta(seconds=1), lease.gpus
+    shortest, fewest = terms.duration_min_seconds, terms.gpus_min
+    continues = _link(before, resumes=True)
+    asked = replace(
+        _copied(before, terms),
+        gpus=gpus,
+        gpus_min=None if fewest is None else min(fewest, gpus),
+        duration_seconds=seconds,
+        duration_min_seconds=None if shortest is None else min(shortest, seconds),
+        earliest_start=_earliest(lease, now),
+        deadline=before.bid.deadline,
+        continues=continues,
+        # Work that was interrupted goes on as soon as it can, and waits for no round.
+        patience="immediate",
+        seeks="soonest",
+    )
+    return _paid(before, asked, now)
+
+
+def _copied(before: Before, base: BidPlaced) -> BidTerms:
+    """Return the terms of a bid as those of the next one, which says what it follows."""
+    bid = before.bid
+    known = {name: getattr(base, name) for name in _COPIED}
+    return BidTerms(
+        **known
+        | {
+            "bid_id": next_id(bid.terms.bid_id),
+            "limit": bid.limit,
+            # It may have been handed on to another market.
+            "market": base.market if before.lease is None else before.lease.terms.market,
+            "good_till": "good-till-deadline",
+            "good_until": None,
+            "workload": _told(base.workload, before.lease),
+            "continues": _link(before, resumes=False),
+        }
+    )
+
+
+def _link(before: Before, *, resumes: bool) -> Continues:
+    terms = before.bid.terms
+    link = terms.continues
+    return Continues(
+        first_id=terms.bid_id if link is None else link.first_id,
+        bid_id=terms.bid_id,
+        number=2 if link is None else link.number + 1,
+        lease_id=None if before.lease is None else before.lease.terms.lease_id,
+        resumes=resumes,
+    )
+
+
+def _told(workload: Workload, lease: Lease | None) -> Workload:
+    """Tell the work which lease came before and up to when it is safe: where its checkpoint is."""
+    if lease is None:
+        return workload
+    others = dict(workload.environment) | {RESUMES_LEASE: str(lease.terms.lease_id)}
+    others.pop(RESUMES_FROM, None)
+    if lease.progress.safe_at is not None and lease.ending_reason in close_reasons.CUT_SHORT:
+        others[RESUMES_FROM] = lease.progress.safe_at.isoformat()
+    return replace(workload, environment=tuple(sorted(others.items())))
+
+
+def _earliest(lease: Lease | None, now: datetime) -> datetime:
+    if lease is not None and lease.ending_reason in close_reasons.FAULTS:
+        return now + RETRY_AFTER
+    # Work that is done at once is not started again and again within a minute.
+    return now if lease is None else max(now, lease.starts_at + DURATION_MIN)
+
+
+def _paid(before: Before, terms: BidTerms, now: datetime) -> BidTerms | Because:
+    """Take what the lease cost at most off the budget; drop an extension that ends too soon."""
+    least = timedelta(seconds=terms.duration_min_seconds or terms.duration_seconds)
+    until = terms.auto_extend_until
+    if until is not None and until <= (terms.earliest_start or now) + least:
+        terms = replace(terms, auto_extend_until=None)
+    budget = before.bid.terms.budget
+    if budget is None:
+        return terms
+    left = budget.nanos - _spent(before.lease, now)
+    if left <= 0:
+        return "budget"
+    return replace(terms, budget=Money(left, budget.currency))
+
+
+def _spent(lease: Lease | None, now: datetime) -> int:
+    """Return what a lease that is over cost at most, in nano-units."""
+    if lease is None:
+        return 0
+    millis = _ran(lease, now) // timedelta(milliseconds=1)
+    return lease.terms.price.charge(millis * lease.gpus).nanos
+
+
+def _ran(lease: Lease, now: datetime) -> timedelta:
+    """Return how long it had its GPUs for work; nothing where the work never came up."""
+    if not lease.started or lease.ending_reason in _NEVER_CAME_UP:
+        return timedelta()
+    return max(timedelta(), min(now, lease.right_ends_at) - lease.starts_at)
+
+
+def _rest(lease: Lease, now: datetime) -> timedelta:
+    """Return what is still to be done of its time, in whole seconds."""
+    rest = lease.ends_at - lease.starts_at - lease.left(now).kept
+    second = timedelta(seconds=1)
+    return min(-(-rest // second) * second, DURATION_MAX)

@@ -1,0 +1,209 @@
+"""What a lease stream adds up to: the terms granted, and what has happened to them so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import ClassVar, Literal, Self, assert_never
+
+from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.money import Money
+from ledger.domain.span import Window
+from marketplace.domain.facts.events import (
+    CutWithdrawn,
+    ExtensionRefused,
+    ExtensionRequested,
+    LeaseActivated,
+    LeaseClosed,
+    LeaseEnding,
+    LeaseEvent,
+    LeaseExtended,
+    LeaseHostLost,
+    LeaseInterrupted,
+    LeaseScheduled,
+    LeaseShortened,
+    LeaseStarting,
+    ReclaimRequested,
+    ResaleEnded,
+    ResaleListed,
+    ResaleOpened,
+    WorkSaved,
+    WorkStarted,
+    WorkStopped,
+)
+from marketplace.domain.leases.checkpoints import UNBEGUN, Progress
+from marketplace.domain.leases.claims import NO_CLAIMS, Rights, RightsEvent
+from marketplace.domain.leases.grace_period import grace_of
+from marketplace.domain.leases.reclaim_schedule import compensation
+
+State = Literal["scheduled", "starting", "active", "reclaiming", "ending", "closed", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseState:
+    """What one lease stream adds up to; `Lease` adds what may be decided on it.
+
+    cut: the last claim on it by a grant; uncut: the lease as it would be without that claim.
+    """
+
+    STREAM: ClassVar[str] = "lease"
+
+    terms: LeaseScheduled
+    ends_at: datetime
+    state: State = "scheduled"
+    started: frozenset[HostId] = frozenset()
+    stopped: frozenset[HostId] = frozenset()
+    rights: Rights = NO_CLAIMS
+    progress: Progress = UNBEGUN
+    ending_reason: int | None = None
+    ending_at: datetime | None = None
+    starting_at: datetime | None = None
+    extension_asked: datetime | None = None
+    extension_refused: ExtensionRefused | None = None
+    cut: LeaseInterrupted | LeaseShortened | None = None
+    uncut: Self | None = None
+
+    @property
+    def over(self) -> bool:
+        """Tell if the state is final."""
+        return self.state in ("closed", "failed")
+
+    @property
+    def hosts(self) -> frozenset[HostId]:
+        """Return every host that gives a share."""
+        return frozenset(share.host_id for share in self.terms.shares)
+
+    @property
+    def gpus(self) -> int:
+        """Return how many GPUs the lease holds, over all its hosts."""
+        return sum(len(share.gpu_uuids) for share in self.terms.shares)
+
+    @property
+    def starts_at(self) -> datetime:
+        """Return the start of the window granted."""
+        return self.terms.window.starts_at
+
+    @property
+    def stop_at(self) -> datetime | None:
+        """Return the deadline of the reclaim or interruption that is due first."""
+        return self.rights.stop_at
+
+    @property
+    def due_at(self) -> datetime:
+        """Return when the work must stop: the end, or the reclaim deadline if that is sooner."""
+        return self.ends_at if self.stop_at is None else min(self.ends_at, self.stop_at)
+
+    @property
+    def right_ends_at(self) -> datetime:
+        """Return when the right to the GPUs ends or ended, whenever that was noticed.
+
+        The consumer pays for nothing after it.
+        """
+        return self.due_at if self.ending_at is None else min(self.ending_at, self.due_at)
+
+    def cost_at_most(self, *, ends_at: datetime) -> Money:
+        """Return what the lease costs if it is used in full until `ends_at`."""
+        span = Window(self.starts_at, ends_at)
+        return self.terms.price.charge(span.millis * self.gpus)
+
+    @property
+    def grace(self) -> timedelta:
+        """Return how long the work has between the signal to stop and the kill."""
+        return grace_of(self.terms.shares)
+
+    def compensation(self, owner_id: TenantId, *, asked_at: datetime, stop_at: datetime) -> Money:
+        """Price what a reclaim takes from this lease, by the terms of the owner's shares."""
+        return compensation(
+            [share for share in self.terms.shares if share.owner_id == owner_id],
+            self.terms.price,
+            starts_at=self.starts_at,
+            ends_at=self.ends_at,
+            asked_at=asked_at,
+            stop_at=stop_at,
+        )
+
+    def _extending(self, event: ExtensionRequested | ExtensionRefused | LeaseExtended) -> Self:
+        match event:
+            case ExtensionRequested():
+                return replace(self, extension_asked=event.ends_at)
+            case ExtensionRefused():
+                return replace(self, extension_refused=event)
+            case LeaseExtended():
+                return replace(
+                    self, ends_at=event.ends_at, extension_asked=None, extension_refused=None
+                )
+            case _:
+                assert_never(event)
+
+    def _claimed(self, event: RightsEvent) -> Rights:
+        owed = None
+        if isinstance(event, ReclaimRequested):
+            owed = event.compensation
+            if owed is None:
+                owed = self.compensation(event.owner_id, asked_at=event.at, stop_at=event.stop_at)
+        return self.rights.after(event, owed)
+
+    def without_cut(self, in_favour_of: LeaseId) -> Self | None:
+        """Return the lease as it would be had a grant never claimed it; None: it has not."""
+        if self.cut is None or self.uncut is None:
+            return None
+        if claimed_for(self.cut) == in_favour_of:
+            return self.uncut
+        before = self.uncut.without_cut(in_favour_of)
+        return None if before is None else type(self).evolve(before, self.cut)
+
+    @classmethod
+    def evolve(cls, state: Self | None, event: LeaseEvent, /) -> Self:
+        """Return the lease after `event`."""
+        if isinstance(event, LeaseScheduled):
+            assert state is None
+            return cls(terms=event, ends_at=event.window.ends_at)
+        assert state is not None
+        if isinstance(event, CutWithdrawn):
+            return state.without_cut(event.in_favour_of) or state
+        after = cls._after(state, event)
+        if isinstance(event, LeaseInterrupted | LeaseShortened):
+            return replace(after, cut=event, uncut=state)
+        if state.uncut is None:
+            return after
+        return replace(after, uncut=cls.evolve(state.uncut, event))
+
+    @classmethod
+    def _after(cls, state: Self, event: LeaseEvent, /) -> Self:
+        match event:
+            case LeaseStarting():
+                return replace(state, state="starting", starting_at=event.at)
+            case WorkStarted():
+                return replace(state, started=state.started | {event.host_id})
+            case LeaseActivated():
+                running: State = "active" if state.stop_at is None else "reclaiming"
+                return replace(state, state=running, progress=state.progress.begun(event.at))
+            case WorkStopped():
+                return replace(state, stopped=state.stopped | {event.host_id})
+            case WorkSaved():
+                return replace(state, progress=state.progress.after(event))
+            case ReclaimRequested() | LeaseInterrupted():
+                stopping: State = "scheduled" if state.state == "scheduled" else "reclaiming"
+                return replace(state, state=stopping, rights=state._claimed(event))
+            case ExtensionRequested() | ExtensionRefused() | LeaseExtended():
+                return state._extending(event)
+            case LeaseShortened():
+                ends_at = min(state.ends_at, event.ends_at)
+                return replace(state, ends_at=ends_at, rights=state._claimed(event))
+            case ResaleListed() | ResaleOpened() | ResaleEnded() | LeaseHostLost():
+                return replace(state, rights=state._claimed(event))
+            case LeaseEnding():
+                return replace(
+                    state, state="ending", ending_reason=event.reason, ending_at=event.at
+                )
+            case LeaseClosed():
+                return replace(state, state="failed" if event.failed else "closed")
+            case LeaseScheduled() | CutWithdrawn():
+                raise AssertionError("`evolve` takes these in")
+            case _:
+                assert_never(event)
+
+
+def claimed_for(cut: LeaseInterrupted | LeaseShortened) -> LeaseId:
+    """Return the lease for which another one ends sooner."""
+    return cut.in_favour_of if isinstance(cut, LeaseInterrupted) else cut.sold_to

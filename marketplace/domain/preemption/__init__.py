@@ -1,0 +1,1 @@
+"""Who gives way to a bid: interrupted, reclaimed within quotas, or bought out."""

@@ -1,0 +1,213 @@
+"""A firm bid that nothing free can serve takes capacity from interruptible leases.
+
+Planned on a copy of the calendar before anybody is told: which leases go, when, and where the bid
+then starts. The plan is one grant that names the leases it cuts, so what was planned is what
+happens, and the capacity of the interrupted goes to nobody else in between.
+
+Who takes part and who is safe:
+- the bid is reserved or on-demand and was refused by what is free: at once if it is immediate, and
+  if it is patient by a round (`preemption_pass`), which tries few bids, those worth the most;
+- the lease is interruptible, runs for the least running time of its GPUs before it has to stop (a
+  policy, as it is when this is decided: `minimum_runtime`), stops while the bid can still start,
+  and is not reclaimed, for sale, bought, rented, or over within its notice anyway. An interrupted
+  lease ends, and the next one of its consumer has this time of its own: so nobody is driven from
+  place to place faster than that;
+- the work has the notice that its owner promised for a reclaim, and is compensated as by one;
+- nobody earns less: the bid pays the lowest price, within its limit, at which what it pays on the
+  interrupted GPUs covers what their leases would still have paid, and the compensation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from uuid import UUID, uuid5
+
+from ledger.domain.ids import HostId, LeaseId
+from ledger.domain.money import MILLIS_PER_HOUR
+from marketplace.domain.book.book import Book
+from marketplace.domain.book.held_leases import Held
+from marketplace.domain.clearing.fills import Clearing, Fill
+from marketplace.domain.clearing.own_supply_first import others
+from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.clearing.to_events import decided
+from marketplace.domain.facts.events import Cut, LeaseGranted, MarketEvent
+from marketplace.domain.facts.instants import ONE_MILLI, Millis, from_below, moment, whole_second
+from marketplace.domain.leases.reclaim_schedule import compensation, least_notice
+from marketplace.domain.orderbook.calendar import Calendar, Taken
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.placement.placement import Placement, place
+from marketplace.domain.quotas.minimum_runtime import LeastRuns
+
+SECOND = 1_000
+"""In milliseconds."""
+VICTIMS_MAX = 64
+"""Leases tried for one bid, those with least to lose first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A lease that may be interrupted. loses: what its consumer and owners lose, in nano-units."""
+
+    held: Held
+    stop: Millis
+    loses: int
+
+    @property
+    def lease_id(self) -> LeaseId:
+        """Return the lease's id."""
+        return self.held.granted.lease_id
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where a bid goes once these leases are interrupted, each in its way, and at what price."""
+
+    placement: Placement
+    price: int
+    victims: tuple[Victim, ...]
+
+
+def preempt(
+    book: Book, bid: OpenBid, *, now: int, round_id: UUID, rules: Rules
+) -> list[MarketEvent]:
+    """Grant a firm bid at the cost of interruptible leases; nothing where that may not be."""
+    if bid.terms.service_class == "interruptible" or bid.terms.patience != "immediate":
+        return []
+    if not book.leases.interruptible:
+        return []
+    plan = plan_for(book, bid, now=now)
+    if plan is None:
+        return []
+    lease_id = LeaseId(uuid5(round_id, str(bid.bid_id)))
+    fill = Fill(bid, lease_id, plan.placement, plan.price)
+    clearing = rules.priced(Clearing((fill,), (), without(book.calendar, plan.victims)))
+    cuts = tuple(Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims)
+    return [
+        replace(event, cuts=cuts) if isinstance(event, LeaseGranted) else event
+        for event in decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=())
+    ]
+
+
+def plan_for(
+    book: Book,
+    bid: OpenBid,
+    *,
+    now: int,
+    calendar: Calendar | None = None,
+    spared: Collection[LeaseId] = (),
+) -> Plan | None:
+    """Plan the interruption of as few leases as possible, those with least to lose first.
+
+    Args:
+        calendar: in place of the book's own. spared: leases that are not interrupted.
+
+    Leases are added until the bid can be placed, then taken out again where it still can be
+    without: what is left is minimal, no part of it would do.
+    """
+    chosen: list[Victim] = []
+    entries = list(others(book, bid, book.entries(bid.shape)))
+    hosts = {entry.listed.terms.host_id for entry in entries if entry.floor <= bid.limit}
+    found, calendar = None, calendar or book.calendar
+    for victim in sorted(
+        (
+            each
+            for each in victims_of(book, bid, now=now, hosts=hosts)
+            if each.lease_id not in spared
+        ),
+        key=lambda each: (each.loses, str(each.lease_id)),
+    )[:VICTIMS_MAX]:
+        chosen.append(victim)
+        found = place(bid, entries, without(calendar, chosen), now=now)
+        if found is not None:
+            break
+    if found is None:
+        return None
+    for victim in list(reversed(chosen)):
+        fewer = [each for each in chosen if each is not victim]
+        placed = place(bid, entries, without(calendar, fewer), now=now)
+        if placed is not None:
+            chosen, found = fewer, placed
+    price = _price(bid, found, chosen) if chosen else None
+    if price is None:
+        return None
+    return Plan(found, price, tuple(chosen))
+
+
+def victims_of(book: Book, bid: OpenBid, *, now: int, hosts: Iterable[HostId]) -> Iterator[Victim]:
+    """Yield the leases on these hosts that may be interrupted for a bid."""
+    latest = bid.least.latest_start
+    for held in book.leases.interruptible_on(hosts):
+        granted, terms = held.granted, held.bid
+        if terms is None or terms.service_class != "interruptible":
+            continue
+        if held.reclaimed_by is not None or held.claim or granted.lease_id in book.resales:
+            continue
+        if terms.tenant_id == bid.terms.tenant_id:
+            continue
+        if granted.own or any(share.resold or share.source == "burst" for share in granted.shares):
+            continue
+        stop = whole_second(max(first_stop(book, held, now=now), bid.earliest))
+        # What stops too late for the bid makes no room for it, and would only fill VICTIMS_MAX.
+        if from_below(granted.window.starts_at) <= now and stop < held.ends and stop <= latest:
+            yield Victim(held, stop, _loss(held, stop, now))
+
+
+def first_stop(book: Book, held: Held, *, now: int) -> int:
+    """Return the first moment at which a lease that is told now may have to stop."""
+    notice = least_notice(held.granted.shares) // ONE_MILLI
+    return max(now + notice, undisturbed_until(book, held))
+
+
+def undisturbed_until(book: Book, held: Held) -> int:
+    """Return when a lease has run for so long that it may be interrupted for another bid."""
+    return undisturbed_under(book.least_runs, held.granted)
+
+
+def undisturbed_under(runs: LeastRuns, granted: LeaseGranted) -> int:
+    """Return the same under a policy that need not be in force."""
+    return from_below(granted.window.starts_at) + runs.of(granted.gpu_model) * SECOND
+
+
+def _loss(held: Held, stop: int, now: int) -> int:
+    """Return what the rest is worth and what its compensation costs, in nano-units."""
+    granted = held.granted
+    gpus = sum(len(share.gpu_uuids) for share in granted.shares)
+    worth = granted.price.charge((held.ends - stop) * gpus)
+    paid = compensation(
+        granted.shares,
+        granted.price,
+        starts_at=granted.window.starts_at,
+        ends_at=moment(held.ends),
+        asked_at=moment(now),
+        stop_at=moment(stop),
+    )
+    return worth.nanos + paid.nanos
+
+
+def without(calendar: Calendar, victims: Iterable[Victim]) -> Calendar:
+    """Return the calendar as it would be once these leases have stopped."""
+    fork = calendar.fork()
+    for victim in victims:
+        starts = from_below(victim.held.granted.window.starts_at)
+        for share in victim.held.granted.shares:
+            for uuid in share.gpu_uuids:
+                fork.drop(uuid, victim.lease_id)
+                fork.take(uuid, Taken(starts, victim.stop, victim.lease_id))
+    return fork
+
+
+def _price(bid: OpenBid, placement: Placement, victims: Iterable[Victim]) -> int | None:
+    """Return the lowest price per GPU-hour that covers what the interrupted lose; None: too high.
+
+    Only what it pays on their own GPUs counts, not what it pays for GPUs that were free anyway.
+    """
+    loses, uuids = 0, set[str]()
+    for victim in victims:
+        loses += victim.loses
+        for share in victim.held.granted.shares:
+            uuids.update(share.gpu_uuids)
+    taken = sum(uuid in uuids for _, uuid in placement.gpus)
+    covering = -(-loses * MILLIS_PER_HOUR // (taken * bid.duration))
+    price = max(placement.floor, covering)
+    return price if price <= bid.limit else None

@@ -1,0 +1,1 @@
+"""Patient bids cleared together in a round, step by step."""

@@ -1,0 +1,353 @@
+"""Clear the patient bids of a market together: the most worth, at prices fair to both sides.
+
+The round is written as numbers (`solver.Problem`), solved within a stated number of steps, and the
+answer is turned back into GPUs with names. Service classes go one after the other, each on what the
+ones before it left: guaranteed capacity is not weighed against a higher bid.
+
+What a grant pays is the floor of its GPUs plus what their time is worth to those who got none (the
+dual prices), never less than the floor and never more than its own limit. Buyers pay exactly what
+owners and platform share.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+
+from ledger.domain.ids import BidId
+from marketplace.domain.admission.gate import Gate, gate_of
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.fills import Clearing, Fill, Proof, lease_id_of
+from marketplace.domain.clearing.own_supply_first import before_round
+from marketplace.domain.clearing.work_budget import BrokeOff, Enough, Late, Steps, Watch
+from marketplace.domain.facts.instants import whole_second
+from marketplace.domain.kernels.jit import COMPILES
+from marketplace.domain.orderbook.calendar import Calendar
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.rounds.ageing import weight_of
+from marketplace.domain.rounds.class_prices import Priced, heard
+from marketplace.domain.rounds.class_problem import Entries, Part, part_of
+from marketplace.domain.rounds.locality_pass import gathered
+from marketplace.domain.rounds.pools import Pool
+from marketplace.domain.rounds.preemption_pass import make_room
+from marketplace.domain.rounds.realise import Given, given_names, guaranteed, pulled_forward, sweep
+from marketplace.domain.rounds.size_variants import grown, once
+from marketplace.domain.rounds.vetting import UNVERIFIED
+from marketplace.domain.solver.builder import Ask, Entry, WrongAsk, pose
+from marketplace.domain.solver.builder import Pool as Capacity
+from marketplace.domain.solver.problem import ANYWHERE, ONE_HOST, ONE_POOL, Ints
+from marketplace.domain.solver.solution import Effort, Solution
+from marketplace.domain.solver.solve import never, solve
+
+WORK, WORK_GUARDED = (100_000_000, 400_000_000) if COMPILES else (10_000, 10_000)
+"""Steps of the innermost loop that finding prices may take, where no clock ends it, and where one
+does. A round says how many it took, so one that was cleared with compiled kernels can be made again
+without them, and the other way round."""
+DUAL_MIN, DUAL_MAX = 3, 200
+SEARCH_MAX, SEARCH_GUARDED_MAX = (200, 2_500) if COMPILES else (0, 0)
+"""Chunks of search at most, where no clock ends it, and where one does: then a large round makes
+use of its whole time."""
+SEARCH_BIDS = 4
+"""Of so many bids each, one chunk of search."""
+FIRST_MIN = 256
+"""Bids that own GPUs, or their nominal quota, may serve: so many are tried however late it is."""
+FIRST = "guaranteed "
+"""Begins the name of a class of bids that may be within nominal quota, searched first."""
+EXACT_NODES = 100
+"""Nodes of branch and bound in which a small round is finished, where HiGHS is installed; only
+under a guard, which may stop it."""
+
+
+def clear_round(
+    book: Book,
+    bids: Iterable[OpenBid],
+    *,
+    now: int,
+    round_id: UUID,
+    enough: Enough | None = None,
+    late: Late | None = None,
+    steps: Steps | None = None,
+    interrupting: bool = True,
+) -> Clearing:
+    """Match patient bids to free GPUs so that the grants are worth the most.
+
+    Args:
+        bids: in the order of `book.patient()`.
+        enough: asked now and then; once true, the best that was found so far stands.
+        late: the same for the stages around the search.
+        steps: of an earlier clearing, as its proof has them, to make it again bit for bit.
+        interrupting: whether interruptible leases make room for firm bids.
+
+    Returns:
+        Fills with prices, and the proof. The same book, bids, `now` and steps give the same.
+
+    Raises: BrokeOff, or whatever else broke off that is not about one bid.
+    """
+    watch = Watch(late, steps)
+    try:
+        return _cleared(book, bids, watch, now, round_id, enough, steps, interrupting)
+    except Exception as broken:
+        if watch.trying is None:
+            raise
+        raise BrokeOff(watch.trying) from broken
+
+
+def _cleared(
+    book: Book,
+    bids: Iterable[OpenBid],
+    watch: Watch,
+    now: int,
+    round_id: UUID,
+    enough: Enough | None,
+    steps: Steps | None,
+    interrupting: bool,
+) -> Clearing:
+    calendar, refused, gate = book.calendar.fork(), list[OpenBid](), gate_of(book)
+    fills, left_over = _without_search(book, bids, calendar, gate, watch, now, round_id)
+    proof = Proof(seed=book.read_to & 0x7FFFFFFF, bound=sum(fill.worth for fill in fills))
+    said: dict[str, Any] = {"now": now, "round_id": round_id}
+    priced: list[Priced] = []
+    for name, group in _classes(book, left_over).items():
+        group = [bid for bid in group if gate is None or gate.may_still(bid)]
+        if not group:
+            continue
+        only_own = gate is not None and name.startswith(FIRST)
+        if gate is not None:
+            gate.only_own = only_own
+        part = part_of(book, group, calendar, gate, now, left_over.spared)
+        before = None if steps is None else _effort_before(steps, name)
+        solution = _solved(part, proof.seed, enough, before)
+        placed, swept, left, grew = _settled(
+            book, name, part, solution, calendar, gate, watch, said
+        )
+        rivals = [] if only_own else heard(part, left, gate, now)
+        prices = Priced(name, part, solution.prices, rivals)
+        made = prices.fills(placed + swept, gate, watch.stage(f"{name} prices"), round_id)
+        priced.append(prices)
+        fills += made
+        refused += [] if only_own else left
+        more = grew + sum(fill.worth + fill.weighs for fill in made[len(placed) :])
+        proof = proof.plus(
+            bound=solution.bound_nanos + more,
+            steps=[(f"{name} {stage}", count) for stage, count in solution.iterations],
+            slots=len(part.grid) - 1,
+            pools=len(part.pools),
+            capped=sum(fill.price == fill.bid.limit for fill in made if not fill.own),
+        )
+    if gate is not None:
+        gate.only_own = False
+    room, calendar = _with_room(book, refused, calendar, gate, watch, said, interrupting)
+    more = sum(each.worth + each.weighs for each in room)
+    served = {fill.bid.bid_id for fill in room}
+    for prices in priced:
+        tries = watch.stage(f"{prices.name} regrets")
+        proof = proof.regretting(prices.regrets(served, tries))
+    proof = replace(proof, bound=proof.bound + more, steps=(*proof.steps, *watch.cut))
+    refused = [bid for bid in refused if bid.bid_id not in served]
+    fills += room
+    why = {} if gate is None else gate.reasons
+    return Clearing(tuple(fills), tuple(refused), calendar, proof, held_back=why)
+
+
+def _settled(
+    book: Book,
+    name: str,
+    part: Part,
+    solution: Solution,
+    calendar: Calendar,
+    gate: Gate | None,
+    watch: Watch,
+    said: Mapping[str, Any],
+) -> tuple[list[Given], list[Given], list[OpenBid], int]:
+    """Turn the answer of a search into grants: of the search, of the sweep; who is left.
+
+    Returns also what some became worth more when the search was over, in nano-units.
+    """
+    given = given_names(part.pools, part.sized, solution)
+    tries = watch.stage(f"{name} moves")
+    placed = pulled_forward(given, calendar, gate, tries, **said)
+    tries = watch.stage(f"{name} sweep")
+    swept, left = sweep(book, part.bids, placed, calendar, gate, tries, **said)
+    tries = watch.stage(f"{name} nearer")
+    placed = gathered(book, placed, calendar, gate, tries, **said)
+    tries = watch.stage(f"{name} larger")
+    placed, grew = grown(book, placed, part.bids, calendar, gate, tries, **said)
+    watch.over()
+    return placed, swept, left, grew
+
+
+def _with_room(
+    book: Book,
+    refused: Sequence[OpenBid],
+    calendar: Calendar,
+    gate: Gate | None,
+    watch: Watch,
+    said: Mapping[str, Any],
+    interrupting: bool,
+) -> tuple[list[Fill], Calendar]:
+    """Make room for refused bids. What is left of the leases it cuts comes free once they are."""
+    tries = watch.stage("room", least=1)
+    room, calendar = make_room(
+        book, refused, calendar, gate, tries, **said, interrupting=interrupting
+    )
+    watch.over()
+    return room, calendar
+
+
+class _Left(NamedTuple):
+    """Who is left to be searched for.
+
+    untried: of these, those that may be guaranteed what they ask for, and for whom it was too
+    late. spared: those that might have been served at home: the sweep asks there first.
+    """
+
+    bids: Sequence[OpenBid]
+    untried: Sequence[OpenBid]
+    spared: Collection[BidId]
+
+
+def _without_search(
+    book: Book,
+    bids: Iterable[OpenBid],
+    calendar: Calendar,
+    gate: Gate | None,
+    watch: Watch,
+    now: int,
+    round_id: UUID,
+) -> tuple[list[Fill], _Left]:
+    """Serve at their floor who comes first: on own GPUs, within nominal quota."""
+    untried = list[OpenBid]()
+    tries = watch.stage("own", least=FIRST_MIN)
+    given, left, spared = before_round(
+        book, bids, calendar, gate, tries, now=now, round_id=round_id
+    )
+    if gate is not None:
+        tries = watch.stage("guaranteed", least=FIRST_MIN)
+        more, left, untried = guaranteed(
+            book, left, calendar, gate, tries, now=now, round_id=round_id
+        )
+        given += more
+    watch.over()
+    fills = [Fill(bid, lease_id_of(round_id, bid), at, at.floor) for bid, at in given]
+    return fills, _Left(left, untried, spared)
+
+
+def _classes(book: Book, left: _Left) -> dict[str, list[OpenBid]]:
+    """Return the bids that are cleared together, by name, in the order in which that is done.
+
+    Those that may be guaranteed what they ask for are searched before all others, for what is
+    within their nominal quota, and then once more with them.
+
+    Units with the weight 0 come last, beyond their nominal quota. So does, among its like, whose
+    grant was dropped by the check of the last round: it may be so again, and should not keep that
+    capacity from others.
+    """
+    quotas = book.quotas
+    classes: dict[tuple[bool, bool, str], list[OpenBid]] = defaultdict(list)
+    before: dict[str, list[OpenBid]] = defaultdict(list)
+    for bid in left.untried:
+        if book.told.get(bid.bid_id) != UNVERIFIED:
+            before[f"{FIRST}{bid.terms.service_class} {bid.shape.currency}"].append(bid)
+    for bid in left.bids:
+        again = book.told.get(bid.bid_id) == UNVERIFIED
+        last = quotas is not None and quotas.goes_last(bid.terms)
+        name = f"{bid.terms.service_class} {bid.shape.currency}{' last' if last else ''}"
+        classes[last, again, f"{name} again" if again else name].append(bid)
+    # Their order among themselves stays that of the bids.
+    later = {key[2]: group for key, group in sorted(classes.items(), key=lambda it: it[0][:2])}
+    return {**before, **later}
+
+
+# --- the round as numbers ----------------------------------------------------------------------
+
+
+def _solved(part: Part, seed: int, enough: Enough | None, before: Effort | None) -> Solution:
+    grid = np.array(part.grid, np.int64)
+    hosts: dict[object, int] = {}
+    capacities = [
+        Capacity(
+            host=hosts.setdefault(pool.listed.terms.host_id, len(hosts)),
+            capacity=_capacity(pool, grid, part.cleaning.beyond.get(number, 0)),
+        )
+        for number, pool in enumerate(part.pools)
+    ]
+    quotas, counts = once(part.sized, len(part.bounds.quotas))
+    asks, entries = [], Entries(part)
+    for bid, counted in zip(part.sized, counts, strict=True):
+        try:
+            asks.append(_ask(part, bid, entries(bid), *counted))
+        except Exception as broken:
+            raise BrokeOff(bid.bid_id) from broken
+    try:
+        problem = pose(part.grid, capacities, asks, [*part.bounds.quotas, *quotas])
+    except WrongAsk as wrong:
+        raise BrokeOff(part.sized[wrong.number].bid_id) from wrong.__cause__
+    effort = before or _effort(part, asks, guarded=enough is not None)
+    if before is not None or enough is None:
+        enough = never
+    return solve(problem, effort=effort, seed=seed, enough=enough)
+
+
+def _capacity(pool: Pool, grid: Ints, beyond: int) -> tuple[int, ...]:
+    """Return how many GPUs are free over the whole of each slot, or cleaned after all leases."""
+    free = np.zeros(len(grid) - 1, np.int64)
+    for opens, closes in pool.spans:
+        first = int(np.searchsorted(grid, opens))
+        end = int(np.searchsorted(grid, closes + beyond, side="right")) - 1
+        free[first:end] = len(pool.uuids)
+    return tuple(free.tolist())
+
+
+def _ask(
+    part: Part,
+    bid: OpenBid,
+    entries: tuple[Entry, ...],
+    once_in: Sequence[int],
+    shares: Sequence[int],
+) -> Ask:
+    """Write a bid as numbers. once_in, shares: of the quota that lets it have one of its sizes."""
+    return Ask(
+        gpus=bid.gpus,
+        duration=bid.duration,
+        earliest=whole_second(max(bid.earliest, part.grid[0])),
+        deadline=bid.deadline,
+        limit=bid.limit,
+        entries=entries,
+        weight=weight_of(bid, now=part.at),
+        spread=_spread(bid),
+        groups=(*part.bounds.groups.get(bid.bid_id, ()), *once_in),
+        shares=(*part.bounds.shares.get(bid.bid_id, ()), *shares),
+        gap=part.cleaning.gaps.get(bid.bid_id, 0),
+    )
+
+
+def _spread(bid: OpenBid) -> int:
+    """Return how far the bid's GPUs may lie apart.
+
+    Those joined by NVLink stay in one pool, which is one group; where a group is in several pools,
+    or a gang wants NVLink on each host, the sweep after the search finds what there is.
+    """
+    if bid.gpus == 1 or bid.terms.request.nvlink:
+        return ONE_POOL
+    return ONE_HOST if bid.terms.placement == "same-host" else ANYWHERE
+
+
+def _effort(part: Part, asks: Sequence[Ask], *, guarded: bool) -> Effort:
+    """Return how much the round is worth searching, by its size."""
+    step = max(1, sum(len(ask.entries) for ask in asks) * len(part.grid))
+    work, most = (WORK_GUARDED, SEARCH_GUARDED_MAX) if guarded else (WORK, SEARCH_MAX)
+    return Effort(
+        dual=min(DUAL_MAX, max(DUAL_MIN, work // step)),
+        search=min(most, -(-len(asks) // SEARCH_BIDS)),
+        exact=EXACT_NODES if guarded else 0,
+    )
+
+
+def _effort_before(steps: Steps, service_class: str) -> Effort:
+    stages = ("dual", "search", "exact", "highs", "asked")
+    return Effort(**{stage: steps.get(f"{service_class} {stage}", 0) for stage in stages})

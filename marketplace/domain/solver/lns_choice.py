@@ -1,0 +1,47 @@
+"""Moves of the local search in one clearing: quick ones wherever these will do."""
+
+from __future__ import annotations
+
+from marketplace.domain.solver.arrays import Layout
+from marketplace.domain.solver.destroy import desk_for
+from marketplace.domain.solver.lns import SMALL_MAX, search
+from marketplace.domain.solver.lns_scratch import tray_for
+from marketplace.domain.solver.lns_single_pool import search_quickly
+from marketplace.domain.solver.problem import ONE_POOL, Floats, Ints
+from marketplace.domain.solver.scratch import bench_for
+from marketplace.domain.solver.state import State
+
+
+class Mover:
+    """Makes moves in one state.
+
+    Where some bids spread over several pools, or some pools are cards that are divided, every
+    second chunk is for them.
+    """
+
+    def __init__(self, layout: Layout, state: State, short: Ints, seed: int) -> None:
+        self.layout, self.state = layout, state
+        self.bench = bench_for(layout, seed)
+        self.desk = desk_for(layout, short)
+        plain, self.whole = layout.spread == ONE_POOL, ~layout.divided
+        larger = len(layout.row) > SMALL_MAX and not layout.group.size
+        quick = larger and bool(plain.any()) and bool(self.whole.any())
+        self.tray = tray_for(layout) if quick else None
+        self.mixed = not (plain.all() and self.whole.all())
+        self.times = 0
+
+    def make(self, paid: Floats, least: Floats, moves: int, loss: float, heat: float) -> float:
+        """Make so many moves; return how much more the clearing is worth; see `lns`."""
+        self.times += 1
+        gained: float
+        if self.tray is not None and not (self.mixed and self.times % 2 == 0):
+            desk = self.desk._replace(open=self.desk.open * self.whole)
+            if desk.open.any():
+                gained = search_quickly(
+                    self.layout, self.state, paid, self.bench, desk, self.tray, least, moves, heat
+                )
+                return gained
+        gained = search(
+            self.layout, self.state, paid, self.bench, self.desk, least, moves, loss, heat
+        )
+        return gained

@@ -1,0 +1,250 @@
+"""Clear a round: greedy by price, prices from the dual, greedy by those prices, local search.
+
+Each stage keeps the best clearing so far; how far the later ones go is `Effort`. Small rounds are
+finished exactly, where that is asked for and HiGHS is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import ceil
+from operator import itemgetter
+
+import numpy as np
+
+from marketplace.domain.solver.arrays import Layout, lay_out
+from marketplace.domain.solver.branch_and_bound import demand, finish, version
+from marketplace.domain.solver.decomposition import Halves
+from marketplace.domain.solver.dual_prices import Pricing, Wants, add_up
+from marketplace.domain.solver.insertion import place_all
+from marketplace.domain.solver.lns import CHUNK_MOVES, SMALL_MAX
+from marketplace.domain.solver.lns_choice import Mover
+from marketplace.domain.solver.problem import Floats, Ints, Problem
+from marketplace.domain.solver.scratch import Fees, bench_for, lay_fees
+from marketplace.domain.solver.solution import Effort, Piece, Placed, Solution, welfare_of
+from marketplace.domain.solver.state import State, begin
+from marketplace.domain.solver.threads import both, divisible
+
+ALPHA = 0.95
+"""How much prices count where bids are placed in the order of what they gain at them."""
+CHUNKS = 32
+"""Chunks of a large round between two looks, half of them in each half."""
+PATIENCE = 3
+"""Chunks in a small round until it leaps."""
+LEAP, LEAP_MOVES = 0.02, 12
+"""How much of the worth a move of a leap may lose, and how many moves it has."""
+COLD, HEAT, HEAT_HALF = 5.0, 0.03, 20.0
+"""After so many moves for each bid, a move in a larger round may lose so much of what a grant is
+worth on the mean; and less and less, as if it halved after so many more."""
+
+
+def never() -> bool:
+    """Say that there is time."""
+    return False
+
+
+def solve(
+    problem: Problem,
+    *,
+    effort: Effort,
+    seed: int,
+    enough: Callable[[], bool] = never,
+) -> Solution:
+    """Return the best clearing found with this effort, and a bound on any.
+
+    enough: asked between chunks of work, true when time is up. What it cut off shows in `done`.
+    Where it has a method `soon`, that is asked while prices are found: it is true earlier, so that
+    there is time for a bound and for placing by prices.
+
+    Raises: OtherSolver when the effort is of a round that another version of HiGHS finished.
+    """
+    if effort.highs:
+        demand(effort.highs)
+    layout = lay_out(problem)
+    pricing, state, worth, effort = _begun(problem, layout, effort, seed)
+    soon = getattr(enough, "soon", enough)
+    while pricing.steps < effort.dual and not soon():
+        if not pricing.step(soon):
+            break
+    if effort.asked and pricing.steps == effort.dual:
+        pricing.step(until=effort.asked)
+    prices, fees = np.ceil(pricing.prices.mean), pricing.fees()
+    bound = pricing.bound(prices, fees)
+    paid = np.zeros((problem.pools, problem.slots + 1))
+    add_up(layout, prices, paid)
+    for other, total in _by_prices(problem, layout, paid, fees, pricing):
+        state, worth = max((state, worth), (other, total), key=itemgetter(1))
+    climb = Climb(layout, state, paid, pricing.wants, seed, worth)
+    lay_fees(layout, climb.mover.bench, fees)
+    searchable = problem.pools > 0 and problem.bids > 0
+    while searchable and climb.chunks < effort.search and not enough():
+        climb.step(effort.search)
+    climb.end()
+    placed = read(problem, layout, state)
+    welfare, least = welfare_of(problem, placed), ceil(bound)
+    exact = effort.exact and searchable
+    finished = finish(problem, layout, placed, effort.exact, enough) if exact else None
+    if finished is not None:
+        least = min(least, finished.bound)
+        if welfare_of(problem, finished.placed) > welfare:
+            placed, welfare = finished.placed, welfare_of(problem, finished.placed)
+    return Solution(
+        placed=placed,
+        welfare_nanos=welfare,
+        bound_nanos=max(least, welfare),
+        prices=prices.astype(np.int64),
+        done=Effort(
+            dual=pricing.steps,
+            search=climb.chunks,
+            exact=effort.exact if finished is not None else 0,
+            highs=version() if finished is not None else 0,
+            asked=pricing.asked,
+        ),
+        seed=seed,
+    )
+
+
+def _begun(
+    problem: Problem, layout: Layout, effort: Effort, seed: int
+) -> tuple[Pricing, State, float, Effort]:
+    """Place bids by limit, and open prices; in a large round, these take a first step meanwhile.
+
+    In thin markets, every bid that can be placed at all is then placed as well as it can be: all
+    capacity is free of charge, and nothing is left to search.
+    """
+    state, pricing = begin(problem, layout), Pricing(problem, layout, seed)
+    nothing, bench = np.zeros((problem.pools, problem.slots + 1)), bench_for(layout)
+    by_limit = partial(place_all, layout, state, nothing, bench, by_price(layout), 0.0)
+    most = pricing.bound(np.zeros_like(pricing.prices.mean))
+    early = effort.dual and divisible(layout)
+    worth = both(by_limit, pricing.step)[0] if early else by_limit()
+    if most <= worth * (1 + 2e-9) + 2.0:
+        return Pricing(problem, layout, seed), state, worth, Effort(dual=0, search=0)
+    return pricing, state, worth, effort
+
+
+def _by_prices(
+    problem: Problem, layout: Layout, paid: Floats, fees: Fees, pricing: Pricing
+) -> list[tuple[State, float]]:
+    """Return clearings in which bids are placed by prices, in several orders, and their worth."""
+
+    def placed(order: Ints, alpha: float) -> tuple[State, float]:
+        state, bench = begin(problem, layout), bench_for(layout)
+        lay_fees(layout, bench, fees)
+        return state, place_all(layout, state, paid, bench, order, alpha)
+
+    steps = pricing.steps + pricing.asked
+    each = [partial(placed, *one) for one in orders(layout, pricing.wants.least, steps)]
+    if each and divisible(layout):
+        return both(*each)
+    return [one() for one in each]
+
+
+class Climb:
+    """Local search from one clearing, in chunks of `CHUNK_MOVES` moves.
+
+    Large rounds are searched in halves, in two threads.
+
+    In small rounds, where it would soon stand still, it now and then goes on from a worse clearing
+    near by, and comes back when that leads nowhere. In larger ones moves may lose a little, less
+    and less.
+    """
+
+    def __init__(
+        self, layout: Layout, state: State, paid: Floats, wants: Wants, seed: int, worth: float
+    ) -> None:
+        self.layout, self.state, self.paid, self.wants = layout, state, paid, wants
+        self.mover = Mover(layout, state, wants.short, seed)
+        self.worth = worth
+        self.chunks = 0
+        self.gained = self.high = 0.0
+        self.small = len(layout.row) <= SMALL_MAX
+        self.halves = None
+        if divisible(layout):
+            self.halves = Halves(layout, state, wants.short, seed)
+        self.mean = worth / max(1, int((state.start >= 0).sum()))
+        self.top = self._copy()
+
+    def step(self, last: int) -> None:
+        """Make a chunk of moves, or in a large round several; none beyond the chunk `last`."""
+        if self.halves is not None:
+            each = max(1, min(CHUNKS, last - self.chunks) // 2)
+            moves, heat = each * CHUNK_MOVES, self._heat()
+            self.gained += self.halves.search(self.paid, self.wants.least, moves, heat)
+            self.chunks += min(2 * each, last - self.chunks)
+            self._keep()
+            return
+        if self.small and self.chunks % PATIENCE == PATIENCE - 1:
+            self.end()
+            self.gained += self._search(LEAP_MOVES, LEAP * (self.worth + self.gained), 0.0)
+        self.gained += self._search(CHUNK_MOVES, 0.0, 0.0 if self.small else self._heat())
+        self.chunks += 1
+        self._keep()
+
+    def end(self) -> None:
+        """Go back to the best clearing found."""
+        if self.gained < self.high:
+            for name, column in self.state._asdict().items():
+                column[...] = getattr(self.top, name)
+            self.gained = self.high
+
+    def _heat(self) -> float:
+        moves = self.chunks * CHUNK_MOVES / len(self.layout.row)
+        return HEAT * self.mean / (1.0 + moves / HEAT_HALF) if moves >= COLD else 0.0
+
+    def _keep(self) -> None:
+        """Remember the clearing, if it is the best so far."""
+        if self.gained > self.high:
+            self.high = self.gained
+            for name, column in self.top._asdict().items():
+                column[...] = getattr(self.state, name)
+
+    def _search(self, moves: int, loss: float, heat: float) -> float:
+        return self.mover.make(self.paid, self.wants.least, moves, loss, heat)
+
+    def _copy(self) -> State:
+        return self.state._replace(
+            **{name: column.copy() for name, column in self.state._asdict().items()}
+        )
+
+
+def orders(layout: Layout, least: Floats, steps: int) -> list[tuple[Ints, float]]:
+    """Return orders in which to place bids by prices, and how much prices count in the placing.
+
+    By gain, and by gain per GPU-hour. Where prices count a little less, gaps are filled better.
+    """
+    if steps == 0:
+        return []
+    rate = layout.worth - np.minimum(least, 4.0 * layout.worth)
+    total = rate * np.where(rate > 0.0, layout.gpus * layout.hours, 1.0)
+    by_gain = np.argsort(-total, kind="stable").astype(np.int64)
+    by_rate = np.argsort(-rate, kind="stable").astype(np.int64)
+    return [(by_gain, ALPHA), (by_rate, 1.0)]
+
+
+def by_price(layout: Layout) -> Ints:
+    """Return the bids, highest limit first; of equal limits the lower number."""
+    order: Ints = np.argsort(-layout.worth, kind="stable").astype(np.int64)
+    return order
+
+
+def read(problem: Problem, layout: Layout, state: State) -> tuple[Placed | None, ...]:
+    """Return the grants that stand in the state."""
+    placed: list[Placed | None] = [None] * problem.bids
+    on = np.flatnonzero(state.start >= 0)
+    slot = state.start[on]
+    columns = (
+        on,
+        slot,
+        layout.ends[layout.row[on], slot],
+        np.maximum(problem.earliest[on], problem.grid[slot]),
+        layout.piece_at[on],
+        state.parts[on],
+    )
+    pool = layout.pool[state.entry].tolist() if len(layout.pool) else []
+    gpus, mask = state.gpus.tolist(), state.mask.tolist()
+    for bid, begins, ends, starts, first, parts in zip(*(c.tolist() for c in columns), strict=True):
+        pieces = tuple(Piece(pool[m], gpus[m], mask[m]) for m in range(first, first + parts))
+        placed[bid] = Placed(begins, ends, starts, pieces)
+    return tuple(placed)

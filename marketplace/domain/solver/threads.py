@@ -1,0 +1,32 @@
+"""Two parts of the work of a large round at once: where kernels are compiled, in two threads.
+
+The parts share nothing that either changes, so it is the same one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from marketplace.domain.kernels.jit import COMPILES
+from marketplace.domain.solver.arrays import Layout
+
+Part = TypeVar("Part")
+
+BIDS_MIN = 2_000
+"""Smaller rounds are done as a whole; so are those with quotas, which bids share."""
+
+
+def divisible(q: Layout) -> bool:
+    """Tell if a round is worth dividing, and can be."""
+    return len(q.row) >= BIDS_MIN and not q.group.size
+
+
+def both(first: Callable[[], Part], second: Callable[[], Part]) -> list[Part]:
+    """Return what two parts of the work come to."""
+    if not COMPILES:
+        return [first(), second()]
+    with ThreadPoolExecutor(1) as other:
+        later = other.submit(second)
+        return [first(), later.result()]

@@ -1,0 +1,1 @@
+"""The independent check of a round; it shares no code with what cleared it."""

@@ -1,0 +1,184 @@
+"""Prove that a round keeps the limits of bids, users, business units and tenants.
+
+Adds up what each of them has, at one time and in each period; asks nobody what is left.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from uuid import UUID
+
+from ledger.domain.ids import LeaseId
+from ledger.domain.money import MILLIS_PER_HOUR
+from marketplace.domain.clearing.faults import Fault
+from marketplace.domain.facts.instants import from_below, moment
+from marketplace.domain.facts.policy_events import LimitSet
+from marketplace.domain.quotas.policies_in_force import Policies
+from marketplace.domain.quotas.use import Use
+from marketplace.domain.verification.card_units import Size, gpus_of_all
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A use, and the grant that it is of; None: it was there before the round."""
+
+    use: Use
+    lease_id: LeaseId | None = None
+
+    def during(self, starts: int, ends: int) -> int:
+        """Return for how many milliseconds between two moments it lasts."""
+        return max(0, min(self.use.ends, ends) - max(self.use.starts, starts))
+
+
+Running = dict[int, Counted]
+
+
+def over_time(
+    before: Sequence[Counted], mine: Sequence[Counted], changes: Iterable[int]
+) -> Iterator[tuple[int, Running, Running]]:
+    """Yield the moments at which grants of the round run and anything begins, with what runs."""
+    held, now = Running(), Running()
+    begins: dict[int, list[tuple[Running, int, Counted]]] = defaultdict(list)
+    ends: dict[int, list[tuple[Running, int]]] = defaultdict(list)
+    for running, counted in ((held, before), (now, mine)):
+        for number, each in enumerate(counted):
+            if each.use.starts < each.use.ends:
+                begins[each.use.starts].append((running, number, each))
+                ends[each.use.ends].append((running, number))
+    for at in sorted({*begins, *ends, *changes}):
+        for running, number in ends[at]:
+            del running[number]
+        for running, number, each in begins[at]:
+            running[number] = each
+        if now and (begins[at] or at in changes):
+            yield at, held, now
+
+
+def faults_of_limits(
+    policies: Policies,
+    there: Sequence[Counted],
+    over: Sequence[Counted],
+    new: Sequence[Counted],
+) -> Iterator[Fault]:
+    """Find grants of a round that go beyond a limit, the last of them first.
+
+    there: what runs or will, of earlier rounds; over: what has ended. new: of the round.
+    """
+    for limit in policies.limits.values():
+        yield from _limit(policies, limit, there, over, new)
+
+
+def _limit(
+    policies: Policies,
+    limit: LimitSet,
+    there: Sequence[Counted],
+    over: Sequence[Counted],
+    new: Sequence[Counted],
+) -> Iterator[Fault]:
+    """Check one limit for each one that it is for: it has none of its own, or this is it."""
+    subjects: dict[UUID, list[Counted]] = defaultdict(list)
+    for each in new:
+        subject = _subject(limit, each)
+        own = policies.limits.get((limit.scope, subject), limit) if subject else None
+        if subject is None or own is not limit or limit.subject not in (None, subject):
+            continue
+        if limit.tenant_id in (None, each.use.terms.tenant_id):
+            subjects[subject].append(each)
+    for subject, mine in subjects.items():
+        others = [each for each in there if _subject(limit, each) == subject]
+        done = [each for each in over if _subject(limit, each) == subject]
+        yield from _at_once(policies, limit, "GPUs", others, mine)
+        yield from _at_once(policies, limit, "MiB", others, mine)
+        yield from _in_all(policies, limit, [*others, *done], mine)
+
+
+def _subject(limit: LimitSet, counted: Counted) -> UUID | None:
+    terms = counted.use.terms
+    return {
+        "bid": terms.bid_id,
+        "user": terms.user_id,
+        "subscriber": terms.subscriber_id,
+        "tenant": terms.tenant_id,
+    }[limit.scope]
+
+
+def _at_once(
+    policies: Policies,
+    limit: LimitSet,
+    unit: str,
+    others: Sequence[Counted],
+    mine: Sequence[Counted],
+) -> Iterator[Fault]:
+    most = limit.gpus if unit == "GPUs" else limit.memory_mib
+    if most is None:
+        return
+
+    def size(counted: Counted) -> Size:
+        return gpus_of_all(policies, counted.use) if unit == "GPUs" else counted.use.memory_mib
+
+    gone = set[LeaseId | None]()
+    for _, held, running in over_time(others, mine, ()):
+        total = sum(size(each) for each in held.values())
+        now = [each for _, each in sorted(running.items()) if each.lease_id not in gone]
+        total += sum(size(each) for each in now)
+        for each in reversed(now):
+            if total > most:
+                yield Fault(f"limit {limit.scope}: {total} > {most} {unit}", each.lease_id)
+                gone.add(each.lease_id)
+                total -= size(each)
+
+
+def _in_all(
+    policies: Policies, limit: LimitSet, others: Sequence[Counted], mine: Sequence[Counted]
+) -> Iterator[Fault]:
+    """Check GPU-hours and money, in the periods that the grants touch, or of a bid in all."""
+    kept = list(mine)
+    first, last = min(e.use.starts for e in mine), max(e.use.ends for e in mine)
+    spans = [(first, last)] if limit.scope == "bid" else list(_periods(limit.period, first, last))
+    for starts, ends in spans:
+        for name, most in _figures(limit):
+            total = sum(
+                _part(policies, limit, name, each, starts, ends) for each in (*others, *kept)
+            )
+            for each in reversed(list(kept)):
+                part = _part(policies, limit, name, each, starts, ends)
+                if total > most and part:
+                    yield Fault(f"limit {limit.scope}: {total} > {most} {name}", each.lease_id)
+                    kept.remove(each)
+                    total -= part
+
+
+def _figures(limit: LimitSet) -> Iterator[tuple[str, int]]:
+    if limit.gpu_hours is not None:
+        yield "GPU-milliseconds", limit.gpu_hours * MILLIS_PER_HOUR
+    if limit.money is not None:
+        yield f"nano-{limit.money.currency}", limit.money.nanos
+
+
+def _part(
+    policies: Policies, limit: LimitSet, name: str, counted: Counted, starts: int, ends: int
+) -> Size:
+    use, lasts = counted.use, counted.during(starts, ends)
+    if name == "GPU-milliseconds":
+        return lasts * gpus_of_all(policies, use)
+    same = limit.money is not None and limit.money.currency == use.terms.limit.currency
+    return lasts * use.count * use.price // MILLIS_PER_HOUR if same else 0
+
+
+def _periods(period: str, starts: int, ends: int) -> Iterator[tuple[int, int]]:
+    """Yield the days, weeks from Monday, or months, in UTC, that a span touches."""
+    day = moment(starts).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    at = {
+        "day": day,
+        "week": day - timedelta(days=day.weekday()),
+        "month": day.replace(day=1),
+    }[period]
+    while from_below(at) < ends:
+        step = {"day": 1, "week": 7, "month": 32}[period]
+        after = at + timedelta(days=step)
+        after = after.replace(day=1) if period == "month" else after
+        yield from_below(at), from_below(after)
+        at = after

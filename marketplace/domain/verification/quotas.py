@@ -1,0 +1,275 @@
+"""Prove that a round keeps the policies of its market: quotas of cohorts, limits, permissions.
+
+Works out from the policies as they were set what may be used at each moment, and adds up what is.
+It shares nothing with the gate that let the grants through: that one asks for each grant what is
+left, this one compares sums. What was over its quota before, because an override ended, is not
+held against a round that does not add to it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from ledger.domain.ids import LeaseId
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.faults import Fault
+from marketplace.domain.facts.events import Cut, LeaseGranted
+from marketplace.domain.facts.instants import from_above, from_below, moment
+from marketplace.domain.facts.policy_events import QuotaOverridden, QuotaSet
+from marketplace.domain.quotas.policies_in_force import Policies
+from marketplace.domain.quotas.use import Use, gpus_of
+from marketplace.domain.verification.card_units import Size, belongs, gpus_in
+from marketplace.domain.verification.limits import (
+    Counted,
+    Running,
+    faults_of_limits,
+    over_time,
+)
+
+
+def faults_of_quotas(
+    book: Book, grants: Sequence[LeaseGranted], cuts: Sequence[Cut] | None = None
+) -> Iterator[Fault]:
+    """Find grants that take more than quotas and limits leave, the last ones first.
+
+    cuts: what no longer counts, all that the grants cut if not given. Each grant may yet be refused
+    when it is taken up, and then what it cuts goes on: fewer cuts are the stricter question.
+    """
+    if book.quotas is None or book.quotas.policies is None:
+        return
+    policies = book.quotas.policies
+    if cuts is None:
+        cuts = [cut for granted in grants for cut in granted.cuts]
+    cut = {each.lease_id: from_above(each.ends_at) for each in cuts}
+    there = [
+        Counted(use if lease_id not in cut else until(use, cut[lease_id]))
+        for lease_id, use in book.quotas.uses.items()
+    ]
+    over = [Counted(use) for use in book.quotas.over]
+    new = [Counted(use, granted.lease_id) for granted in grants for use in use_of(book, granted)]
+    for gpu_class in policies.classes:
+        yield from _in_class(policies, gpu_class, there, new)
+    yield from _permits(policies, new)
+    yield from faults_of_limits(policies, there, over, new)
+
+
+def until(use: Use, ends: int) -> Use:
+    """Return a use that ends no later."""
+    return Use(use.terms, use.gpus, use.starts, min(use.ends, ends), use.price)
+
+
+def use_of(book: Book, granted: LeaseGranted) -> Iterator[Use]:
+    """Yield what a grant takes of quotas; nothing where its bid is not open."""
+    bid = book.bids.get(granted.bid_id)
+    if bid is None:
+        return
+    gpus = [
+        (gpu.model, gpu.memory_mib)
+        for share in granted.shares
+        if share.offer_id in book.offers
+        for gpu in book.offers[share.offer_id].terms.gpus
+        if gpu.uuid in share.gpu_uuids
+    ]
+    starts, ends = from_below(granted.window.starts_at), from_above(granted.window.ends_at)
+    yield Use(bid.terms, gpus_of(gpus), starts, ends, granted.price.nanos_per_gpu_hour)
+
+
+# --- quotas of cohorts ------------------------------------------------------------------------
+
+
+class RulesAt:
+    """What units and cohorts may use of a class at one moment, as the policies say."""
+
+    def __init__(self, policies: Policies, gpu_class: str, at: datetime) -> None:
+        self.parents: dict[str, str | None] = {
+            **{name: each.parent for name, each in policies.cohorts.items()},
+            **{name: each.cohort for name, each in policies.units.items()},
+        }
+        self.said: dict[str, QuotaSet | QuotaOverridden] = {
+            node: each for (node, of), each in policies.quotas.items() if of == gpu_class
+        }
+        for each in policies.overrides.values():
+            if each.gpu_class == gpu_class and each.starts_at <= at < each.ends_at:
+                self.said[each.node] = each
+        self.members: dict[str, list[str]] = defaultdict(list)
+        for node, parent in self.parents.items():
+            if parent is not None:
+                self.members[parent].append(node)
+        self._has: dict[str, int] = {}
+        self._grants = {name for name, each in policies.cohorts.items() if each.tenant_id}
+
+    def own(self, node: str) -> int:
+        """Return a node's nominal quota; of a tenant's grant what it has not shared out."""
+        said = self.said.get(node)
+        nominal = 0 if said is None or said.nominal is None else said.nominal
+        if node in self._grants and nominal:
+            given = (self.said.get(member) for member in self.members[node])
+            nominal -= sum(each.nominal or 0 for each in given if each is not None)
+        return max(0, nominal)
+
+    def has(self, node: str) -> int:
+        """Return what a node has with all that its members lend it."""
+        if node not in self._has:
+            lent = sum(self.lends(member) for member in self.members[node])
+            self._has[node] = self.own(node) + lent
+        return self._has[node]
+
+    def lends(self, node: str) -> int:
+        """Return how much of what a node has others in its cohort may use."""
+        said = self.said.get(node)
+        has = self.has(node)
+        return has if said is None or said.lending is None else min(has, said.lending)
+
+    def around(self, node: str) -> list[str]:
+        """Return a node and the cohorts it is in, from the inside."""
+        path = [node]
+        while (parent := self.parents[path[-1]]) is not None:
+            path.append(parent)
+        return path
+
+    def binds(self, node: str) -> bool:
+        """Tell if quota is set anywhere in the outermost cohort of a unit."""
+        root = self.around(node)[-1]
+        return any(
+            each.nominal is not None and name in self.parents and self.around(name)[-1] == root
+            for name, each in self.said.items()
+        )
+
+    def all_used(self, direct: Mapping[str, Size]) -> dict[str, Size]:
+        """Return what each node uses: of its own, and its members beyond what is theirs alone."""
+        used: dict[str, Size] = {}
+
+        def add_up(node: str) -> Size:
+            beyond = (
+                max(0, add_up(member) - (self.has(member) - self.lends(member)))
+                for member in self.members[node]
+            )
+            used[node] = direct.get(node, 0) + sum(beyond)
+            return used[node]
+
+        for node, parent in self.parents.items():
+            if parent is None:
+                add_up(node)
+        return used
+
+    def exceeded(self, used: Mapping[str, Size], before: Mapping[str, Size]) -> set[str]:
+        """Return the nodes that use more than they may, and more than before."""
+        return {
+            node
+            for node, takes in used.items()
+            if (most := self.most(node)) is not None and max(most, before[node]) < takes
+        }
+
+    def most(self, node: str) -> int | None:
+        """Return what a node may use at most; None: whatever its cohort lets it."""
+        said = self.said.get(node)
+        if self.parents[node] is None:
+            return self.has(node)
+        if said is None or said.borrowing is None:
+            return None
+        return self.has(node) + said.borrowing
+
+
+def _in_class(
+    policies: Policies, gpu_class: str, there: Sequence[Counted], new: Sequence[Counted]
+) -> Iterator[Fault]:
+    """Add up who uses how much at each moment at which that grows or the policies change."""
+    sizes = {id(each): gpus_in(policies, gpu_class, each.use) for each in (*there, *new)}
+    mine = [each for each in new if sizes[id(each)] and _unit(each) in policies.units]
+    if not mine:
+        return
+    before = [each for each in there if sizes[id(each)]]
+    changes = {from_above(at) for at in policies.changes_of(gpu_class)}
+    rules: dict[int, RulesAt] = {}
+    dropped = set[LeaseId | None]()
+    for at, held, now in over_time(before, mine, changes):
+        since = max((each for each in changes if each <= at), default=-1)
+        if since not in rules:
+            rules[since] = RulesAt(policies, gpu_class, moment(at))
+        for fault in _at_moment(policies, gpu_class, rules[since], sizes, held, now):
+            if fault.lease_id not in dropped:
+                dropped.add(fault.lease_id)
+                yield fault
+
+
+def _at_moment(
+    policies: Policies,
+    gpu_class: str,
+    rules: RulesAt,
+    sizes: Mapping[int, Size],
+    held: Running,
+    now: Running,
+) -> Iterator[Fault]:
+    """Find at one moment whoever takes more than there is, the last of the round first."""
+    direct: dict[str, Size] = defaultdict(int)
+    for each in held.values():
+        direct[_unit(each)] += sizes[id(each)]
+    before = rules.all_used(direct)
+    for each in now.values():
+        direct[_unit(each)] += sizes[id(each)]
+    used = rules.all_used(direct)
+    if not policies.permits and not rules.exceeded(used, before):
+        return
+    for number in sorted(now, reverse=True):
+        each = now[number]
+        unit = _unit(each)
+        if not rules.binds(unit):
+            continue
+        if used[unit] > rules.has(unit) and not _may(policies, "borrow", each, gpu_class):
+            said = f"{gpu_class}: {used[unit]} > {rules.has(unit)}, not to be borrowed"
+            yield Fault(said, each.lease_id)
+        beyond = rules.exceeded(used, before)
+        node = next((node for node in rules.around(unit) if node in beyond), None)
+        if node is not None:
+            said = f"{gpu_class}: {used[node]} used of {rules.most(node)} that {node} may have"
+            yield Fault(said, each.lease_id)
+            direct[unit] -= sizes[id(each)]
+            used = rules.all_used(direct)
+
+
+def _unit(counted: Counted) -> str:
+    return str(counted.use.terms.subscriber_id)
+
+
+# --- permissions ------------------------------------------------------------------------------
+
+
+def _permits(policies: Policies, new: Iterable[Counted]) -> Iterator[Fault]:
+    for each in new:
+        if not _may(policies, "lease", each, None):
+            yield Fault("these GPUs may not be leased by this unit", each.lease_id)
+
+
+def _may(policies: Policies, what: str, counted: Counted, gpu_class: str | None) -> bool:
+    """Tell if whoever is nearest to a unit, and says anything of the model, allows it."""
+    if not policies.permits:
+        return True
+    unit, terms = _unit(counted), counted.use.terms
+    parents = {name: each.parent for name, each in policies.cohorts.items()}
+    who: list[str | None] = [unit]
+    cohort = policies.units[unit].cohort if unit in policies.units else None
+    while cohort is not None:
+        who.append(cohort)
+        cohort = parents.get(cohort)
+    who += [str(terms.tenant_id), None]
+    models = [
+        gpus.model
+        for gpus in counted.use.gpus
+        if gpu_class is None or belongs(policies, gpu_class, gpus.model)
+    ]
+    return all(_allowed(policies, what, who, model) for model in models)
+
+
+def _allowed(policies: Policies, what: str, who: Sequence[str | None], model: str) -> bool:
+    for one in who:
+        said: dict[str, bool] = {
+            of: allowed
+            for (whose, kind, of), allowed in policies.permits.items()
+            if whose == one and kind == what and belongs(policies, of, model)
+        }
+        if said:
+            named = [of for of in said if of != "any"] or ["any"]
+            return said[max(named, key=lambda of: (len(of), not said[of]))]
+    return True
