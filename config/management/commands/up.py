@@ -56,6 +56,7 @@ class Command(BaseCommand):
         forks of it, and a connection can be nobody's but its maker's.
         """
         env, home = settings.ENV, settings.HOME
+        self._began = datetime.now(UTC)
         private_folder(home)
         self._only_one(home / "up.lock")
         self._refuse_taken_port()
@@ -113,11 +114,14 @@ class Command(BaseCommand):
         self._wait(lambda: "" if _answers(address, "/healthz") else "web")
 
     def _announce(self) -> None:
-        """Say so once everything works."""
+        """Say so once everything works.
+
+        A loop may have gone through its first pass, and not be due for an hour, before this child
+        looks: so what counts is what was done since all of us began.
+        """
         end_with_supervisor()
-        began = datetime.now(UTC)
         address = address_on_this_machine(settings.ENV.host, settings.ENV.port)
-        self._wait(lambda: _missing(began, address))
+        self._wait(lambda: _missing(self._began, address))
         connections.close_all()
         if settings.ENV.demo:
             call_command("demo", "--greet", stdout=self.stdout)
