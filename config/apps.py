@@ -10,13 +10,13 @@ class SiteConfig(AppConfig):
     label = "site"
 
     def ready(self) -> None:
-        """Tell the ledger which store this process writes to, and rounds if they are compiled."""
+        """Tell the ledger which store this process writes to, and where compiled kernels lie."""
         from django.conf import settings
 
         from config import checks  # noqa: F401  # registers itself
         from config.wiring import build_store
         from ledger import eventstore
-        from marketplace.domain.kernels import switch
+        from marketplace import kernels
 
         eventstore.install(lambda: build_store(settings.ENV))
-        switch.compile_rounds = settings.ENV.compiled_rounds
+        kernels.home = settings.KERNELS

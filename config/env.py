@@ -74,9 +74,9 @@ class Env:
     """The platform's share of a charge, in millionths: 50 000 is five per cent."""
     round_seconds: int = 60
     """Time between clearing rounds for patient bids."""
-    compiled_rounds: bool = False
-    """Compiles the search of rounds, so that large ones come closer to the best. Needs numba
-    (`pip install numba`); the first round after an upgrade waits a minute or two for it."""
+    kernels: str = ""
+    """Where the engine's compiled kernels are kept; empty: `kernels` under `home`. An image may
+    bring them along: `manage.py compile` makes them."""
     usage_window_seconds: int = 3_600
     """Length of a usage window: what is rated and captured at once. Divides an hour."""
     meter_grace_seconds: int = 86_400

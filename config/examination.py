@@ -15,7 +15,7 @@ from django.db import DatabaseError, connection
 
 from config import fitness
 from config.database.roles import means_against_guard
-from config.health import Finding, findings
+from config.health import Finding, compiled_kernels, findings
 from config.private import open_entries
 from config.signing_keys import disagreement
 from config.starting import TAKEN_MAX
@@ -149,6 +149,7 @@ def _installation() -> Iterator[Finding]:
         not silent,
         f"silent: {', '.join(silent)}; look at the agent's log on these hosts" if silent else "",
     )
+    yield compiled_kernels()
     yield _reactions()
     yield from _snapshots()
 

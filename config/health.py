@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from config import fitness
 from config.clock import clock
+from config.kernels import COMPILED, FAILED
 from config.measuring import UNCHARGED_AFTER, exposition
 from config.models import LoopRun
 from config.signing_keys import disagreement
@@ -145,6 +146,16 @@ def warnings() -> Iterator[Finding]:
     told = f"{given_up} events are set aside: `manage.py parked` says why"
     told = told if given_up else ""
     yield Finding("events are reacted to", not given_up, told, told)
+    yield compiled_kernels()
+
+
+def compiled_kernels() -> Finding:
+    """Look if the engines decide by compiled kernels, or how far they are."""
+    rows = [row for row in LoopRun.objects.order_by("name") if row.kernels not in ("", COMPILED)]
+    told = "; ".join(f"{row.name}: {row.kernels}" for row in rows)
+    failed = any(row.kernels.startswith(FAILED) for row in rows)
+    meanwhile = "large rounds are searched less meanwhile (/docs/operating/)"
+    return Finding("compiled kernels", not failed, f"{told}: {meanwhile}" if rows else "", told)
 
 
 def readiness() -> tuple[int, dict[str, object]]:

@@ -51,6 +51,7 @@ class Loop:
     gather_seconds: least time from one pass to the next, so that a stream of events is worked off
     in pages, not one by one; the first after a silence is not kept waiting.
     prepare: done once before the loop asks for its turn, so that it holds up nobody.
+    kernels: says how far the process is with the compiled kernels that the loop decides by.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Loop:
     on_events: bool = False
     gather_seconds: float = 0.0
     prepare: Callable[[], None] | None = None
+    kernels: Callable[[], str] | None = None
 
 
 def run_loop(loop: Loop, *, stop: threading.Event) -> None:
@@ -70,7 +72,7 @@ def run_loop(loop: Loop, *, stop: threading.Event) -> None:
     """
     if loop.prepare is not None:
         loop.prepare()
-    failures, notes = 0, Notes(loop.name, loop.every_seconds)
+    failures, notes = 0, Notes(loop.name, loop.every_seconds, loop.kernels)
     while not stop.is_set():
         try:
             if _in_line.is_free(loop.name) and _hold(loop.name):

@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from config.clock import clock
 from config.fitness import connections_taken
+from config.kernels import COMPILED
 from config.models import LoopRun
 from ledger import parking
 from ledger.eventstore import default_store
@@ -116,8 +117,16 @@ def _loops(registry: CollectorRegistry) -> None:
     failures = Gauge(
         "offpeak_loop_failures", "Passes that failed since then", names, registry=registry
     )
+    compiled = Gauge(
+        "offpeak_kernels_compiled",
+        "1 if the engine decides by compiled kernels, 0 while it compiles or where that fails",
+        names,
+        registry=registry,
+    )
     now = datetime.now(UTC)
     for row in LoopRun.objects.all():
+        if row.kernels:
+            compiled.labels(row.name).set(1 if row.kernels == COMPILED else 0)
         if row.passed_at is not None:
             last.labels(row.name).set(row.passed_at.timestamp())
             late.labels(row.name).set(lateness(row, now))

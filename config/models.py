@@ -42,6 +42,8 @@ class LoopRun(models.Model):
     failures = models.IntegerField(default=0)
     """Passes that failed since the last that went well."""
     error = models.CharField(max_length=500, default="")
+    kernels = models.CharField(max_length=200, default="")
+    """How far its process is with compiled kernels; empty: it decides by none."""
 
     class Meta:
         app_label = "site"

@@ -16,6 +16,7 @@ OURS = (
     "secret_key",
     "logs",
     "demo",
+    "kernels",
     "up.lock",
     "postgres.lock",
     "postgres.created",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -18,13 +19,13 @@ ERROR_CHARACTERS_MAX = 500
 # Nobody waits for the disk: what a server that breaks down forgets is told again.
 _NOTE = """
 INSERT INTO site_looprun AS l
-    (name, process, held_since, passed_at, took_ms, every_ms, did, failures, error)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+    (name, process, held_since, passed_at, took_ms, every_ms, did, failures, error, kernels)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (name) DO UPDATE SET
     process = EXCLUDED.process, held_since = EXCLUDED.held_since,
     passed_at = coalesce(EXCLUDED.passed_at, l.passed_at), took_ms = EXCLUDED.took_ms,
     every_ms = EXCLUDED.every_ms, did = EXCLUDED.did, failures = EXCLUDED.failures,
-    error = EXCLUDED.error
+    error = EXCLUDED.error, kernels = EXCLUDED.kernels
 RETURNING set_config('synchronous_commit', 'off', true)
 """
 
@@ -40,6 +41,7 @@ class Notes:
 
     name: str
     every_seconds: float
+    kernels: Callable[[], str] | None = None
     held_since: datetime = field(default_factory=lambda: datetime.now(UTC))
     _passed_at: datetime | None = None
     _took: float = 0.0
@@ -83,6 +85,7 @@ class Notes:
             self._did,
             failures,
             error,
+            self.kernels() if self.kernels else "",
         ]
         ask_for_all(_NOTE, row)
         self._noted = time.monotonic()

@@ -23,6 +23,7 @@ from listings.domain.markets import MarketsUnclear, read_markets
 BASE_DIR = Path(__file__).resolve().parent.parent
 ENV = read_env(os.environ)
 HOME = (BASE_DIR / ENV.home).resolve()
+KERNELS = (BASE_DIR / ENV.kernels).resolve() if ENV.kernels else HOME / "kernels"
 try:
     MARKETS = read_markets(ENV.market, ENV.markets)
 except MarketsUnclear as unclear:

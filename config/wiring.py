@@ -30,6 +30,7 @@ from config import tape
 from config.beating import Beats
 from config.env import Env
 from config.hearing import answers
+from config.kernels import kernels_here
 from config.live import Relay
 from config.loops import Loop
 from config.overflow import ADMIT_AGENT, overflow_of, sweep_tokens
@@ -220,6 +221,7 @@ def _clearing(env: Env, market: str) -> Loop:
     engines: dict[EventStore, Engine] = {}
 
     def clear(store: EventStore, now: datetime) -> int:
+        kernels_here().go_over()
         if store not in engines:
             kept, seconds = snapshots_for(store), env.round_seconds
             engines[store] = Engine(store, market, round_seconds=seconds, snapshots=kept)
@@ -230,17 +232,15 @@ def _clearing(env: Env, market: str) -> Loop:
             return made
         return engines[store].run_once(now=now)
 
-    name = clearing_of(env, market)
-    return Loop(name, 1.0, clear, on_events=True, gather_seconds=0.008, prepare=_warm)
-
-
-def _warm() -> None:
-    # Late: it loads NumPy, which only the engine needs.
-    from marketplace.domain.decisions.warm_up import rehearse
-    from marketplace.domain.solver.warm_up import warm
-
-    warm()
-    rehearse()
+    return Loop(
+        clearing_of(env, market),
+        1.0,
+        clear,
+        on_events=True,
+        gather_seconds=0.008,
+        prepare=lambda: kernels_here().start(),
+        kernels=lambda: kernels_here().words,
+    )
 
 
 def _keeping(env: Env, market: str) -> Loop:

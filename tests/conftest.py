@@ -16,7 +16,7 @@ from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Meta
 from tests.emptying import empty_tables
 from tests.kept import end_kept
-from tests.kernels import compile_all
+from tests.kernels import compile_all, use_compiled
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 """A Monday."""
@@ -99,6 +99,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile the kernels once before several processes would each do so, and tests wait for it."""
     if session.config.getoption("numprocesses", None):
         compile_all()
+    else:
+        use_compiled()  # before any test module takes a kernel by its name
 
 
 @pytest.hookimpl(trylast=True)

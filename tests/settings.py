@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 # Before the product's settings read it: tests have a data directory and server of their own.
 os.environ.setdefault("OFFPEAK_HOME", "var/test")
+os.environ.setdefault("OFFPEAK_KERNELS", "var/test/kernels")
 
 from config.database.roles import OWNER
 from config.settings import *  # noqa: F403  # this module is those settings
 
 os.umask(0o022)
 """As on most machines: the product's own is closed, and what tests make is not the product's."""
-
-ENV = replace(ENV, compiled_rounds=True)  # noqa: F405  # the searches of tests are long
 
 if "embedded_home" in DATABASES["default"]["OPTIONS"]:  # noqa: F405
     DATABASES["default"]["USER"] = OWNER  # noqa: F405

@@ -54,6 +54,10 @@ def index(request: HttpRequest) -> HttpResponse:
 STAGES = {
     "dual": "Steps of price finding",
     "asked": "Bids asked in the last of these",
+    "limits": "Bids placed by their limits before time was up",
+    "bounded": "Bids asked for the bound before time was up",
+    "gains": "Bids placed by their gains before time was up",
+    "rates": "Bids placed by their gains per GPU-hour before time was up",
     "search": "Moves of the search",
     "exact": "Branches of the exact finish",
     "highs": "Version of HiGHS",

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from ledger.domain.refusal import Refusal
-from marketplace.domain.kernels import switch
+from marketplace import kernels
 from marketplace.lab.comparing import Comparison, Job
 from marketplace.lab.running import LabTooSlow
 from marketplace.lab.worker import receive, send
@@ -57,7 +57,7 @@ class Apart:
         if not _places.acquire(blocking=False):
             raise LabBusy(at_once_max=AT_ONCE_MAX)
         words = [sys.executable, "-m", "marketplace.lab.worker"]
-        words += ["--compiled"] if switch.compile_rounds else []
+        words += [str(kernels.home)] if kernels.home else []
         try:
             self._process = subprocess.Popen(  # this very program
                 words,

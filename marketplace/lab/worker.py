@@ -13,12 +13,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import reload
 from pathlib import Path
 from typing import IO, Any
 
 from ledger.domain.refusal import Refusal
-from marketplace.domain.kernels import switch
+from marketplace import kernels
+from marketplace.lab.comparing import Job, answered
 
 LENGTH = struct.Struct(">Q")
 TOLD_SECONDS = 0.1
@@ -49,14 +49,14 @@ def receive(pipe: IO[bytes]) -> Any:
     return pickle.loads(body)  # written by the process that started this one
 
 
-def main(compiles: bool) -> None:
-    """Do one job. compiles: where the kernels of rounds are compiled already, use them."""
+def main(home: Path | None) -> None:
+    """Do one job. home: where compiled kernels lie, if any do; to compile them takes too long."""
     # What is printed anywhere must not come between the messages.
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     os.nice(NICER)
-    switch.compile_rounds = compiles and _compiled_before()
-    from marketplace.lab.comparing import Job, answered  # late: what it loads asks what to compile
+    kernels.home = home
+    kernels.use()
 
     job: Job = receive(source)
     if job.stretch.start is not None:
@@ -67,18 +67,6 @@ def main(compiles: bool) -> None:
         send(sink, ("refused", refusal))
     else:
         send(sink, ("answered", found))
-
-
-def _compiled_before() -> bool:
-    """Tell if compiled kernels lie there: to compile them takes longer than to do without."""
-    switch.compile_rounds = True
-    from marketplace.domain.kernels import jit
-
-    if jit.COMPILES and any(Path(jit.FOLDER).rglob("*.nbi")):
-        return True
-    switch.compile_rounds = False
-    reload(jit)
-    return False
 
 
 def _behind(source: IO[bytes], sink: IO[bytes]) -> Callable[[str], Any]:
@@ -103,4 +91,4 @@ def _telling(sink: IO[bytes]) -> Callable[[int], None]:
 
 
 if __name__ == "__main__":
-    main("--compiled" in sys.argv[1:])
+    main(Path(sys.argv[1]) if sys.argv[1:] else None)

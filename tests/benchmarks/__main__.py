@@ -59,6 +59,10 @@ def measure(name: str) -> None:
     import django
 
     django.setup()
+    from tests.kernels import compile_all, use_compiled
+
+    compile_all()
+    use_compiled()
     from django.conf import settings
     from django.db import connection
 
@@ -90,10 +94,10 @@ def measure(name: str) -> None:
 
 def kernels() -> str:
     """Say whether the engine's loops run compiled: figures differ by a lot."""
-    try:
-        return f"with numba {importlib.metadata.version('numba')}"
-    except importlib.metadata.PackageNotFoundError:
-        return "without numba"
+    from marketplace import kernels
+
+    how = "compiled" if kernels.compiles() else "as Python"
+    return f"kernels {how}, numba {importlib.metadata.version('numba')}"
 
 
 if __name__ == "__main__":

@@ -94,7 +94,9 @@ def as_they_came(problem: Problem) -> float:
 def _placed(problem: Problem, order: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
     layout = lay_out(problem)
     none = np.zeros((problem.pools, problem.slots + 1))
-    return float(place_all(layout, begin(problem, layout), none, bench_for(layout), order, 0.0))
+    return float(
+        place_all(layout, begin(problem, layout), none, bench_for(layout), order, 0.0, 0.0)
+    )
 
 
 class Columns:

@@ -104,6 +104,7 @@ class Installation:
             **inherited,
             **SHORT,
             "OFFPEAK_HOME": str(home),
+            "OFFPEAK_KERNELS": os.environ["OFFPEAK_KERNELS"],
             "PORT": str(self.port),
             PARENT: str(os.getpid()),
             **settings,

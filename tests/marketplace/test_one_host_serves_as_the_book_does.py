@@ -14,11 +14,9 @@ from ledger.domain.event import Event
 from ledger.domain.ids import TenantId
 from ledger.domain.span import Window
 from listings.domain.events import Gpu, OfferPublished, WeeklyRule
-from marketplace.domain.book import book as books
 from marketplace.domain.book.book import Book
 from marketplace.domain.facts.events import BidCancelled, BidPlaced, LeaseClosed, LeaseGranted
-from marketplace.domain.index import availability
-from marketplace.domain.index.backend import fast_host
+from marketplace.domain.index import availability, backend
 from marketplace.domain.index.host_matcher import OneHost
 from tests.benchmarks.instant import NAMES, NOON, Lane, Traffic
 from tests.marketplace.test_the_book_finds_what_there_is import PlainBook
@@ -139,11 +137,9 @@ def facts(random: Random, book: Book) -> Iterator[Event]:
 def test_an_offer_is_filled_as_by_looking_at_everything(
     kind: Callable[..., OneHost] | None, seed: int
 ) -> None:
-    chosen = fast_host() if kind is None else kind
-    if kind is None and chosen is OneHost:
-        pytest.skip("numba is not installed, or kernels are not compiled here")
+    chosen = backend.fast_host() if kind is None else kind
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(books, "fast_host", lambda: chosen)
+        patch.setattr(backend, "fast_host", lambda: chosen)
         patch.setattr(availability, "SPANS_MAX", 3 if seed % 2 else availability.SPANS_MAX)
         random = Random(seed)
         fast, plain, grants = Lane(), Lane(PlainBook("main")), 0

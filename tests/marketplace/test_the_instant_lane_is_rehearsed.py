@@ -1,15 +1,12 @@
-"""An engine compiles what its first bid and its first offer use before it asks for its turn."""
+"""What the instant lane uses is compiled before its first bid and its first offer come."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
-import pytest
-
 from marketplace.domain.decisions.warm_up import rehearse
 from marketplace.domain.facts.events import LeaseGranted
-from marketplace.domain.kernels.jit import COMPILES
 from tests.benchmarks.instant import Lane
 from tests.marketplace.test_one_host_serves_as_the_book_does import facts
 
@@ -20,7 +17,6 @@ def test_every_bid_of_a_rehearsal_is_served() -> None:
     assert [event.bid_id.int for event in granted] == [1, 2, 3]
 
 
-@pytest.mark.skipif(not COMPILES, reason="numba is not installed, or kernels are not compiled here")
 def test_after_a_rehearsal_nothing_is_left_to_compile() -> None:
     from marketplace.domain.index.compiled_levels import room_of
     from marketplace.domain.index.compiled_rows import join, stand

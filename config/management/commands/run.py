@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from argparse import ArgumentParser
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -16,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from config.clock import clock, end_when_turned_back
 from config.database import limits
+from config.giving_way import give_way
 from config.loops import run_loop
 from config.orphans import end_with_supervisor
 from config.signing_keys import tell_key_meanwhile
@@ -49,7 +47,7 @@ class Command(BaseCommand):
         end_with_supervisor()
         seconds = settings.ENV.database_statement_seconds * limits.LOOP_TIMES
         limits.keep(limits.Limits(seconds))
-        _give_way(options["nice"])
+        give_way(options["nice"])
         tell_key_meanwhile()
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,17 +79,3 @@ def asked(
     meant = [each for name in names for each in groups.get(name, (name,))]
     unused = {each for group in groups.values() for each in group}.difference(known)
     return [each for each in dict.fromkeys(meant) if each not in unused]
-
-
-def _give_way(nice: int) -> None:
-    """Run at a lower priority than other processes of this machine.
-
-    Linux may weigh whole sessions against each other first; in one of our own that has to be told
-    too, or niceness would only count within it.
-    """
-    if nice == 0:
-        return
-    os.nice(nice)
-    if os.getsid(0) == os.getpid():
-        with suppress(OSError):
-            Path("/proc/self/autogroup").write_text(str(nice))

@@ -39,17 +39,12 @@ from marketplace.domain.facts.events import (
     RoundCleared,
 )
 from marketplace.domain.facts.instants import whole_second
-from marketplace.domain.index.backend import (
-    fast_host,
-    leveller,
-    room_finder,
-    row_joiner,
-    row_placer,
-)
+from marketplace.domain.index import backend
 from marketplace.domain.index.bid_queue import Queue, Selection
 from marketplace.domain.index.host_matcher import OneHost, is_uniform
 from marketplace.domain.index.offer_index import SHAPES_MAX, Catalogue
 from marketplace.domain.index.own_supply import Owners
+from marketplace.domain.kernels.jit import compiles
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry, Listed
 from marketplace.domain.orderbook.open_bid import OpenBid, Shape
@@ -92,7 +87,8 @@ class Book:
         self._dying: list[tuple[int, int, BidId]] = []
         self._screened: dict[Shape, Screened] = {}
         self._shapes_max = SHAPES_MAX
-        self.hurries = False
+        self.hurries: bool | None = None
+        """Whether by compiled kernels; None: not at all."""
         self._fast_host: Callable[..., OneHost] | None = None
         self.round_at: datetime | None = None
         """When the last round that decided anything was cleared."""
@@ -115,11 +111,12 @@ class Book:
 
     def hurry(self) -> None:
         """From now on use what is compiled, if anything is: it decides the same."""
-        self.hurries = True
-        if (room_on := room_finder()) is not None:
+        self.hurries, self._fast_host = compiles(), None
+        if (room_on := backend.room_finder()) is not None:
             self.catalogue.columns.hurry(room_on)
-        self.catalogue.levelling = leveller()
-        self.queue.columns.stand, self.queue.columns.join = row_placer(), row_joiner()
+        self.catalogue.levelling = backend.leveller()
+        self.queue.columns.stand = backend.row_placer()
+        self.queue.columns.join = backend.row_joiner()
 
     # --- reading ---------------------------------------------------------------------------
 
@@ -207,7 +204,7 @@ class Book:
             until = self.queue.served(self.catalogue.floors(hosts)).furthest
         kind: Callable[..., OneHost] = OneHost
         if self._may_be_fast(listed):
-            kind = self._fast_host = self._fast_host or fast_host()
+            kind = self._fast_host = self._fast_host or backend.fast_host()
         return kind(listed, self.catalogue, calendar, now=now, until=until)
 
     def _may_be_fast(self, listed: Listed) -> bool:

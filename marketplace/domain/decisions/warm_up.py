@@ -1,7 +1,4 @@
-"""Compile what the instant lane uses before it is needed, where it is compiled at all.
-
-Else the first bid and the first offer after an upgrade would wait for it, and all behind them.
-"""
+"""Call the kernels of the instant lane as bids and offers do, so that they are compiled."""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from marketplace.domain.kernels.jit import compiles
+
 if TYPE_CHECKING:
     from marketplace.domain.index.free_levels import Levels
     from marketplace.domain.index.host_matcher import OneHost
@@ -16,10 +18,7 @@ if TYPE_CHECKING:
 
 def fast_host() -> Callable[..., OneHost]:
     """Return what makes a `OneHost` that is compiled, where kernels are: it decides the same."""
-    # Late: what is compiled is said after this is imported.
-    from marketplace.domain.kernels.jit import COMPILES
-
-    if not COMPILES:
+    if not compiles():
         from marketplace.domain.index.host_matcher import OneHost
 
         return OneHost
@@ -30,9 +29,7 @@ def fast_host() -> Callable[..., OneHost]:
 
 def leveller() -> Callable[..., Levels] | None:
     """Return a `compiled_levels.Levelling`, where kernels are compiled."""
-    from marketplace.domain.kernels.jit import COMPILES
-
-    if not COMPILES:
+    if not compiles():
         return None
     from marketplace.domain.index.compiled_levels import Levelling
 
@@ -41,9 +38,7 @@ def leveller() -> Callable[..., Levels] | None:
 
 def row_joiner() -> Callable[..., tuple[int, int]] | None:
     """Return `compiled_rows.join`, where kernels are compiled."""
-    from marketplace.domain.kernels.jit import COMPILES
-
-    if not COMPILES:
+    if not compiles():
         return None
     from marketplace.domain.index.compiled_rows import join
 
@@ -52,9 +47,7 @@ def row_joiner() -> Callable[..., tuple[int, int]] | None:
 
 def row_placer() -> Callable[..., None] | None:
     """Return `compiled_rows.stand`, where kernels are compiled."""
-    from marketplace.domain.kernels.jit import COMPILES
-
-    if not COMPILES:
+    if not compiles():
         return None
     from marketplace.domain.index.compiled_rows import stand
 
@@ -63,9 +56,7 @@ def row_placer() -> Callable[..., None] | None:
 
 def room_finder() -> Callable[..., int] | None:
     """Return `scan_hosts.room_on`, where kernels are compiled."""
-    from marketplace.domain.kernels.jit import COMPILES
-
-    if not COMPILES:
+    if not compiles():
         return None
     from marketplace.domain.kernels.scan_hosts import room_on
 

@@ -26,7 +26,7 @@ from marketplace.domain.clearing.fills import Clearing, Fill, Proof, lease_id_of
 from marketplace.domain.clearing.own_supply_first import before_round
 from marketplace.domain.clearing.work_budget import BrokeOff, Enough, Late, Steps, Watch
 from marketplace.domain.facts.instants import whole_second
-from marketplace.domain.kernels.jit import COMPILES
+from marketplace.domain.kernels.jit import compiles
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.rounds.ageing import weight_of
@@ -41,17 +41,17 @@ from marketplace.domain.rounds.vetting import UNVERIFIED
 from marketplace.domain.solver.builder import Ask, Entry, WrongAsk, pose
 from marketplace.domain.solver.builder import Pool as Capacity
 from marketplace.domain.solver.problem import ANYWHERE, ONE_HOST, ONE_POOL, Ints
-from marketplace.domain.solver.solution import Effort, Solution
+from marketplace.domain.solver.solution import NOT_ALWAYS, Effort, Solution
 from marketplace.domain.solver.solve import never, solve
 
-WORK, WORK_GUARDED = (100_000_000, 400_000_000) if COMPILES else (10_000, 10_000)
+WORK, WORK_GUARDED, WORK_PLAIN = 100_000_000, 400_000_000, 10_000
 """Steps of the innermost loop that finding prices may take, where no clock ends it, and where one
-does. A round says how many it took, so one that was cleared with compiled kernels can be made again
-without them, and the other way round."""
+does; and while kernels are not compiled yet. A round says how many it took, so one that was cleared
+with compiled kernels can be made again without them, and the other way round."""
 DUAL_MIN, DUAL_MAX = 3, 200
-SEARCH_MAX, SEARCH_GUARDED_MAX = (200, 2_500) if COMPILES else (0, 0)
+SEARCH_MAX, SEARCH_GUARDED_MAX = 200, 2_500
 """Chunks of search at most, where no clock ends it, and where one does: then a large round makes
-use of its whole time."""
+use of its whole time. None while kernels are not compiled yet."""
 SEARCH_BIDS = 4
 """Of so many bids each, one chunk of search."""
 FIRST_MIN = 256
@@ -341,6 +341,8 @@ def _effort(part: Part, asks: Sequence[Ask], *, guarded: bool) -> Effort:
     """Return how much the round is worth searching, by its size."""
     step = max(1, sum(len(ask.entries) for ask in asks) * len(part.grid))
     work, most = (WORK_GUARDED, SEARCH_GUARDED_MAX) if guarded else (WORK, SEARCH_MAX)
+    if not compiles():
+        work, most = WORK_PLAIN, 0
     return Effort(
         dual=min(DUAL_MAX, max(DUAL_MIN, work // step)),
         search=min(most, -(-len(asks) // SEARCH_BIDS)),
@@ -349,5 +351,5 @@ def _effort(part: Part, asks: Sequence[Ask], *, guarded: bool) -> Effort:
 
 
 def _effort_before(steps: Steps, service_class: str) -> Effort:
-    stages = ("dual", "search", "exact", "highs", "asked")
+    stages = ("dual", "search", *NOT_ALWAYS)
     return Effort(**{stage: steps.get(f"{service_class} {stage}", 0) for stage in stages})

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marketplace.domain.kernels.jit import COMPILES, compiled, woven_in
+from marketplace.domain.kernels.jit import compiled, compiled_later, compiles, woven_in
 from marketplace.domain.solver.arrays import Layout
 from marketplace.domain.solver.insertion import (
     FAR,
@@ -44,8 +44,9 @@ MEMORY = 0.2
 """How much of the last step enters the mean of prices."""
 BLOCKS = 32
 """Falls of prices in a step."""
-LOOK_WORK = 1_000_000 if COMPILES else 10_000
-"""Steps of the innermost loop, about, until it is asked again if it is enough."""
+LOOK_WORK, LOOK_WORK_PLAIN = 1_000_000, 10_000
+"""Steps of the innermost loop, about, until it is asked again if it is enough: compiled, and as
+Python."""
 
 
 class Wants(NamedTuple):
@@ -216,10 +217,9 @@ def _gang(q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, i: int
 @compiled
 def gains(
     q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, kept: Floats,
-    since: int, until: int,
+    since: int, until: int, total: float,
 ) -> float:  # fmt: skip
-    """Ask the bids [since, until) for what they would gain at most; return the sum."""
-    total = 0.0
+    """Ask the bids [since, until) for what they would gain at most; add that to `total`."""
     for i in range(since, until):
         if st.seat[i] < 0 or not bar(q, st, i, bench):
             continue
@@ -298,7 +298,7 @@ def _fall_at_once(q: Layout, bench: Bench, prices: Prices, step: float, weight: 
     np.cumsum(tolls * q.slot_hours, axis=1, out=bench.tolls[:, 1:])
 
 
-fall = compiled(_fall_by_slots) if COMPILES else _fall_at_once
+fall = compiled_later(_fall_by_slots, _fall_at_once)
 
 
 @compiled
@@ -329,9 +329,10 @@ class Pricing:
         )
         self.kept = np.zeros(SHORT)
         self.seed = seed
-        self.steps = self.asked = 0
+        self.steps = self.asked = self.bounded = 0
         each = layout.slots * np.diff(layout.list_at)[layout.listed].mean() if bids else 0
-        self.between = max(1, int(LOOK_WORK / max(1.0, float(each))))
+        work = LOOK_WORK if compiles() else LOOK_WORK_PLAIN
+        self.between = max(1, int(work / max(1.0, float(each))))
 
     def step(self, enough: Callable[[], bool] | None = None, until: int | None = None) -> bool:
         """Ask all bids, and move the prices; say if all were asked.
@@ -361,10 +362,19 @@ class Pricing:
         """Return what quotas cost on the mean."""
         return Fees(self.prices.tolls_mean.copy(), self.prices.levy_mean.copy())
 
-    def bound(self, prices: Floats, fees: Fees | None = None) -> float:
+    def bound(
+        self,
+        prices: Floats,
+        fees: Fees | None = None,
+        *,
+        enough: Callable[[], bool] | None = None,
+        until: int = 0,
+    ) -> float:
         """Return the least bound on any clearing that these prices, [P, T], prove.
 
-        fees: of quotas; none if not given.
+        fees: of quotas; none if not given. enough: asked now and then; once true, the other bids
+        count with their whole worth, and `bounded` tells how many were asked, where not all. until:
+        only so many are asked, where not 0.
         """
         q, bench = self.layout, self.bench
         if fees is None:
@@ -373,23 +383,46 @@ class Pricing:
         lay_fees(q, bench, fees)
         paid = np.zeros_like(self.prices.paid)
         earned = add_up(q, prices, paid) + earned_by(q, self.empty, fees)
-        gained = sum(self._gains(paid))
+        gained = self._gains(paid, enough, until)
         bench.tolls[:], bench.levy[:] = tolls, levy
         return (earned + gained) * (1 + 1e-9) + 1.0
 
-    def _gains(self, paid: Floats) -> list[float]:
-        """Ask all bids what they would gain; those of a large round in two halves."""
+    def _gains(self, paid: Floats, enough: Callable[[], bool] | None, most: int) -> float:
+        """Ask bids what they would gain; those of a large round in two halves."""
         q, bids = self.layout, len(self.layout.row)
         middle = bids // 2 if divisible(q) else bids
+        self.bounded = 0
 
-        def ask(bench: Bench, since: int, until: int) -> float:
+        def ask(bench: Bench, since: int, until: int, gained: float = 0.0) -> float:
             kept = np.zeros_like(self.kept)
-            gained: float = gains(q, self.empty, paid, bench, self.wants, kept, since, until)
-            return gained
+            return float(gains(q, self.empty, paid, bench, self.wants, kept, since, until, gained))
 
+        if enough is not None or most:
+            return self._gains_until(ask, middle, enough, most or bids)
         if middle == bids:
-            return [ask(self.bench, 0, bids)]
-        return both(partial(ask, self.bench, 0, middle), partial(ask, bench_for(q), middle, bids))
+            return ask(self.bench, 0, bids)
+        first, second = partial(ask, self.bench, 0), partial(ask, bench_for(q), middle)
+        return sum(both(partial(first, middle), partial(second, bids)))
+
+    def _gains_until(
+        self,
+        ask: Callable[[Bench, int, int, float], float],
+        middle: int,
+        enough: Callable[[], bool] | None,
+        most: int,
+    ) -> float:
+        """Ask bids until it is enough, at most so many; of the others, assume the most."""
+        q, bids, done = self.layout, len(self.layout.row), 0
+        gained = {middle: 0.0, bids: 0.0}
+        while done < most:
+            half = middle if done < middle else bids
+            at, done = done, min(done + self.between, half, most)
+            gained[half] = ask(self.bench, at, done, gained[half])
+            if done < most and enough is not None and enough():
+                break
+        self.bounded = done if done < bids else 0
+        worth = q.worth[done:] * q.gpus[done:] * q.hours[done:]
+        return sum(gained.values()) + float(worth.sum())
 
     def _stride(self) -> int:
         """Return a stride that visits every bid, another in each step."""

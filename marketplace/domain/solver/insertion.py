@@ -302,9 +302,13 @@ def place(q: Layout, st: State, paid: Floats, bench: Bench, i: int, alpha: float
 
 
 @compiled
-def place_all(q: Layout, st: State, paid: Floats, bench: Bench, order: Ints, alpha: float) -> float:
-    """Grant the bids one after the other, those that still wait; return what it is worth."""
-    total = 0.0
+def place_all(
+    q: Layout, st: State, paid: Floats, bench: Bench, order: Ints, alpha: float, total: float
+) -> float:
+    """Grant the bids one after the other, those that still wait; add what it is worth to `total`.
+
+    As numbers are added in the same order, it does not matter in how many calls bids are placed.
+    """
     for n in range(order.size):
         i = order[n]
         if st.seat[i] >= 0 and place(q, st, paid, bench, i, alpha):

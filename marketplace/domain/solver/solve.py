@@ -7,12 +7,14 @@ finished exactly, where that is asked for and HiGHS is there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from operator import itemgetter
 
 import numpy as np
 
+from marketplace.domain.kernels.jit import compiles
 from marketplace.domain.solver.arrays import Layout, lay_out
 from marketplace.domain.solver.branch_and_bound import demand, finish, version
 from marketplace.domain.solver.decomposition import Halves
@@ -21,7 +23,7 @@ from marketplace.domain.solver.insertion import place_all
 from marketplace.domain.solver.lns import CHUNK_MOVES, SMALL_MAX
 from marketplace.domain.solver.lns_choice import Mover
 from marketplace.domain.solver.problem import Floats, Ints, Problem
-from marketplace.domain.solver.scratch import Fees, bench_for, lay_fees
+from marketplace.domain.solver.scratch import Bench, Fees, bench_for, lay_fees
 from marketplace.domain.solver.solution import Effort, Piece, Placed, Solution, welfare_of
 from marketplace.domain.solver.state import State, begin
 from marketplace.domain.solver.threads import both, divisible
@@ -62,18 +64,21 @@ def solve(
     if effort.highs:
         demand(effort.highs)
     layout = lay_out(problem)
-    pricing, state, worth, effort = _begun(problem, layout, effort, seed)
     soon = getattr(enough, "soon", enough)
+    # Compiled, what runs once takes a fraction of a second, and nobody asks meanwhile.
+    hurried = None if compiles() or enough is never else enough
+    pricing, state, worth, effort = _begun(problem, layout, effort, seed, hurried and soon)
     while pricing.steps < effort.dual and not soon():
         if not pricing.step(soon):
             break
     if effort.asked and pricing.steps == effort.dual:
         pricing.step(until=effort.asked)
     prices, fees = np.ceil(pricing.prices.mean), pricing.fees()
-    bound = pricing.bound(prices, fees)
+    bound = pricing.bound(prices, fees, enough=hurried, until=effort.bounded)
     paid = np.zeros((problem.pools, problem.slots + 1))
     add_up(layout, prices, paid)
-    for other, total in _by_prices(problem, layout, paid, fees, pricing):
+    by_prices = _by_prices(problem, layout, paid, fees, pricing, effort, hurried)
+    for other, total, _ in by_prices:
         state, worth = max((state, worth), (other, total), key=itemgetter(1))
     climb = Climb(layout, state, paid, pricing.wants, seed, worth)
     lay_fees(layout, climb.mover.bench, fees)
@@ -81,14 +86,8 @@ def solve(
     while searchable and climb.chunks < effort.search and not enough():
         climb.step(effort.search)
     climb.end()
-    placed = read(problem, layout, state)
-    welfare, least = welfare_of(problem, placed), ceil(bound)
-    exact = effort.exact and searchable
-    finished = finish(problem, layout, placed, effort.exact, enough) if exact else None
-    if finished is not None:
-        least = min(least, finished.bound)
-        if welfare_of(problem, finished.placed) > welfare:
-            placed, welfare = finished.placed, welfare_of(problem, finished.placed)
+    exact = effort.exact if searchable else 0
+    placed, welfare, least, finished = _finished(problem, layout, state, bound, exact, enough)
     return Solution(
         placed=placed,
         welfare_nanos=welfare,
@@ -97,45 +96,122 @@ def solve(
         done=Effort(
             dual=pricing.steps,
             search=climb.chunks,
-            exact=effort.exact if finished is not None else 0,
-            highs=version() if finished is not None else 0,
+            exact=exact if finished else 0,
+            highs=version() if finished else 0,
             asked=pricing.asked,
+            limits=effort.limits,
+            bounded=pricing.bounded,
+            gains=by_prices[0][2] if by_prices else 0,
+            rates=by_prices[1][2] if by_prices else 0,
         ),
         seed=seed,
     )
 
 
+def _finished(
+    problem: Problem,
+    layout: Layout,
+    state: State,
+    bound: float,
+    nodes: int,
+    enough: Callable[[], bool],
+) -> tuple[tuple[Placed | None, ...], int, int, bool]:
+    """Return the best clearing, its worth, the least bound; and if they are of an exact finish."""
+    placed = read(problem, layout, state)
+    welfare, least = welfare_of(problem, placed), ceil(bound)
+    finished = finish(problem, layout, placed, nodes, enough) if nodes else None
+    if finished is not None:
+        least = min(least, finished.bound)
+        if welfare_of(problem, finished.placed) > welfare:
+            placed, welfare = finished.placed, welfare_of(problem, finished.placed)
+    return placed, welfare, least, finished is not None
+
+
 def _begun(
-    problem: Problem, layout: Layout, effort: Effort, seed: int
+    problem: Problem,
+    layout: Layout,
+    effort: Effort,
+    seed: int,
+    soon: Callable[[], bool] | None,
 ) -> tuple[Pricing, State, float, Effort]:
     """Place bids by limit, and open prices; in a large round, these take a first step meanwhile.
 
     In thin markets, every bid that can be placed at all is then placed as well as it can be: all
     capacity is free of charge, and nothing is left to search.
+
+    soon: asked now and then, and then what is placed goes before all else.
     """
     state, pricing = begin(problem, layout), Pricing(problem, layout, seed)
     nothing, bench = np.zeros((problem.pools, problem.slots + 1)), bench_for(layout)
-    by_limit = partial(place_all, layout, state, nothing, bench, by_price(layout), 0.0)
-    most = pricing.bound(np.zeros_like(pricing.prices.mean))
     early = effort.dual and divisible(layout)
-    worth = both(by_limit, pricing.step)[0] if early else by_limit()
-    if most <= worth * (1 + 2e-9) + 2.0:
-        return Pricing(problem, layout, seed), state, worth, Effort(dual=0, search=0)
-    return pricing, state, worth, effort
+
+    def by_limit() -> tuple[float, int]:
+        order = by_price(layout)
+        return place_some(
+            layout, state, nothing, bench, order, 0.0, pricing.between, soon, effort.limits
+        )
+
+    def first_step() -> tuple[float, int]:
+        pricing.step()
+        return 0.0, 0
+
+    if soon is not None:
+        worth, cut = by_limit()
+        most = inf if cut else pricing.bound(np.zeros_like(pricing.prices.mean), enough=soon)
+        if early and not soon():
+            pricing.step(soon)
+    else:
+        most = pricing.bound(np.zeros_like(pricing.prices.mean))
+        worth, cut = both(by_limit, first_step)[0] if early else by_limit()
+    if not cut and not pricing.bounded and most <= worth * (1 + 2e-9) + 2.0:
+        pricing, effort = Pricing(problem, layout, seed), replace(effort, dual=0, search=0, asked=0)
+    return pricing, state, worth, replace(effort, limits=cut)
+
+
+def place_some(
+    q: Layout, st: State, paid: Floats, bench: Bench, order: Ints, alpha: float,
+    between: int, enough: Callable[[], bool] | None, until: int,
+) -> tuple[float, int]:  # fmt: skip
+    """Place bids one after the other; return what that is worth, and how many if not all.
+
+    enough: asked after `between` bids each; once true, no more are placed. until: only so many are,
+    where not 0.
+    """
+    most, done, worth = until or len(order), 0, 0.0
+    while done < most:
+        at, done = done, most if enough is None else min(most, done + between)
+        worth = float(place_all(q, st, paid, bench, order[at:done], alpha, worth))
+        if done < most and enough is not None and enough():
+            break
+    return worth, done if done < len(order) else 0
 
 
 def _by_prices(
-    problem: Problem, layout: Layout, paid: Floats, fees: Fees, pricing: Pricing
-) -> list[tuple[State, float]]:
-    """Return clearings in which bids are placed by prices, in several orders, and their worth."""
+    problem: Problem,
+    layout: Layout,
+    paid: Floats,
+    fees: Fees,
+    pricing: Pricing,
+    effort: Effort,
+    enough: Callable[[], bool] | None,
+) -> list[tuple[State, float, int]]:
+    """Return clearings in which bids are placed by prices, in several orders, and their worth.
 
-    def placed(order: Ints, alpha: float) -> tuple[State, float]:
+    And after how many bids time was up, where it was.
+    """
+
+    def placed(order: Ints, alpha: float, until: int) -> tuple[State, float, int]:
         state, bench = begin(problem, layout), bench_for(layout)
         lay_fees(layout, bench, fees)
-        return state, place_all(layout, state, paid, bench, order, alpha)
+        worth, cut = place_some(
+            layout, state, paid, bench, order, alpha, pricing.between, enough, until
+        )
+        return state, worth, cut
 
     steps = pricing.steps + pricing.asked
-    each = [partial(placed, *one) for one in orders(layout, pricing.wants.least, steps)]
+    until = (effort.gains, effort.rates)
+    in_order = enumerate(orders(layout, pricing.wants.least, steps))
+    each = [partial(placed, *one, until[number]) for number, one in in_order]
     if each and divisible(layout):
         return both(*each)
     return [one() for one in each]

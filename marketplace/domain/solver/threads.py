@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from marketplace.domain.kernels.jit import COMPILES
+from marketplace.domain.kernels.jit import compiles
 from marketplace.domain.solver.arrays import Layout
 
 Part = TypeVar("Part")
@@ -25,7 +25,7 @@ def divisible(q: Layout) -> bool:
 
 def both(first: Callable[[], Part], second: Callable[[], Part]) -> list[Part]:
     """Return what two parts of the work come to."""
-    if not COMPILES:
+    if not compiles():
         return [first(), second()]
     with ThreadPoolExecutor(1) as other:
         later = other.submit(second)

@@ -1,12 +1,7 @@
-"""Compile the kernels of rounds before they are needed, where they are compiled at all.
-
-Compiling takes a minute or more after an upgrade; an engine that did it in its first round would
-keep every bid of its market waiting meanwhile.
-"""
+"""Call the kernels of rounds as rounds of every kind do, so that they are compiled."""
 
 from __future__ import annotations
 
-from marketplace.domain.kernels.jit import COMPILES
 from marketplace.domain.solver.builder import Ask, Entry, Pool, Quota, pose
 from marketplace.domain.solver.problem import ANYWHERE, ONE_HOST, ONE_POOL, Problem
 from marketplace.domain.solver.solution import Effort
@@ -24,14 +19,12 @@ def warm() -> None:
 
 def warm_small() -> None:
     """Clear a round of every spread, with a quota."""
-    if COMPILES:
-        solve(scarce(), effort=Effort(dual=1, search=1), seed=0)
+    solve(scarce(), effort=Effort(dual=1, search=1), seed=0)
 
 
 def warm_large() -> None:
     """Clear a round that is searched in halves, by moves that only large rounds make."""
-    if COMPILES:
-        solve(crowded(), effort=Effort(dual=1, search=2), seed=0)
+    solve(crowded(), effort=Effort(dual=1, search=2), seed=0)
 
 
 def scarce() -> Problem:

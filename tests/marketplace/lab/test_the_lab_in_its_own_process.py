@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from ledger.eventstore.postgres import PostgresStore
-from marketplace.domain.kernels import switch
+from marketplace import kernels
 from marketplace.lab import apart
 from marketplace.lab.apart import Apart, LabBroke, LabBusy, compare_apart
 from marketplace.lab.comparing import Job, Question, answered, prepared
@@ -136,24 +135,17 @@ def test_it_comes_to_the_same_with_compiled_kernels(
     monkeypatch: pytest.MonkeyPatch, compiles: bool
 ) -> None:
     job = job_of(a_day(Market()))
-    monkeypatch.setattr(switch, "compile_rounds", compiles)
+    monkeypatch.setattr(kernels, "home", kernels.home if compiles else None)
 
     assert compare_apart(job) == answered(job)
 
 
-def test_without_compiled_kernels_it_does_without_compiling() -> None:
-    """Where none lie in the folder yet, the process would stand still for a minute or more."""
-    pytest.importorskip("numba")
-    said = """
-from marketplace.domain.kernels import switch
-switch.compile_rounds = True
-from marketplace.domain.kernels import jit
-from marketplace.lab.worker import _compiled_before
-assert jit.COMPILES
-jit.FOLDER = "/nowhere"
-print(_compiled_before(), switch.compile_rounds, jit.COMPILES)
-"""
+def test_where_no_kernels_are_compiled_it_does_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """To compile them takes a minute or more, in which it would say nothing."""
+    job = job_of(a_day(Market()))
+    monkeypatch.setattr(kernels, "home", tmp_path)
 
-    told = subprocess.run([sys.executable, "-c", said], check=True, capture_output=True, text=True)
-
-    assert told.stdout.split() == ["False"] * 3
+    assert compare_apart(job) == answered(job)
+    assert not list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from marketplace.domain.kernels.jit import COMPILES
+from marketplace.domain.kernels.jit import compiles
 from marketplace.domain.solver import Effort, Problem, solve, threads
 from marketplace.domain.solver.arrays import lay_out
 from marketplace.domain.solver.dual_prices import Pricing, add_up
@@ -21,7 +21,7 @@ from marketplace.domain.solver.state import begin, value
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.optimum.checking import audit
 from tests.marketplace.optimum.markets import small_round
-from tests.marketplace.optimum.test_solving_a_round import optimum_without_numba, told
+from tests.marketplace.optimum.test_solving_a_round import optimum_as_python, told
 
 BIDS = SMALL_MAX + 44
 
@@ -68,7 +68,7 @@ def test_moves_say_what_they_change(heat: float) -> None:
     add_up(layout, prices, paid)
     mover = Mover(layout, state, pricing.wants.short, 7)
     assert mover.tray is not None
-    before = place_all(layout, state, paid, mover.bench, by_price(layout), 0.0)
+    before = place_all(layout, state, paid, mover.bench, by_price(layout), 0.0, 0.0)
 
     gained = mover.make(paid, pricing.wants.least, 2_000, 0.0, heat)
 
@@ -84,17 +84,14 @@ def test_moves_say_what_they_change(heat: float) -> None:
 
 
 @pytest.mark.parametrize("halved", [False, True])
-def test_without_numba_quick_moves_give_the_same(
-    halved: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("numba")
-    assert COMPILES, "the settings of tests ask for compiled rounds"
+def test_as_python_quick_moves_give_the_same(halved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compiles()
     problem, effort = draw(TIGHT, BIDS, 5), Effort(dual=2, search=2)
     if halved:
         monkeypatch.setattr(threads, "BIDS_MIN", BIDS)
     compiled = solve(problem, effort=effort, seed=5)
 
-    with optimum_without_numba() as plain:
+    with optimum_as_python() as plain:
         if halved:
             monkeypatch.setattr(plain.threads, "BIDS_MIN", BIDS)
         columns = {

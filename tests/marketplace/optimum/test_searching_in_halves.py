@@ -31,7 +31,7 @@ def test_halves_joined_break_no_rule(problem: Problem, searched: Solution) -> No
 def test_halves_searched_one_after_the_other_give_the_same(
     problem: Problem, searched: Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "COMPILES", False)
+    monkeypatch.setattr(threads, "compiles", lambda: False)
 
     again = solve(problem, effort=EFFORT, seed=5)
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marketplace.domain.kernels import jit
-from marketplace.domain.kernels.jit import COMPILES
+from marketplace.domain.kernels.jit import compiles
 from marketplace.domain.solver import (
     Ask,
     Effort,
@@ -90,13 +90,12 @@ def test_what_a_guard_cut_short_can_be_done_again_without_it(seed: int, looks: i
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_without_numba_the_clearing_is_the_same(seed: int) -> None:
-    pytest.importorskip("numba")
-    assert COMPILES, "the settings of tests ask for compiled rounds"
+def test_as_python_the_clearing_is_the_same(seed: int) -> None:
+    assert compiles()
     problem = small_round(14, seed)
     compiled = solve(problem, effort=Effort(dual=4, search=1), seed=seed)
 
-    with optimum_without_numba() as plain:
+    with optimum_as_python() as plain:
         columns = {
             field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)
         }
@@ -194,8 +193,8 @@ def told(solution: Solution) -> tuple[object, ...]:
 
 
 @contextmanager
-def optimum_without_numba() -> Iterator[ModuleType]:
-    """Yield the package as it is where numba is not installed."""
+def optimum_as_python() -> Iterator[ModuleType]:
+    """Yield the package as it is before it goes over to compiled kernels."""
     name = Problem.__module__.rpartition(".")[0]
     compiled = (name, jit.__name__)
 
@@ -203,20 +202,14 @@ def optimum_without_numba() -> Iterator[ModuleType]:
         return key in compiled or key.startswith(name + ".")
 
     kept = {key: module for key, module in sys.modules.items() if is_compiled(key)}
-    numba = sys.modules.get("numba")
     for key in kept:
         del sys.modules[key]
-    sys.modules["numba"] = None  # type: ignore[assignment]  # how Python marks what is not there
     try:
         yield importlib.import_module(name)
     finally:
         for key in filter(is_compiled, list(sys.modules)):
             del sys.modules[key]
         sys.modules.update(kept)
-        if numba is None:
-            del sys.modules["numba"]
-        else:
-            sys.modules["numba"] = numba
 
 
 @pytest.mark.parametrize(("problem", "search"), [(scarce(), 1), (crowded(), 2)])
@@ -230,7 +223,6 @@ def test_a_round_that_warms_the_kernels_passes_over_no_stage(problem: Problem, s
     warm()
 
 
-@pytest.mark.skipif(not COMPILES, reason="numba is not installed, or kernels are not compiled here")
 @pytest.mark.parametrize("bids", [12, SMALL_MAX + 44, BIDS_MIN])
 def test_after_warming_a_round_of_any_size_compiles_nothing(bids: int) -> None:
     kernels: list[Any] = [
