@@ -11,12 +11,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.safestring import mark_safe
 
-from config import markdown, reference
+from config import api_reference, markdown, reference
 
 DOCS = Path(__file__).resolve().parent / "docs"
 REFERENCE: dict[str, Callable[[], str]] = {
     "settings": reference.settings_page,
     "events": reference.events_page,
+    "reference": api_reference.operations_page,
     "problems": reference.refusals_page,
 }
 DECISION = "decision-"
@@ -32,20 +33,24 @@ class Shelf:
 
 
 SHELVES = (
+    Shelf("Owners", "List GPUs and earn", ("tutorial-owner", "owners", "agent")),
     Shelf(
-        "Use GPUs",
-        "For people who bid and run work",
-        ("clearing", "cli", "quotas", "metering", "api"),
+        "Consumers",
+        "Bid for GPUs and run work",
+        ("tutorial-consumer", "clearing", "cli", "quotas", "metering"),
     ),
-    Shelf("List GPUs", "For owners of hosts", ("owners", "agent")),
-    Shelf("Pay and account", "For finance and auditors", ("finance",)),
+    Shelf("Finance", "Accounts, statements and exports", ("tutorial-finance", "finance")),
     Shelf(
-        "Run the market",
-        "For operators of an installation",
-        ("operating", "settings", "bursting", "event-store", "scale"),
+        "Operators",
+        "Run an installation",
+        ("tutorial-operator", "operating", "settings", "bursting", "event-store", "scale"),
     ),
-    Shelf("Reference", "What can be looked up by name", ("problems", "events")),
-    Shelf("How well it works", "Replays, rounds and other rules", ("lab", "simulation")),
+    Shelf(
+        "Developers",
+        "Programs that use the market",
+        ("tutorial-developer", "api", "reference", "problems", "events"),
+    ),
+    Shelf("Evidence", "Rounds, replays and other rules", ("lab", "simulation")),
 )
 OTHERS = Shelf("More", "Chapters of no one reader", ())
 FOUND_MAX = 40

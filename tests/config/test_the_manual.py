@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from config import manual, markdown
+from config import api_reference, manual, markdown
 
 
 class Elements(HTMLParser):
@@ -100,7 +100,8 @@ def test_every_guide_stands_on_exactly_one_shelf() -> None:
 def test_the_contents_are_ordered_by_reader(client: Client) -> None:
     page = client.get("/docs/").content.decode()
 
-    assert page.index("Use GPUs") < page.index("List GPUs") < page.index("Run the market")
+    readers = ["Owners", "Consumers", "Finance", "Operators", "Developers"]
+    assert re.findall(r'<h2 id="h-shelf-\d">(.*?)</h2>', page)[:5] == readers
     assert page.count('href="/docs/operating/"') == 1
 
 
@@ -124,3 +125,23 @@ def test_any_search_gets_a_page(client: Client, query: str) -> None:
 
     assert page.status_code == 200
     assert b"<script>\xe2" not in page.content
+
+
+def test_the_api_reference_has_every_operation_with_its_summary_and_fields() -> None:
+    chapter = manual.chapters()["reference"]
+
+    assert 'id="bids_create"' in chapter.html
+    [line] = re.findall(r'<tr id="bids_cancel_create">.*?</tr>', chapter.html, re.DOTALL)
+    assert "<code>POST bids/{bid_id}/cancel</code>" in line
+    rows = re.findall(r'<tr id="([a-z_]+)">.*?</tr>', chapter.html, re.DOTALL)
+    described = list(api_reference.operations(api_reference.description()))
+    assert sorted(rows) == sorted(each.name for each in described)
+    assert all(each.summary for each in described)
+
+
+def test_each_reader_finds_a_tutorial_first() -> None:
+    first = [shelf.slugs[0] for shelf in manual.SHELVES[:5]]
+
+    assert first == [
+        f"tutorial-{role}" for role in ("owner", "consumer", "finance", "operator", "developer")
+    ]
