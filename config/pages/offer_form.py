@@ -1,8 +1,9 @@
-"""The form in which an owner says what is idle, when, and for how much."""
+"""The form in which an owner lists GPUs: which, when and from what price; the rest by presets."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -11,6 +12,14 @@ from django.conf import settings
 from django.utils import timezone
 
 from config.pages.fields import MomentField, RateField, TokenField
+from config.pages.offer_presets import (
+    HOUR,
+    MINUTE,
+    PPM_PER_PERCENT,
+    RECLAIM_TERMS,
+    SCHEDULES,
+    ReclaimTerms,
+)
 from ledger.domain.money import Rate, nanos_of
 from ledger.domain.refusal import Invalid
 from ledger.domain.span import Window
@@ -22,20 +31,19 @@ from listings.queries import gpus_of_row
 
 LEASE_MIN, LEASE_MIN_DEMO = 15, 1
 """The shortest lease in minutes, where an owner says nothing: bids of the demo are for minutes."""
-MINUTE = 60
-HOUR = 3_600
-PPM_PER_PERCENT = 10_000
 REPEATS = (
     ("", "Just this once"),
     ("weekly", "Every week on that day"),
     ("workdays", "Every Monday to Friday"),
     ("daily", "Every day"),
 )
+OWN = ""
+"""The choice of hours, or of reclaim terms, that is no preset: what the fields below it say."""
 ISOLATIONS = (
     ("whole", "Whole GPU"),
     ("mig", "MIG instance"),
-    ("mps", "Shares by MPS"),
-    ("timeslice", "Shares by time slices"),
+    ("mps", "MPS shares"),
+    ("timeslice", "Time-slice shares"),
     ("cooperative", "Cooperative"),
 )
 
@@ -50,50 +58,71 @@ STEPS = (("longer_notice", "longer_fee"), ("longest_notice", "longest_fee"))
 
 
 class OfferForm(forms.Form):
-    """GPUs of one host, one window (once or weekly), and the terms."""
+    """GPUs of one host, hours (once or weekly), the floor price, and the terms."""
+
+    is_live = True
+    """What is wrong is told while the form is filled in: each field has a place for it."""
 
     token = TokenField()
     host = forms.UUIDField(widget=forms.HiddenInput())
     gpu = forms.MultipleChoiceField(label="GPUs", widget=forms.CheckboxSelectMultiple())
+    schedule = forms.ChoiceField(
+        label="Schedule",
+        choices=((OWN, "Hours of my own"), *((key, each.label) for key, each in SCHEDULES.items())),
+        required=False,
+    )
     starts_at = MomentField(label="From")
     ends_at = MomentField(label="Until")
     repeat = forms.ChoiceField(label="Repeat", choices=REPEATS, required=False)
-    lease_min = forms.IntegerField(label="Shortest lease", min_value=1)
-    cleaning = forms.IntegerField(label="Cleaned after each", min_value=0, required=False)
+    reclaim_terms = forms.ChoiceField(
+        label="Reclaim terms",
+        choices=(
+            *((key, each.label) for key, each in RECLAIM_TERMS.items()),
+            (OWN, "Terms of my own"),
+        ),
+        initial="standard",
+        required=False,
+    )
     notice = forms.IntegerField(label="Notice of a reclaim", min_value=0, initial=10)
     grace = forms.IntegerField(
-        label="Grace to stop", min_value=0, max_value=GRACE_SECONDS_MAX, required=False
+        label="Grace period", min_value=0, max_value=GRACE_SECONDS_MAX, required=False
     )
-    reclaim_fee = forms.IntegerField(
-        label="You pay on reclaim", min_value=0, max_value=100, initial=10
-    )
+    reclaim_fee = forms.IntegerField(label="Reclaim fee", min_value=0, max_value=100, initial=10)
     longer_notice = forms.IntegerField(
-        label="With at least this notice", min_value=1, max_value=720, required=False
+        label="With longer notice", min_value=1, max_value=720, required=False
     )
     longer_fee = forms.IntegerField(
-        label="you pay only", min_value=0, max_value=100, required=False
+        label="Reclaim fee then", min_value=0, max_value=100, required=False
     )
     longest_notice = forms.IntegerField(
-        label="And with at least", min_value=1, max_value=720, required=False
+        label="With the longest notice", min_value=1, max_value=720, required=False
     )
     longest_fee = forms.IntegerField(
-        label="you pay only", min_value=0, max_value=100, required=False
+        label="Reclaim fee then", min_value=0, max_value=100, required=False
     )
+    lease_min = forms.IntegerField(label="Shortest lease", min_value=1)
+    cleaning = forms.IntegerField(label="Cleaning time", min_value=0, required=False)
     isolation = forms.ChoiceField(label="Isolation", choices=ISOLATIONS)
     shares = forms.IntegerField(
-        label="Shares of each GPU", min_value=2, max_value=SHARES_MAX, required=False
+        label="Shares per GPU", min_value=2, max_value=SHARES_MAX, required=False
     )
-    profiles = forms.CharField(label="MIG instances of each GPU", required=False, max_length=200)
-    ways = forms.CharField(label="Forms", required=False, max_length=400)
-    form_min = forms.IntegerField(label="Stay in one for", min_value=5, required=False)
-    workload_kinds = forms.CharField(label="Only for", required=False, max_length=400)
+    profiles = forms.CharField(label="MIG instances per GPU", required=False, max_length=200)
+    ways = forms.CharField(label="Allowed forms", required=False, max_length=400)
+    form_min = forms.IntegerField(label="Minimum time in a form", min_value=5, required=False)
+    workload_kinds = forms.CharField(label="Workloads", required=False, max_length=400)
 
     def __init__(self, *args: Any, host: HostRow, currency: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.currency = currency
-        self.fields["floor"] = RateField(label="Least you take", currency=currency)
+        self.fields["floor"] = RateField(label="Floor price", currency=currency)
         self.fields["floor"].widget.attrs["data-next"] = ""
         self.fields["lease_min"].initial = LEASE_MIN_DEMO if settings.ENV.demo else LEASE_MIN
+        if self.is_bound and self.data.get("schedule") in SCHEDULES:
+            for name in ("starts_at", "ends_at"):
+                self.fields[name] = forms.CharField(required=False)
+        if self.is_bound and self.data.get("reclaim_terms") in RECLAIM_TERMS:
+            for name in OWN_TERMS:
+                self.fields[name] = forms.CharField(required=False)
         gpus = gpus_of_row(host)
         choices = self.fields["gpu"]
         assert isinstance(choices, forms.MultipleChoiceField)
@@ -108,7 +137,7 @@ class OfferForm(forms.Form):
         """Refuse a window that ends before it starts, which no rule below could even be asked."""
         data = super().clean() or {}
         starts_at, ends_at = data.get("starts_at"), data.get("ends_at")
-        if starts_at and ends_at and ends_at <= starts_at:
+        if not data.get("schedule") and starts_at and ends_at and ends_at <= starts_at:
             self.add_error("ends_at", "The window must end after it starts. Choose a later end.")
         if (data.get("isolation") in SHARED) != (data.get("shares") is not None):
             self.add_error(
@@ -121,7 +150,7 @@ class OfferForm(forms.Form):
             self.add_error("ways", "Name all forms here, and leave shares and instances out.")
         if data.get("form_min") is not None and "ways" in data and not data["ways"]:
             self.add_error("ways", "Name the forms of which the market may choose.")
-        for notice, fee in STEPS:
+        for notice, fee in () if data.get("reclaim_terms") else STEPS:
             if (data.get(notice) is None) != (data.get(fee) is None):
                 missing = notice if data.get(notice) is None else fee
                 self.add_error(missing, "Say both how much notice and what you pay, or neither.")
@@ -137,9 +166,14 @@ class OfferForm(forms.Form):
         return tuple(_way(word, self.currency) for word in said if word)
 
 
-FOLDED = (
+OWN_TERMS = (
+    "notice",
     "grace",
     "reclaim_fee",
+    *(name for step in STEPS for name in step),
+)
+"""Fields that count only where no preset of reclaim terms is chosen."""
+FOLDED = (
     "lease_min",
     "cleaning",
     "isolation",
@@ -148,7 +182,6 @@ FOLDED = (
     "workload_kinds",
     "ways",
     "form_min",
-    *(name for step in STEPS for name in step),
 )
 """Fields that most owners leave as they are."""
 
@@ -158,12 +191,24 @@ class RepriceForm(forms.Form):
 
     def __init__(self, *args: Any, currency: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["floor"] = RateField(label="Least you take", currency=currency)
+        self.fields["floor"] = RateField(label="Floor price", currency=currency)
 
 
-def terms_of(form: OfferForm, zone: ZoneInfo) -> OfferTerms:
-    """Return what the form says. A repeated window keeps its wall time in `zone`."""
-    data = form.cleaned_data
+def offers_of(form: OfferForm, zone: ZoneInfo, *, now: datetime) -> tuple[OfferTerms, ...]:
+    """Return the offers that the form asks for; one but where a schedule needs several rules.
+
+    What comes back every week keeps its wall time in `zone`.
+    """
+    schedule = SCHEDULES.get(form.cleaned_data["schedule"])
+    if schedule is None:
+        return (_terms_of(form.cleaned_data, *_hours_of(form.cleaned_data, zone)),)
+    first = timezone.localtime(now, zone).date()
+    rules = schedule.rules(zone=str(zone), first=first)
+    return tuple(_terms_of(form.cleaned_data, (), rule) for rule in rules)
+
+
+def _hours_of(data: dict[str, Any], zone: ZoneInfo) -> tuple[tuple[Window, ...], WeeklyRule | None]:
+    """Return the owner's own hours: one window, or the weekly rule that it begins."""
     starts_at, ends_at = data["starts_at"], data["ends_at"]
     weekly = None
     if data["repeat"]:
@@ -176,26 +221,42 @@ def terms_of(form: OfferForm, zone: ZoneInfo) -> OfferTerms:
             until=until.time().replace(tzinfo=None),
             first=since.date(),
         )
+    return () if weekly else (Window(starts_at, ends_at),), weekly
+
+
+def _terms_of(
+    data: dict[str, Any], windows: tuple[Window, ...], weekly: WeeklyRule | None
+) -> OfferTerms:
     kinds = data["workload_kinds"].replace(",", " ").split()
+    reclaim = RECLAIM_TERMS.get(data["reclaim_terms"]) or _own_terms(data)
     return OfferTerms(
         gpu_uuids=tuple(data["gpu"]),
-        windows=() if weekly else (Window(starts_at, ends_at),),
+        windows=windows,
         weekly=weekly,
         floor=data["floor"],
         lease_min_seconds=data["lease_min"] * MINUTE,
         cleaning_seconds=(data["cleaning"] or 0) * MINUTE,
-        notice_seconds=data["notice"] * MINUTE,
-        grace_seconds=data["grace"],
-        reclaim_fee_ppm=data["reclaim_fee"] * PPM_PER_PERCENT,
-        reclaim_steps=tuple(
-            ReclaimStep(data[notice] * HOUR, data[fee] * PPM_PER_PERCENT)
-            for notice, fee in STEPS
-            if data[notice] is not None
-        ),
+        notice_seconds=reclaim.notice_seconds,
+        grace_seconds=reclaim.grace_seconds,
+        reclaim_fee_ppm=reclaim.fee_ppm,
+        reclaim_steps=reclaim.steps,
         workload_kinds=tuple(kinds),
         isolation=None if data["ways"] else data["isolation"],
         division=_division(data),
         by_demand=_by_demand(data),
+    )
+
+
+def _own_terms(data: dict[str, Any]) -> ReclaimTerms:
+    return ReclaimTerms(
+        notice_seconds=data["notice"] * MINUTE,
+        grace_seconds=data["grace"],
+        fee_ppm=data["reclaim_fee"] * PPM_PER_PERCENT,
+        steps=tuple(
+            ReclaimStep(data[notice] * HOUR, data[fee] * PPM_PER_PERCENT)
+            for notice, fee in STEPS
+            if data[notice] is not None
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from django import forms
 
-from config.pages.offer_form import MINUTE, PPM_PER_PERCENT
+from config.pages.offer_presets import MINUTE, PPM_PER_PERCENT
 from listings.domain.changes import TermsChange
 from listings.domain.events import ReclaimStep
 from listings.domain.terms import (
@@ -52,14 +52,14 @@ class TermsForm(forms.Form):
 
     notice = LengthField(label="Notice of a reclaim", seconds_max=NOTICE_SECONDS_MAX)
     grace = forms.IntegerField(
-        label="Grace to stop", min_value=0, max_value=GRACE_SECONDS_MAX, required=False
+        label="Grace period", min_value=0, max_value=GRACE_SECONDS_MAX, required=False
     )
     reclaim_fee = forms.DecimalField(
-        label="You pay on reclaim", min_value=0, max_value=100, decimal_places=PLACES
+        label="Reclaim fee", min_value=0, max_value=100, decimal_places=PLACES
     )
-    steps = forms.CharField(label="With more notice", required=False, max_length=200)
+    steps = forms.CharField(label="Fee with longer notice", required=False, max_length=200)
     lease_min = LengthField(label="Shortest lease", seconds_max=LEASE_MIN_SECONDS_MAX)
-    workload_kinds = forms.CharField(label="Only for", required=False, max_length=1_200)
+    workload_kinds = forms.CharField(label="Workloads", required=False, max_length=1_200)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -216,7 +216,10 @@ def field(bound: BoundField, unit: str = "", hint: str = "") -> dict[str, Any]:
     The unit of a moment is the zone in which it is read.
     """
     described = [f"{bound.id_for_label}-hint"] if hint or bound.help_text else []
-    if bound.errors:
+    live = getattr(bound.form, "is_live", False)
+    if live:
+        described.append(f"{bound.name}-said")
+    elif bound.errors:
         described.append(f"{bound.id_for_label}-error")
     attrs: dict[str, str | bool] = {}
     if described:
@@ -225,6 +228,7 @@ def field(bound: BoundField, unit: str = "", hint: str = "") -> dict[str, Any]:
         unit = unit or f"{timezone.localtime():%Z}"
     return {
         "field": bound,
+        "live": live,
         "widget": bound.as_widget(attrs=attrs),
         "unit": unit,
         "hint": hint or bound.help_text,

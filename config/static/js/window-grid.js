@@ -193,11 +193,15 @@ class WindowGrid extends HTMLElement {
       if (field.type === "checkbox") field.checked = gpus.includes(field.value);
       else field.value = gpus[0];
     });
+    if (form.elements.schedule) form.elements.schedule.value = "";
     form.elements.starts_at.value = this.starts[left].replace("T", " ");
     form.elements.ends_at.value = this.starts[right + 1].replace("T", " ");
     form.dispatchEvent(new Event("change", { bubbles: true }));
     this.say(`${this.describe()} The form below is filled in.`);
-    if (byKey) form.querySelector("[data-next]")?.focus();
+    if (!byKey) return;
+    const next = form.querySelector("[data-next]");
+    next?.focus();
+    next?.select();
   }
 }
 
