@@ -51,7 +51,7 @@ class SampleForm(forms.Form):
         label="To", widget=forms.DateTimeInput(attrs={"type": "datetime-local"})
     )
     floor = forms.DecimalField(
-        label="Least you take",
+        label="Floor price",
         widget=forms.TextInput(attrs={"inputmode": "decimal", "data-next": ""}),
     )
     label = forms.CharField(label="Cost centre", required=False)

@@ -43,15 +43,15 @@ CLASSES = (
     ("reserved", "Reserved"),
 )
 PATIENCE = (
-    ("immediate", "At once, where it is cheapest"),
-    ("soonest", "At once, where it starts soonest"),
+    ("immediate", "Now, at the lowest price"),
+    ("soonest", "Now, at the soonest start"),
     ("patient", "In the next round"),
 )
 LASTING = (
-    ("good-till-deadline", "As long as it can be met"),
-    ("good-till-moment", "Until a time"),
-    ("immediate-or-cancel", "Not: what there is at once, or nothing"),
-    ("fill-or-kill", "Not: all of it at once, or nothing"),
+    ("good-till-deadline", "Good till its deadline"),
+    ("good-till-moment", "Good till a time"),
+    ("immediate-or-cancel", "Immediate or cancel: what is free now"),
+    ("fill-or-kill", "Fill or kill: all of it now, or nothing"),
 )
 SECOND = timedelta(seconds=1)
 PLACEMENTS = (("same-host", "All on one host"), ("any-hosts", "Over several hosts"))
@@ -97,16 +97,16 @@ class BidForm(forms.Form):
     patience = forms.ChoiceField(label="Match", choices=PATIENCE, initial="immediate")
     burst_allowed = forms.BooleanField(label="May run in a cloud", required=False)
     gpus_min = forms.IntegerField(
-        label="Or as few as", min_value=1, max_value=1_024, required=False
+        label="Minimum GPUs", min_value=1, max_value=1_024, required=False
     )
-    hours_min = HoursField(label="Or as short as", required=False)
-    good_till = forms.ChoiceField(label="Wait", choices=LASTING, required=False)
-    good_until = MomentField(label="Wait until", required=False)
-    auto_extend_until = MomentField(label="Go on by itself until", required=False)
-    repeat_until = MomentField(label="Ask again until", required=False)
-    resume = forms.BooleanField(label="Resume what is cut short", required=False)
+    hours_min = HoursField(label="Minimum hours", required=False)
+    good_till = forms.ChoiceField(label="Time in force", choices=LASTING, required=False)
+    good_until = MomentField(label="Good till", required=False)
+    auto_extend_until = MomentField(label="Extend automatically until", required=False)
+    repeat_until = MomentField(label="Repeat until", required=False)
+    resume = forms.BooleanField(label="Resume interrupted work", required=False)
     saves_minutes = forms.IntegerField(
-        label="Started anew it loses", min_value=1, max_value=1_440, required=False
+        label="Work lost on a restart", min_value=1, max_value=1_440, required=False
     )
     command = CommandField(label="Command", required=False, max_length=8_192)
     cost_centre = forms.CharField(label="Cost centre", required=False, max_length=64)
@@ -121,7 +121,7 @@ class BidForm(forms.Form):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["limit"] = RateField(label="Most you pay", currency=currency)
+        self.fields["limit"] = RateField(label="Limit price", currency=currency)
         self.fields["budget"] = MoneyField(label="Budget", currency=currency, required=False)
         self.fields["gpu"] = forms.ChoiceField(
             label="GPU",

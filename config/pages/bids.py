@@ -62,7 +62,7 @@ class AmendForm(forms.Form):
 
     def __init__(self, *args: Any, currency: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["limit"] = RateField(label="Most you pay", currency=currency)
+        self.fields["limit"] = RateField(label="Limit price", currency=currency)
 
 
 @require_safe
@@ -167,7 +167,9 @@ def one(request: HttpRequest, bid_id: UUID) -> HttpResponse:
         )
     except Refusal as refusal:
         return _show(request, bid_id, refusal=refusal, form=form)
-    return done(request, f"/bids/{bid_id}", position, "Changed. The bid queues anew.")
+    return done(
+        request, f"/bids/{bid_id}", position, "Amended. The bid queues behind others at its price."
+    )
 
 
 @require_safe

@@ -64,14 +64,14 @@ class ResaleForm(forms.Form):
 
     def __init__(self, *args: Any, currency: str, **kwargs: Any) -> None:
         super().__init__(*args, **{"auto_id": "resale_%s", **kwargs})
-        self.fields["floor"] = RateField(label="Least you take", currency=currency)
+        self.fields["floor"] = RateField(label="Floor price", currency=currency)
 
 
 class ExtendForm(forms.Form):
     """Until when a lease should go on."""
 
     token = TokenField()
-    ends_at = MomentField(label="Go on until")
+    ends_at = MomentField(label="Extend until")
 
 
 @require_safe
@@ -175,7 +175,7 @@ def checkpoint(request: HttpRequest, lease_id: UUID) -> HttpResponse:
         )
     except Refusal as refusal:
         return _show(request, lease_id, refusal=refusal)
-    said = "Noted: if the lease is cut short, its work goes on from here."
+    said = "Checkpoint noted. If the lease is interrupted, its work resumes from here."
     return done(request, f"/leases/{lease_id}", position, said)
 
 

@@ -43,18 +43,18 @@ class CohortForm(PolicyForm):
     """A cohort."""
 
     kind, title = "cohort", "Cohort"
-    text = "A group whose members lend each other what they do not use. Cohorts may lie in cohorts."
+    text = "Members lend each other unused quota. A cohort may be a member of another."
 
     cohort = forms.CharField(
         label="Name", max_length=40, help_text="Lower-case letters, digits and hyphens."
     )
-    parent = forms.ChoiceField(label="Lies in", required=False)
+    parent = forms.ChoiceField(label="Member of", required=False)
     tenant_id = forms.ChoiceField(label="Whose grant it is", required=False)
 
     def offer(self, choices: Choices) -> None:
         """Offer cohorts and organisations."""
         self.choose("parent", choices.cohorts, "no other cohort")
-        self.choose("tenant_id", choices.tenants, "nobody's: it is everybody's to see")
+        self.choose("tenant_id", choices.tenants, "none: visible to all")
 
     def asked(self) -> dict[str, Any]:
         """Return what the form says."""
@@ -66,19 +66,19 @@ class UnitForm(PolicyForm):
     """Where a business unit stands."""
 
     kind, title, for_units = "unit", "Business unit", True
-    text = "In which cohort a business unit stands. Only who stands in one can borrow or lend."
+    text = "The cohort of a business unit. Only members of a cohort can borrow or lend."
 
     subscriber_id = forms.ChoiceField(label="Business unit")
-    cohort = forms.ChoiceField(label="Stands in", required=False)
+    cohort = forms.ChoiceField(label="Member of", required=False)
 
     def offer(self, choices: Choices) -> None:
         """Offer units, and the cohorts they may be put into."""
         self.choose("subscriber_id", choices.units)
-        alone = "no cohort: it stands alone" if choices.is_platform else ""
+        alone = "no cohort" if choices.is_platform else ""
         self.choose("cohort", choices.cohorts, alone)
         self.fields["cohort"].required = not choices.is_platform
         if not choices.cohorts:
-            self.fields["cohort"].help_text = "There is none yet that you may put units into."
+            self.fields["cohort"].help_text = "There is no cohort yet that you may add units to."
 
     def asked(self) -> dict[str, Any]:
         """Return what the form says."""
@@ -94,12 +94,12 @@ class QuotaForm(PolicyForm):
 
     node = forms.ChoiceField(label="Unit or cohort")
     gpu_class = forms.CharField(label="Class of GPUs", max_length=40, help_text=CLASS)
-    nominal = count("Has of its own", "Not set and 0: none, but it may borrow.")
-    borrowing = count("Borrows at most", "Not set: what others lend. 0: nothing.")
-    lending = count("Lends at most", "Not set: all that it does not use. 0: nothing.")
+    nominal = count("Nominal quota", "Not set or 0: none, but it may borrow.")
+    borrowing = count("Borrowing limit", "Not set: what others lend. 0: nothing.")
+    lending = count("Lending limit", "Not set: all that is unused. 0: nothing.")
     gpu_hours = count(
         "Guaranteed in each period",
-        "Of what is its own. Not set: all of it. 0: none of it.",
+        "Of the nominal quota. Not set: all of it. 0: none.",
         GPU_HOURS_MAX,
     )
 
@@ -211,7 +211,7 @@ class WeightForm(PolicyForm):
         nodes = weighable(choices)
         self.choose("node", nodes)
         if not nodes:
-            self.fields["node"].help_text = "None of your units stands in your own grant."
+            self.fields["node"].help_text = "None of your units is in your own grant."
 
     def asked(self) -> dict[str, Any]:
         """Return what the form says, the weight in millionths."""
@@ -223,7 +223,7 @@ class HalfLifeForm(PolicyForm):
     """The half-life of use."""
 
     kind, title = "half-life", "Half-life of use"
-    text = "In which time use is forgotten by half. It counts from now on."
+    text = "The time in which past use decays by half. Applies from now on."
 
     length = HoursField(label="Half-life")
 
@@ -259,7 +259,7 @@ class PeriodForm(PolicyForm):
 class LeastRunForm(PolicyForm):
     """How long leases run at least."""
 
-    kind, title = "least-run", "Least running time"
+    kind, title = "least-run", "Minimum runtime"
     text = (
         "How long a lease runs at least before it is interrupted for another bid: in the market, "
         "or of a class, also of parts of its cards. The longest of a lease's GPUs counts."
@@ -269,7 +269,7 @@ class LeastRunForm(PolicyForm):
         label="Class of GPUs", max_length=40, required=False, help_text="Empty: all others."
     )
     length = HoursField(
-        label="Runs at least",
+        label="Minimum runtime",
         required=False,
         help_text="0: it may be interrupted at once. Empty, of a class: as all others.",
     )
@@ -298,9 +298,7 @@ class CountingForm(PolicyForm):
     """How parts of cards are counted."""
 
     kind, title = "counting", "Counting parts of cards"
-    text = (
-        "How quotas and limits count a MIG instance or a share. All that is held is counted anew."
-    )
+    text = "How quotas and limits count a MIG instance or a share. Current use is recounted."
 
     counts = forms.ChoiceField(
         label="A part counts as",

@@ -51,13 +51,15 @@ def event_text(event: Event, titles: Mapping[str, str]) -> str:
 
 def _cohort(said: Said, name: Name) -> str:
     whose = f", the grant of {name(said['tenant_id'])}" if said.get("tenant_id") else ""
-    inside = f" lies in {said['parent']}" if said.get("parent") else " stands by itself"
+    inside = f" is a member of {said['parent']}" if said.get("parent") else " is in no other cohort"
     return f"Cohort {said['cohort']}{inside}{whose}"
 
 
 def _unit(said: Said, name: Name) -> str:
     cohort = said.get("cohort")
-    return f"{name(said['subscriber_id'])} stands {f'in {cohort}' if cohort else 'alone'}"
+    return (
+        f"{name(said['subscriber_id'])} is {f'a member of {cohort}' if cohort else 'in no cohort'}"
+    )
 
 
 def _quota(said: Said, name: Name) -> str:
@@ -107,7 +109,7 @@ def _weight(said: Said, name: Name) -> str:
 
 
 def _half_life(said: Said, name: Name) -> str:
-    return f"Use is forgotten by half in {_length(said)}"
+    return f"Half-life of use: {_length(said)}"
 
 
 def _period(said: Said, name: Name) -> str:

@@ -79,7 +79,7 @@ def _step(recorded: Recorded) -> Step | None:
         case ExtensionRefused() as event:
             because = EXTENSION_REASONS.get(event.reason, event.reason)
             detail = f"Until {local(event.ends_at)}: {because}."
-            return Step(event.at, "It cannot go on by itself", detail, "warn")
+            return Step(event.at, "It cannot extend automatically", detail, "warn")
         case LeaseExtended() as event:
             return Step(event.at, "Extended", f"Now until {local(event.ends_at)}.", "good")
         case LeaseEnding() as event:

@@ -13,7 +13,7 @@ from .session import session_of
 
 accounts = typer.Typer(help="Accounts that pay for units' use.", no_args_is_help=True)
 funds = typer.Typer(help="Money that came in.", no_args_is_help=True)
-budgets = typer.Typer(help="How far accounts may go below zero.", no_args_is_help=True)
+budgets = typer.Typer(help="Credit limits of accounts.", no_args_is_help=True)
 
 UNLIMITED = "unlimited"
 """What is typed for a budget without limit."""
@@ -58,7 +58,7 @@ def open_account(
     title: Annotated[str, typer.Option(help="what statements call it")],
     kind: Annotated[str, typer.Option(help="prepaid or chargeback")] = "prepaid",
     budget: Annotated[
-        str, typer.Option(help="how far it may go below zero; unlimited for chargeback alone")
+        str, typer.Option(help="credit limit; unlimited only for chargeback accounts")
     ] = "0",
     currency: Annotated[str, typer.Option(help="of the organisation")] = "USD",
     tenant: Tenant = None,
@@ -94,7 +94,7 @@ def add_funds(
 
 @budgets.command("list")
 def list_budgets(context: typer.Context, tenant: Tenant = None) -> None:
-    """List how far the accounts of an organisation may go below zero."""
+    """List the credit limits of an organisation's accounts."""
     session = session_of(context)
     rows = session.client.all(f"tenants/{tenant_of(session, tenant)}/accounts")
     paying = [row for row in rows if row["kind"] in ("prepaid", "chargeback")]
@@ -107,7 +107,7 @@ def set_budget(
     account: Annotated[UUID, typer.Argument(help="its id")],
     amount: Limit,
 ) -> None:
-    """Set how far an account may go below zero; only the platform raises it."""
+    """Set the credit limit of an account; only the platform can raise it."""
     session = session_of(context)
     asked = {"overdraft": None if amount == UNLIMITED else amount}
     done = session.client.put(f"accounts/{account}/budget", asked)

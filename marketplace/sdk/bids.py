@@ -102,7 +102,8 @@ Till = Annotated[
     ),
 ]
 Extend = Annotated[
-    str | None, typer.Option("--extend-until", help="go on by itself until: +12h, 06:00, RFC 3339")
+    str | None,
+    typer.Option("--extend-until", help="extend automatically until: +12h, 06:00, RFC 3339"),
 ]
 Budget = Annotated[str | None, typer.Option("--budget", help="most the whole lease may cost")]
 Repeat = Annotated[
@@ -114,7 +115,7 @@ Resume = Annotated[
 ]
 Saves = Annotated[
     str | None,
-    typer.Option("--saves-every", help="started anew, the work loses so much at most: 10m"),
+    typer.Option("--saves-every", help="the most work that a restart loses: 10m"),
 ]
 Max = Annotated[str, typer.Option("--max", help="most you pay per GPU-hour, such as 2.15")]
 Start = Annotated[str | None, typer.Option("--start", help="not before: now, +2h, 22:00, RFC 3339")]
@@ -281,7 +282,7 @@ def explain(context: typer.Context, bid: UUID) -> None:
             ("state", "state"),
             ("can_be_placed", "can be placed now"),
             ("price_needed", "price needed per GPU-hour", money),
-            ("reason.text", "what stands in the way"),
+            ("reason.text", "why it waits"),
             ("told", "in figures"),
             ("as_of", "as of"),
         ),
@@ -324,7 +325,7 @@ def amend(
         int | None, typer.Option("--gpus", parser=whole(1), help="new number of GPUs")
     ] = None,
 ) -> None:
-    """Change limit, deadline or number of GPUs; the bid queues anew, as old as it is."""
+    """Amend limit, deadline or number of GPUs; the bid queues behind others at its price."""
     session = session_of(context)
     change: dict[str, object] = {}
     if gpus is not None:
@@ -361,7 +362,7 @@ def route(context: typer.Context, bid: UUID) -> None:
 
 @app.command()
 def end(context: typer.Context, bid: UUID) -> None:
-    """Let no bid follow: the last one is withdrawn if it waits, a lease that runs goes on."""
+    """End a chain of bids: a waiting bid is withdrawn, a running lease continues."""
     session = session_of(context)
     done = session.client.delete(f"bids/{bid}/chain")
     session.printer.facts(session.client.get(f"bids/{bid}", after=done["position"]), ONE)

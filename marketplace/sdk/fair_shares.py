@@ -42,7 +42,7 @@ def shares(
     round_id: Annotated[UUID | None, typer.Option("--round", help="as it was in a round")] = None,
     market: Market = None,
 ) -> None:
-    """Show whose bids go first, with the arithmetic: cohorts and who stands in them, then units."""
+    """Show which queues go first, with the calculation: cohorts, their members, then units."""
     session = session_of(context)
     found = session.client.get("quotas/shares", round=round_id, market=market)
     if session.printer.as_json:
@@ -54,7 +54,7 @@ def shares(
         session.printer.table([_row(each) for each in levels], LEVELS, empty=empty)
     session.printer.table([] if found is None else found["places"], PLACES, empty=empty)
     if found is not None:
-        session.printer.say(f"Use is forgotten by half in {found['half_life_seconds']} s.")
+        session.printer.say(f"Half-life of use: {found['half_life_seconds']} s.")
 
 
 def _row(level: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ ONE = (
     ("checkpoint_at", "work safe up to"),
     ("kept_seconds", "work kept, s"),
     ("lost_seconds", "work lost, s"),
-    ("extension.ends_at", "asked to go on until"),
+    ("extension.ends_at", "extension requested until"),
     ("extension.answer", "answer"),
     ("extension.reason_text", "because"),
     ("close_reason.text", "how it ended"),
@@ -114,7 +114,7 @@ def extend(
     lease: UUID,
     until: Annotated[str, typer.Option(help="+2h from now, 06:00, or RFC 3339")],
 ) -> None:
-    """Ask to go on in place at the same price; the engine answers in a moment."""
+    """Request an extension on the same GPUs at the same price."""
     session = session_of(context)
     ends_at = moment_of(until, now=datetime.now().astimezone())
     done = session.client.post(f"leases/{lease}/extension", {"ends_at": ends_at.isoformat()})
@@ -130,7 +130,7 @@ def checkpoint(
         str | None, typer.Option("--at", help="up to when the work is safe: 14:30, RFC 3339")
     ] = None,
 ) -> None:
-    """Say that the work is safe up to now, so that it goes on from here if it is cut short."""
+    """Note a checkpoint: work resumes from here if the lease is interrupted."""
     session = session_of(context)
     asked = {}
     if at is not None:
@@ -188,7 +188,7 @@ def sell(
 
 @app.command()
 def keep(context: typer.Context, lease: UUID) -> None:
-    """Keep the rest of a lease after all, as long as nobody bought it."""
+    """Stop selling the rest of a lease that is not sold yet."""
     session = session_of(context)
     done = session.client.delete(f"leases/{lease}/resale")
     session.printer.facts(session.client.get(f"leases/{lease}", after=done["position"]), SALE)

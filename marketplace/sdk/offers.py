@@ -223,12 +223,12 @@ def terms(
     ] = None,
     step: Annotated[
         list[str] | None,
-        typer.Option(help="cheaper with more notice: 24h=0; may be repeated; all anew, or none"),
+        typer.Option(help="lower fee with longer notice: 24h=0; repeatable; replaces all"),
     ] = None,
     lease_min: Annotated[str | None, typer.Option(help="no shorter lease: 30m")] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="a kind of work that may run; may be repeated; all anew, or anything"),
+        typer.Option(help="an allowed kind of workload; repeatable; replaces all"),
     ] = None,
 ) -> None:
     """Set other terms for leases to come; those granted keep theirs. What is not said stays."""
@@ -270,7 +270,7 @@ def withdraw(context: typer.Context, offer: UUID, yes: Yes = False) -> None:
 
 @app.command()
 def explain(context: typer.Context, offer: UUID) -> None:
-    """Say why nobody takes an offer: what stood in the way of which bids, what would change it."""
+    """Explain why an offer is not leased: what excludes which bids, and what would help."""
     session = session_of(context)
     answer = session.client.get(f"offers/{offer}/explain")
     if session.printer.as_json:
@@ -284,7 +284,7 @@ def explain(context: typer.Context, offer: UUID) -> None:
         {**paid, **each, "reason": each["reason"] or "nothing"} for each in answer["removed"]
     ]
     changes = [{**paid, **each} for each in answer["changes"]]
-    session.printer.table(removed, REMOVED, empty="Nobody waits for GPUs.")
+    session.printer.table(removed, REMOVED, empty="No bid is waiting.")
     session.printer.table(changes, CHANGES, empty="No single change would help.")
     session.printer.facts(answer, UNSOLD)
 

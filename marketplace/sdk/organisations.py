@@ -197,7 +197,7 @@ def list_invitations(context: typer.Context, tenant: Tenant = None) -> None:
     """List invitations, newest first; those that ended too."""
     session = session_of(context)
     rows = session.client.all(f"tenants/{tenant_of(session, tenant)}/invitations")
-    session.printer.table(rows, INVITATIONS, empty="Nobody was invited yet.")
+    session.printer.table(rows, INVITATIONS, empty="No invitations yet.")
 
 
 @invitations.command("create")

@@ -87,7 +87,7 @@ def policy_log(context: typer.Context, market: Market = None) -> None:
 def cohort(
     context: typer.Context,
     name: str,
-    parent: Annotated[str | None, typer.Option(help="the cohort it lies in")] = None,
+    parent: Annotated[str | None, typer.Option(help="the cohort it is a member of")] = None,
     tenant: Annotated[UUID | None, typer.Option(help="whose grant it is")] = None,
     why: Why = "",
     market: Market = None,
@@ -100,7 +100,7 @@ def cohort(
 def unit(
     context: typer.Context,
     subscriber: UUID,
-    cohort: Annotated[str | None, typer.Option(help="left out: it stands alone")] = None,
+    cohort: Annotated[str | None, typer.Option(help="left out: no cohort")] = None,
     why: Why = "",
     market: Market = None,
 ) -> None:
@@ -201,7 +201,7 @@ def weight(
 
 @app.command("half-life")
 def half_life(context: typer.Context, length: str, why: Why = "", market: Market = None) -> None:
-    """Set in which time use is forgotten by half: 2d."""
+    """Set the half-life of past use: 2d."""
     _set(context, market, "half-life", seconds=length_of(length), why=why)
 
 

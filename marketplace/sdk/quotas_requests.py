@@ -49,7 +49,7 @@ def requests(context: typer.Context, market: Market = None) -> None:
     session.printer.table(
         session.client.all("quotas/requests", market=market),
         REQUESTS,
-        empty="Nobody asked for more quota.",
+        empty="No requests.",
     )
 
 

@@ -93,7 +93,7 @@ def try_all(
             _figure(name, ran["again"].get(name), ran["variant"].get(name)) for name in SHOWN
         ]
         session.printer.table(figures, FIGURES, empty="")
-        session.printer.table(ran["parties"], PARTIES, empty="Nobody was on the market.")
+        session.printer.table(ran["parties"], PARTIES, empty="No participants.")
 
 
 @app.command("set-all")

@@ -84,7 +84,7 @@ def test_a_consumer_bids_on_the_page_and_sees_the_lease_come_up_by_itself(
         page.goto(f"{market.url}/bids/new")
         page.fill("[name=hours]", "1")
         page.fill("[name=limit]", "2.00")
-        page.get_by_text("More choices").click()
+        page.get_by_text("More options").click()
         page.fill("[name=query]", f"region={REGION}")
         page.get_by_text("It would wait").wait_for()
         page.get_by_role("button", name="Place bid").click()
@@ -168,7 +168,7 @@ def _free(page: Page, gpu: str) -> Locator:
 
 def _offer_listed_with(page: Page, *, floor: str) -> str:
     page.fill("[name=floor]", floor)
-    page.get_by_role("button", name="List window").click()
+    page.get_by_role("button", name="List GPUs").click()
     page.wait_for_url(THING)
     return _id_in(page)
 

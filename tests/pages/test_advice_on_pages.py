@@ -1,4 +1,4 @@
-"""What would change it, on the pages of a bid and of an offer, and in the API."""
+"""Changes that would help, on the pages of a bid and of an offer, and in the API."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_bid_over_quota_is_told_how_much_more_would_do(world: World) -> None:
     part = text(consumer.get(f"/bids/{bid.bid_id}/advice").content)
     answer = consumer.get(f"/api/v1/bids/{bid.bid_id}/advice").json()
 
-    assert "of its own quota of H100 Ask for it" in part
+    assert "of H100 Request it" in part
     [quota] = [each for each in answer["changes"] if each["what"] == "quota"]
     assert quota["gpu_class"] == "H100" and quota["gpus"] >= 1
 
@@ -127,8 +127,8 @@ def test_a_bid_is_told_what_it_may_not_interrupt_yet(
     part = text(consumer.get(f"/bids/{bid.bid_id}/advice").content)
     answer = consumer.get(f"/api/v1/bids/{bid.bid_id}/explain").json()
 
-    assert "It would take the place of 1 lease on 2 GPUs" in part
-    assert "leases run 30 min at least before another bid interrupts them" in part
+    assert "The bid could preempt 1 lease on 2 GPUs" in part
+    assert "leases have a minimum runtime of 30 min" in part
     found = answer["undisturbed"]
     assert (found["leases"], found["gpus"], found["least_run_seconds"]) == (1, 2, 1_800)
     assert found["starts_by"] < found["until"]

@@ -278,11 +278,11 @@ def test_a_bid_says_with_how_little_it_makes_do_and_how_long_it_waits(
     world.settle()
     shown = consumer.get(answer["Location"]).content.decode()
 
-    assert "Or as few as" in shown
+    assert "Minimum GPUs" in shown
     assert "1 GPU" in shown
     assert "30 min" in shown
-    assert "Waits until" in shown
-    assert "Goes on until" in shown
+    assert "Good till" in shown
+    assert "Extends until" in shown
     assert "$3.50 in all" in shown, "the budget is less than 4 GPUs for 2 hours at 1.00"
 
 
@@ -304,8 +304,8 @@ def test_a_standing_bid_shows_its_chain_and_can_be_ended(world: World, consumer:
     world.settle()
     after = consumer.get(ended["Location"]).content.decode()
 
-    assert "Asked again until" in shown
-    assert "Bids that follow one another" in shown
+    assert "Repeats until" in shown
+    assert "Chain of bids" in shown
     assert "1, this one" in shown
-    assert "Nothing follows. The consumer wanted no more." in after
+    assert "Ended. The consumer wanted no more." in after
     assert "Withdrawn" in after

@@ -69,10 +69,10 @@ def test_a_consumer_notes_a_checkpoint_and_sees_it(
     world.settle()
     after = consumer.get(f"/leases/{row.lease_id}").content.decode()
 
-    assert "none: it would begin anew" in before
+    assert "none: work would start over" in before
     assert answer.status_code == 302
     assert "Checkpoint noted" in after
-    assert "none: it would begin anew" not in after
+    assert "none: work would start over" not in after
     shown = consumer.get(f"/api/v1/leases/{row.lease_id}").json()
     assert shown["checkpoint_at"] is not None
     assert (shown["kept_seconds"], shown["lost_seconds"]) == (None, None)
@@ -101,7 +101,7 @@ def test_what_was_kept_and_lost_is_on_the_lease_and_its_chain(
 
     assert (shown["kept_seconds"], shown["lost_seconds"]) == (2_400, 600)
     assert shown["checkpoint_seconds"] == 1_200
-    assert "What is left of the work" in page
+    assert "Saved and lost work" in page
     assert rest.duration_seconds == 7_200 - 2_400
     assert "(40 min kept, 10 min lost)" in chain
 

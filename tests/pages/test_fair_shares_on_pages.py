@@ -132,7 +132,7 @@ def test_a_queue_is_shown_with_its_figures_and_the_arithmetic(governed: World) -
     assert "Language models" in page
     assert "1 of 1 GPUs used" in page, "its own one; the two of another unit are not lent"
     assert "borrows at most 3" in page
-    assert page.count("lends freely") == 1, "what is the same for most is said once a class"
+    assert page.count("lend without limit") == 1, "what is the same for most is said once a class"
     assert "of 40 guaranteed GPU-hours used" in page
     assert "Language models 1 bid for 2 GPUs waiting" in page
     assert "÷ weight 3 =" in page
@@ -176,7 +176,7 @@ def test_the_log_says_who_when_what_and_why(governed: World) -> None:
     )
     assert "their own machines" in page
     assert "user:olivia" in page
-    assert "Use is forgotten by half in 1 d" in page
+    assert "Half-life of use: 1 d" in page
 
 
 @pytest.mark.django_db
@@ -224,7 +224,7 @@ def test_what_is_tried_can_be_tried_again(governed: World) -> None:
     assert "<button>Try it</button></div></form></section>" in fresh
     again = tried.index('<button class="plain">Try it again</button></div></form></section>')
     assert again < tried.index("On the book as it is") < tried.index("The queues")
-    assert tried.index("The queues") < tried.index("Make it so")
+    assert tried.index("The queues") < tried.index("Apply it")
 
 
 @pytest.mark.django_db
@@ -252,13 +252,13 @@ def test_who_may_set_a_policy_may_try_it(governed: World) -> None:
     assert of_tenant.get("/fairness/try").status_code == 200
     assert of_tenant.get("/fairness/try?kind=half-life").status_code == 403
     weights = shown(of_tenant, "/fairness/try?kind=weight")
-    assert "None of your units stands in your own grant" in weights
+    assert "None of your units is in your own grant" in weights
     assert of_tenant.get("/fairness/try?kind=listing").status_code == 403
     auditor = shown(
         governed.member(PLATFORM, "auditor"),
         f"/fairness/try?node={governed.unit_id}&gpu_class=H100&nominal=0",
     )
-    assert "On the book as it is" in auditor and "Make it so" not in auditor
+    assert "On the book as it is" in auditor and "Apply it" not in auditor
     empty = governed.member(PLATFORM, "operator").get(f"/fairness/try?node={governed.unit_id}")
     assert empty.status_code == 422
     assert b"This field is required" in empty.content
@@ -272,7 +272,7 @@ def test_shares_are_shown_as_they_were_in_a_round(governed: World) -> None:
     page = shown(governed.member(CONSUMER, "consumer"), f"/fairness?round={row.round_id}")
 
     assert "as it was when a round was decided" in page
-    assert "no use remembered" in page or "0.00 ÷" in page
+    assert "no use" in page or "0.00 ÷" in page
     missing = governed.member(CONSUMER, "consumer").get(f"/fairness?round={uuid4()}")
     assert missing.status_code == 422
 

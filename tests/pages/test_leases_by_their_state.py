@@ -26,11 +26,11 @@ pytestmark = pytest.mark.django_db
 BUTTON = {
     "end": "End now…",
     "extend": "Ask to extend",
-    "sell": "Put it up for sale",
-    "keep": "Keep it after all",
+    "sell": "Offer the rest for sale",
+    "keep": "Stop the sale",
     "checkpoint": "Note a checkpoint now",
     "reclaim": 'data-dialog="reclaim"',
-    "take-first": "Take it first",
+    "take-first": "Buy it first",
 }
 
 
@@ -105,7 +105,7 @@ def test_what_a_running_lease_offers_is_gone_while_it_is_reclaimed(
     assert "You pay for use up to then" in page
     assert "You get $0.73" in page, "a tenth of 110 minutes of 2 GPUs at 2.00"
     assert "Ask to extend" not in page
-    assert "Put it up for sale" not in page
+    assert "Offer the rest for sale" not in page
     assert "End now…" in page, "a consumer may leave at any time, and is still paid"
     assert "ends in" not in page
     theirs = owner.get(f"/leases/{lease_id}").content.decode()

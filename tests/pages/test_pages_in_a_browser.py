@@ -146,7 +146,7 @@ def test_an_owner_lists_a_window_by_dragging(open_world: World, site: str, tmp_p
         chosen = page.eval_on_selector_all("[name=gpu]:checked", "all => all.map(e => e.value)")
         page.fill("[name=floor]", "2.25")
         page.get_by_text("If all of it is leased").wait_for()
-        page.get_by_role("button", name="List window").click()
+        page.get_by_role("button", name="List GPUs").click()
         page.wait_for_url("**/offers/*-*")
 
     assert chosen == ["GPU-2", "GPU-3"]

@@ -95,14 +95,14 @@ def test_a_policy_is_filled_in_tried_and_made_so(committed_store: None, tmp_path
     ):
         enter(context, site, client.cookies)
         page.goto(f"{site}{POLICIES}/quota?node={world.unit_id}&gpu_class=H100")
-        assert page.get_by_label("Has of its own").input_value() == "1"
-        assert page.get_by_label("Lends at most").input_value() == "", "it is not set"
-        page.get_by_label("Has of its own").fill("0")
-        page.get_by_label("Borrows at most").fill("")
+        assert page.get_by_label("Nominal quota").input_value() == "1"
+        assert page.get_by_label("Lending limit").input_value() == "", "it is not set"
+        page.get_by_label("Nominal quota").fill("0")
+        page.get_by_label("Borrowing limit").fill("")
         page.get_by_role("button", name="Try it first").click()
         assert page.get_by_role("heading", name="On the book as it is").is_visible()
         page.get_by_label("Reason").fill("the machines are gone")
-        page.get_by_role("button", name="Make it so").click()
+        page.get_by_role("button", name="Apply it").click()
         page.wait_for_url(f"{site}{POLICIES}?**")
         told = page.locator(".messages").inner_text()
         wrong = list(said)

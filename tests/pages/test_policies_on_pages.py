@@ -367,7 +367,7 @@ def test_more_is_asked_for_approved_by_a_token_shown_once_and_taken_up(
     [request] = policies(world).requests.values()
     assert request.approved is not None
     token = str(request.approved.token_id)
-    assert token in approved and "shown this once" in approved
+    assert token in approved and "shown only once" in approved
     world.settle()
     assert token not in shown(olivia, POLICIES) + shown(consumer, POLICIES) + shown(olivia)
 

@@ -257,6 +257,6 @@ def test_an_auditor_tries_and_sets_nothing(world: World, olivia: Client) -> None
     auditor = world.member(PLATFORM, "auditor")
     page = auditor.get(tried(*of(world)))
 
-    assert page.status_code == 200 and "Make them so" not in text(page.content)
+    assert page.status_code == 200 and "Apply them" not in text(page.content)
     sent = {"token": uuid4(), "why": "x", "with": list(of(world))}
     assert auditor.post(f"{POLICIES}/together", sent).status_code == 403

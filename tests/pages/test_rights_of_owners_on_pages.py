@@ -123,7 +123,7 @@ def test_the_grace_goes_from_the_form_to_the_lease_and_its_agent(
     offer_id = id_in(answer["Location"])
     assert owner.get(f"/api/v1/offers/{offer_id}").json()["grace_seconds"] == seconds
     assert (
-        f"Grace to stop, within it</dt><dd>{said}"
+        f"Grace period, within it</dt><dd>{said}"
         in owner.get(f"/offers/{offer_id}").content.decode()
     )
     [listed] = consumer.get("/api/v1/listings").json()["data"]
@@ -131,7 +131,7 @@ def test_the_grace_goes_from_the_form_to_the_lease_and_its_agent(
 
     query = {"query": f"grace>={seconds}s"}
     told = consumer.post("/bids/estimate", bid_form(**query)).content.decode()
-    assert f"Grace to stop</dt><dd>{said}" in told
+    assert f"Grace period</dt><dd>{said}" in told
     consumer.post("/bids/new", bid_form(**query))
     world.settle()
 
@@ -140,7 +140,7 @@ def test_the_grace_goes_from_the_form_to_the_lease_and_its_agent(
     assert shown["grace_seconds"] == lease.grace_seconds == seconds
     for whose in (consumer, owner):
         page = whose.get(f"/leases/{lease.lease_id}").content.decode()
-        assert f"Grace to stop</dt><dd>{said}" in page
+        assert f"Grace period</dt><dd>{said}" in page
     advance_leases(world.store, now=lease.starts_at, start_grace=timedelta(minutes=10))
     world.settle()
     [wanted] = assignments_for(world.host_id)
@@ -197,7 +197,7 @@ def test_the_rest_is_sold_on_the_page_and_its_owner_takes_it_first(
     assert answer.status_code == 302, answer.content
     assert LeaseRow.objects.get().resale_state == "first-refusal"
     shown = owner.get(f"/leases/{lease_id}").content.decode()
-    assert "To take it first, the owner pays" in shown
+    assert "First refusal costs the owner" in shown
     assert consumer.post(f"/leases/{lease_id}/take").status_code == 403
 
     assert owner.post(f"/leases/{lease_id}/take").status_code == 302
@@ -253,9 +253,9 @@ def test_what_a_reclaim_would_pay_is_told_before_the_bid_is_placed(
         "application/json",
     )
 
-    assert "Reclaim after 10 min</dt><dd>pays 10.0% of the lost rest" in told
-    assert "after 1 h</dt><dd>pays 2.0% of the lost rest" in told
-    assert "Grace to stop</dt><dd>15 s" in told
+    assert "Reclaim after 10 min</dt><dd>pays 10.0% of the lost time" in told
+    assert "after 1 h</dt><dd>pays 2.0% of the lost time" in told
+    assert "Grace period</dt><dd>15 s" in told
     assert answer.json()["reclaim"] == [
         {
             "gpus": 2,

@@ -51,7 +51,7 @@ def test_a_floor_of_nothing_is_the_lowest(world: World, first: str) -> None:
 
     [goods] = answer["data"]
     assert goods["lowest_floor"] == "0.00"
-    assert "Lowest floor free now $0.00" in page
+    assert "Lowest free offer now $0.00" in page
 
 
 def test_what_owners_promise_stands_beside_what_is_on_offer(world: World) -> None:
@@ -77,8 +77,8 @@ def test_what_owners_promise_stands_beside_what_is_on_offer(world: World) -> Non
     quotes = visitor.get("/api/v1/market/quotes?gpu_model=H100-80GB").json()["data"]
 
     assert "Notice of a reclaim 10 min to 1 h 30 min" in page
-    assert "Paid on a reclaim 10.0% to 25.0%" in page
-    assert "Grace to stop, within it 15 s to 1 min" in page
+    assert "Reclaim fee 10.0% to 25.0%" in page
+    assert "Grace period, within it 15 s to 1 min" in page
     assert "1 GPU, 1 h notice 1 h 30 min grace 1 min $2.00" in page
     assert goods["promised"] == {
         "notice_seconds_min": 600,
