@@ -13,6 +13,7 @@ from ledger.domain.event import Event
 from ledger.domain.ids import HostId
 from marketplace.domain.book.book import Book
 from marketplace.domain.index.host_matcher import OneHost
+from marketplace.domain.index.offer_index import Catalogue
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry, Listed
 from marketplace.domain.orderbook.open_bid import OpenBid, Shape
@@ -39,7 +40,9 @@ class PlainBook(Book):
     def entries_on(self, shape: Shape, hosts: Collection[HostId]) -> Sequence[Entry]:
         return [e for e in self._plain_entries(shape) if e.listed.terms.host_id in hosts]
 
-    def within_reach(self, bid: OpenBid, *, now: int) -> Iterable[Entry]:
+    def within_reach(
+        self, bid: OpenBid, *, now: int, left: Catalogue | None = None
+    ) -> Iterable[Entry]:
         return iter(self._plain_entries(bid.shape))
 
     def resting(self, hosts: Collection[HostId] | None = None) -> list[OpenBid]:
@@ -76,7 +79,9 @@ class PlainBook(Book):
     def glance(self, bid: OpenBid, *, now: int) -> str | None:
         return None
 
-    def reason(self, bid: OpenBid, *, now: int, calendar: Calendar) -> str:
+    def reason(
+        self, bid: OpenBid, *, now: int, calendar: Calendar, left: Catalogue | None = None
+    ) -> str:
         screened = screen(bid.shape, self.offers.values())
         entries = self._plain_entries(bid.shape)
         own = bid.terms.tenant_id in self.owners
