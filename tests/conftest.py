@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,9 +122,14 @@ def _only_root(report: pytest.TestReport) -> bool:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop the tests' own PostgreSQL when the last run on this machine is done with it."""
+    """End the browser of this process, and the tests' own PostgreSQL with the last run on it.
+
+    Here and not at Python's exit, which a worker of several may not come to.
+    """
     from django.conf import settings
 
+    if (browser := sys.modules.get("tests.pages.browser")) is not None:
+        browser.end_browser()
     if hasattr(config, "workerinput") or settings.ENV.database_url:
         return
     from config.database.embedded import stop

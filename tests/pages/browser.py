@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import socket
@@ -10,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,6 +77,14 @@ def served(log: Path, *, port: int = 0, **environment: str) -> Iterator[str]:
         listening.close()
 
 
+_ends = ExitStack()
+
+
+def end_browser() -> None:
+    """End the browser of this run, if there is one."""
+    _ends.close()
+
+
 @cache
 def chromium() -> str:
     """Start the one browser of this run of tests; return where it is steered from.
@@ -94,12 +101,9 @@ def chromium() -> str:
         text=True,
     )
 
-    def end() -> None:
-        process.terminate()
-        process.wait(START_SECONDS)
-        shutil.rmtree(profile, ignore_errors=True)
-
-    atexit.register(end)
+    _ends.callback(shutil.rmtree, profile, ignore_errors=True)
+    _ends.callback(process.wait, START_SECONDS)
+    _ends.callback(process.terminate)
     assert process.stderr is not None
     for line in process.stderr:
         if "DevTools listening on" in line:
