@@ -22,7 +22,7 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
-from ledger.eventstore.port import START, EventStore
+from ledger.eventstore.port import EventStore
 from listings.domain.events import OfferPublished, ReclaimStep
 from marketplace.domain.bids.bid import BidTerms, hold_of, place
 from marketplace.domain.book.book import READS, Book
@@ -66,8 +66,9 @@ class _Reader:
     """One market's book and how far it has read.
 
     What was read may turn out never to have happened: a transaction that was rolled back, a
-    database put back to an older state. So each reading starts at the last fact known; if it is
-    not there any more, everything is read anew. It starts from the market's last snapshot.
+    database put back to an older state. So each reading starts at the last fact known, and not
+    behind other events that came after it: they may be gone, and facts have their places. If it
+    is not there any more, everything is read anew, from the market's last snapshot on.
     """
 
     def __init__(self, market: str) -> None:
@@ -82,26 +83,37 @@ class _Reader:
             book = None if snapshot is None else restored(snapshot.state)
         if snapshot is None or book is None:
             self.book = Book(self._market)
-            self._tail, self._position, self._version = Tail(), START, 0
+            self._tail, self._version = Tail(), 0
         else:
             self.book = book
-            self._tail, self._position = snapshot.tail, snapshot.next_position
-            self._version = snapshot.version
+            self._tail, self._version = snapshot.tail, snapshot.version
 
     def catch_up(self, store: EventStore) -> None:
-        if self._is_new or not self._tail.is_in(store):
+        if self._is_new:
             self._start(store)
+        if not self._read_on(store):
+            self._start(store)
+            self._read_on(store)
+
+    def _read_on(self, store: EventStore) -> bool:
+        """Take in what is new; tell if the last fact known is still there."""
+        after, known = self._tail.before, self._tail.last_id
         while True:
-            page = store.read_all(after=self._position, limit=PAGE, only=READS)
-            for recorded in page.events:
+            page = store.read_all(after=after, limit=PAGE, only=READS)
+            events = page.events
+            if known is not None:
+                if not events or events[0].id != known:
+                    return False
+                events, known = events[1:], None
+            for recorded in events:
                 self._tail.note(recorded)
                 if recorded.stream == self._stream and recorded.version <= self._version:
                     continue  # in the snapshot already
                 self.book.apply(recorded.event, recorded.position)
                 self.book.read_to = recorded.position
-            self._position = page.next_position
+            after = page.next_position
             if page.caught_up:
-                return
+                return True
 
 
 _readers: WeakKeyDictionary[EventStore, dict[str, _Reader]] = WeakKeyDictionary()

@@ -131,8 +131,8 @@ def test_the_api_reference_has_every_operation_with_its_summary_and_fields() -> 
     chapter = manual.chapters()["reference"]
 
     assert 'id="bids_create"' in chapter.html
-    [line] = re.findall(r'<tr id="bids_cancel_create">.*?</tr>', chapter.html, re.DOTALL)
-    assert "<code>POST bids/{bid_id}/cancel</code>" in line
+    [line] = re.findall(r'<tr id="bids_preview_create">.*?</tr>', chapter.html, re.DOTALL)
+    assert "<code>POST bids/preview</code>" in line
     rows = re.findall(r'<tr id="([a-z_]+)">.*?</tr>', chapter.html, re.DOTALL)
     described = list(api_reference.operations(api_reference.description()))
     assert sorted(rows) == sorted(each.name for each in described)
