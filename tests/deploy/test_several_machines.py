@@ -26,7 +26,7 @@ from tests.deploy.proxy import Proxy, proxied
 from tests.journeys.hosts import Machine, register
 from tests.journeys.installation import until
 from tests.journeys.work import Work
-from tests.outages.writing import Writer, check_nothing_lost_or_doubled
+from tests.outages.writing import Writer, check_nothing_lost_or_doubled, shown_to
 
 pytestmark = pytest.mark.soak
 REGIONS = {"main": "us", "eu": "eu"}
@@ -127,7 +127,7 @@ def test_nothing_is_lost_or_doubled_and_every_loop_is_held(
 
     for person, writer in zip(("grace", "bruno"), writers, strict=True):
         with site.first.client(person) as api:
-            check_nothing_lost_or_doubled([writer], list(api.all("bids")))
+            check_nothing_lost_or_doubled([writer], shown_to(api, writer))
         print(f"{person}: {writer.acknowledged} bids acknowledged, repeated {writer.repeated}")
     leased(site, work_folder, "after")
     for bid_id in before:

@@ -34,7 +34,7 @@ from tests.journeys.work import Work
 from tests.outages.faults import SIMULATED, Fault, faults_of_database, faults_of_market
 from tests.outages.server import Server
 from tests.outages.storm import Market
-from tests.outages.writing import Writer, check_nothing_lost_or_doubled
+from tests.outages.writing import Writer, check_nothing_lost_or_doubled, shown_to
 
 pytestmark = pytest.mark.soak
 STORM_SECONDS = float(os.environ.get("OFFPEAK_STORM_SECONDS", "300"))
@@ -116,7 +116,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_in_a_storm(
     until(lambda: not waiting_loops(server), seconds=RECOVERY_SECONDS_MAX, why="a loop is away")
     for person, writer in zip(("grace", "bruno"), writers, strict=True):
         with market.client(person) as api:
-            check_nothing_lost_or_doubled([writer], list(api.all("bids")))
+            check_nothing_lost_or_doubled([writer], shown_to(api, writer))
         print(f"{person}: {writer.acknowledged} bids acknowledged, repeated {writer.repeated}")
     assert [said["what"] for said in work.everything()] == ["started"]
     work.finish()

@@ -22,7 +22,7 @@ from tests.journeys.hosts import Machine, register
 from tests.journeys.installation import until
 from tests.journeys.work import Work
 from tests.outages.storm import Market
-from tests.outages.writing import Writer, check_nothing_lost_or_doubled
+from tests.outages.writing import Writer, check_nothing_lost_or_doubled, shown_to
 
 pytestmark = pytest.mark.soak
 REGION = "store"
@@ -94,7 +94,7 @@ def test_the_engine_and_all_others_go_on_once_the_event_store_is_back(
     writer.stop(60.0)
 
     with market.client("bruno") as api:
-        check_nothing_lost_or_doubled([writer], list(api.all("bids")))
+        check_nothing_lost_or_doubled([writer], shown_to(api, writer))
     print(f"{writer.acknowledged} bids acknowledged, repeated {writer.repeated}")
     assert [said["what"] for said in first.everything()] == ["started"]
     market.lease_of("grace", standing, state="active")

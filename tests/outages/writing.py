@@ -11,6 +11,9 @@ from uuid import uuid4
 
 import httpx
 
+from marketplace.sdk.client import Client
+from tests.journeys.installation import until
+
 REPEATED = {429, 502, 503, 504}
 """Answers after which the documents tell a client to ask again with the same key."""
 PAUSE_SECONDS = 0.1
@@ -126,6 +129,17 @@ class Writer:
             "service_class": "on-demand",
             "workload": {"kind": "other", "command": []},
         }
+
+
+def shown_to(api: Client, writer: Writer) -> list[dict[str, Any]]:
+    """Return the bids once the rows, which follow the record, tell of what was cancelled."""
+
+    def asked() -> list[dict[str, Any]]:
+        bids = list(api.all("bids"))
+        over = {each["id"] for each in bids if each["state"] == "cancelled"}
+        return bids if {each.id for each in writer.placed if each.cancelled} <= over else []
+
+    return until(asked, why="a cancellation that was acknowledged is not shown")
 
 
 def check_nothing_lost_or_doubled(writers: list[Writer], bids: list[dict[str, Any]]) -> None:
