@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         used = [found[-1] for found in made.name2fixturedefs.values()]
         if any(each.scope == "module" and each.baseid for each in used):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 @pytest.hookimpl(tryfirst=True)

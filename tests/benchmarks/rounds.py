@@ -27,7 +27,7 @@ from marketplace.domain.solver import Effort, Problem, solve
 from marketplace.queries.guards import guards_of_a_round
 from tests.benchmarks.figures import Figure
 from tests.conftest import NOON
-from tests.marketplace.trading import Market
+from tests.marketplace.support.market import Market
 
 SIZES = ((1_000, 100), (5_000, 500))
 """Patient bids, and hosts."""

@@ -17,7 +17,7 @@ from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.rounds.batch_clearing import clear_round
 from tests.benchmarks.figures import Figure
 from tests.conftest import NOON
-from tests.marketplace.trading import Market
+from tests.marketplace.support.market import Market
 
 SIZES = (12, 40)
 """Bids in a round; thin and thicker."""

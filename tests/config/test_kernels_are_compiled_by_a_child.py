@@ -48,7 +48,7 @@ class GivenUp(Exception):
 def over(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Have nothing compiled here, whatever is; return the folders that this process goes over to.
 
-    What loading and going over do to kernels is in `tests/marketplace/optimum/test_compiling.py`.
+    What loading and going over do to kernels is in `tests/marketplace/solver/test_compiling.py`.
     """
     went_over: list[Path] = []
     monkeypatch.setattr(kernels, "compiles", lambda: bool(went_over))

@@ -16,7 +16,7 @@ from ledger.domain.money import Rate
 from marketplace.domain.facts.events import LeaseScheduled, Resold
 from metering.commands import weights_of
 from metering.domain.events import GpuUse
-from tests.marketplace.leasing import ADA, HOST_A, scheduled, share
+from tests.marketplace.support.leasing import ADA, HOST_A, scheduled, share
 
 RESELLER = TenantId(UUID(int=99))
 

@@ -38,7 +38,7 @@ from metering.agent.reconcile import (
     reconcile,
 )
 from tests.conftest import NOON
-from tests.marketplace.leasing import (
+from tests.marketplace.support.leasing import (
     ADA,
     BOB,
     HOST_A,

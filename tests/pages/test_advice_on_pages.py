@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from listings.models import OfferRow
 from marketplace.models import BidRow, LeaseRow
-from tests.marketplace.trading import Market, cover
+from tests.marketplace.support.market import Market, cover
 from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_fair_shares_on_pages import govern

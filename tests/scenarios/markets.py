@@ -33,7 +33,7 @@ from ledger.domain.money import decimal_of
 from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.facts.events import ExtensionDeclined, ExtensionGranted, RoundCleared
 from tests.conftest import NOON
-from tests.marketplace.trading import Market, named
+from tests.marketplace.support.market import Market, named
 
 MIDNIGHT = NOON.replace(hour=0)
 

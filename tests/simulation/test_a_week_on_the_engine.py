@@ -9,7 +9,7 @@ import pytest
 
 from ledger.eventstore.port import Recorded
 from marketplace.domain.facts.events import LeaseGranted, LeaseScheduled, RoundCleared
-from tests.marketplace.auditing import audit
+from tests.marketplace.support.invariants import audit
 from tests.simulation.closing import check_charges, check_ends
 from tests.simulation.product_week import ProductWeek
 

@@ -14,7 +14,7 @@ from marketplace.keeper import Keeper
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import usable
 from tests.contracts.event_stores.given import Rig
-from tests.marketplace.trading import Market
+from tests.marketplace.support.market import Market
 
 
 def test_a_fold_goes_on_from_a_snapshot_at_any_point(rig: Rig) -> None:

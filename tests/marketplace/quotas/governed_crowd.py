@@ -30,8 +30,8 @@ from marketplace.domain.facts.policy_events import (
     UnitPlaced,
     UseAllowed,
 )
-from tests.marketplace.random_market import Crowd
-from tests.marketplace.trading import MARKET, Market, named
+from tests.marketplace.support.market import MARKET, Market, named
+from tests.marketplace.support.random_market import Crowd
 
 UNITS = tuple(TenantId(named(f"unit {word}")) for word in ("red", "blue", "grey"))
 NODES = ("lab", "floor", *map(str, UNITS))

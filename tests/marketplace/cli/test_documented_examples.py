@@ -1,0 +1,114 @@
+"""Every command and program that the documents show is one that works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import marketplace.sdk
+from tests.marketplace.cli.pretending import BID, ROOT, Market, offpeak
+
+PLACES = ("BID", "LEASE", "OFFER", "HOST", "UNIT", "REQUEST", "TOKEN", "ACCOUNT", "INVITATION")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^(?:\.venv/bin/)?offpeak (.*)$", re.MULTILINE)
+ANSWER: dict[str, Any] = {
+    "id": BID,
+    "lease_id": BID,
+    "position": 1,
+    "tenant_id": BID,
+    "subscriber_id": BID,
+    "account_id": BID,
+    "invitation_id": BID,
+    "link": "https://gpu.example/invitations/offp_invite_x",
+    "expires_at": "2026-12-06T12:00:00Z",
+    "state": "active",
+    "data": [],
+    "next": None,
+    "currency": "USD",
+    "token": "offp_host_x",
+    "gpus": [{"uuid": "GPU-1"}],
+    "reclaim": [],
+    "funnel": [],
+    "choices": [],
+    "listed": False,
+    "places": [],
+    "half_life_seconds": 60,
+    "seconds": 60,
+    "classes": [],
+    "counts": "whole",
+    "bid_changes": [],
+    "lease_changes": [],
+    "queues": [],
+    "bids": 0,
+    "admitted_before": 0,
+    "admitted_after": 0,
+    "again": {},
+    "variant": {},
+    "parties": [],
+    "considered": [],
+    "moves": [],
+}
+
+
+def documents() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "config" / "docs").glob("*.md"))]
+
+
+def examples(*languages: str) -> Iterator[tuple[str, str]]:
+    for document in documents():
+        for language, text in BLOCK.findall(document.read_text()):
+            if language in languages:
+                yield document.name, text
+
+
+def commands() -> list[Any]:
+    return [
+        pytest.param(words, id=f"{document}: {' '.join(words)[:60]}")
+        for document, block in examples("sh", "bash", "console")
+        for line in COMMAND.findall(block)
+        if (words := shlex.split(line, comments=True))
+    ]
+
+
+def test_there_are_examples() -> None:
+    assert len(commands()) > 30
+    assert len(list(examples("python"))) >= 1
+
+
+@pytest.mark.parametrize("words", commands())
+def test_a_documented_command_is_understood_and_asks_the_market(
+    words: list[str], market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "term.json").write_text("[]")
+    tenants = {"data": [{"slug": "ada-labs", "tenant_id": BID}], "next": None}
+    known: dict[str, Any] = {"GET exports": b"a,b\n", "GET tenants": tenants}
+    market.answer = lambda asked: (200, known.get(asked, ANSWER))
+
+    done = offpeak(market, *(BID if word in PLACES else word for word in words))
+
+    assert done.returncode == 0, done.stderr
+    assert market.heard
+
+
+@pytest.mark.parametrize("program", [text for _, text in examples("python") if "offpeak" in text])
+def test_a_documented_program_runs(
+    program: str,
+    market: Market,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lease = {"id": BID, "gpu_model": "H100", "ends_at": "2026-11-29T12:00:00Z"}
+    market.answers["GET leases"] = 200, {"data": [lease], "next": None}
+    monkeypatch.setenv("OFFPEAK_TOKEN", "offp_user_x")
+    monkeypatch.setitem(sys.modules, "offpeak", marketplace.sdk)
+
+    exec(compile(re.sub(r"https://[a-z.]+", market.url, program), "example", "exec"), {})
+
+    assert BID in capsys.readouterr().out
