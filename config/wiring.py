@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -89,12 +89,20 @@ def projections() -> tuple[Projection, ...]:
     )
 
 
-def policies(env: Env) -> tuple[Policy, ...]:
-    """Return everything that is asked for because something happened."""
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def policies(env: Env, *, clock: Callable[[], datetime] | None = _now) -> tuple[Policy, ...]:
+    """Return everything that is asked for because something happened.
+
+    clock: by which a grant may be too late to be taken up; None: none ever is, as where a past
+    week is played.
+    """
     return (
         *ledger.policies.POLICIES,
         *listings.policies.POLICIES,
-        *marketplace.policies.policies(fee_ppm=env.fee_ppm, clock=lambda: datetime.now(UTC)),
+        *marketplace.policies.policies(fee_ppm=env.fee_ppm, clock=clock),
         *metering.policies.POLICIES,
         *bursting.policies.POLICIES,
         ADMIT_AGENT,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import cast
@@ -14,9 +15,9 @@ from django.db.models import Q, QuerySet
 from ledger.access import Actor, visible
 from ledger.domain.ids import HostId, OfferId
 from ledger.domain.money import Rate
-from ledger.domain.span import Window
+from ledger.domain.span import Window, covered_millis
 from ledger.turns import behind
-from listings.domain.divisions import card_of
+from listings.domain.divisions import card_of, cards_of
 from listings.domain.earnings import DayOfMarket, Fill, fill_of
 from listings.domain.events import Gpu, ReclaimStep, WeeklyRule
 from listings.domain.gpus import model_matches
@@ -219,24 +220,6 @@ def supply(*, now: datetime, market: str | None = None) -> list[Supply]:
     ]
 
 
-def listed_gpus(
-    *, since: datetime, until: datetime, market: str | None = None, model: str | None = None
-) -> list[tuple[str, Window]]:
-    """Return every GPU on the market with each of its windows in [since, until), by its UUID.
-
-    For counting only: UUIDs are not for everybody's eyes.
-    """
-    unfit = _unfit()
-    return [
-        (gpu.uuid, window)
-        for row in _on_market(since, until, market=market)
-        if model is None or model in row.gpu_models
-        for window in windows_of_row(row, since=since, until=until)
-        for gpu in _fit(row, unfit)
-        if model is None or gpu.model == model
-    ]
-
-
 def recent_fill(*, now: datetime) -> Fill:
     """Return which share of listed time was sold on the last whole UTC days.
 
@@ -368,22 +351,43 @@ def _public(row: OfferRow, window: Window, gpus: Sequence[Gpu]) -> Listed:
     )
 
 
-def _listed_by_day(days: list[date]) -> dict[date, int]:
-    """Return how many GPU-milliseconds owners had listed on each UTC day."""
-    spans = {day: _day(day) for day in days}
-    since, until = min(spans.values()).starts_at, max(spans.values()).ends_at
-    listed = dict.fromkeys(days, 0)
-    rows = OfferRow.objects.filter(_meets(since, until), source="local", published_at__lt=until)
+def listed_millis(actor: Actor, *, since: datetime, until: datetime) -> int:
+    """Return for how long GPUs of the actor's organisation were on offer in [since, until).
+
+    In GPU-milliseconds; each card counts once, however many of its shares or offers there are. A
+    pause counts as on offer: rows do not tell when it was.
+    """
+    span, by_card = Window(since, until), defaultdict[str, list[Window]](list)
+    for row, shown in _shown(OfferRow.objects.filter(tenant_id=actor.tenant_id), span):
+        for card in cards_of(row.gpu_uuids):
+            by_card[card].append(shown)
+    return sum(map(covered_millis, by_card.values()))
+
+
+def _shown(rows: QuerySet[OfferRow], span: Window) -> Iterator[tuple[OfferRow, Window]]:
+    """Yield when owners' offers were on the market, within `span`."""
+    since, until = span.starts_at, span.ends_at
+    rows = rows.filter(_meets(since, until), source="local", published_at__lt=until)
     for row in rows.filter(Q(ended_at=None) | Q(ended_at__gt=since))[:LISTED_MAX]:
         ended_at = row.ended_at or until
         if ended_at <= row.published_at:
             continue
-        life = Window(row.published_at, ended_at)
+        life = Window(row.published_at, ended_at).clip(span)
         for window in windows_of_row(row, since=since, until=until):
-            shown = window.clip(life)
-            for day, span in spans.items():
-                part = shown.clip(span) if shown else None
-                listed[day] += part.millis * row.gpu_count if part else 0
+            shown = life and window.clip(life)
+            if shown:
+                yield row, shown
+
+
+def _listed_by_day(days: list[date]) -> dict[date, int]:
+    """Return how many GPU-milliseconds owners had listed on each UTC day."""
+    spans = {day: _day(day) for day in days}
+    whole = Window(min(spans.values()).starts_at, max(spans.values()).ends_at)
+    listed = dict.fromkeys(days, 0)
+    for row, shown in _shown(OfferRow.objects.all(), whole):
+        for day, span in spans.items():
+            part = shown.clip(span)
+            listed[day] += part.millis * row.gpu_count if part else 0
     return listed
 
 

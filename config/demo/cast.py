@@ -50,14 +50,15 @@ class Player:
 class Machine:
     """A GPU host. idle_from, idle_to: hours of the owner's clock in which its GPUs are listed.
 
-    shares: how each of them is divided; None: they are leased whole. grace_seconds None: as it is
-    where an owner says nothing.
+    floors: of as many offers, each of as many of its GPUs: cheap ones for all, dear ones for when
+    those are taken. shares: how each of them is divided; None: they are leased whole.
+    grace_seconds None: as it is where an owner says nothing.
     """
 
     slug: str
     models: str
     region: str
-    floor: str
+    floors: tuple[str, ...]
     idle_from: int
     idle_to: int
     notice_seconds: int = 120
@@ -112,9 +113,17 @@ AURORA = Organisation(
     ),
     units=(Unit("aurora-models", "Forecast models", "AU-100"),),
     machines=(
-        Machine("aurora-h100-1", "H100:8", "eu-central", "1.60", 18, 8, grace_seconds=60),
-        Machine("aurora-h100-2", "H100:8", "eu-central", "1.70", 18, 8),
-        Machine("aurora-a100-1", "A100:8", "eu-central", "0.80", 0, 24, notice_seconds=60),
+        Machine("aurora-h100-1", "H100:8", "eu-central", ("1.20", "1.45"), 18, 8, grace_seconds=60),
+        Machine("aurora-h100-2", "H100:8", "eu-central", ("1.70", "2.10"), 18, 8),
+        Machine(
+            "aurora-a100-1",
+            "A100:8",
+            "eu-central",
+            ("0.60", "0.75", "0.95", "1.25"),
+            0,
+            24,
+            notice_seconds=60,
+        ),
     ),
 )
 BOREALIS = Organisation(
@@ -132,14 +141,22 @@ BOREALIS = Organisation(
     ),
     units=(Unit("borealis-render", "Rendering", "BO-7", prepaid_units=5_000),),
     machines=(
-        Machine("borealis-l40s-1", "L40S:8", "us-east", "0.55", 0, 24, grace_seconds=90),
-        Machine("borealis-l40s-2", "L40S:4", "us-east", "0.60", 20, 14),
-        Machine("borealis-l4-1", "L4:1", "us-east", "0.12", 0, 24, shares=Division("mps", 4)),
+        Machine(
+            "borealis-l40s-1",
+            "L40S:8",
+            "us-east",
+            ("0.35", "0.45", "0.60", "0.80"),
+            0,
+            24,
+            grace_seconds=90,
+        ),
+        Machine("borealis-l40s-2", "L40S:4", "us-east", ("0.50", "0.70"), 20, 14),
+        Machine("borealis-l4-1", "L4:1", "us-east", ("0.12",), 0, 24, shares=Division("mps", 4)),
         Machine(
             "borealis-a100-mig",
             "A100@mig:1",
             "us-east",
-            "0.20",
+            ("0.20",),
             0,
             24,
             shares=Division("mig", profiles=("3g.40gb", "2g.20gb", "1g.10gb")),

@@ -1,9 +1,14 @@
-"""What happens while you watch: bids every few seconds, now and then a reclaim or a burst."""
+"""What happens while you watch: bids every few seconds, now and then a reclaim or a burst.
+
+Work takes hours here as anywhere: so at first the market fills within minutes, then most bids wait
+for who ends, and short sessions, reclaims and new listings keep it moving.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -12,7 +17,7 @@ from django.db import DatabaseError, connection
 
 from config.demo.cast import CIRRUS
 from config.demo.fleet import Fleet
-from config.demo.wants import Dice
+from config.demo.wants import BATCH, SESSIONS, Dice, frugal
 from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, StoreError
@@ -24,14 +29,22 @@ from marketplace.models.bids import BidRow
 from marketplace.models.leases import LeaseRow
 from marketplace.queries.routing import routed
 
-HOUR_SECONDS = 45
-"""What the demo calls an hour: six hours of work are over in five minutes."""
-BID_EVERY = timedelta(seconds=9)
-RECLAIM_EVERY = timedelta(seconds=150)
+BID_EVERY = timedelta(seconds=4)
+WAITING_MAX = 12
+"""As many bids wait for a free GPU, so that whoever lists one finds a taker; then only sessions."""
+SESSION_EVERY = timedelta(seconds=20)
+BATCH_HOURS, SESSION_HOURS = 0.4, 0.1
+"""How long an hour of work takes: batches run for two hours or so, sessions for minutes."""
+RECLAIM_EVERY = timedelta(minutes=8)
+"""What an owner takes back is off the market until the lease would have ended."""
+RECLAIM_LEFT = timedelta(minutes=4)
 BURST_EVERY = timedelta(seconds=240)
-OPEN_BIDS_MAX = 40
 STEP_SECONDS = 0.5
 AWAY_SECONDS = 2.0
+
+PATIENT = tuple(replace(frugal(taste), waits=6.0) for taste in BATCH)
+"""Nobody watches through a night: what finds no GPU now stays in the book."""
+BRIEF = tuple(frugal(taste) for taste in SESSIONS)
 
 log = structlog.get_logger()
 
@@ -55,6 +68,7 @@ class Live:
         self._dice = Dice(int(now.timestamp()), market=market, currency=currency)
         self._due: list[tuple[Callable[[datetime], None], timedelta, datetime]] = [
             (self._bid, BID_EVERY, now),
+            (self._session, SESSION_EVERY, now),
             (self._burst, BURST_EVERY, now + timedelta(seconds=10)),
             (self._reclaim, RECLAIM_EVERY, now + timedelta(seconds=60)),
         ]
@@ -84,10 +98,13 @@ class Live:
                     log.info("demo.refused", what=act.__name__, code=refusal.code)
 
     def _bid(self, now: datetime) -> None:
-        if BidRow.objects.filter(state="open").count() >= OPEN_BIDS_MAX:
-            return
-        terms, by = self._dice.bid(now=now, hour_seconds=HOUR_SECONDS)
-        self._place(terms, by, now)
+        """Ask for hours, as long as not too many wait for them."""
+        if BidRow.objects.filter(state="open").count() < WAITING_MAX:
+            self._place(*self._dice.bid(now=now, tastes=PATIENT, hours=BATCH_HOURS), now)
+
+    def _session(self, now: datetime) -> None:
+        """Ask for minutes, at once or not at all."""
+        self._place(*self._dice.bid(now=now, tastes=BRIEF, hours=SESSION_HOURS), now)
 
     def _burst(self, now: datetime) -> None:
         """Ask for what nobody here owns, with leave to rent it."""
@@ -111,8 +128,9 @@ class Live:
         bids.place_bid(self._store, terms=terms, by=by, now=now, route=route)
 
     def _reclaim(self, now: datetime) -> None:
-        """Let an owner take a GPU back from the lease that has longest to go."""
-        row = LeaseRow.objects.filter(state="active", burst=False).order_by("-ends_at").first()
+        """Let an owner take a GPU back from the lease that ends next, but not at once."""
+        running = LeaseRow.objects.filter(state="active", burst=False)
+        row = running.filter(ends_at__gt=now + RECLAIM_LEFT).order_by("ends_at").first()
         if row is None:
             return
         owner_id = TenantId(row.owner_ids[0])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -19,7 +20,11 @@ from marketplace.domain.facts.events import Patience, ServiceClass, Workload
 
 @dataclass(frozen=True, slots=True)
 class Taste:
-    """One kind of demand. limit: lowest and highest price per GPU-hour that is bid."""
+    """One kind of demand.
+
+    hours: the least and most that its work takes. limit: lowest and highest price per GPU-hour that
+    is bid. waits: for how many hours it may wait for a start; 0: at once or not at all.
+    """
 
     query: str
     gpus: tuple[int, ...]
@@ -27,17 +32,31 @@ class Taste:
     limit: tuple[float, float]
     kind: str
     weight: int
+    waits: float
 
 
-TASTES = (
-    Taste("gpu=H100", (1, 2, 4), (1, 6), (1.5, 2.9), "training-7b", 5),
-    Taste("gpu=H100 nvlink", (8,), (2, 5), (1.7, 2.8), "training-13b", 1),
-    Taste("gpu=A100", (1, 1, 2, 4), (1, 8), (0.7, 1.7), "training", 6),
-    Taste("gpu=A100,H100 memory>=40GiB", (1, 2), (1, 4), (0.9, 2.2), "training", 3),
-    Taste("gpu=L40S", (1, 2, 4), (1, 5), (0.5, 1.2), "render", 6),
-    Taste("memory>=5GiB isolation=mps", (1,), (1, 4), (0.15, 0.4), "interactive", 3),
-    Taste("memory>=24GiB", (1,), (1, 3), (0.6, 1.3), "interactive", 3),
+BATCH = (
+    Taste("gpu=H100", (2, 4, 4, 8), (4, 10), (1.6, 3.4), "training-7b", 6, waits=5),
+    Taste("gpu=H100 nvlink", (8,), (3, 8), (2.1, 3.2), "training-13b", 1, waits=10),
+    Taste("gpu=A100", (1, 2, 4), (3, 10), (0.9, 2.1), "training", 7, waits=0),
+    Taste("gpu=A100,H100 memory>=40GiB", (1, 2, 2), (2, 6), (0.9, 2.4), "training", 4, waits=0),
+    Taste("gpu=L40S", (2, 4, 4), (4, 10), (0.6, 1.5), "render", 8, waits=0),
 )
+"""Work that runs for hours and may wait for the night."""
+SESSIONS = (
+    Taste("gpu=H100", (1,), (0.5, 3), (1.6, 3.2), "interactive", 2, waits=0),
+    Taste("gpu=A100", (1, 1, 2), (0.5, 4), (0.9, 2.2), "interactive", 3, waits=0),
+    Taste("memory>=24GiB", (1,), (0.5, 3), (0.5, 1.6), "interactive", 3, waits=0),
+    Taste("memory>=5GiB isolation=mps", (1,), (1, 4), (0.15, 0.4), "interactive", 3, waits=0),
+)
+"""People at a notebook: now, for a while, at a price."""
+TASTES = BATCH + SESSIONS
+
+
+def frugal(taste: Taste) -> Taste:
+    """Return who pays half as much: the dearest offers stay free for whoever looks at the demo."""
+    lowest, highest = taste.limit
+    return replace(taste, limit=(min(lowest, 0.4 * highest), 0.5 * highest))
 
 
 class Dice:
@@ -48,13 +67,14 @@ class Dice:
         self._market = market
         self._currency = currency
 
-    def bid(self, *, now: datetime, hour_seconds: float = 3_600) -> tuple[BidTerms, Meta]:
-        """Draw a bid placed at `now` by somebody; an hour of want lasts `hour_seconds`."""
+    def bid(
+        self, *, now: datetime, tastes: Sequence[Taste] = TASTES, hours: float = 1.0
+    ) -> tuple[BidTerms, Meta]:
+        """Draw a bid placed at `now` by somebody. hours: how long an hour of its work takes."""
         organisation, unit = self.random.choice(EVERY_UNIT)
-        taste = self.random.choices(TASTES, weights=[taste.weight for taste in TASTES])[0]
-        seconds = int(self.random.uniform(*taste.hours) * hour_seconds) // 60 * 60
+        taste = self.random.choices(tastes, weights=[taste.weight for taste in tastes])[0]
+        seconds = int(self.random.uniform(*taste.hours) * hours * 3_600) // 60 * 60
         service: ServiceClass = self.random.choice(("on-demand", "on-demand", "interruptible"))
-        patience: Patience = self.random.choice(("immediate", "immediate", "patient"))
         return self.terms(
             organisation,
             unit,
@@ -64,9 +84,9 @@ class Dice:
             limit=f"{self.random.uniform(*taste.limit):.2f}",
             kind=taste.kind,
             service_class=service,
-            patience=patience,
+            patience="patient" if taste.waits else "immediate",
             now=now,
-            patience_seconds=int(6 * hour_seconds),
+            patience_seconds=int(taste.waits * 3_600) or 900,
         )
 
     def terms(

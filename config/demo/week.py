@@ -7,7 +7,7 @@ few seconds and then written to the real store in one go, or not at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from uuid import UUID, uuid5
 from zoneinfo import ZoneInfo
@@ -16,7 +16,7 @@ from config.demo.cast import DEMO, EVERY_MACHINE, Machine, Organisation
 from config.demo.founding import gpus_of
 from config.demo.playing import Played
 from config.demo.pump import Pump
-from config.demo.wants import Dice
+from config.demo.wants import BATCH, TASTES, Dice, Taste
 from ledger.domain.ids import BidId, OfferId
 from ledger.domain.money import Rate, nanos_of
 from ledger.domain.refusal import Refusal
@@ -36,7 +36,7 @@ from metering.domain.events import GpuUse
 
 DAYS = 7
 SEED = 20_261_128
-BIDS_A_DAY = 48
+BIDS_A_DAY = 130
 EVERY_RECLAIM = 23
 """One lease in so many is reclaimed by its owner half-way."""
 
@@ -58,7 +58,7 @@ class Week(Played):
         markets: Sequence[Market] = (),
     ) -> None:
         self._markets = markets or (Market(market),)
-        engines = [Engine(store, each.name, round_seconds=3_600) for each in self._markets]
+        engines = [Engine(store, each.name, round_seconds=4 * 3_600) for each in self._markets]
         super().__init__(store, pump, *engines, actor="loop:demo")
         self._currency = currency
         self._ends_at = ends_at
@@ -69,8 +69,7 @@ class Week(Played):
         starts_at = self._ends_at - timedelta(days=DAYS)
         for organisation, machine in EVERY_MACHINE:
             self._list(organisation, machine, starts_at)
-        for moment in self._bid_moments(starts_at):
-            self.at(moment, self._bid)
+        self._plan_bids(starts_at)
         self.play(starts_at, self._ends_at)
 
     def _list(self, organisation: Organisation, machine: Machine, now: datetime) -> None:
@@ -81,42 +80,52 @@ class Week(Played):
             until=time(machine.idle_to % 24),
             first=date(now.year, now.month, now.day),
         )
-        offer_id = OfferId(uuid5(DEMO, f"offer:{machine.slug}"))
-        listings.publish_offer(
-            self.store,
-            offer_id=offer_id,
-            host_id=machine.host_id,
-            terms=OfferTerms(
-                gpu_uuids=tuple(gpu.uuid for gpu in gpus_of(machine)),
-                weekly=rule,
-                division=machine.shares,
-                floor=Rate(nanos_of(machine.floor), self._currency),
-                lease_min_seconds=60,
-                notice_seconds=machine.notice_seconds,
-                grace_seconds=machine.grace_seconds,
-                reclaim_fee_ppm=machine.reclaim_fee_ppm,
-            ),
-            by=Meta(
-                actor="loop:demo",
-                tenant_id=organisation.tenant_id,
-                command_id=UUID(int=offer_id.int),
-            ),
-            now=now,
-        )
+        gpus = [gpu.uuid for gpu in gpus_of(machine)]
+        each = len(gpus) // len(machine.floors)
+        for number, floor in enumerate(machine.floors):
+            offer_id = OfferId(uuid5(DEMO, f"offer:{machine.slug}:{number}"))
+            listings.publish_offer(
+                self.store,
+                offer_id=offer_id,
+                host_id=machine.host_id,
+                terms=OfferTerms(
+                    gpu_uuids=tuple(gpus[number * each : (number + 1) * each]),
+                    weekly=rule,
+                    division=machine.shares,
+                    floor=Rate(nanos_of(floor), self._currency),
+                    lease_min_seconds=60,
+                    notice_seconds=machine.notice_seconds,
+                    grace_seconds=machine.grace_seconds,
+                    reclaim_fee_ppm=machine.reclaim_fee_ppm,
+                ),
+                by=Meta(
+                    actor="loop:demo",
+                    tenant_id=organisation.tenant_id,
+                    command_id=UUID(int=offer_id.int),
+                ),
+                now=now,
+            )
 
-    def _bid_moments(self, starts_at: datetime) -> Iterator[datetime]:
-        """Draw when people bid: most of them by day, few at night and at weekends."""
-        dice = self._dice.random
-        berlin = ZoneInfo("Europe/Berlin")
-        for _ in range(DAYS * BIDS_A_DAY * 2):
+    def _plan_bids(self, starts_at: datetime) -> None:
+        """Let people bid by day, and leave what may run by night in the evening; less at weekends.
+
+        Hours are Berlin's: the demand of New York comes later, and fills the evening.
+        """
+        dice, berlin = self._dice.random, ZoneInfo("Europe/Berlin")
+        for _ in range(DAYS * BIDS_A_DAY):
             moment = starts_at + timedelta(days=dice.uniform(0, DAYS))
             local = moment.astimezone(berlin)
-            busy = 0.9 if 8 <= local.hour < 20 else 0.35
-            if dice.random() < busy * (0.6 if local.weekday() >= 5 else 1.0):
-                yield moment
+            if dice.random() < (0.4 if local.weekday() >= 5 else 0.05):
+                continue
+            by_night = dice.random() < 0.45
+            tastes = BATCH if by_night else TASTES
+            hour = dice.uniform(17, 24) if by_night else dice.triangular(7, 21, 14)
+            at = local.replace(hour=0, minute=0) + timedelta(hours=hour)
+            if starts_at < at < self._ends_at:
+                self.at(at.astimezone(UTC), partial(self._bid, tastes))
 
-    def _bid(self, now: datetime) -> None:
-        terms, by = self._dice.bid(now=now)
+    def _bid(self, tastes: Sequence[Taste], now: datetime) -> None:
+        terms, by = self._dice.bid(now=now, tastes=tastes)
         try:
             terms, route = routed(self.store, terms, markets=self._markets, now=now)
             bids.place_bid(self.store, terms=terms, by=by, now=now, route=route)

@@ -24,7 +24,6 @@ from ledger.access.visits import actor_of
 from ledger.domain.money import Rate, decimal_of
 from ledger.domain.span import Window
 from ledger.eventstore import default_store
-from listings import queries as listings
 from marketplace.queries.leases import leased_gpus
 from marketplace.queries.market import (
     WITHIN_MILLIS,
@@ -32,6 +31,7 @@ from marketplace.queries.market import (
     PriceOfHour,
     Within,
     depth,
+    free_gpus,
     market_now,
     prices,
     trades,
@@ -237,7 +237,8 @@ def _slots(market: str, model: str, now: datetime) -> list[Slot]:
     """Count free and leased GPUs in each half hour of the next day."""
     since = now.astimezone(UTC).replace(minute=30 * (now.minute // 30), second=0, microsecond=0)
     until = since + SLOT * SLOTS
-    listed = listings.listed_gpus(since=since, until=until, market=market, model=model)
+    store = default_store()
+    listed = free_gpus(store, market=market, model=model, now=now, until=until)
     leased = leased_gpus(since=since, until=until, market=market, model=model)
     slots = []
     for number in range(SLOTS):

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
@@ -31,7 +32,7 @@ from marketplace.domain.leases.actions import LeaseEndsSooner, LeaseOver, Reclai
 from marketplace.domain.leases.reclaim_schedule import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries.leases import leases, reclaim_quote
-from metering.domain.heat import HOURS, Measured, heat, whole_share_ppm
+from metering.domain.heat import HOURS, Measured, Utilisation, heat, whole_share_ppm
 from metering.queries import usage
 
 HEAT_DAYS = 7
@@ -105,6 +106,7 @@ def _show(request: HttpRequest, *, refusal: Refusal | None = None) -> HttpRespon
         "earnings": money.accounts(actor).filter(kind="earnings", tenant_id=actor.tenant_id),
         "heat": heat,
         "share_ppm": share_ppm,
+        "utilisation": _utilisation(actor, gpus, now),
         "what": what,
         "running": running,
         "own": actor.tenant_id,
@@ -148,6 +150,17 @@ def _first_choice(row: LeaseRow, actor: Actor, now: datetime) -> Choice | None:
     except LeaseOver:
         return None
     return choices[0] if choices else None
+
+
+def _utilisation(actor: Actor, gpus: int, now: datetime) -> Utilisation:
+    """Return what the organisation's GPUs were used for in the last seven days."""
+    since = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=HEAT_DAYS)
+    rows = usage.heat(actor, since=since, until=now).filter(owner_id=actor.tenant_id)
+    return Utilisation(
+        whole_ms=gpus * ((now - since) // MILLI),
+        listed_ms=listings.listed_millis(actor, since=since, until=now),
+        leased_ms=rows.aggregate(total=Sum("granted_ms"))["total"] or 0,
+    )
 
 
 def _heat(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from ledger.domain.making import made_quickly
 
@@ -44,3 +45,13 @@ class Window:
         starts_at = max(self.starts_at, other.starts_at)
         ends_at = min(self.ends_at, other.ends_at)
         return Window(starts_at, ends_at) if starts_at < ends_at else None
+
+
+def covered_millis(windows: Iterable[Window]) -> int:
+    """Return for how many milliseconds any of the windows lasts; what they share counts once."""
+    total, until = 0, datetime.min.replace(tzinfo=UTC)
+    for window in sorted(windows):
+        if window.ends_at > until:
+            total += Window(max(window.starts_at, until), window.ends_at).millis
+            until = window.ends_at
+    return total

@@ -18,9 +18,10 @@ from django.db.models import Count, Max, Min, QuerySet
 from ledger.domain.ids import HostId
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Unknown
+from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore
 from marketplace.domain.book.book import Book
-from marketplace.domain.facts.instants import from_above
+from marketplace.domain.facts.instants import from_above, from_below, moment
 from marketplace.domain.orderbook.host_reliability import Record, together
 from marketplace.domain.orderbook.listed_offer import Listed
 from marketplace.domain.orderbook.open_bid import Shape
@@ -131,6 +132,25 @@ def _add_supply(book: Book, now: int, one: Callable[[Goods], Goods24h]) -> None:
     for key, by_host in records.items():
         one(key).reliability_ppm = together(by_host.values())
         one(key).promised = promised_by(promises[key])
+
+
+def free_gpus(
+    store: EventStore, *, market: str, model: str, now: datetime, until: datetime
+) -> list[tuple[str, Window]]:
+    """Return when each GPU of a model is free in [now, until), by its UUID.
+
+    Not what an owner took back, nor the gap after a lease in which a GPU is cleaned. For counting
+    only: UUIDs are not for everybody's eyes.
+    """
+    since, end = from_above(now), from_below(until)
+    with book_of(store, market) as book:
+        return [
+            (uuid, Window(moment(max(opens, since)), moment(min(closes, end))))
+            for listed, uuid, its_model in _for_everybody(book)
+            if its_model == model
+            for opens, closes in listed.free(uuid, book.calendar, since=since, until=end)
+            if max(opens, since) < min(closes, end)
+        ]
 
 
 def _for_everybody(book: Book) -> Iterator[tuple[Listed, str, str]]:

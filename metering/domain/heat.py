@@ -45,6 +45,37 @@ class Cell:
         return min(100, self.part_ms * 100 // self.whole_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """What an owner's GPUs were used for, in GPU-milliseconds.
+
+    whole_ms: all the time that they had. listed_ms: of it, what was on offer: the rest counts as
+    used by the owner, which is rather more than it was. leased_ms: granted, to others and to the
+    owner.
+    """
+
+    whole_ms: int
+    listed_ms: int
+    leased_ms: int
+
+    @property
+    def before_ppm(self) -> int:
+        """Return the share that was not on offer, as it is without a market."""
+        return self._share(self._kept_ms)
+
+    @property
+    def after_ppm(self) -> int:
+        """Return the share that was not on offer or was leased."""
+        return self._share(self._kept_ms + self.leased_ms)
+
+    @property
+    def _kept_ms(self) -> int:
+        return max(0, self.whole_ms - self.listed_ms)
+
+    def _share(self, part_ms: int) -> int:
+        return min(part_ms, self.whole_ms) * 1_000_000 // self.whole_ms if self.whole_ms else 0
+
+
 def wall_hours(
     days: Iterable[date], zone: tzinfo, *, until: datetime
 ) -> dict[tuple[date, int], list[Window]]:

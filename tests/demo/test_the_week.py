@@ -9,14 +9,12 @@ from itertools import pairwise
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-import listings.policies
-import marketplace.policies
-import metering.policies
 from config.demo.founding import found
 from config.demo.pump import Pump
 from config.demo.seeding import found_platform
 from config.demo.week import Week
 from config.env import Env
+from config.management.commands.demo import policies_of_the_week
 from ledger.domain.ids import LeaseId
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Recorded
@@ -38,14 +36,7 @@ def week(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> list[Recorded]:
     store = MemoryStore()
-    pump = Pump(
-        store,
-        (
-            *listings.policies.POLICIES,
-            *marketplace.policies.policies(fee_ppm=50_000),
-            *metering.policies.POLICIES,
-        ),
-    )
+    pump = Pump(store, policies_of_the_week(Env()))
     before = NOON - timedelta(days=7, hours=1)
     found_platform(store, Env(), before)
     with django_db_blocker.unblock():

@@ -232,6 +232,27 @@ def test_recent_fill_is_what_was_sold_of_what_was_listed(market: MemoryStore) ->
     assert fill == Fill(low_ppm=375_000, high_ppm=750_000, basis="measured", days=6)
 
 
+def test_time_on_offer_counts_each_card_once_and_as_long_as_its_offer_lives(
+    market: MemoryStore,
+) -> None:
+    """GPU-a is offered for hours 1 to 9 as two shares, GPU-b for 6 to 14 and withdrawn at 8."""
+    halves = terms("GPU-a", windows=(span(1, 8),), division=Division("mps", 2))
+    publish(market, OFFER, halves)
+    publish(market, OTHER_OFFER, terms("GPU-b", windows=(span(6, 8),)))
+    at = NOON + timedelta(hours=8)
+    commands.withdraw_offer(market, offer_id=OTHER_OFFER, by=ADA, now=at)
+    read(market)
+
+    def hours(actor: Actor, since: float, until: float) -> float:
+        asked = {"since": NOON + timedelta(hours=since), "until": NOON + timedelta(hours=until)}
+        return queries.listed_millis(actor, **asked) / 3_600_000
+
+    assert hours(OWNING, 0, 24) == 8 + 2
+    assert hours(OWNING, 4, 7.5) == 3.5 + 1.5
+    assert hours(OWNING, 20, 24) == 0
+    assert hours(SOMEBODY_ELSE, 0, 24) == 0
+
+
 def sold(store: MemoryStore, window: Window) -> None:
     captured = UsageCaptured(
         account_id=AccountId(UUID(int=7)),

@@ -352,3 +352,20 @@ def test_an_owner_cannot_end_a_lease_of_the_consumers(world: World) -> None:
 
     assert answer.status_code == 403
     assert LeaseRow.objects.get().state != "closed"
+
+
+def test_the_first_figure_is_how_much_of_the_week_gpus_are_used_without_leases_and_with(
+    world: World, owner: Client
+) -> None:
+    """None of them was listed for long: the week counts as the owner's own, and so as used."""
+    world.list_gpus(0, 1)
+
+    page = owner.get("/owner").content.decode()
+
+    [figure, before] = re.search(
+        r"Utilisation, last 7 days</dt><dd class=\"figure\">([0-9.]+)%</dd>"
+        r"<dd class=\"sub\">([0-9.]+)% without leases",
+        page,
+    ).groups()  # type: ignore[union-attr]
+    assert page.index("Utilisation, last 7 days") < page.index("Leased now")
+    assert float(figure) == float(before) > 99

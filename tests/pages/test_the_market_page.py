@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html import unescape
 from typing import Any
 from uuid import uuid4
@@ -16,6 +17,8 @@ from ledger.eventstore.port import Meta
 from listings.commands import change_offer
 from listings.domain.changes import TermsChange
 from listings.models import OfferRow
+from marketplace.models.leases import LeaseRow
+from marketplace.queries.market import free_gpus
 from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.test_rounds_on_pages import text
 from tests.pages.world import CONSUMER, OWNER, World
@@ -91,6 +94,24 @@ def test_what_owners_promise_stands_beside_what_is_on_offer(world: World) -> Non
     of_one, of_eight = quotes[0]["promised"], quotes[-1]["promised"]
     assert (of_one["notice_seconds_min"], of_one["notice_seconds_max"]) == (5_400, 5_400)
     assert of_eight is None
+
+
+def test_what_an_owner_took_back_is_not_free_until_its_lease_would_have_ended(
+    world: World,
+) -> None:
+    world.list_gpus(0, floor="2.00")
+    world.member(CONSUMER, "consumer").post("/bids/new", bid_form(gpus="1", hours="4"))
+    world.settle()
+    lease, owner = LeaseRow.objects.get(), world.member(OWNER, "owner")
+
+    owner.post(f"/leases/{lease.lease_id}/reclaim", {"notice_seconds": "600"})
+    world.settle()
+
+    now, until = lease.starts_at, timezone.now() + timedelta(hours=20)
+    store = default_store()
+    [(uuid, free)] = free_gpus(store, market="main", model="H100-80GB", now=now, until=until)
+    assert uuid == "GPU-0"
+    assert free.starts_at >= lease.ends_at
 
 
 def test_without_trades_there_is_no_index(world: World) -> None:

@@ -18,11 +18,18 @@ from config.demo.fleet import Fleet
 from config.demo.live import Live
 from config.demo.secrets import Secrets
 from config.demo.seeding import seed
+from config.env import Env
 from config.orphans import end_with_supervisor
 from config.wiring import policies, projections
 from ledger.eventstore import default_store
+from ledger.following import Policy
 
 CONSUMER = "grace@demo.example"
+
+
+def policies_of_the_week(env: Env) -> tuple[Policy, ...]:
+    """Return what reacts while the week is played: by today's clock all of its grants are late."""
+    return policies(env, clock=None)
 
 
 class Command(BaseCommand):
@@ -54,7 +61,7 @@ class Command(BaseCommand):
             default_store(),
             env=env,
             home=settings.HOME,
-            policies=policies(env),
+            policies=policies_of_the_week(env),
             projections=projections(),
             now=datetime.now(UTC),
         )

@@ -55,12 +55,27 @@ def _highspy() -> Any:
         return None
 
 
+def _silent(highspy: Any) -> Any:
+    """Return a solver that prints nothing.
+
+    HiGHS prints who wrote it as soon as it is asked for anything, and its constructor asks for
+    callbacks: the option has to be set before that.
+    """
+
+    class Silent(highspy.Highs):  # type: ignore[misc]  # its module is looked up when it is needed
+        def enableCallbacks(self) -> Any:  # noqa: N802  # its name in HiGHS
+            self.setOptionValue("output_flag", False)
+            return super().enableCallbacks()
+
+    return Silent()
+
+
 def version() -> int:
     """Return the version of HiGHS that is installed, 1.16.0 as 1016000; 0 if none is."""
     highspy = _highspy()
     if highspy is None:
         return 0
-    numbers = [int(number) for number in re.findall(r"\d+", highspy.Highs().version())[:3]]
+    numbers = [int(number) for number in re.findall(r"\d+", _silent(highspy).version())[:3]]
     return sum(number * scale for number, scale in zip(numbers, (1_000_000, 1_000, 1), strict=True))
 
 
@@ -120,9 +135,8 @@ def finish(
 
 def _solver(program: Program, unit: float, nodes: int) -> Any:
     highspy = _highspy()
-    solver = highspy.Highs()
+    solver = _silent(highspy)
     for option, value in (
-        ("output_flag", False),
         ("threads", 1),
         ("random_seed", 0),
         ("mip_rel_gap", GAP),

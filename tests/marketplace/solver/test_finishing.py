@@ -109,3 +109,12 @@ def told(solution: Solution) -> tuple[object, ...]:
         solution.prices.tobytes(),
         solution.iterations,
     )
+
+
+@pytest.mark.usefixtures("solver")
+def test_finishing_a_round_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """HiGHS introduces itself on the terminal of whoever starts it, unless it is told not to."""
+    solution = solve(small_round(30, 7), effort=EFFORT, seed=7)
+
+    assert dict(solution.iterations)["highs"]
+    assert capfd.readouterr() == ("", "")
