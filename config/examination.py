@@ -38,13 +38,14 @@ EVERYTHING = Actor(tenant_id=PLATFORM_ID, roles=frozenset({"operator"}), is_plat
 CLOCK_SKEW_MAX = timedelta(seconds=2)
 DISK_FREE_BYTES_MIN = 1 << 30
 
+# A lease's right ends where it is cut; that its work has ended is reported moments later.
 _DOUBLE_LEASED = """
 SELECT a.lease_id, b.lease_id
 FROM marketplace_leaserow a
 JOIN marketplace_leaserow b
   ON a.lease_id < b.lease_id AND a.gpu_uuids && b.gpu_uuids
-WHERE tstzrange(a.starts_at, greatest(a.starts_at, least(a.ends_at, a.closed_at)))
-   && tstzrange(b.starts_at, greatest(b.starts_at, least(b.ends_at, b.closed_at)))
+WHERE tstzrange(a.starts_at, greatest(a.starts_at, least(a.ends_at, a.stop_at, a.closed_at)))
+   && tstzrange(b.starts_at, greatest(b.starts_at, least(b.ends_at, b.stop_at, b.closed_at)))
 LIMIT 5
 """
 _WITHOUT_REASON = """
