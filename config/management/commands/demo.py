@@ -108,7 +108,7 @@ Offpeak's demo market: {address}/   (made-up data, simulated GPUs, real everythi
   A token of Grace's, and three commands to try in another terminal:
     export OFFPEAK_SERVER={address} OFFPEAK_TOKEN={token}
     {cli} market
-    {cli} bids create "gpu=A100" --gpus 1 --for 10m --max 2.00 --wait
+    {cli} bids create "gpu=A100" --gpus 1 --for 10m --max 2.00 --soonest --wait
     {cli} leases list
 """
         )
