@@ -24,8 +24,7 @@ from marketplace.domain.kernels import jit
 DOMAIN = f"{__package__}.domain"
 HAVE_KERNELS = (
     "decisions.warm_up",
-    "index.compiled_levels",
-    "index.compiled_rows",
+    "kernels.bid_rows",
     "kernels.fill_host",
     "kernels.scan_hosts",
     "solver.warm_up",

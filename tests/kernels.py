@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import django
 from django.conf import settings
 
 from marketplace import kernels
+from marketplace.domain.kernels import jit
 
 
 def compile_all() -> None:
@@ -26,9 +29,30 @@ def compile_all() -> None:
 
 def use_compiled() -> None:
     """Run kernels compiled in this process, each loaded when it is first called, or compiled."""
-    from marketplace.domain.kernels.jit import compile_into
+    jit.compile_into(kernels.folder(settings.KERNELS))
 
-    compile_into(kernels.folder(settings.KERNELS))
+
+@contextmanager
+def as_python() -> Iterator[None]:
+    """Run kernels as Python meanwhile, as an engine does until they are compiled."""
+    made = {id(each.made): each for each in jit._kernels.values() if each.made is not None}
+    held = [
+        (vars(module), name, kernel)
+        for of, module in list(sys.modules.items())
+        if of.startswith(jit.PROGRAM)
+        for name, kernel in list(vars(module).items())
+        if id(kernel) in made
+    ]
+    folder, jit._folder = jit._folder, None
+    try:
+        for names, name, kernel in held:
+            each = made[id(kernel)]
+            names[name] = each.until_then or each.plain
+        yield
+    finally:
+        jit._folder = folder
+        for names, name, kernel in held:
+            names[name] = kernel
 
 
 if __name__ == "__main__":

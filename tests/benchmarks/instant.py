@@ -50,8 +50,7 @@ from marketplace.domain.facts.events import (
     Workload,
 )
 from marketplace.domain.facts.instants import from_above
-from marketplace.domain.index.backend import fast_host
-from marketplace.domain.index.host_matcher import OneHost
+from marketplace.domain.kernels.jit import compiles
 from tests.benchmarks.figures import Figure, percentile
 
 WINDOWS = int(os.environ.get("BENCH_WINDOWS", "5000"))
@@ -217,7 +216,7 @@ def run() -> Iterator[Figure]:
     lane = filled(WINDOWS, RESTING, traffic)
     seconds = time.perf_counter() - started
     yield Figure("bids waiting, when the clock starts", len(lane.book.bids), "bids")
-    yield Figure("loops compiled (numba)", int(fast_host() is not OneHost), "of 1", digits=0)
+    yield Figure("loops compiled (numba)", int(compiles()), "of 1", digits=0)
     yield Figure("filling the book", seconds, "s")
     yield Figure("the same, of the processor", time.thread_time() - worked, "s")
     yield Figure("facts decided while it was filled", lane.position / seconds, "facts/s")

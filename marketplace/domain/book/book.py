@@ -39,12 +39,10 @@ from marketplace.domain.facts.events import (
     RoundCleared,
 )
 from marketplace.domain.facts.instants import whole_second
-from marketplace.domain.index import backend
 from marketplace.domain.index.bid_queue import Queue, Selection
-from marketplace.domain.index.host_matcher import OneHost, is_uniform
+from marketplace.domain.index.host_matcher import Desk, OneHost, is_uniform
 from marketplace.domain.index.offer_index import SHAPES_MAX, Catalogue
 from marketplace.domain.index.own_supply import Owners
-from marketplace.domain.kernels.jit import compiles
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry, Listed
 from marketplace.domain.orderbook.open_bid import OpenBid, Shape
@@ -87,9 +85,7 @@ class Book:
         self._dying: list[tuple[int, int, BidId]] = []
         self._screened: dict[Shape, Screened] = {}
         self._shapes_max = SHAPES_MAX
-        self.hurries: bool | None = None
-        """Whether by compiled kernels; None: not at all."""
-        self._fast_host: Callable[..., OneHost] | None = None
+        self._desk = Desk()
         self.round_at: datetime | None = None
         """When the last round that decided anything was cleared."""
 
@@ -108,15 +104,6 @@ class Book:
             self.apply(event, position)
         if together:
             self._granted_each(grants)
-
-    def hurry(self) -> None:
-        """From now on use what is compiled, if anything is: it decides the same."""
-        self.hurries, self._fast_host = compiles(), None
-        if (room_on := backend.room_finder()) is not None:
-            self.catalogue.columns.hurry(room_on)
-        self.catalogue.levelling = backend.leveller()
-        self.queue.columns.stand = backend.row_placer()
-        self.queue.columns.join = backend.row_joiner()
 
     # --- reading ---------------------------------------------------------------------------
 
@@ -202,14 +189,8 @@ class Book:
         listed, until = offers[0], now
         if listed.terms.weekly is not None:
             until = self.queue.served(self.catalogue.floors(hosts)).furthest
-        kind: Callable[..., OneHost] = OneHost
-        if self._may_be_fast(listed):
-            kind = self._fast_host = self._fast_host or backend.fast_host()
-        return kind(listed, self.catalogue, calendar, now=now, until=until)
-
-    def _may_be_fast(self, listed: Listed) -> bool:
-        owner = listed.terms.tenant_id
-        return len(listed.kind.specs) == 1 and not self.owners.has_waiting(owner)
+        waits = self.queue.waits_but(self.owners.bids_of(listed.terms.tenant_id))
+        return OneHost(listed, calendar, self._desk, now=now, until=until, waits=waits)
 
     def glance(self, bid: OpenBid, *, now: int) -> str | None:
         """Return what `reason` would, where one look tells that a bid cannot be placed at once."""

@@ -71,10 +71,7 @@ def clear(
         if home and bid.bid_id in home:
             continue
         promised = _promise(calendar, placed, promised)
-        if only is not None and only.serves(bid):
-            at_once = only.place(bid)
-            found = None if at_once is None else (bid, at_once)
-        elif gate is None:
+        if gate is None:
             found = _found(book, bid, hosts=hosts, calendar=calendar, now=now)
         else:
             find = partial(_found, book, hosts=hosts, calendar=calendar, now=now)

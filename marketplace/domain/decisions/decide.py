@@ -27,7 +27,6 @@ from marketplace.domain.clearing.to_events import decided, told
 from marketplace.domain.clearing.work_budget import BrokeOff, Watch
 from marketplace.domain.facts.events import BidHandedOn, LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.facts.instants import moment
-from marketplace.domain.kernels.jit import compiles
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.orderbook.triggers import (
     BidCame,
@@ -64,8 +63,6 @@ def on_fact(
 
     now: milliseconds. tell: told which waiting bids new supply could not be offered to.
     """
-    if book.hurries is not compiles():
-        book.hurry()
     match trigger:
         case BidCame(bid_id):
             return _come(book, book.bids[bid_id], now, round_id, rules)

@@ -9,20 +9,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from marketplace.domain.index.free_levels import seconds_above, seconds_below, seen
+from marketplace.domain.index.free_levels import seen
+from marketplace.domain.kernels.bid_rows import stand
 from marketplace.domain.kernels.layout import (
-    DEADLINE,
-    DURATION,
-    EARLIEST,
-    FAR,
     KEY,
     SINCE,
     SLOT,
-    SOONEST,
     Bools,
     Ints,
     Seconds,
@@ -37,12 +33,6 @@ LATE_MAX = 256
 GROUPS_START = 64
 
 
-def soonest_and_latest(earliest: int, deadline: int, duration: int) -> tuple[int, int]:
-    """Return the seconds of a bid's row: when it ends at the soonest and starts at the latest."""
-    first, last = seconds_below(earliest), seconds_above(deadline)
-    return min(first + duration, FAR), max(last - duration, -FAR)
-
-
 class Columns:
     """The columns of all groups: `order` in 64 bits, `asked` (`SHAPE` to `GPUS`) in 32."""
 
@@ -50,18 +40,13 @@ class Columns:
         self.order: Ints = np.zeros((4, LENGTH_MIN), np.int64)
         self.asked: Seconds = np.zeros((7, LENGTH_MIN), np.int32)
         self._end = 0
-        self.views = self._views()
+        self.keys = seen(self.order[KEY])
         self.bounds: Ints = np.zeros((GROUPS_START, 4), np.int64)
         """For each group, the first row of its long stretch and the one after the last; then of
         its short one."""
         self._bounds = seen(self.bounds)
         self._groups = 0
         self._groups_unused: list[int] = []
-        self.stand: Callable[..., None] | None = None
-        """What puts a row in its place, where that is compiled."""
-        self.join: Callable[..., tuple[int, int]] | None = None
-        """What joins two stretches, where that is compiled."""
-        self._desk: tuple[Ints, Seconds, Ints] = (self.order, self.asked, np.zeros(0, np.int64))
         self._unused: dict[int, list[int]] = defaultdict(list)
 
     def stretch(self, length: int) -> int:
@@ -72,19 +57,8 @@ class Columns:
         while self._end > self.order.shape[1]:
             self.order = np.concatenate([self.order, np.zeros_like(self.order)], axis=1)
             self.asked = np.concatenate([self.asked, np.zeros_like(self.asked)], axis=1)
-            self.views = self._views()
+            self.keys = seen(self.order[KEY])
         return start
-
-    def _views(self) -> list[memoryview]:
-        return [memoryview(column) for of_all in (self.order, self.asked) for column in of_all]
-
-    def desk(self, rows: int) -> tuple[Ints, Seconds, Ints]:
-        """Return columns and places for so many rows, to work with."""
-        if rows >= len(self._desk[2]):
-            length = 2 * rows + 1
-            order, asked = np.zeros((4, length), np.int64), np.zeros((7, length), np.int32)
-            self._desk = order, asked, np.zeros(length, np.int64)
-        return self._desk
 
     def group(self) -> int:
         """Return an unused row of `bounds`."""
@@ -134,32 +108,13 @@ class Stretch:
         asked: what `layout` says of it, without SOONEST and LATEST.
         """
         columns, end = self._columns, self.start + self.count
-        if columns.stand is not None:
-            columns.stand(columns.order, columns.asked, self.start, end, *order, *asked)
-        else:
-            row = self._row_of(order[KEY], order[SINCE])
-            to, since = slice(row + 1, end + 1), slice(row, end)
-            # Through views of memory: several times cheaper than NumPy, which copies what overlaps.
-            ends = soonest_and_latest(order[EARLIEST], order[DEADLINE], asked[DURATION])
-            row_of_it = (*order, *asked[:SOONEST], *ends, *asked[SOONEST:])
-            for view, number in zip(columns.views, row_of_it, strict=True):
-                view[to] = view[since]
-                view[row] = number
+        stand(columns.order, columns.asked, self.start, end, *order, *asked)
         self.count += 1
-
-    def _row_of(self, key: int, since: int) -> int:
-        """Return the row of a new bid: after all of its key that came no later."""
-        keys, positions = self._columns.views[KEY], self._columns.views[SINCE]
-        row = bisect_right(keys, key, self.start, self.start + self.count)
-        # Who comes later in the log is mostly added later, so this hardly ever goes back.
-        while row > self.start and keys[row - 1] == key and positions[row - 1] > since:
-            row -= 1
-        return row
 
     def reaching(self, least: int) -> tuple[int, int]:
         """Return the first row with a limit of `least` and more, and the one after the last."""
         end = self.start + self.count
-        return self.start, bisect_right(self._columns.views[KEY], -least, self.start, end)
+        return self.start, bisect_right(self._columns.keys, -least, self.start, end)
 
     def hold(self, order: Ints, asked: Seconds) -> None:
         """Have these rows and no others."""
@@ -213,8 +168,7 @@ class Group:
 
     def tidy(self, waits: Bools) -> list[int]:
         """Join both stretches, without those who wait no longer; return the slots of these."""
-        join = self._joined if self._columns.join is None else self._joined_at_once
-        order, asked, gone = join(waits)
+        order, asked, gone = self._joined(waits)
         self.early.hold(order, asked)
         self.late.count = self.gone = 0
         self.gone_max = GONE_MIN + self.early.count // 4
@@ -226,38 +180,32 @@ class Group:
 
     def _joined(self, waits: Bools) -> tuple[Ints, Seconds, list[int]]:
         """Return the rows of those who wait, and the slots of those who do no longer."""
-        parts = (self.early, self.late)
-        order = np.concatenate([part.order for part in parts], axis=1)
-        asked = np.concatenate([part.asked for part in parts], axis=1)
-        places = (
-            np.lexsort((order[SINCE], order[KEY])) if self.late.count else np.arange(self.count)
-        )
-        kept = waits[asked[SLOT, places]]
-        gone: list[int] = asked[SLOT, places[~kept]].tolist()
+        early, late = self.early, self.late
+        order = np.concatenate([early.order, late.order], axis=1)
+        asked = np.concatenate([early.asked, late.asked], axis=1)
+        places = _in_turn(order, early.count)
+        slots = asked[SLOT, places]
+        kept = waits[slots]
+        gone: list[int] = slots[~kept].tolist()
         places = places[kept]
-        return order[:, places], asked[:, places], gone
-
-    def _joined_at_once(self, waits: Bools) -> tuple[Ints, Seconds, list[int]]:
-        """Return the same, compiled."""
-        columns, early, late = self._columns, self.early, self.late
-        order, asked, places = columns.desk(self.count)
-        assert columns.join is not None
-        kept, gone = columns.join(
-            columns.order,
-            columns.asked,
-            early.start,
-            early.start + early.count,
-            late.start,
-            late.start + late.count,
-            waits,
-            order,
-            asked,
-            places,
-        )
-        return order[:, :kept], asked[:, :kept], places[len(places) - gone :].tolist()
+        return order.take(places, axis=1), asked.take(places, axis=1), gone
 
     def end(self) -> None:
         """Give back its rows: nobody waits here any more."""
         self.early.end()
         self.late.end()
         self._columns.end_group(self.number)
+
+
+def _in_turn(order: Ints, early: int) -> Ints:
+    """Return the places of rows in order, of which the first `early` are, and then the others."""
+    keys, since = order[KEY], order[SINCE]
+    after = keys[:early].searchsorted(keys[early:], side="right")
+    # Who comes later in the log is mostly added later, so hardly any goes back.
+    before = np.maximum(after - 1, 0)
+    ties = (after > 0) & (keys[before] == keys[early:]) & (since[before] > since[early:])
+    for late in ties.nonzero()[0].tolist():
+        row, end = early + late, int(after[late])
+        first = int(keys[:early].searchsorted(keys[row]))
+        after[late] = first + since[first:end].searchsorted(since[row])
+    return np.insert(np.arange(early), after, np.arange(early, len(keys)))

@@ -136,6 +136,15 @@ class Queue:
             group = self._groups[key] = Group(self.columns)
         return group
 
+    def waits_but(self, bids: Iterable[OpenBid]) -> Bools:
+        """Return by slot whether a bid waits; of these, that they do not."""
+        slots = [slot for bid in bids if (slot := self._slots.get(bid)) is not None]
+        if not slots:
+            return self._waits
+        waits = self._waits.copy()
+        waits[slots] = False
+        return waits
+
     def remove(self, bid: OpenBid) -> None:
         """Let a bid wait no longer; it need not have waited."""
         self.remove_each((bid,))
@@ -212,7 +221,7 @@ class Queue:
                 if least.get(group, NOTHING) > floor:
                     least[group] = floor
         numbers = np.array([group.number for group in least], np.int64)
-        return Selection(self.columns, floors, least, numbers, self._bids, self._waits, count)
+        return Selection(self.columns, floors, least, numbers, self._bids, count)
 
     def _served_by_one(self, floors: Floors, one: OneFloor) -> Selection:
         alike = self._of_kind.get(one.kind)
@@ -220,7 +229,7 @@ class Queue:
             alike = self._of_kind[one.kind] = self._fitting(one.fitting)
         count = sum(map(bisect_right, alike.keys, repeat(-one.floor)))
         least = dict.fromkeys(alike.groups, one.floor)
-        return Selection(self.columns, floors, least, alike.numbers, self._bids, self._waits, count)
+        return Selection(self.columns, floors, least, alike.numbers, self._bids, count)
 
     def _fitting(self, shapes: Sequence[int]) -> _Alike:
         known = [self._of_shape[shape] for shape in shapes if shape in self._of_shape]
@@ -243,14 +252,12 @@ class Selection:
         least: Mapping[Group, int],
         numbers: Ints,
         bids: Sequence[OpenBid | None],
-        waits: Bools,
         count: int,
     ) -> None:
         self.columns = columns
         self.floors = floors
         self.numbers = numbers
         self.bids = bids
-        self.waits = waits
         self._least = least
         self._count = count
 

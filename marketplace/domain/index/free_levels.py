@@ -120,18 +120,6 @@ class Level:
         self.count += 1
         return self.count - 1
 
-    def find(self, duration: int, latest: int, soonest: int) -> tuple[Seconds, Ints]:
-        """Return the slots and floors of rows with room. A slot may come twice.
-
-        duration, latest, soonest: as `asked_for` gives them.
-        """
-        rows = self.count
-        found = self.lengths[:rows] >= duration
-        found &= self.opens[:rows] <= latest
-        found &= self.closes[:rows] >= soonest
-        places = found.nonzero()[0]
-        return self.slots[places], self.floors[places]
-
 
 def asked_for(earliest: int, deadline: int, duration: int) -> tuple[int, int, int] | None:
     """Return how long, from when and until when a span has to be free; None: that cannot be.

@@ -1,13 +1,11 @@
 """What the hosts of a market are and when they have room, as columns, and the rows a bid can use.
 
 Hosts have a slot each: there is a column of facts for each of them, and rows in the levels of
-`free_levels` for each span. NumPy goes through them in passes; or, once somebody hurries, what is
-compiled does so at once.
+`free_levels` for each span.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +23,7 @@ from marketplace.domain.kernels.layout import (
     Bools,
     Ints,
 )
+from marketplace.domain.kernels.scan_hosts import room_on
 
 SLOTS_START = 256
 ALWAYS = 1 << 62
@@ -54,9 +53,7 @@ class HostColumns:
         self._unused: list[int] = []
         self._facts: Ints = np.zeros((8, SLOTS_START), np.int64)
         self._levels: list[Level] = [Level()]
-        self._look: Callable[[Level, Bools, Asked, tuple[int, int, int]], tuple[Ints, Ints]]
-        self._look = self._look_by_columns
-        self._room_on: Callable[..., int] | None = None
+        self._found: Ints = np.zeros((0, 2), np.int64)
 
     def copy(self) -> HostColumns:
         """Return the same columns, to be changed apart."""
@@ -64,8 +61,6 @@ class HostColumns:
         other.loose, other._count = self.loose, self._count
         other._unused, other._facts = list(self._unused), self._facts.copy()
         other._levels = [level.copy() for level in self._levels]
-        if self._room_on is not None:
-            other.hurry(self._room_on)
         return other
 
     # --- writing ---------------------------------------------------------------------------
@@ -120,47 +115,29 @@ class HostColumns:
         floors = self._facts[FLOOR, unknown]
         return np.concatenate([found[0], unknown]), np.concatenate([found[1], floors])
 
-    def hurry(self, room_on: Callable[..., int]) -> None:
-        """From now on go through rows by `scan_hosts.room_on`, compiled: it finds the same."""
-        found: Ints = np.zeros((0, 2), np.int64)
-        self._room_on = room_on
-
-        def look(
-            level: Level, table: Bools, asked: Asked, seconds: tuple[int, int, int]
-        ) -> tuple[Ints, Ints]:
-            nonlocal found
-            if len(found) < level.count:
-                found = np.zeros((len(level.slots), 2), np.int64)
-            count = room_on(
-                level.opens,
-                level.closes,
-                level.lengths,
-                level.slots,
-                level.floors,
-                level.count,
-                self._facts,
-                table,
-                asked.shape,
-                asked.longest,
-                *seconds,
-                found,
-            )
-            if not count:
-                return NOWHERE
-            rows = found[:count].copy()
-            return rows[:, 0], rows[:, 1]
-
-        self._look = look
-
-    def _look_by_columns(
+    def _look(
         self, level: Level, table: Bools, asked: Asked, seconds: tuple[int, int, int]
     ) -> tuple[Ints, Ints]:
-        slots, floors = level.find(*seconds)
-        if not len(slots):
+        if len(self._found) < level.count:
+            self._found = np.zeros((len(level.slots), 2), np.int64)
+        count = room_on(
+            level.opens,
+            level.closes,
+            level.lengths,
+            level.slots,
+            level.floors,
+            level.count,
+            self._facts,
+            table,
+            asked.shape,
+            asked.longest,
+            *seconds,
+            self._found,
+        )
+        if not count:
             return NOWHERE
-        fit = table[self._facts[KIND, slots], asked.shape]
-        fit &= self._facts[LEASE_MIN, slots] <= asked.longest
-        return slots[fit], floors[fit]
+        rows = self._found[:count].copy()
+        return rows[:, 0], rows[:, 1]
 
     def _unknown(self, table: Bools, asked: Asked) -> Ints:
         """Return the slots of hosts of which it is not known what windows they have then."""

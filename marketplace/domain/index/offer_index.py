@@ -7,7 +7,7 @@ are hosts that may have room; whether they do is for `placement` to say, which s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -17,7 +17,7 @@ from ledger.domain.ids import HostId, OfferId
 from marketplace.domain.index.availability import ANYBODY, Free, Hosts
 from marketplace.domain.index.bid_queue import Selection
 from marketplace.domain.index.floors import Floors
-from marketplace.domain.index.free_levels import NOWHERE, Levels, level_of, levels_of
+from marketplace.domain.index.free_levels import NOWHERE, level_of, levels_of
 from marketplace.domain.index.host_columns import ALWAYS, NO_OFFERS, Asked, HostColumns
 from marketplace.domain.index.price_levels import Ranking
 from marketplace.domain.kernels.layout import FLOOR, KNOWN_UNTIL, Ints
@@ -58,8 +58,6 @@ class Catalogue:
         self._of_kind: dict[int, dict[OfferId, Listed]] = defaultdict(dict)
         self._ranking = Ranking(self.offers, self._entry)
         self._asked = NOTHING_ASKED
-        self.levelling: Callable[..., Levels] | None = None
-        """What tells when an offer has room, where that is compiled."""
         self._roomy: tuple[Ints, Ints] = NOWHERE
         """What has one GPU free for what was asked last, at any price."""
         self._witnesses: dict[tuple[int, int], Listed] = {}
@@ -73,7 +71,7 @@ class Catalogue:
         self._bring_up_to_date()
         other = Catalogue(calendar)
         other.offers, other.kinds, other._of_kind = self.offers, self.kinds, self._of_kind
-        other.columns, other.levelling = self.columns.copy(), self.levelling
+        other.columns = self.columns.copy()
         other._ranking, other._witnesses = self._ranking, dict(self._witnesses)
         other._by_slot = list(self._by_slot)
         changed = calendar.changed_since(self._calendar)
@@ -154,20 +152,12 @@ class Catalogue:
             listed = [each for each in host.offers.values() if not each.paused]
             facts = self._describe(host, listed)
             self.columns.describe(host.slot, facts)
-            levels = self._levels(listed) if listed else []
+            levels = levels_of(_free(listed, self._calendar)) if listed else []
             self.columns.write(host.slot, facts[FLOOR], host.rows, levels)
             if not host.offers:
                 del self._hosts[host_id]
                 self.columns.give_back(host.slot)
         self._stale.clear()
-
-    def _levels(self, listed: Sequence[Listed]) -> Levels:
-        alone, calendar = listed[0], self._calendar
-        by_columns = self.levelling is not None and len(listed) == 1 and not calendar.parted
-        if not by_columns or alone.terms.weekly or alone.cleaning or alone.parted:
-            return levels_of(_free(listed, calendar))
-        assert self.levelling is not None
-        return self.levelling(alone.windows(0, 0), [calendar.of(uuid) for uuid in alone.groups])
 
     def _describe(self, host: _Host, listed: Sequence[Listed]) -> tuple[int, ...]:
         weekly = [each for each in listed if each.terms.weekly is not None]
@@ -370,11 +360,6 @@ class Catalogue:
             if not listed.paused
         )
         return sorted(entry for entry in found if entry is not None)
-
-    def fits_whole(self, listed: Listed, shape: Shape) -> bool:
-        """Tell if all GPUs of an offer fit."""
-        entry = self._entry(listed, self.kinds.shape(shape))
-        return entry is not None and len(entry.uuids) == len(listed.groups)
 
     def on(self, host_id: HostId) -> Collection[Listed]:
         """Return the offers of one host."""

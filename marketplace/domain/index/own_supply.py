@@ -41,9 +41,9 @@ class Owners:
     def __contains__(self, tenant_id: TenantId) -> bool:
         return tenant_id in self._hosts
 
-    def has_waiting(self, tenant_id: TenantId) -> bool:
-        """Tell if any bid of a tenant waits."""
-        return tenant_id in self._bids
+    def bids_of(self, tenant_id: TenantId) -> Iterable[OpenBid]:
+        """Return the bids of a tenant that wait."""
+        return self._bids.get(tenant_id, ())
 
     # --- changing --------------------------------------------------------------------------
 

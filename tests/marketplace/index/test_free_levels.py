@@ -1,4 +1,4 @@
-"""When how many GPUs of a host are free, told in one step from what is taken, is the same."""
+"""A level has a span wherever, and only where, that many GPUs of a host are free."""
 
 from __future__ import annotations
 
@@ -6,44 +6,33 @@ from random import Random
 
 import pytest
 
-from marketplace.domain.facts.instants import Millis, whole_second
-from marketplace.domain.index.compiled_levels import Levelling
 from marketplace.domain.index.free_levels import levels_of
-from marketplace.domain.orderbook.calendar import Taken, gaps
 
-GPUS_MAX, SPANS_MAX, LONG = 9, 7, 60_000
-
-
-def spans(random: Random, most: int, *, touch: bool) -> list[tuple[Millis, Millis]]:
-    """Return some spans in order, none overlapping; some begin within a second. touch: two do."""
-    step = random.choice((1, 500, 1_000))
-    edges = sorted(random.sample(range(0, LONG, step), 2 * random.randint(0, most)))
-    found = list(zip(edges[::2], edges[1::2], strict=True))
-    if touch and len(found) > 1:
-        found[1] = (found[0][1], found[1][1])
-    return [(Millis(a), Millis(b)) for a, b in found]
+GPUS_MAX, SPANS_MAX, LONG = 9, 7, 40
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_one_step_tells_the_same_as_going_through_what_is_free(seed: int) -> None:
+def spans(random: Random) -> list[tuple[int, int]]:
+    """Return some spans in order, of which none touch."""
+    edges = sorted(random.sample(range(LONG), 2 * random.randint(0, SPANS_MAX)))
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_level_is_where_so_many_gpus_are_free(seed: int) -> None:
     random = Random(seed)
-    windows = spans(random, 3, touch=False)
-    taken = [
-        tuple(Taken(*span, None) for span in spans(random, SPANS_MAX, touch=seed % 2 > 0))
-        for _ in range(random.randint(1, GPUS_MAX))
-    ]
-    free = [
-        [(since, until) for a, until in gaps(windows, each) if (since := whole_second(a)) < until]
-        for each in taken
-    ]
+    gpus = [spans(random) for _ in range(random.randint(1, GPUS_MAX))]
 
-    assert Levelling()(windows, taken) == levels_of(free)
+    levels = levels_of(gpus)
+
+    assert len(levels) == len(gpus).bit_length()
+    for level, found in enumerate(levels):
+        assert found == sorted(found)
+        for at in range(LONG):  # the second that begins there
+            free = sum(any(opens <= at < closes for opens, closes in of_gpu) for of_gpu in gpus)
+            assert any(opens <= at < closes for opens, closes in found) == (free >= 1 << level)
 
 
-def test_a_host_may_have_more_spans_than_any_before() -> None:
-    levelling = Levelling()
-    many = tuple(Taken(Millis(2_000 * at), Millis(2_000 * at + 1_000), None) for at in range(500))
+def test_gpus_that_are_free_at_the_same_time_are_told_at_once() -> None:
+    always = [(0, 10), (20, 30)]
 
-    (level,) = levelling([(0, 1_000_000)], [many])
-
-    assert level == [(2_000 * at + 1_000, 2_000 * at + 2_000) for at in range(500)]
+    assert levels_of([always, always, always]) == [always, always]

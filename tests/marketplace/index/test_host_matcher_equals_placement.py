@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import time, timedelta
 from random import Random
@@ -16,9 +17,9 @@ from ledger.domain.span import Window
 from listings.domain.events import Gpu, OfferPublished, WeeklyRule
 from marketplace.domain.book.book import Book
 from marketplace.domain.facts.events import BidCancelled, BidPlaced, LeaseClosed, LeaseGranted
-from marketplace.domain.index import availability, backend
-from marketplace.domain.index.host_matcher import OneHost
+from marketplace.domain.index import availability
 from tests.benchmarks.instant import NAMES, NOON, Lane, Traffic
+from tests.kernels import as_python
 from tests.marketplace.index.test_index_equals_full_scan import PlainBook
 
 BIDS, OFFERS = 80, 8
@@ -132,14 +133,12 @@ def facts(random: Random, book: Book) -> Iterator[Event]:
             )
 
 
-@pytest.mark.parametrize("kind", [OneHost, None], ids=["plain", "compiled"])
-@pytest.mark.parametrize("seed", range(25))
-def test_an_offer_is_filled_as_by_looking_at_everything(
-    kind: Callable[..., OneHost] | None, seed: int
-) -> None:
-    chosen = backend.fast_host() if kind is None else kind
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "fast_host", lambda: chosen)
+@pytest.mark.parametrize(
+    ("compiled", "seed"),
+    [*[(True, seed) for seed in range(25)], *[(False, seed) for seed in range(12)]],
+)
+def test_an_offer_is_filled_as_by_looking_at_everything(compiled: bool, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch, nullcontext() if compiled else as_python():
         patch.setattr(availability, "SPANS_MAX", 3 if seed % 2 else availability.SPANS_MAX)
         random = Random(seed)
         fast, plain, grants = Lane(), Lane(PlainBook("main")), 0

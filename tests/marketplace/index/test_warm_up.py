@@ -18,12 +18,11 @@ def test_every_bid_of_a_rehearsal_is_served() -> None:
 
 
 def test_after_a_rehearsal_nothing_is_left_to_compile() -> None:
-    from marketplace.domain.index.compiled_levels import room_of
-    from marketplace.domain.index.compiled_rows import join, stand
+    from marketplace.domain.kernels.bid_rows import stand
     from marketplace.domain.kernels.fill_host import cut, lay_out, serve
     from marketplace.domain.kernels.scan_hosts import room_on
 
-    kernels: tuple[Any, ...] = (room_on, room_of, lay_out, serve, cut, stand, join)
+    kernels: tuple[Any, ...] = (room_on, lay_out, serve, cut, stand)
     rehearse()
     known = [list(kernel.signatures) for kernel in kernels]
     lane = Lane()
