@@ -11,7 +11,7 @@ from itertools import accumulate, takewhile
 from typing import TypeVar
 
 from ledger.domain.ids import BidId
-from marketplace.domain.clearing.faults import RoundUnsound
+from marketplace.domain.facts.faults import RoundUnsound
 from marketplace.domain.orderbook.open_bid import OpenBid
 
 ASIDE_MAX = 8

@@ -19,13 +19,13 @@ from marketplace.domain.book.suspension import SET_ASIDE, left_out
 from marketplace.domain.clearing.bisect import Looks, without_culprits
 from marketplace.domain.clearing.continuous import clear
 from marketplace.domain.clearing.extension import decide_extension
-from marketplace.domain.clearing.faults import Fault
-from marketplace.domain.clearing.faults import RoundUnsound as RoundUnsound
 from marketplace.domain.clearing.fills import Clearing
 from marketplace.domain.clearing.rule_set import PRESENT, Rules
 from marketplace.domain.clearing.to_events import decided, told
 from marketplace.domain.clearing.work_budget import BrokeOff, Watch
 from marketplace.domain.facts.events import BidHandedOn, LeaseGranted, MarketEvent, RoundCleared
+from marketplace.domain.facts.faults import Fault
+from marketplace.domain.facts.faults import RoundUnsound as RoundUnsound
 from marketplace.domain.facts.instants import moment
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.orderbook.triggers import (

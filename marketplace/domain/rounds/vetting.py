@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from ledger.domain.ids import LeaseId
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.faults import Fault
-from marketplace.domain.clearing.faults import RoundUnsound as RoundUnsound
 from marketplace.domain.clearing.fills import Clearing
 from marketplace.domain.facts.events import LeaseGranted, MarketEvent, RoundCleared
+from marketplace.domain.facts.faults import Fault
+from marketplace.domain.facts.faults import RoundUnsound as RoundUnsound
 
 UNVERIFIED = "unverified"
 """The reason of a bid whose grant was dropped. In the next round it comes after all others."""

@@ -18,8 +18,8 @@ from ledger.domain.ids import LeaseId
 from listings.domain.events import Gpu
 from listings.domain.mig import card_of, coexist
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.faults import Fault
 from marketplace.domain.facts.events import LeaseGranted
+from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import from_above, from_below
 from marketplace.domain.verification.cut_ends import ends_of
 

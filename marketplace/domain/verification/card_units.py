@@ -29,27 +29,23 @@ def belongs(policies: Policies, gpu_class: str, model: str) -> bool:
 
 def gpus_in(policies: Policies, gpu_class: str, use: Use) -> Size:
     """Return how many GPUs of a class a use counts as."""
-    return sum(each.gpus * _in_class(policies, gpu_class, each.model) for each in use.gpus)
+    return sum(each.gpus * counted_in(policies, gpu_class, each.model) for each in use.gpus)
 
 
 def gpus_of_all(policies: Policies, use: Use) -> Size:
     """Return how many GPUs a use counts as."""
-    return sum(each.gpus * _counted(policies, each.model) for each in use.gpus)
+    return sum(each.gpus * counted(policies, each.model) for each in use.gpus)
 
 
-def counted_in_all(policies: Policies, model: str) -> tuple[Size, ...]:
-    """Return what a GPU of a model counts as in each class, and for limits."""
-    in_classes = (_in_class(policies, each, model) for each in policies.classes)
-    return (*in_classes, _counted(policies, model))
-
-
-def _in_class(policies: Policies, gpu_class: str, model: str) -> Size:
+def counted_in(policies: Policies, gpu_class: str, model: str) -> Size:
+    """Return what a GPU of a model counts as in a class."""
     if not belongs(policies, gpu_class, model):
         return 0
-    return _counted(policies, model) if _part(gpu_class) is None else 1
+    return counted(policies, model) if _part(gpu_class) is None else 1
 
 
-def _counted(policies: Policies, model: str) -> Size:
+def counted(policies: Policies, model: str) -> Size:
+    """Return what a GPU of a model counts as where no class is asked about."""
     if policies.counts == "whole":
         return 1
     part = _part(model)

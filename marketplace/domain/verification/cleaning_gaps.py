@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from ledger.domain.ids import LeaseId
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.faults import Fault
 from marketplace.domain.facts.events import LeaseGranted
+from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import moment
 from marketplace.domain.verification.cut_ends import ends_of
 

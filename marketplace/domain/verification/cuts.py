@@ -1,27 +1,27 @@
 """Prove that a round takes from leases only what it may: what is for sale, interruptible, borrowed.
 
-Reads the leases and their sales as the facts left them; shares nothing with what chose them.
+Reads the leases and their sales as the facts left them; shares nothing with what chose them. That
+no fewer would have done, and none goes before its turn, is not asked here: it harms nobody who is
+protected, and tests hold the planners to it (`tests/marketplace/verification/victim_order.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.held_leases import Held
-from marketplace.domain.clearing.faults import Fault
 from marketplace.domain.facts.events import Cut, LeaseGranted, Resold
+from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import ONE_MILLI, moment
 from marketplace.domain.leases.reclaim_schedule import compensation
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.verification.minimum_runtime import least_run
-from marketplace.domain.verification.quotas import faults_of_quotas
-from marketplace.domain.verification.reclaimed_quota import faults_of_reclaim
-from marketplace.domain.verification.victim_order import faults_of_order, in_order, lost, may_go
+from marketplace.domain.verification.reclaimed_quota import Stopped, faults_of_reclaim
 
 
 def faults_of_cuts(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
@@ -70,21 +70,24 @@ def _on_some_ground(
     grants: Sequence[LeaseGranted],
     granted: LeaseGranted,
     bid: OpenBid,
-    stopped: Sequence[tuple[Held, Cut]],
+    stopped: Stopped,
 ) -> Iterator[str]:
     """Find out whether leases may be interrupted at a price, or else for what was borrowed."""
-    wrong = [
-        f"lease {cut.lease_id} {said}"
-        for held, cut in stopped
-        for said in _interrupted(granted, bid, cut, held)
-    ]
-    wrong += _paid_for(granted, [(held, cut.ends_at) for held, cut in stopped])
-    wrong = wrong or list(_out_of_order(book, grants, granted, bid))
+    wrong = list(faults_at_price(granted, bid, stopped))
     if wrong and book.quotas is not None and book.quotas.policies is not None:
         borrowed = list(faults_of_reclaim(book, grants, granted, bid, stopped))
         firm = any(not held.is_interruptible for held, _ in stopped)
         wrong = [*borrowed, *(wrong if borrowed and not firm else ())]
     yield from wrong
+
+
+def faults_at_price(granted: LeaseGranted, bid: OpenBid, stopped: Stopped) -> Iterator[str]:
+    """Find what forbids that leases are interrupted because the grant pays for them."""
+    for held, cut in stopped:
+        yield from (
+            f"lease {cut.lease_id} {said}" for said in _interrupted(granted, bid, cut, held)
+        )
+    yield from _paid_for(granted, stopped)
 
 
 def _sold(book: Book, granted: LeaseGranted, bid: OpenBid, cut: Cut, held: Held) -> Iterator[str]:
@@ -140,47 +143,6 @@ def _stopped(
         yield f"has not run long enough: {ran} of {least}"
 
 
-def _out_of_order(
-    book: Book, grants: Sequence[LeaseGranted], granted: LeaseGranted, bid: OpenBid
-) -> Iterator[str]:
-    """Find interruptible leases that go although others with less to lose would do.
-
-    Where a quota lets the bid start later only, it is not told from when on it sought its place,
-    and what a lease loses depends on that: it is at fault if it is for the first and for the last.
-    """
-    before = list(grants[: grants.index(granted)])
-    bound = book.quotas is not None and book.quotas.policies is not None
-    first = bid.terms.earliest_start
-    found: list[str] = []
-    for since in (first, granted.window.starts_at) if bound else (first,):
-        ranked = in_order(
-            (
-                each
-                for each in may_go(book, before, granted, since)
-                if each.held.is_interruptible
-                and each.held.bid is not None
-                and each.held.bid.tenant_id != bid.terms.tenant_id
-            ),
-            lambda each: (lost(each, granted.at),),
-        )
-        said = list(faults_of_order(book, before, granted, bid, ranked, _keeps(book, before)))
-        if not said:
-            return
-        found = found or said
-    yield from found
-
-
-def _keeps(book: Book, before: Sequence[LeaseGranted]) -> Callable[[LeaseGranted], bool]:
-    """Return what tells if a grant after some others keeps quotas and limits."""
-
-    def keeps(there: LeaseGranted) -> bool:
-        # What is cut counts on until the grant is taken up, its own too: quotas are asked before.
-        found = faults_of_quotas(book, [*before, there], ())
-        return not any(fault.lease_id == there.lease_id for fault in found)
-
-    return keeps
-
-
 def _interrupted(granted: LeaseGranted, bid: OpenBid, cut: Cut, held: Held) -> Iterator[str]:
     """Find what forbids that a lease is interrupted at a price."""
     if held.bid is None or held.bid.service_class != "interruptible":
@@ -199,13 +161,13 @@ def _in_the_way(granted: LeaseGranted, held: Held, stop_at: datetime) -> bool:
     return bool(taken & given) and window.starts_at < moment(held.ends) and stop_at < window.ends_at
 
 
-def _paid_for(granted: LeaseGranted, stopped: Sequence[tuple[Held, datetime]]) -> Iterator[str]:
+def _paid_for(granted: LeaseGranted, stopped: Stopped) -> Iterator[str]:
     """Compare what the grant pays on the GPUs it takes with what those who stop lose."""
     loses, freed = 0, set[str]()
-    for held, stop_at in stopped:
+    for held, cut in stopped:
         first = held.granted
         uuids = {uuid for share in first.shares for uuid in share.gpu_uuids}
-        rest = max(timedelta(0), moment(held.ends) - stop_at) // ONE_MILLI
+        rest = max(timedelta(0), moment(held.ends) - cut.ends_at) // ONE_MILLI
         loses += first.price.charge(rest * len(uuids)).nanos
         loses += compensation(
             first.shares,
@@ -213,7 +175,7 @@ def _paid_for(granted: LeaseGranted, stopped: Sequence[tuple[Held, datetime]]) -
             starts_at=first.window.starts_at,
             ends_at=moment(held.ends),
             asked_at=granted.at,
-            stop_at=stop_at,
+            stop_at=cut.ends_at,
         ).nanos
         freed |= uuids
     taken = sum(uuid in freed for share in granted.shares for uuid in share.gpu_uuids)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
-from marketplace.domain.clearing.faults import Fault
+from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import from_below, moment
 from marketplace.domain.facts.policy_events import LimitSet
 from marketplace.domain.quotas.policies_in_force import Policies

@@ -14,8 +14,8 @@ from datetime import datetime
 
 from ledger.domain.ids import LeaseId
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.faults import Fault
-from marketplace.domain.facts.events import Cut, LeaseGranted
+from marketplace.domain.facts.events import LeaseGranted
+from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import from_above, from_below, moment
 from marketplace.domain.facts.policy_events import QuotaOverridden, QuotaSet
 from marketplace.domain.quotas.policies_in_force import Policies
@@ -29,20 +29,12 @@ from marketplace.domain.verification.limits import (
 )
 
 
-def faults_of_quotas(
-    book: Book, grants: Sequence[LeaseGranted], cuts: Sequence[Cut] | None = None
-) -> Iterator[Fault]:
-    """Find grants that take more than quotas and limits leave, the last ones first.
-
-    cuts: what no longer counts, all that the grants cut if not given. Each grant may yet be refused
-    when it is taken up, and then what it cuts goes on: fewer cuts are the stricter question.
-    """
+def faults_of_quotas(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
+    """Find grants that take more than quotas and limits leave, the last ones first."""
     if book.quotas is None or book.quotas.policies is None:
         return
     policies = book.quotas.policies
-    if cuts is None:
-        cuts = [cut for granted in grants for cut in granted.cuts]
-    cut = {each.lease_id: from_above(each.ends_at) for each in cuts}
+    cut = {each.lease_id: from_above(each.ends_at) for one in grants for each in one.cuts}
     there = [
         Counted(use if lease_id not in cut else until(use, cut[lease_id]))
         for lease_id, use in book.quotas.uses.items()
@@ -87,12 +79,12 @@ class RulesAt:
             **{name: each.parent for name, each in policies.cohorts.items()},
             **{name: each.cohort for name, each in policies.units.items()},
         }
-        self.said: dict[str, QuotaSet | QuotaOverridden] = {
+        self.set_for: dict[str, QuotaSet | QuotaOverridden] = {
             node: each for (node, of), each in policies.quotas.items() if of == gpu_class
         }
         for each in policies.overrides.values():
             if each.gpu_class == gpu_class and each.starts_at <= at < each.ends_at:
-                self.said[each.node] = each
+                self.set_for[each.node] = each
         self.members: dict[str, list[str]] = defaultdict(list)
         for node, parent in self.parents.items():
             if parent is not None:
@@ -102,10 +94,10 @@ class RulesAt:
 
     def own(self, node: str) -> int:
         """Return a node's nominal quota; of a tenant's grant what it has not shared out."""
-        said = self.said.get(node)
-        nominal = 0 if said is None or said.nominal is None else said.nominal
+        quota = self.set_for.get(node)
+        nominal = 0 if quota is None or quota.nominal is None else quota.nominal
         if node in self._grants and nominal:
-            given = (self.said.get(member) for member in self.members[node])
+            given = (self.set_for.get(member) for member in self.members[node])
             nominal -= sum(each.nominal or 0 for each in given if each is not None)
         return max(0, nominal)
 
@@ -118,9 +110,9 @@ class RulesAt:
 
     def lends(self, node: str) -> int:
         """Return how much of what a node has others in its cohort may use."""
-        said = self.said.get(node)
+        quota = self.set_for.get(node)
         has = self.has(node)
-        return has if said is None or said.lending is None else min(has, said.lending)
+        return has if quota is None or quota.lending is None else min(has, quota.lending)
 
     def around(self, node: str) -> list[str]:
         """Return a node and the cohorts it is in, from the inside."""
@@ -134,7 +126,7 @@ class RulesAt:
         root = self.around(node)[-1]
         return any(
             each.nominal is not None and name in self.parents and self.around(name)[-1] == root
-            for name, each in self.said.items()
+            for name, each in self.set_for.items()
         )
 
     def all_used(self, direct: Mapping[str, Size]) -> dict[str, Size]:
@@ -164,12 +156,12 @@ class RulesAt:
 
     def most(self, node: str) -> int | None:
         """Return what a node may use at most; None: whatever its cohort lets it."""
-        said = self.said.get(node)
+        quota = self.set_for.get(node)
         if self.parents[node] is None:
             return self.has(node)
-        if said is None or said.borrowing is None:
+        if quota is None or quota.borrowing is None:
             return None
-        return self.has(node) + said.borrowing
+        return self.has(node) + quota.borrowing
 
 
 def _in_class(
@@ -264,12 +256,12 @@ def _may(policies: Policies, what: str, counted: Counted, gpu_class: str | None)
 
 def _allowed(policies: Policies, what: str, who: Sequence[str | None], model: str) -> bool:
     for one in who:
-        said: dict[str, bool] = {
+        permits: dict[str, bool] = {
             of: allowed
             for (whose, kind, of), allowed in policies.permits.items()
             if whose == one and kind == what and belongs(policies, of, model)
         }
-        if said:
-            named = [of for of in said if of != "any"] or ["any"]
-            return said[max(named, key=lambda of: (len(of), not said[of]))]
+        if permits:
+            named = [of for of in permits if of != "any"] or ["any"]
+            return permits[max(named, key=lambda of: (len(of), not permits[of]))]
     return True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from ledger.domain.ids import LeaseId, TenantId
@@ -21,14 +21,7 @@ from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.use import Use
 from marketplace.domain.verification.card_units import Size, gpus_in
-from marketplace.domain.verification.quotas import RulesAt, faults_of_quotas, until, use_of
-from marketplace.domain.verification.victim_order import (
-    MayGo,
-    faults_of_order,
-    in_order,
-    may_go,
-    owed,
-)
+from marketplace.domain.verification.quotas import RulesAt, until, use_of
 
 Stopped = Sequence[tuple[Held, Cut]]
 
@@ -48,17 +41,17 @@ def faults_of_reclaim(
     policies = book.quotas.policies
     first: list[str] | None = None
     for gpu_class in policies.classes:
-        found = list(_InClass(book, policies, gpu_class, grants, granted, bid).faults(stopped))
+        found = list(InClass(book, policies, gpu_class, grants, granted, bid).faults(stopped))
         if not found:
             first = []
             break
         first = first or found
     yield from ["no quota speaks of what is taken back"] if first is None else first
-    yield from _compensated(book, granted, stopped)
+    yield from faults_of_compensation(book, granted, stopped)
 
 
 @dataclass(frozen=True, slots=True)
-class _InClass:
+class InClass:
     """One grant, and what is used of one class of GPUs."""
 
     book: Book
@@ -70,7 +63,7 @@ class _InClass:
 
     def faults(self, stopped: Stopped) -> Iterator[str]:
         """Find what forbids to take back quota of this class."""
-        unit, rules = str(self.bid.terms.subscriber_id), self._rules(self.granted.at)
+        unit, rules = str(self.bid.terms.subscriber_id), self.rules_at(self.granted.at)
         if unit not in rules.parents or not rules.binds(unit):
             yield f"{self.gpu_class}: no quota binds {unit}"
             return
@@ -79,123 +72,32 @@ class _InClass:
             other = "" if held.bid is None else str(held.bid.subscriber_id)
             if other == unit or other not in rules.parents or rules.around(other)[-1] != root:
                 yield f"lease {cut.lease_id} is of no other unit of its cohort"
-            elif not self._size(cut.lease_id):
+            elif not self.size_of(cut.lease_id):
                 yield f"lease {cut.lease_id} has no {self.gpu_class}"
             elif not self._borrows(rules, other):
                 yield f"lease {cut.lease_id} is within what {other} has of {self.gpu_class}"
             elif not self._in_the_way(held, cut, unit):
                 yield f"lease {cut.lease_id} is not in the way"
-        yield from self._nominal(unit)
-        yield from self._out_of_order(unit, rules, root)
+        yield from self.beyond_own(unit)
 
-    def _out_of_order(self, unit: str, rules: RulesAt, root: str) -> Iterator[str]:
-        """Find leases that go before others: interruptible ones first, and then the newest.
+    @property
+    def before(self) -> Sequence[LeaseGranted]:
+        """Return the grants of the round before this one."""
+        return self.grants[: self.grants.index(self.granted)]
 
-        Where those cost more than the bid pays at most, the order may be by what they cost.
-        """
-        book, before = self.book, list(self.grants[: self.grants.index(self.granted)])
-        assert book.quotas is not None
-        uses = book.quotas.uses
-        there = [
-            each
-            for each in may_go(book, before, self.granted, self.bid.terms.earliest_start)
-            if each.lease_id in uses and self._size(each.lease_id) and self._unit(each) != unit
-        ]
-        found: list[str] = []
-        for by_cost in (False, True):
-            # What a lease costs, in the second turn; and the newest of those that cost the same.
-            ranked = in_order(
-                iter(there),
-                lambda each, by_cost=by_cost: (  # type: ignore[misc]  # of this turn
-                    not each.held.is_interruptible,
-                    owed(each, self.granted.at) if by_cost else 0,
-                    -uses[each.lease_id].starts,
-                ),
-            )
-            go = self._that_borrow(ranked, rules, root)
-            said = list(
-                faults_of_order(
-                    book,
-                    before,
-                    self.granted,
-                    self.bid,
-                    ranked,
-                    self._keeps,
-                    goes=lambda each, go=go: each.lease_id in go,  # type: ignore[misc]  # this turn's
-                )
-            )
-            if not said:
-                return
-            found = found or said
-        yield from found
-
-    def _unit(self, lease: MayGo) -> str:
-        return "" if lease.held.bid is None else str(lease.held.bid.subscriber_id)
-
-    def _that_borrow(self, ranked: Sequence[MayGo], rules: RulesAt, root: str) -> set[LeaseId]:
-        """Return those of units that still borrow once all before them have gone."""
-        used, found = self._used_now(), set[LeaseId]()
-        for lease in ranked:
-            unit = self._unit(lease)
-            if unit not in rules.parents or rules.around(unit)[-1] != root:
-                continue
-            if used[unit] > rules.has(unit):
-                used[unit] -= self._size(lease.lease_id)
-                found.add(lease.lease_id)
-        return found
-
-    def _used_now(self) -> dict[str, Size]:
-        """Return what each unit uses now, without what is cut already."""
-        assert self.book.quotas is not None
-        now, used = from_above(self.granted.at), _nothing()
-        before = self.grants[: self.grants.index(self.granted)]
-        cut = {each.lease_id for granted in before for each in granted.cuts}
-        for lease_id, use in self.book.quotas.uses.items():
-            held = self.book.held.get(lease_id)
-            is_cut = held is not None and held.ends < from_below(held.granted.window.ends_at)
-            if use.starts <= now < use.ends and not is_cut and lease_id not in cut:
-                used[str(use.terms.subscriber_id)] += self._of(use)
-        for use in self._given(now):
-            used[str(use.terms.subscriber_id)] += self._of(use)
-        return used
-
-    def _keeps(self, there: LeaseGranted) -> bool:
-        """Tell if the grant, as it could have been, is within its own quota then, and fits now."""
-        before = list(self.grants[: self.grants.index(self.granted)])
-        other = replace(self, grants=[*before, there], granted=there)
-        unit, rules = str(self.bid.terms.subscriber_id), self._rules(self.granted.at)
-        if list(other._nominal(unit)):
-            return False
-        direct = self._used_now()
-        for cut in there.cuts:
-            held = self.book.held[cut.lease_id]
-            if held.bid is not None:
-                direct[str(held.bid.subscriber_id)] -= self._size(cut.lease_id)
-        direct[unit] += self._asked(there)
-        used = rules.all_used(direct)
-        nodes = [(node, rules.most(node)) for node in rules.around(unit)]
-        if any(most is not None and used[node] > most for node, most in nodes):
-            return False
-        # What grants before it cut counts on: it is gone only once they are taken up.
-        found = faults_of_quotas(self.book, [*before, there], there.cuts)
-        return not any(fault.lease_id == there.lease_id for fault in found)
-
-    def _rules(self, at: datetime) -> RulesAt:
+    def rules_at(self, at: datetime) -> RulesAt:
+        """Return who may use what at a moment."""
         return RulesAt(self.policies, self.gpu_class, at)
 
-    def _of(self, use: Use) -> Size:
+    def size(self, use: Use) -> Size:
+        """Return what a use counts as."""
         return gpus_in(self.policies, self.gpu_class, use)
 
-    def _asked(self, there: LeaseGranted) -> Size:
-        """Return what the bid counts as: its GPUs, or the parts that they are."""
-        if self.policies.counts == "whole":
-            return self.bid.gpus
-        return sum(self._of(use) for use in use_of(self.book, there))
-
-    def _size(self, lease_id: LeaseId) -> Size:
+    def size_of(self, lease_id: LeaseId) -> Size:
+        """Return what a lease counts as; 0 of one that no quota counts."""
         assert self.book.quotas is not None
         use = self.book.quotas.uses.get(lease_id)
-        return 0 if use is None else self._of(use)
+        return 0 if use is None else self.size(use)
 
     def _borrows(self, rules: RulesAt, unit: str) -> bool:
         """Tell if a unit uses more than it has until the last of its leases is taken from it.
@@ -204,8 +106,7 @@ class _InClass:
         """
         assert self.book.quotas is not None
         now = from_above(self.granted.at)
-        before = self.grants[: self.grants.index(self.granted)]
-        gone = {each.lease_id for granted in before for each in granted.cuts}
+        gone = {each.lease_id for granted in self.before for each in granted.cuts}
         cut = {each.lease_id for each in self.granted.cuts}
         runs: Size = 0
         last: Size = 0
@@ -214,20 +115,20 @@ class _InClass:
             if str(use.terms.subscriber_id) != unit or not use.starts <= now < use.ends:
                 continue
             if lease_id in cut:
-                last = max(last, self._of(use))
+                last = max(last, self.size(use))
             elif lease_id not in gone and (
                 held is None or held.ends >= from_below(held.granted.window.ends_at)
             ):
-                runs += self._of(use)
+                runs += self.size(use)
         # What the round gave it just now it uses, too.
         runs += sum(
-            self._of(use) for use in self._given(now) if str(use.terms.subscriber_id) == unit
+            self.size(use) for use in self.given_at(now) if str(use.terms.subscriber_id) == unit
         )
         return runs + last > rules.has(unit)
 
-    def _given(self, now: int) -> Iterator[Use]:
+    def given_at(self, now: int) -> Iterator[Use]:
         """Yield what grants of the round before this one use at once."""
-        for granted in self.grants[: self.grants.index(self.granted)]:
+        for granted in self.before:
             for use in use_of(self.book, granted):
                 if use.starts <= now < use.ends:
                     yield use
@@ -235,7 +136,7 @@ class _InClass:
     def _uses(self, spared: LeaseId | None = None) -> list[Use]:
         """Return all use once the round is done up to this grant; spared: a lease that goes on."""
         assert self.book.quotas is not None
-        done = list(self.grants[: self.grants.index(self.granted) + 1])
+        done = [*self.before, self.granted]
         cut = {each.lease_id: from_above(each.ends_at) for one in done for each in one.cuts}
         found = [
             use if lease_id not in cut or lease_id == spared else until(use, cut[lease_id])
@@ -250,10 +151,10 @@ class _InClass:
         changes = (from_above(each) for each in self.policies.changes_of(self.gpu_class))
         edges = {since, *changes, *(use.starts for use in uses)}
         for at in sorted(each for each in edges if since <= each < ends):
-            direct = _nothing()
+            direct: dict[str, Size] = defaultdict(int)
             for use in uses:
                 if use.starts <= at < use.ends:
-                    direct[str(use.terms.subscriber_id)] += self._of(use)
+                    direct[str(use.terms.subscriber_id)] += self.size(use)
             yield at, direct
 
     @property
@@ -261,11 +162,11 @@ class _InClass:
         window = self.granted.window
         return from_below(window.starts_at), from_above(window.ends_at)
 
-    def _nominal(self, unit: str) -> Iterator[str]:
+    def beyond_own(self, unit: str) -> Iterator[str]:
         """Check that the grant is within what its unit has, at each moment and in each period."""
         uses = self._uses()
         for at, direct in self._moments(uses, *self._span):
-            has = self._rules(moment(at)).has(unit)
+            has = self.rules_at(moment(at)).has(unit)
             if direct[unit] > has:
                 yield f"{self.gpu_class}: {direct[unit]} used of {has} that are {unit}'s own"
                 return
@@ -273,21 +174,21 @@ class _InClass:
 
     def _in_hours(self, unit: str, uses: Sequence[Use]) -> Iterator[str]:
         assert self.book.quotas is not None
-        rules, (at, ends) = self._rules(self.granted.window.starts_at), self._span
+        rules, (at, ends) = self.rules_at(self.granted.window.starts_at), self._span
         counted = [*uses, *self.book.quotas.over]
         while at < ends:
             since, later = map(from_below, self.policies.period_at(moment(at)))
             for node in rules.around(unit):
-                said = rules.said.get(node)
-                if said is None or said.gpu_hours is None:
+                quota = rules.set_for.get(node)
+                if quota is None or quota.gpu_hours is None:
                     continue
                 total = sum(
-                    self._of(use) * max(0, min(use.ends, later) - max(use.starts, since))
+                    self.size(use) * max(0, min(use.ends, later) - max(use.starts, since))
                     for use in counted
                     if (whose := str(use.terms.subscriber_id)) in rules.parents
                     and node in rules.around(whose)
                 )
-                if total > said.gpu_hours * MILLIS_PER_HOUR:
+                if total > quota.gpu_hours * MILLIS_PER_HOUR:
                     yield f"{self.gpu_class}: beyond the guaranteed GPU-hours of {node}"
             at = later
 
@@ -299,7 +200,7 @@ class _InClass:
         if taken & given and since < ends:
             return True
         for at, direct in self._moments(self._uses(spared=cut.lease_id), since, ends):
-            rules = self._rules(moment(at))
+            rules = self.rules_at(moment(at))
             used = rules.all_used(direct)
             for node in rules.around(unit):
                 most = rules.most(node)
@@ -308,11 +209,7 @@ class _InClass:
         return False
 
 
-def _nothing() -> dict[str, Size]:
-    return defaultdict(int)
-
-
-def _compensated(book: Book, granted: LeaseGranted, stopped: Stopped) -> Iterator[str]:
+def faults_of_compensation(book: Book, granted: LeaseGranted, stopped: Stopped) -> Iterator[str]:
     """Check that each owner earns its floors, and on top what it owes those that stop."""
     owed = Counter[TenantId]()
     for held, cut in stopped:

@@ -16,8 +16,8 @@ from itertools import pairwise
 from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.faults import Fault
 from marketplace.domain.facts.events import LeaseGranted, RoundCleared, Share
+from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import EPOCH, ONE_MILLI, from_above, moment
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.verification.card_layout import faults_of_cards

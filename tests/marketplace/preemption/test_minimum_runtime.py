@@ -35,6 +35,9 @@ from tests.marketplace.rounds.test_preemption_pass import patient, rounded
 from tests.marketplace.rounds.test_rounds import ROUND, book_of, no_fault
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, OWNER, Market, named
+from tests.marketplace.verification.victim_order import in_turn as in_turn
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 

@@ -52,6 +52,9 @@ from tests.marketplace.rounds.test_preemption_pass import patient, rounded
 from tests.marketplace.rounds.test_rounds import ROUND, book_of, no_fault
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, OWNER, Market, somebody
+from tests.marketplace.verification.victim_order import in_turn as in_turn
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 INSTANCE, SHARE = "H100-80GB-1g.10gb", "H100-80GB-mps.25.20gb"
 

@@ -31,6 +31,9 @@ from tests.marketplace.rounds.test_rounds import ROUND, book_of, no_fault
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, OWNER, named
 from tests.marketplace.verification.test_quotas import quota
+from tests.marketplace.verification.victim_order import in_turn as in_turn
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 RED, BLUE = str(unit_of("red")), str(unit_of("blue"))
 NOTICE = timedelta(minutes=5)

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 
 from marketplace.domain.book.book import Book
 from marketplace.domain.clearing import continuous
-from marketplace.domain.clearing.faults import Fault
 from marketplace.domain.decisions import decide
 from marketplace.domain.decisions.decide import RoundUnsound, on_round
 from marketplace.domain.facts.events import BidPlaced, LeaseGranted, RoundCleared
+from marketplace.domain.facts.faults import Fault
 from marketplace.domain.rounds import batch_clearing
 from marketplace.domain.rounds.vetting import UNVERIFIED
 from marketplace.domain.verification.verify_round import faults

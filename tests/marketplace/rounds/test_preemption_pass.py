@@ -25,6 +25,9 @@ from tests.marketplace.rounds.test_rounds import ROUND, book_of, no_fault
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named
 from tests.marketplace.verification.test_quotas import limit
+from tests.marketplace.verification.victim_order import in_turn as in_turn
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 HOUR = timedelta(hours=1)
 

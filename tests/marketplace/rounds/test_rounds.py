@@ -16,9 +16,9 @@ from ledger.domain.ids import BidId, HostId
 from ledger.domain.money import Rate
 from ledger.domain.span import Window
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.faults import Fault
 from marketplace.domain.decisions.decide import on_round
 from marketplace.domain.facts.events import GpuRequest, LeaseGranted, Patience, RoundCleared
+from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.placement import sizes
 from marketplace.domain.verification.verify_round import faults

@@ -20,6 +20,9 @@ from tests.marketplace.preemption.test_reclaimed_quota_in_rounds import rounds
 from tests.marketplace.rounds.test_preemption_pass import patient, rounded
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import Market
+from tests.marketplace.verification.victim_order import in_turn as in_turn
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 HOUR = timedelta(hours=1)
 
