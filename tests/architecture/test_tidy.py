@@ -53,3 +53,12 @@ def test_rules_do_not_read_the_clock(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute):
             assert node.attr not in {"now", "utcnow", "today"}, f"line {node.lineno}: pass `now` in"
+
+
+def test_what_tests_share_is_in_no_test_module() -> None:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
+                modules = [*str(node.module).split("."), *(each.name for each in node.names)]
+                test = next((name for name in modules if name.startswith("test_")), None)
+                assert test is None, f"{name_of(path)}: move what it takes of {test} out of it"

@@ -23,7 +23,7 @@ from bursting.loops import Overflowing
 from ledger.domain.ids import BidId
 from ledger.eventstore.port import EventStore, OutcomeUnknown, StoreUnavailable, StreamMoved
 from tests.bursting.market import BID, Market
-from tests.bursting.test_overflow_as_rows import read
+from tests.bursting.reading import read
 
 pytestmark = pytest.mark.django_db
 

@@ -13,35 +13,21 @@ from django.test import Client
 from bursting import reaper
 from bursting.domain.events import InstanceId
 from bursting.loops import Overflowing
-from bursting.models import BurstInstanceRow, BurstWaitRow, StrayRow, WaitingBidRow
+from bursting.models import BurstInstanceRow, WaitingBidRow
 from bursting.projections import PROJECTIONS
 from bursting.queries import bids_maybe_due, instances_not_over
 from ledger.domain.ids import BidId, TenantId
-from ledger.eventstore.port import START, record
+from ledger.eventstore.port import record
 from ledger.following import Projection
 from ledger.rebuilding import fingerprint, rebuild
-from ledger.rows import Rows
 from marketplace.domain.bids.bid import Bid
 from marketplace.domain.facts.events import BidAmended
 from tests.access.conftest import Caller, admit
 from tests.bursting.bids_and_offers import NOON, RULES
 from tests.bursting.market import BID, TESTER, Market, bid_like
+from tests.bursting.reading import read
 
 pytestmark = pytest.mark.django_db
-
-
-def read(market: Market) -> None:
-    """Write the rows anew from all that the market's store holds."""
-    BurstInstanceRow.objects.all().delete()
-    WaitingBidRow.objects.all().delete()
-    BurstWaitRow.objects.all().delete()
-    StrayRow.objects.all().delete()
-    rows = Rows()
-    for recorded in market.store.read_all(after=START, limit=10_000).events:
-        for projection in PROJECTIONS:
-            if recorded.type in projection.on:
-                projection.project(recorded, rows)
-    rows.flush()
 
 
 def row_of(instance_id: InstanceId) -> BurstInstanceRow:

@@ -25,7 +25,7 @@ from marketplace.projections.bids import PROJECTIONS as BIDS
 from tests.access.conftest import Caller, admit
 from tests.bursting.bids_and_offers import NOON, RULES
 from tests.bursting.market import BID, TESTER, Market, bid_like
-from tests.bursting.test_overflow_as_rows import read
+from tests.bursting.reading import read
 
 pytestmark = pytest.mark.django_db
 

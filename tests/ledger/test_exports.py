@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import subprocess
 import sys
 from collections import Counter
@@ -26,6 +24,7 @@ from ledger.rebuilding import rebuild
 from tests.ledger import busy_month
 from tests.ledger import ledgerbook as book
 from tests.ledger.busy_month import AUDITOR, FEBRUARY, FINANCE, JANUARY, OWNER_FINANCE
+from tests.ledger.exported import nanos, rows_of
 
 pytestmark = pytest.mark.django_db
 
@@ -48,16 +47,6 @@ def at_position(
 ) -> str:
     data = b"".join(exports.export(actor, name, period=period, position=position))
     return data.decode()
-
-
-def rows_of(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text, newline="")))
-
-
-def nanos(text: str) -> int:
-    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
-    whole, _, fraction = digits.partition(".")
-    return sign * (int(whole) * 10**9 + int(fraction.ljust(9, "0")))
 
 
 @pytest.mark.parametrize("name", sorted(exports.FORMATS))

@@ -22,7 +22,7 @@ from ledger.exports.entries import BookAccount
 from ledger.models import PostingRow
 from tests.ledger import busy_month
 from tests.ledger import ledgerbook as book
-from tests.ledger.test_exports import nanos, rows_of
+from tests.ledger.exported import nanos, rows_of
 
 CENT = 10_000_000
 ACCOUNTS = [

@@ -45,7 +45,7 @@ from tests.listings.conftest import (
     span,
     terms,
 )
-from tests.listings.test_putting_gpus_on_the_market import Crashed, CrashingStore
+from tests.listings.crashing import Crashed, CrashingStore
 
 pytestmark = pytest.mark.django_db
 

@@ -57,6 +57,7 @@ from tests.listings.conftest import (
     span,
     terms,
 )
+from tests.listings.crashing import Crashed, CrashingStore
 
 NIGHTS = WeeklyRule(
     zone="Europe/London",
@@ -331,21 +332,3 @@ def test_what_a_dead_process_left_half_published_is_finished(market: MemoryStore
 
     (published,) = market.read_stream(f"offer-{OFFER}")
     assert isinstance(published.event, OfferPublished)
-
-
-class Crashed(Exception):
-    pass
-
-
-class CrashingStore(MemoryStore):
-    """The store of a process that dies after so many appends."""
-
-    def __init__(self, real: MemoryStore, *, appends: int) -> None:
-        self.__dict__.update(real.__dict__)
-        self._real, self._appends_left = real, appends
-
-    def append(self, *args: Any, **kwargs: Any) -> Any:
-        if self._appends_left == 0:
-            raise Crashed
-        self._appends_left -= 1
-        return self._real.append(*args, **kwargs)

@@ -34,7 +34,7 @@ from ledger.eventstore.postgres import PostgresStore
 from ledger.models import Person
 from tests.access.conftest import admit
 from tests.conftest import SOMEBODY
-from tests.pages.test_the_live_tape import granted
+from tests.pages.tape import granted
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60.0

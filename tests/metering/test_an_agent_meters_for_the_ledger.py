@@ -43,7 +43,7 @@ from metering.policies import POLICIES
 from metering.projections import PROJECTIONS
 from tests.access.conftest import admit
 from tests.metering import world
-from tests.metering.test_the_api_of_use import HostAgent
+from tests.metering.host_agent import HostAgent
 from tests.metering.world import FUNDS, HOLD, PRICE, World, share
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.metering.routes")]

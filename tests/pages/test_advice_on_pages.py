@@ -14,10 +14,10 @@ from django.utils import timezone
 from listings.models import OfferRow
 from marketplace.models import BidRow, LeaseRow
 from tests.marketplace.support.market import Market, cover
+from tests.pages.bid_form import form as bid_form
 from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
-from tests.pages.test_bidding_on_pages import form as bid_form
-from tests.pages.test_fair_shares_on_pages import govern
-from tests.pages.test_rounds_on_pages import text
+from tests.pages.governing import govern
+from tests.pages.reading import text
 from tests.pages.world import CONSUMER, OWNER, World
 
 pytestmark = pytest.mark.django_db

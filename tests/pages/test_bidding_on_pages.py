@@ -11,31 +11,10 @@ from django.test import Client
 from django.utils import timezone
 
 from marketplace.models import BidRow, LeaseRow
+from tests.pages.bid_form import form
 from tests.pages.world import CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db
-
-
-def form(**changed: Any) -> dict[str, Any]:
-    """Return a bid for one of the world's GPUs as the browser sends it."""
-    now = timezone.now()
-    return {
-        "token": str(uuid4()),
-        "kind": "other",
-        "gpu": "H100-80GB",
-        "query": "",
-        "gpus": "2",
-        "placement": "same-host",
-        "hours": "2",
-        "limit": "2.50",
-        "earliest_start": f"{now:%Y-%m-%dT%H:%M}",
-        "deadline": f"{now + timedelta(hours=8):%Y-%m-%dT%H:%M}",
-        "service_class": "on-demand",
-        "patience": "immediate",
-        "command": "python train.py",
-        "cost_centre": "",
-        **changed,
-    }
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from django.utils import timezone
 from ledger.domain.ids import HostId, LeaseId
 from marketplace.commands import leases
 from marketplace.models import BidRow, LeaseRow
-from tests.pages.test_bidding_on_pages import form
+from tests.pages.bid_form import form
 from tests.pages.world import BY, CONSUMER, OWNER, World
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from listings.models import OfferRow
-from tests.pages.test_owning_on_pages import form
+from tests.pages.offer_form import form
 from tests.pages.world import CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db

@@ -18,7 +18,7 @@ from marketplace.domain.leases.actions import ACTIONS, offered, standing_of
 from marketplace.domain.leases.interruption import interrupt
 from marketplace.domain.leases.lease import Lease
 from marketplace.models import LeaseRow
-from tests.pages.test_bidding_on_pages import form
+from tests.pages.bid_form import form
 from tests.pages.world import BY, CONSUMER, OWNER, World
 
 pytestmark = pytest.mark.django_db

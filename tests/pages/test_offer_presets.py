@@ -13,7 +13,7 @@ from django.utils import timezone
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.models import OfferRow
 from marketplace.models.rounds import PriceRow
-from tests.pages.test_owning_on_pages import form
+from tests.pages.offer_form import form
 from tests.pages.world import OWNER, World
 
 pytestmark = pytest.mark.django_db

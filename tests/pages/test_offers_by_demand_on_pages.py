@@ -20,8 +20,8 @@ from listings.domain.events import Chosen
 from listings.domain.offers import Offer
 from listings.models import OfferRow
 from marketplace.models import LeaseRow
-from tests.pages.test_bidding_on_pages import form as bid_form
-from tests.pages.test_owning_on_pages import form as offer_form
+from tests.pages.bid_form import form as bid_form
+from tests.pages.offer_form import form as offer_form
 from tests.pages.world import CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db

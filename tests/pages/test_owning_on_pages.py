@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 from html import unescape
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.test import Client
@@ -20,7 +19,8 @@ from listings.domain.changes import TermsChange
 from listings.domain.events import ReclaimStep
 from listings.models import OfferRow
 from marketplace.models import LeaseRow
-from tests.pages.test_bidding_on_pages import form as bid_form
+from tests.pages.bid_form import form as bid_form
+from tests.pages.offer_form import form
 from tests.pages.world import CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db
@@ -29,30 +29,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def owner(world: World) -> Client:
     return world.member(OWNER, "owner")
-
-
-def wall(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M}"
-
-
-def form(world: World, **changed: Any) -> dict[str, Any]:
-    """Return an offer of two GPUs for eight hours to come, as the browser sends it."""
-    starts = timezone.now().replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-    return {
-        "token": str(uuid4()),
-        "host": str(world.host_id),
-        "gpu": ["GPU-0", "GPU-1"],
-        "starts_at": wall(starts),
-        "ends_at": wall(starts + timedelta(hours=8)),
-        "repeat": "",
-        "floor": "1.95",
-        "lease_min": "15",
-        "notice": "10",
-        "reclaim_fee": "10",
-        "isolation": "whole",
-        "workload_kinds": "",
-        **changed,
-    }
 
 
 def test_an_owner_lists_a_night(world: World, owner: Client) -> None:

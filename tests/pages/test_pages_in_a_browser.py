@@ -15,6 +15,7 @@ from playwright.sync_api import Page
 from listings.models import OfferRow
 from marketplace.models import BidRow, LeaseRow
 from marketplace.models.rounds import RoundRow, TradeRow
+from tests.pages.bid_form import form as bid_form
 from tests.pages.browser import (
     FIRST_SCHEME,
     browsing,
@@ -25,7 +26,6 @@ from tests.pages.browser import (
     served,
     violations,
 )
-from tests.pages.test_bidding_on_pages import form as bid_form
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("committed_store")]

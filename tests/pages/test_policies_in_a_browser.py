@@ -11,8 +11,8 @@ from django.conf import settings
 from ledger.eventstore.port import load
 from marketplace.domain.quotas.policies_in_force import Policies
 from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
-from tests.pages.test_fair_shares_on_pages import govern
-from tests.pages.test_policies_on_pages import POLICIES, moment, put
+from tests.pages.governing import govern
+from tests.pages.policies import POLICIES, moment, put
 from tests.pages.world import CONSUMER, PLATFORM, World
 
 KINDS = (

@@ -19,9 +19,9 @@ from listings.commands import publish_offer
 from listings.domain.events import Division
 from listings.domain.permits import ListingPermits
 from listings.domain.terms import OfferTerms
-from tests.pages.test_bidding_on_pages import form as bid_form
-from tests.pages.test_policies_on_pages import POLICIES, dean, olivia, policies
-from tests.pages.test_rounds_on_pages import text
+from tests.pages.bid_form import form as bid_form
+from tests.pages.policies import POLICIES, dean, olivia, policies
+from tests.pages.reading import text
 from tests.pages.world import BY, CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from uuid import uuid4
 
 import pytest
@@ -10,14 +9,11 @@ import pytest
 from ledger.eventstore.port import Expect, NewEvent
 from marketplace.domain.facts.events import Certificate, RoundCleared
 from marketplace.models.rounds import RoundRow
-from tests.pages.test_bidding_on_pages import form as bid_form
+from tests.pages.bid_form import form as bid_form
+from tests.pages.reading import text
 from tests.pages.world import BY, CONSUMER, OWNER, World
 
 pytestmark = pytest.mark.django_db
-
-
-def text(content: bytes) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", content.decode()).split())
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from marketplace.domain.facts.route_events import BidRouted
 from marketplace.engine import Engine
 from marketplace.loops import Mover
 from marketplace.models import BidRow, LeaseRow, RouteRow
-from tests.pages.test_bidding_on_pages import form as bid_form
+from tests.pages.bid_form import form as bid_form
 from tests.pages.world import BY, CONSUMER, OWNER, World
 
 pytestmark = pytest.mark.django_db

@@ -21,7 +21,7 @@ from config.live import MarketConsumer, Relay
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import NO_STREAM, NewEvent
 from tests.conftest import NOON, SOMEBODY
-from tests.pages.test_the_live_tape import WAIT_SECONDS, granted
+from tests.pages.tape import WAIT_SECONDS, granted
 
 
 class SignedIn:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.pages.bid_form import form as bid_form
 from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
-from tests.pages.test_bidding_on_pages import form as bid_form
-from tests.pages.test_fair_shares_on_pages import govern
+from tests.pages.governing import govern
 from tests.pages.world import CONSUMER, PLATFORM, World
 
 pytestmark = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pages.test_bidding_on_pages import form as bid_form
-from tests.pages.test_rounds_on_pages import text
+from tests.pages.bid_form import form as bid_form
+from tests.pages.reading import text
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db

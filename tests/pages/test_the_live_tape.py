@@ -17,46 +17,18 @@ from config.models import TapeSubjectRow
 from config.tape import PROJECTIONS, latest, line_of, path_of
 from ledger import eventstore
 from ledger.domain.event import Event
-from ledger.domain.ids import BidId, HostId, LeaseId, OfferId, TenantId
-from ledger.domain.money import Rate
-from ledger.domain.span import Window
+from ledger.domain.ids import LeaseId, OfferId, TenantId
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import NO_STREAM, NewEvent
 from ledger.following import follow_projections
 from listings.domain.events import OfferWithdrawn
 from marketplace.domain.facts.events import (
     LeaseClosed,
-    LeaseGranted,
     ReclaimRequested,
     RoundCleared,
-    Share,
 )
 from tests.conftest import NOON, SOMEBODY
-
-WAIT_SECONDS = 5.0
-
-
-def granted() -> LeaseGranted:
-    share = Share(
-        offer_id=OfferId(UUID(int=0xA1)),
-        host_id=HostId(UUID(int=0xA2)),
-        owner_id=TenantId(UUID(int=0xA3)),
-        gpu_uuids=("GPU-1", "GPU-2"),
-        notice_seconds=600,
-        reclaim_fee_ppm=0,
-        source="local",
-    )
-    return LeaseGranted(
-        lease_id=LeaseId(UUID(int=0xA4)),
-        bid_id=BidId(UUID(int=0xA5)),
-        market="main",
-        round_id=UUID(int=0xA6),
-        shares=(share,),
-        gpu_model="H100-80GB",
-        window=Window(NOON, NOON + timedelta(hours=6)),
-        price=Rate(2_140_000_000),
-        at=NOON,
-    )
+from tests.pages.tape import WAIT_SECONDS, granted
 
 
 def put(store: MemoryStore, event: Event, stream: str = "market-main") -> None:

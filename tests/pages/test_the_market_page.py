@@ -19,8 +19,8 @@ from listings.domain.changes import TermsChange
 from listings.models import OfferRow
 from marketplace.models.leases import LeaseRow
 from marketplace.queries.market import free_gpus
-from tests.pages.test_bidding_on_pages import form as bid_form
-from tests.pages.test_rounds_on_pages import text
+from tests.pages.bid_form import form as bid_form
+from tests.pages.reading import text
 from tests.pages.world import CONSUMER, OWNER, World
 
 pytestmark = pytest.mark.django_db

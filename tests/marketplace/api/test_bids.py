@@ -9,88 +9,23 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from ledger.commands.money import open_account
-from ledger.domain.account_ids import funds_account
-from ledger.domain.ids import SubscriberId, TenantId
 from ledger.eventstore.postgres import PostgresStore
-from ledger.following import follow_projections
-from ledger.models import Checkpoint, SubscriberRow
 from ledger.rebuilding import fingerprint, rebuild
 from marketplace.domain.facts.events import BidFilled, LeaseGranted
-from marketplace.projections import PROJECTIONS, bids, rounds
+from marketplace.projections import bids, rounds
 from tests.access.conftest import Caller, admit
-from tests.conftest import SOMEBODY
 from tests.marketplace.support.market import Market
+from tests.marketplace.support.over_http import ada as ada
+from tests.marketplace.support.over_http import body, read, with_unit
+from tests.marketplace.support.over_http import market as market
+from tests.marketplace.support.over_http import unit as unit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.marketplace.support.routes")]
-
-
-def with_unit(caller: Caller, *, overdraft_nanos: int | None = None) -> str:
-    """Give a tenant a business unit with an account that pays."""
-    unit = SubscriberId(uuid4())
-    SubscriberRow.objects.create(
-        subscriber_id=unit,
-        tenant_id=caller.tenant_id,
-        title="Vision",
-        cost_centre="CC-7",
-        registered_at=timezone.now(),
-    )
-    open_account(
-        PostgresStore(),
-        account_id=funds_account(unit, "USD"),
-        tenant_id=TenantId(caller.tenant_id),
-        subscriber_id=unit,
-        kind="chargeback",
-        title="Vision",
-        currency="USD",
-        overdraft_nanos=overdraft_nanos,
-        by=SOMEBODY,
-        now=timezone.now(),
-    )
-    return str(unit)
-
-
-@pytest.fixture
-def ada(db: None) -> Caller:
-    return admit("ada-labs", "consumer")
 
 
 @pytest.fixture
 def eve(db: None) -> Caller:
     return admit("eve-works", "consumer")
-
-
-@pytest.fixture
-def unit(ada: Caller) -> str:
-    return with_unit(ada)
-
-
-@pytest.fixture
-def market() -> Market:
-    """Two GPUs at 1.50 and two at 2.50, from now on."""
-    made = Market(PostgresStore(), now=timezone.now().replace(microsecond=0))
-    made.offer("a", gpus=2, at="1.50")
-    made.offer("b", gpus=2, at="2.50", model="A100-80GB")
-    return made
-
-
-def body(unit: str, **fields: Any) -> dict[str, Any]:
-    return {
-        "subscriber_id": unit,
-        "query": "gpu=H100",
-        "gpus": 2,
-        "duration_seconds": 7200,
-        "limit": "2.00",
-        "service_class": "on-demand",
-        "workload": {"kind": "inference-7b", "command": ["serve"], "environment": {"PORT": "80"}},
-        **fields,
-    }
-
-
-def read() -> None:
-    while follow_projections(PostgresStore(), PROJECTIONS):
-        pass
-    assert not Checkpoint.objects.exclude(error="").exists()
 
 
 def test_a_bid_over_http_becomes_a_grant_and_a_row(ada: Caller, unit: str, market: Market) -> None:

@@ -18,8 +18,8 @@ from marketplace.domain.bids.routing import Route
 from marketplace.domain.facts.events import GpuRequest
 from marketplace.projections import PROJECTIONS
 from tests.access.conftest import Caller, admit
-from tests.marketplace.api.test_bids import with_unit
 from tests.marketplace.support.market import Market
+from tests.marketplace.support.over_http import with_unit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.marketplace.support.routes")]
 

@@ -10,8 +10,8 @@ from django.utils import timezone
 from ledger.domain.ids import LeaseId, TenantId
 from marketplace.domain.facts.events import Continues
 from tests.access.conftest import Caller
-from tests.marketplace.api.test_bids import ada, body, market, read, unit
 from tests.marketplace.support.market import Market, named
+from tests.marketplace.support.over_http import ada, body, market, read, unit
 
 __all__ = ["ada", "market", "unit"]
 

@@ -20,7 +20,7 @@ from marketplace.domain.bids.workload_profiles import complete
 from marketplace.domain.facts.events import BidAmended, GpuRequest, RoundCleared, Workload
 from marketplace.domain.orderbook.open_bid import OpenBid
 from tests.conftest import NOON
-from tests.marketplace.leases.test_renewals import Going
+from tests.marketplace.support.going import Going
 from tests.marketplace.support.market import Market, rate, somebody
 from tests.marketplace.support.site import BID, HOUR, TERMS
 

@@ -9,8 +9,8 @@ from marketplace.domain.bids.bounds import RequestUnreadable, check_request
 from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.facts.events import GpuRequest, Patience
 from marketplace.domain.verification.verify_round import faults
-from tests.marketplace.rounds.test_rounds import book_of, cleared
 from tests.marketplace.support.market import Market, named
+from tests.marketplace.support.rounds import book_of, cleared
 
 
 @pytest.fixture

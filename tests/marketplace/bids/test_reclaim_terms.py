@@ -15,9 +15,9 @@ from marketplace.domain.facts.instants import from_above
 from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.books import explain_bid
 from marketplace.queries.replay import replay_round
-from tests.marketplace.rounds.test_rounds import ROUND, book_of
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, OWNER, Market, named
+from tests.marketplace.support.rounds import ROUND, book_of
 
 MINUTE = timedelta(minutes=1)
 

@@ -13,9 +13,9 @@ from marketplace.domain.facts.events import LeaseGranted, Workload
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.placement.placement import place
 from tests.conftest import NOON
-from tests.marketplace.leases.test_renewals import Going
-from tests.marketplace.rounds.test_rounds import book_of
+from tests.marketplace.support.going import Going
 from tests.marketplace.support.market import Market, rate
+from tests.marketplace.support.rounds import book_of
 from tests.marketplace.support.site import TERMS
 
 HOUR = timedelta(hours=1)

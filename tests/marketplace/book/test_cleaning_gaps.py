@@ -21,8 +21,8 @@ from marketplace.domain.rounds import batch_clearing, realise
 from marketplace.domain.solver.solution import Solution
 from marketplace.domain.verification.verify_round import faults
 from tests.conftest import NOON
-from tests.marketplace.rounds.test_rounds import no_fault
 from tests.marketplace.support.market import MARKET, Market, named
+from tests.marketplace.support.rounds import no_fault
 
 HOUR = timedelta(hours=1)
 TEN = timedelta(minutes=10)

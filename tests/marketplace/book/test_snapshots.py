@@ -14,25 +14,19 @@ from hypothesis import strategies as st
 from ledger.eventstore.port import START, Page, Position
 from ledger.eventstore.postgres import PostgresStore
 from marketplace.domain.book.book import Book
-from marketplace.domain.book.snapshot import restored, state_of
+from marketplace.domain.book.snapshot import state_of
 from marketplace.domain.facts.events import RoundCleared
 from marketplace.engine import Engine
 from marketplace.models import SnapshotRow
 from marketplace.queries.books import book_of
-from marketplace.snapshots.codec import decode, encode
 from marketplace.snapshots.memory import MemorySnapshots
-from marketplace.snapshots.port import Snapshot, Snapshots, Tail, usable
+from marketplace.snapshots.port import Snapshot, Snapshots, usable
 from marketplace.snapshots.postgres import PostgresSnapshots
 from tests.marketplace.support.market import MARKET, Market
 from tests.marketplace.support.random_market import Crowd, Lane
+from tests.marketplace.support.snapshots import kept
 
 ACTS = 60
-
-
-def kept(book: Book) -> Book:
-    """Return a book that was written down and read back."""
-    snapshot = Snapshot(state_of(book), Tail(), START, 0, None)
-    return restored(decode(encode(snapshot)).state)
 
 
 def test_nothing_in_a_book_is_forgotten() -> None:

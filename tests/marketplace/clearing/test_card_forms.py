@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from random import Random
 from uuid import UUID
@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.domain.ids import HostId, OfferId
+from ledger.domain.ids import OfferId
 from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal
-from ledger.domain.span import Window
-from ledger.eventstore.port import EventStore, Meta, load
+from ledger.eventstore.port import load
 from listings import commands
 from listings.domain.changes import TermsChange
 from listings.domain.divisions import SharesUnfit, card_of
@@ -26,7 +25,6 @@ from listings.domain.events import (
     Division,
     Form,
     FormChosen,
-    Gpu,
     OfferPublished,
     OfferWithdrawn,
 )
@@ -39,68 +37,28 @@ from listings.domain.forms import (
 from listings.domain.hosts import Host, OfferIsGone
 from listings.domain.offers import Offer
 from listings.domain.permit_events import ListingAllowed
-from listings.domain.terms import OfferTerms
 from listings.policies import POLICIES
 from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.clearing.card_form import Worth, better
 from marketplace.domain.facts.events import LeaseClosed, LeaseGranted
 from marketplace.forming import choose_forms
-from tests.marketplace.support.market import MARKET, OWNER, Market
+from tests.marketplace.support.card_forms import (
+    BY_OWNER,
+    FIRST,
+    HOST,
+    QUARTERS,
+    WHOLE,
+    by_demand,
+    list_card,
+    listed,
+    reform,
+    usd,
+)
+from tests.marketplace.support.card_forms import market as market
+from tests.marketplace.support.market import MARKET, Market
 
-HOST = HostId(UUID(int=77))
-FIRST, SECOND = OfferId(UUID(int=700)), OfferId(UUID(int=701))
-BY_OWNER = Meta(actor="user:ada", tenant_id=OWNER)
-WHOLE, QUARTERS = Form(None), Form(Division("mps", 4))
 HALVES = Division("mps", 2)
 HOUR = timedelta(hours=1)
-
-
-def usd(amount: str) -> Rate:
-    return Rate(int(float(amount) * 1_000_000_000), "USD")
-
-
-def by_demand(*forms: tuple[Division | None, str], seconds: int = 600) -> ByDemand:
-    return ByDemand(tuple(Form(way, usd(floor)) for way, floor in forms), seconds)
-
-
-TWO_WAYS = by_demand((None, "2.00"), (Division("mps", 4), "0.60"))
-
-
-def list_card(
-    market: Market, ways: ByDemand = TWO_WAYS, *, mig: bool = False, offer_id: OfferId = FIRST
-) -> None:
-    store, now = market.store, market.now
-    commands.register_host(
-        store, host_id=HOST, tenant_id=OWNER, title="Lab", market=MARKET, region="eu-west",
-        by=BY_OWNER, now=now,
-    )  # fmt: skip
-    card = Gpu("GPU-a", "NVIDIA H100 80GB HBM3", 81_559, "9.0", "580.65.06", mig_enabled=mig)
-    commands.report_inventory(store, host_id=HOST, gpus=[card], by=BY_OWNER, now=now)
-    terms = OfferTerms(
-        gpu_uuids=("GPU-a",),
-        windows=(Window(now, now + timedelta(days=3)),),
-        floor=usd("1.00"),
-        lease_min_seconds=60,
-        by_demand=ways,
-    )
-    commands.publish_offer(
-        store, offer_id=offer_id, host_id=HOST, terms=terms, by=BY_OWNER, now=now
-    )
-
-
-@pytest.fixture
-def market() -> Market:
-    return Market()
-
-
-def listed(market: Market) -> OfferPublished:
-    """Return the one offer that the host has."""
-    host = load(market.store, Host, HOST)
-    assert host is not None
-    (offer,) = host.listed.values()
-    published = load(market.store, Offer, offer.offer_id)
-    assert published is not None and published.published == offer
-    return offer
 
 
 def choose(market: Market) -> int:
@@ -289,27 +247,6 @@ def test_whoever_withdraws_first_is_obeyed(market: Market) -> None:
         reform(market.store, offer, QUARTERS, now=market.now)
 
     assert market.store.head() == head
-
-
-def reform(
-    store: EventStore,
-    offer: OfferPublished,
-    form: Form,
-    *,
-    now: datetime,
-    offer_id: OfferId = SECOND,
-) -> None:
-    assert offer.by_demand is not None
-    wanted = next((each for each in offer.by_demand.forms if each.division == form.division), form)
-    commands.choose_form(
-        store,
-        offer=offer,
-        form=wanted,
-        offer_id=offer_id,
-        chosen=Chosen(offer.offer_id, Money(2, "USD"), Money(1, "USD"), 1, 1),
-        by=Meta(actor="loop:forms"),
-        now=now,
-    )
 
 
 def test_forms_that_the_owner_does_not_allow_and_changes_too_soon_are_refused(

@@ -19,7 +19,7 @@ from listings import commands
 from listings.domain.changes import TermsChange
 from listings.domain.hosts import Host
 from listings.domain.offers import Offer
-from tests.marketplace.clearing.test_card_forms import (
+from tests.marketplace.support.card_forms import (
     BY_OWNER,
     FIRST,
     HOST,

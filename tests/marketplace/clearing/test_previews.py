@@ -13,11 +13,11 @@ from ledger.domain.ids import AccountId, BidId, SubscriberId, TenantId
 from marketplace.domain.bids.bid import BidTerms
 from marketplace.domain.facts.events import GpuRequest, LeaseGranted, Patience, Workload
 from marketplace.queries.books import book_of, explain_bid, preview
-from tests.marketplace.preemption.test_preemption import busy_market
-from tests.marketplace.preemption.test_reclaimed_quota import Lent
-from tests.marketplace.quotas.test_engine import unit_of
-from tests.marketplace.rounds.test_preemption_pass import resale_market
+from tests.marketplace.support.borrowed import Lent
+from tests.marketplace.support.governed import unit_of
 from tests.marketplace.support.market import MARKET, Market, named, rate
+from tests.marketplace.support.preemption import busy_market
+from tests.marketplace.support.preemption_in_rounds import resale_market
 
 HOUR = timedelta(hours=1)
 

@@ -14,10 +14,10 @@ from ledger.domain.ids import TenantId
 from marketplace.domain.facts.events import LeaseGranted, RoundCleared
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
-from tests.marketplace.rounds.test_rounds import book_of
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named, rate
-from tests.marketplace.verification.test_quotas import limit
+from tests.marketplace.support.policies import limit
+from tests.marketplace.support.rounds import book_of
 
 HOUR = timedelta(hours=1)
 

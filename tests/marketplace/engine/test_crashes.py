@@ -19,7 +19,7 @@ from marketplace.engine import Engine
 from marketplace.keeper import Keeper
 from marketplace.queries.replay import replay_round
 from marketplace.snapshots.memory import MemorySnapshots
-from tests.marketplace.preemption.test_reclaimed_quota import Lent
+from tests.marketplace.support.borrowed import Lent
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, named
 

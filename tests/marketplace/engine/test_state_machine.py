@@ -15,33 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from listings.domain.events import WeeklyRule
-from marketplace.domain.book.book import Book
 from marketplace.domain.facts.events import GpuRequest
+from tests.marketplace.support.contents import NEVER, contents
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import Market, OpenStore
 
 BEFORE_DST = datetime.fromisoformat("2026-03-27T12:00:00+00:00")
 """A Friday; on the night to Sunday clocks in Berlin jump from two to three."""
-
-
-NEVER = 10**10
-
-
-def contents(book: Book) -> dict[str, Any]:
-    """Return what a book knows, comparably."""
-    return {
-        "offers": sorted(
-            (*each.rank, each.paused, repr(each.terms)) for each in book.offers.values()
-        ),
-        "bids": sorted((each.price_time, each.deadline) for each in book.bids.values()),
-        "held": {
-            key: (held.ends, held.reclaimed_by, held.claim) for key, held in book.held.items()
-        },
-        "claims": book.leases.claims,
-        "granted": sorted((each.price_time, each.deadline) for each in book.granted_bids.values()),
-        "taken": {uuid: book.calendar.of(uuid) for uuid in book.calendar.gpus()},
-        "told": book.told,
-    }
 
 
 class MarketMachine(RuleBasedStateMachine):

@@ -8,8 +8,8 @@ import pytest
 
 from ledger.domain.ids import OfferId
 from marketplace.queries.unsold_together import Together
-from tests.marketplace.explain.test_unsold_offer import changes, reasons, unsold
 from tests.marketplace.support.market import Market, named, rate
+from tests.marketplace.support.unsold import changes, reasons, unsold
 
 
 def leased(market: Market, bid: str, offer: str) -> bool:

@@ -16,8 +16,8 @@ from marketplace.queries.replay_otherwise import (
     clear_otherwise,
     read_rules,
 )
-from tests.marketplace.explain.test_replay import busy, rounds
 from tests.marketplace.support.market import MARKET, Market
+from tests.marketplace.support.past_rounds import busy, rounds
 
 
 def otherwise(market: Market, rules: Rules) -> dict[str, Otherwise]:

@@ -13,29 +13,14 @@ from marketplace.domain.facts.events import GpuRequest
 from marketplace.queries.advice import advise
 from marketplace.queries.books import book_of, explain_bid
 from marketplace.queries.market import Level
-from marketplace.queries.unsold import OfferChange, Unsold, explain_offer
+from marketplace.queries.unsold import explain_offer
 from tests.conftest import NOON
-from tests.marketplace.quotas.test_engine import Governed
+from tests.marketplace.support.governed import Governed
 from tests.marketplace.support.market import MARKET, OWNER, Market, named, rate
+from tests.marketplace.support.unsold import changes, reasons, unsold
 
 HOUR = timedelta(hours=1)
 REQUESTS = (GpuRequest(), GpuRequest(models=("T4",)), GpuRequest(region="us"))
-
-
-def unsold(market: Market, word: str = "a") -> Unsold:
-    found = explain_offer(
-        market.store, market=MARKET, offer_id=named(f"offer {word}"), now=market.now
-    )
-    assert found is not None
-    return found
-
-
-def changes(found: Unsold) -> dict[str, OfferChange]:
-    return {each.what: each for each in found.changes}
-
-
-def reasons(found: Unsold) -> dict[str | None, int]:
-    return {each.reason: each.bids for each in found.removed}
 
 
 def test_it_says_who_could_take_it_and_at_which_floor() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from marketplace.domain.decisions.warm_up import rehearse
 from marketplace.domain.facts.events import LeaseGranted
 from tests.benchmarks.instant import Lane
-from tests.marketplace.index.test_host_matcher_equals_placement import facts
+from tests.marketplace.support.odd_traffic import facts
 
 
 def test_every_bid_of_a_rehearsal_is_served() -> None:

@@ -16,8 +16,8 @@ from marketplace.lab.comparing import Question, compare
 from marketplace.lab.figures import Figures, figures_of
 from marketplace.lab.tally import Tally
 from marketplace.lab.variants import Variant
-from tests.marketplace.quotas.test_cohort_shares_over_time import CROWD, Hungry
-from tests.marketplace.quotas.test_engine import unit_of
+from tests.marketplace.support.governed import unit_of
+from tests.marketplace.support.hungry import CROWD, Hungry
 from tests.marketplace.support.market import MARKET
 
 HOURS = 24

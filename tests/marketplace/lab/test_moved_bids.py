@@ -8,8 +8,8 @@ from ledger.domain.money import NANOS_PER_UNIT
 from marketplace.domain.clearing.rule_set import Rules
 from marketplace.lab.comparing import Comparison, Question, compare
 from marketplace.lab.variants import Variant
-from tests.marketplace.markets.test_moving_bids import ask, later, two
 from tests.marketplace.support.market import Market
+from tests.marketplace.support.two_markets import ask, later, two
 
 
 def moved() -> tuple[Market, Market]:

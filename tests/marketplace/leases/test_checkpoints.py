@@ -22,7 +22,7 @@ from marketplace.domain.leases.checkpoint_reports import save
 from marketplace.domain.leases.checkpoints import Progress
 from marketplace.domain.leases.lease import Lease
 from tests.conftest import NOON
-from tests.marketplace.leases.test_renewals import Going
+from tests.marketplace.support.going import Going
 from tests.marketplace.support.leasing import (
     ADA,
     BOB,

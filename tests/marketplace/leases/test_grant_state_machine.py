@@ -32,7 +32,7 @@ from marketplace.domain.facts.events import BidFilled, BidPlaced, LeaseScheduled
 from marketplace.domain.leases.lease import Lease
 from marketplace.domain.leases.state import claimed_for
 from marketplace.policies import policies
-from tests.marketplace.engine.test_state_machine import NEVER, contents
+from tests.marketplace.support.contents import NEVER, contents
 from tests.marketplace.support.interleaving import Killed, Mortal, Piecemeal, Stepping, Whole
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import OWNER, rate, somebody

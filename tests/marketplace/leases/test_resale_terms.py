@@ -12,8 +12,8 @@ from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.facts.events import Patience, ResaleOpened
 from marketplace.domain.facts.policy_events import LeastRunSet
 from marketplace.queries.quotes import window_quotes
-from tests.marketplace.preemption.test_minimum_runtime import tried
 from tests.marketplace.support.market import MARKET, Market, named, rate
+from tests.marketplace.support.minimum_runtime import tried
 
 HOUR = timedelta(hours=1)
 

@@ -21,9 +21,9 @@ from marketplace.commands import leases
 from marketplace.commands.grants import opening
 from marketplace.domain.facts.events import GpuRequest, GrantRefused, LeaseGranted, LeaseInterrupted
 from marketplace.policies import policies
-from tests.marketplace.rounds.test_rounds import book_of
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import OWNER, named, rate, somebody
+from tests.marketplace.support.rounds import book_of
 from tests.marketplace.support.several_units import FUNDS, Several
 
 HOUR = timedelta(hours=1)
@@ -309,7 +309,7 @@ def test_an_owner_who_takes_one_victim_back_first_leaves_the_other_alone(first: 
 
 
 def test_quotas_count_a_lease_that_was_to_be_cut_until_it_is() -> None:
-    from tests.marketplace.verification.test_quotas import limit
+    from tests.marketplace.support.policies import limit
 
     site = running_victims("victim")
     unit = TenantId(named("tenant victim"))
@@ -480,7 +480,7 @@ def test_policies_that_are_always_late_grant_late_and_not_never() -> None:
 
 @pytest.mark.parametrize("what", ["cancel", "reclaim", "stands"])
 def test_another_engine_folds_the_same_book(what: str) -> None:
-    from tests.marketplace.engine.test_state_machine import NEVER, contents
+    from tests.marketplace.support.contents import NEVER, contents
 
     site = running_victims("one", "two", gpus=2)
     take(site, gpus=3)

@@ -23,8 +23,8 @@ from marketplace.domain.leases.reclaim import reclaim
 from marketplace.domain.orderbook.host_reliability import PPM
 from marketplace.queries.books import book_of
 from tests.conftest import NOON
-from tests.marketplace.leases.test_renewals import Going
-from tests.marketplace.leases.test_renewals import site as site
+from tests.marketplace.support.going import Going
+from tests.marketplace.support.going import site as site
 from tests.marketplace.support.leasing import (
     ADA,
     BOB,

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from ledger.domain.ids import BidId
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Appended, Expect, Meta, NewEvent, load
-from marketplace.commands.moving import ask_for_move
 from marketplace.domain.bids.bid import Bid
 from marketplace.domain.bids.rerouting import (
     MOVES_MAX,
@@ -30,32 +29,10 @@ from marketplace.domain.book.book import Book
 from marketplace.domain.facts.events import BidFilled, BidHandedOn, LeaseGranted
 from tests.conftest import NOON
 from tests.marketplace.support.invariants import audit
-from tests.marketplace.support.market import Market, named, rate, somebody
+from tests.marketplace.support.market import Market, named, rate
+from tests.marketplace.support.two_markets import EU, ask, later, two
 
 HOUR = timedelta(hours=1)
-EU = Look("eu", rate(1), NOON)
-
-
-def two(store: MemoryStore | None = None) -> tuple[Market, Market]:
-    store = store or MemoryStore()
-    return Market(store), Market(store, name="eu")
-
-
-def later(*markets: Market, **length: float) -> None:
-    for market in markets:
-        market.wait(**length)
-
-
-def ask(market: Market, word: str, to: Look = EU, *, moves: int = 0) -> bool:
-    return ask_for_move(
-        market.store,
-        bid_id=BidId(named(f"bid {word}")),
-        market=market.name,
-        to=to,
-        moves=moves,
-        by=somebody(),
-        now=market.now,
-    )
 
 
 def book_of(market: Market) -> Book:

@@ -11,63 +11,30 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from ledger.access import Actor
 from marketplace.domain.book.snapshot import restored, state_of
 from marketplace.domain.decisions.decide import on_round
 from marketplace.domain.facts.events import LeaseGranted, RoundCleared
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.facts.policy_events import CohortPlaced, HalfLifeSet, LeastRunSet
-from marketplace.domain.governance.authority import Setter
-from marketplace.domain.governance.dispatch import Policy
 from marketplace.domain.preemption.interrupt import VICTIMS_MAX
 from marketplace.domain.quotas.minimum_runtime import LeastRuns
 from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.books import book_of as lent_book
-from marketplace.queries.quota_trials import Trial, try_policies
 from marketplace.queries.replay import replay_round
-from marketplace.queries.undisturbed import Undisturbed, undisturbed_for
 from tests.conftest import NOON
-from tests.marketplace.preemption.test_preemption import NOTICE, firm
-from tests.marketplace.preemption.test_reclaimed_quota import Lent
-from tests.marketplace.preemption.test_reclaimed_quota_in_rounds import rounds
-from tests.marketplace.rounds.test_early_rounds import let_pass
-from tests.marketplace.rounds.test_preemption_pass import patient, rounded
-from tests.marketplace.rounds.test_rounds import ROUND, book_of, no_fault
+from tests.marketplace.support.borrowed import Lent
+from tests.marketplace.support.borrowed_in_rounds import rounds
+from tests.marketplace.support.early_rounds import let_pass
 from tests.marketplace.support.invariants import audit
-from tests.marketplace.support.market import MARKET, OWNER, Market, named
+from tests.marketplace.support.market import MARKET, Market
+from tests.marketplace.support.minimum_runtime import HOUR, MINUTE, least_run, soft, told, tried
+from tests.marketplace.support.minimum_runtime import market as market
+from tests.marketplace.support.preemption import NOTICE, firm
+from tests.marketplace.support.preemption_in_rounds import patient, rounded
+from tests.marketplace.support.rounds import ROUND, book_of, no_fault
 from tests.marketplace.verification.victim_order import in_turn as in_turn
 
 pytestmark = pytest.mark.usefixtures("in_turn")
-
-HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-
-
-def least_run(
-    market: Market, length: timedelta | None, *, name: str = MARKET, of: str | None = None
-) -> None:
-    """Set the policy, of all or a class. length: None: what holds for the class is lifted."""
-    seconds = (length or timedelta()) // timedelta(seconds=1)
-    policy = LeastRunSet(
-        market=name, seconds=seconds, at=market.now, gpu_class=of, lifted=length is None
-    )
-    market.put(f"governance-{name}", policy)
-    market.run()
-
-
-def soft(market: Market, word: str = "soft", *, hours: float = 20) -> LeaseGranted:
-    """Lease interruptibly all that there is for long."""
-    market.bid(word, hours=hours, at=1, service_class="interruptible")
-    market.run()
-    granted = market.grant(word)
-    assert granted is not None
-    return granted
-
-
-@pytest.fixture
-def market() -> Market:
-    market = Market()
-    market.offer("a", gpus=1, at=1, notice=NOTICE)
-    return market
 
 
 @pytest.mark.parametrize("lane", ["immediate", "patient"])
@@ -396,10 +363,6 @@ def test_replays_know_the_policy_of_then() -> None:
     assert found.outcome == "identical"
 
 
-def told(market: Market, word: str = "firm") -> Undisturbed | None:
-    return undisturbed_for(market.store, market=MARKET, bid_id=named(f"bid {word}"), now=market.now)
-
-
 @pytest.mark.parametrize("lane", ["immediate", "patient"])
 def test_a_bid_is_told_that_only_the_least_running_time_is_in_its_way(
     market: Market, lane: str
@@ -453,20 +416,6 @@ def test_a_unit_is_told_what_keeps_it_from_its_own() -> None:
     assert found is not None
     assert (found.leases, found.gpus) == (1, 4)
     assert found.until == NOON + 4 * HOUR, "the newest of them would go"
-
-
-GOVERNOR = Actor(tenant_id=OWNER, roles=frozenset({"operator"}), is_platform=True)
-
-
-def tried(market: Market, *policies: Policy) -> Trial:
-    return try_policies(
-        market.store,
-        GOVERNOR,
-        market=MARKET,
-        policies=policies,
-        setter=Setter(OWNER, True),
-        now=market.now,
-    )
 
 
 @pytest.mark.parametrize(

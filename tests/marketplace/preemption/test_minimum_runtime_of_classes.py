@@ -38,20 +38,13 @@ from marketplace.domain.verification.minimum_runtime import least_run as verifie
 from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
-from tests.marketplace.preemption.test_minimum_runtime import (
-    HOUR,
-    MINUTE,
-    least_run,
-    soft,
-    told,
-    tried,
-)
-from tests.marketplace.preemption.test_preemption import NOTICE, firm
-from tests.marketplace.preemption.test_reclaimed_quota import Lent
-from tests.marketplace.rounds.test_preemption_pass import patient, rounded
-from tests.marketplace.rounds.test_rounds import ROUND, book_of, no_fault
+from tests.marketplace.support.borrowed import Lent
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, OWNER, Market, somebody
+from tests.marketplace.support.minimum_runtime import HOUR, MINUTE, least_run, soft, told, tried
+from tests.marketplace.support.preemption import NOTICE, firm
+from tests.marketplace.support.preemption_in_rounds import patient, rounded
+from tests.marketplace.support.rounds import ROUND, book_of, no_fault
 from tests.marketplace.verification.victim_order import in_turn as in_turn
 
 pytestmark = pytest.mark.usefixtures("in_turn")

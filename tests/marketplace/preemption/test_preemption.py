@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from ledger.domain.money import Money, Rate
 from marketplace.domain.facts import close_reasons
-from marketplace.domain.facts.events import LeaseClosed, LeaseGranted, LeaseInterrupted, Share
+from marketplace.domain.facts.events import LeaseClosed, LeaseInterrupted, Share
 from marketplace.domain.leases.interruption import interrupt
-from marketplace.domain.quotas.minimum_runtime import LEAST_RUN_SECONDS
 from tests.conftest import NOON
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.leasing import (
@@ -26,30 +25,7 @@ from tests.marketplace.support.leasing import (
     share,
 )
 from tests.marketplace.support.market import Market
-
-HOUR = timedelta(hours=1)
-RUNTIME_MIN = timedelta(seconds=LEAST_RUN_SECONDS)
-NOTICE = timedelta(minutes=5)
-
-
-def busy_market(*, gpus: int = 2, limit: str = "1", hours: float = 8) -> Market:
-    """Return a market whose GPUs are all leased interruptibly, each to somebody else, for long."""
-    market = Market()
-    market.offer("a", gpus=gpus, at=1, notice=NOTICE)
-    for index in range(gpus):
-        market.bid(f"cheap{index}", hours=hours, at=limit, service_class="interruptible")
-    market.run()
-    assert len(market.grants()) == gpus
-    market.wait(minutes=RUNTIME_MIN.total_seconds() / 60)
-    return market
-
-
-def firm(market: Market, word: str = "firm", **how: object) -> LeaseGranted | None:
-    """Bid firmly for the coming hours only."""
-    said: dict[str, object] = {"hours": 6, "at": 3, "deadline": market.now + 7 * HOUR} | how
-    market.bid(word, **said)  # type: ignore[arg-type]  # what the callers name
-    market.run()
-    return market.grant(word)
+from tests.marketplace.support.preemption import HOUR, NOTICE, RUNTIME_MIN, busy_market, firm
 
 
 def test_a_firm_bid_takes_the_place_of_an_interruptible_lease_after_its_notice() -> None:

@@ -25,47 +25,18 @@ from marketplace.domain.facts.instants import from_above
 from marketplace.domain.facts.policy_events import CountingSet
 from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.replay import replay_round
-from tests.marketplace.preemption.test_reclaimed_quota import Lent
-from tests.marketplace.quotas.test_engine import unit_of
-from tests.marketplace.rounds.test_rounds import ROUND, book_of, no_fault
+from tests.marketplace.support.borrowed import Lent
+from tests.marketplace.support.borrowed_in_rounds import NOTICE, lent, rounds
+from tests.marketplace.support.governed import unit_of
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, OWNER, named
-from tests.marketplace.verification.test_quotas import quota
+from tests.marketplace.support.policies import quota
+from tests.marketplace.support.rounds import ROUND, book_of, no_fault
 from tests.marketplace.verification.victim_order import in_turn as in_turn
 
 pytestmark = pytest.mark.usefixtures("in_turn")
 
 RED, BLUE = str(unit_of("red")), str(unit_of("blue"))
-NOTICE = timedelta(minutes=5)
-
-
-def lent(gpus: int = 4, *, waits: float = 5, service: ServiceClass = "on-demand") -> Lent:
-    """Return a market in which blue has all eight GPUs, and red wants some of its own four.
-
-    waits: hours within which it has to start.
-    """
-    market = Lent()
-    market.offer("rack", gpus=8)
-    market.govern(red=(4, None), blue=(4, None))
-    for word in ("one", "two"):
-        market.borrow(word, 4)
-        market.wait(minutes=40)
-    market.asking = "red"
-    deadline = market.now + timedelta(hours=4 + waits)
-    market.bid(
-        "mine", gpus=gpus, at=4, hours=4, service_class=service, deadline=deadline,
-        patience="patient",
-    )  # fmt: skip
-    market.asking = ""
-    return market
-
-
-def rounds(market: Lent, hours: float) -> None:
-    """Let time pass with a round every few minutes."""
-    end = market.now + timedelta(hours=hours)
-    while market.now < end:
-        market.wait(minutes=5)
-        market.run()
 
 
 def test_it_waits_as_long_as_those_that_go_can_still_be_told_in_time() -> None:

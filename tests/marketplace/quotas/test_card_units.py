@@ -32,11 +32,11 @@ from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.advice import advise
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
-from tests.marketplace.quotas.test_engine import Governed, unit_of
-from tests.marketplace.rounds.test_rounds import book_of, cleared, no_fault
+from tests.marketplace.support.governed import Governed, unit_of
 from tests.marketplace.support.market import MARKET
+from tests.marketplace.support.policies import limit, put, quota
 from tests.marketplace.support.random_market import Lane
-from tests.marketplace.verification.test_quotas import limit, put, quota
+from tests.marketplace.support.rounds import book_of, cleared, no_fault
 
 HOUR = timedelta(hours=1)
 SEVENTHS = ("1g.10gb",) * 7

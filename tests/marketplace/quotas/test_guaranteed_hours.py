@@ -15,7 +15,7 @@ from marketplace.domain.facts.policy_events import (
     UseKind,
 )
 from marketplace.domain.quotas.policies_in_force import Policies
-from tests.marketplace.quotas.test_engine import Governed, unit_of
+from tests.marketplace.support.governed import Governed, unit_of
 from tests.marketplace.support.market import MARKET, OWNER
 
 DAY = 86_400

@@ -25,10 +25,10 @@ from marketplace.domain.rounds.class_problem import Entries, Part, Usable, part_
 from marketplace.domain.rounds.clearing_prices import Prices
 from marketplace.domain.solver.problem import Floats, Ints
 from tests.conftest import NOON
-from tests.marketplace.quotas.test_engine import Governed, unit_of
-from tests.marketplace.rounds.test_rounds import NOW, book_of, cleared, no_fault
+from tests.marketplace.support.governed import Governed, unit_of
 from tests.marketplace.support.market import OWNER, Market, named
-from tests.marketplace.verification.test_quotas import override, quota
+from tests.marketplace.support.policies import override, quota
+from tests.marketplace.support.rounds import NOW, book_of, cleared, no_fault
 
 HOUR = timedelta(hours=1)
 USD = 10**9

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from ledger.domain.ids import SubscriberId, TenantId
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.facts.policy_events import CohortPlaced, QuotaSet, UnitPlaced
-from tests.marketplace.clearing.test_promises import Life
-from tests.marketplace.rounds.test_rounds import book_of
+from tests.marketplace.support.life import Life
 from tests.marketplace.support.market import MARKET, named
-from tests.marketplace.verification.test_quotas import limit
+from tests.marketplace.support.policies import limit
+from tests.marketplace.support.rounds import book_of
 
 UNITS = ("red", "blue", "green")
 

@@ -27,10 +27,10 @@ from marketplace.queries.books import preview
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
-from tests.marketplace.quotas.test_engine import Governed, unit_of
+from tests.marketplace.support.governed import Governed, unit_of
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, OpenStore, named, rate
-from tests.marketplace.verification.test_quotas import limit, quota
+from tests.marketplace.support.policies import limit, quota
 
 HOUR = timedelta(hours=1)
 

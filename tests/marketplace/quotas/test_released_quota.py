@@ -21,9 +21,9 @@ from marketplace.domain.facts.events import BidPlaced, LeaseClosed, LeaseGranted
 from marketplace.domain.facts.policy_events import LimitSet, QuotaSet, UnitPlaced
 from tests.benchmarks import instant
 from tests.benchmarks.instant import NAMES, NOON, Lane
-from tests.marketplace.index.test_host_matcher_equals_placement import OddTraffic
-from tests.marketplace.index.test_index_equals_full_scan import PlainBook
 from tests.marketplace.support.market import Market
+from tests.marketplace.support.odd_traffic import OddTraffic
+from tests.marketplace.support.plain_book import PlainBook
 
 TENANTS = [TenantId(uuid5(NAMES, f"tenant {number}")) for number in range(3)]
 BIDS, ACTS = 50, 60

@@ -25,11 +25,11 @@ from marketplace.domain.rounds import batch_clearing
 from marketplace.domain.rounds.class_problem import part_of
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
-from tests.marketplace.quotas.test_engine import Governed, unit_of
-from tests.marketplace.rounds.test_rounds import NOW, book_of, cleared, no_fault
+from tests.marketplace.support.governed import Governed, unit_of
 from tests.marketplace.support.market import MARKET, MEMORY_MIB, named
+from tests.marketplace.support.policies import limit, override, quota, use
 from tests.marketplace.support.random_market import Lane
-from tests.marketplace.verification.test_quotas import limit, override, quota, use
+from tests.marketplace.support.rounds import NOW, book_of, cleared, no_fault
 
 HOUR = timedelta(hours=1)
 

@@ -19,11 +19,11 @@ from marketplace.domain.quotas.snapshot import PoliciesState, QuotaState
 from marketplace.engine import Engine
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import usable
-from tests.marketplace.book.test_snapshots import kept
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
-from tests.marketplace.quotas.test_engine import Governed
+from tests.marketplace.support.governed import Governed
 from tests.marketplace.support.market import MARKET
 from tests.marketplace.support.random_market import Lane
+from tests.marketplace.support.snapshots import kept
 
 ACTS = 30
 

@@ -12,7 +12,7 @@ from marketplace.domain.facts.events import Patience, RoundCleared
 from marketplace.domain.facts.policy_events import ShareWeightSet
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
-from tests.marketplace.quotas.test_engine import Governed, unit_of
+from tests.marketplace.support.governed import Governed, unit_of
 from tests.marketplace.support.market import MARKET, named
 
 HOUR = timedelta(hours=1)

@@ -16,9 +16,9 @@ from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.rounds.ageing import FULL_AGE, PPM, weight_of
 from marketplace.domain.verification.verify_round import faults
 from tests.conftest import NOON
-from tests.marketplace.rounds.test_rounds import book_of, cleared
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import Market, named, rate
+from tests.marketplace.support.rounds import book_of, cleared
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)

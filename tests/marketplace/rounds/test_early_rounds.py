@@ -10,10 +10,9 @@ from marketplace.domain.facts.events import RoundCleared
 from marketplace.domain.rounds.early_round import AT_RISK_EVERY
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
-from tests.marketplace.preemption.test_reclaimed_quota_in_rounds import NOTICE, lent
+from tests.marketplace.support.borrowed_in_rounds import NOTICE, lent
+from tests.marketplace.support.early_rounds import HOUR, MINUTE, let_pass
 from tests.marketplace.support.market import MARKET, Market
-
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
 def rounds_of(market: Market) -> list[datetime]:
@@ -23,14 +22,6 @@ def rounds_of(market: Market) -> list[datetime]:
         for each in market.decisions()
         if isinstance(each.event, RoundCleared) and each.event.lane == "round"
     ]
-
-
-def let_pass(market: Market, length: timedelta, *, step: timedelta = MINUTE / 2) -> None:
-    """Let time pass; the engine looks now and then."""
-    end = market.now + length
-    while market.now < end:
-        market.now += step
-        market.run()
 
 
 @pytest.mark.parametrize("slack", [20 * MINUTE, MINUTE / 2])

@@ -22,11 +22,11 @@ from marketplace.queries import books, guards
 from marketplace.queries.books import MarketCannotTell, book_of, explain_bid
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
-from tests.marketplace.rounds.test_rounds import NOW, ROUND
-from tests.marketplace.rounds.test_rounds import book_of as rounds_book
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named
-from tests.marketplace.verification.test_vetting import three_bids, told
+from tests.marketplace.support.rounds import NOW, ROUND
+from tests.marketplace.support.rounds import book_of as rounds_book
+from tests.marketplace.support.vetting import three_bids, told
 
 
 class Odd(Exception):

@@ -11,56 +11,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.domain.ids import LeaseId, TenantId
-from ledger.domain.money import Rate
 from marketplace.domain.book.book import Book
 from marketplace.domain.clearing.rule_set import Rules
 from marketplace.domain.decisions.decide import on_round
-from marketplace.domain.facts.events import Cut, LeaseGranted, ResaleOpened, RoundCleared
+from marketplace.domain.facts.events import Cut, LeaseGranted, RoundCleared
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.rounds.preemption_pass import BIDS_MAX
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
-from tests.marketplace.preemption.test_preemption import NOTICE, busy_market
-from tests.marketplace.rounds.test_rounds import ROUND, book_of, no_fault
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named
-from tests.marketplace.verification.test_quotas import limit
+from tests.marketplace.support.policies import limit
+from tests.marketplace.support.preemption import NOTICE, busy_market
+from tests.marketplace.support.preemption_in_rounds import (
+    HOUR,
+    patient,
+    resale_market,
+    rounded,
+    sell_rest,
+)
+from tests.marketplace.support.rounds import ROUND, book_of, no_fault
 from tests.marketplace.verification.victim_order import in_turn as in_turn
 
 pytestmark = pytest.mark.usefixtures("in_turn")
-
-HOUR = timedelta(hours=1)
-
-
-def patient(market: Market, word: str = "firm", **how: Any) -> None:
-    """Place a patient bid for the coming hours only."""
-    said: dict[str, Any] = {"hours": 6, "at": 3, "deadline": market.now + 7 * HOUR} | how
-    market.bid(word, patience="patient", **said)
-
-
-def rounded(market: Market) -> None:
-    """Let a round be cleared."""
-    market.wait(seconds=61)
-    market.run()
-
-
-def sell_rest(market: Market, word: str, *, since: timedelta = HOUR, more: int = 0) -> None:
-    """Put what is left of a bid's lease on sale, from some time from now on."""
-    granted = market.grant(word)
-    assert granted is not None
-    market.put(
-        f"lease-{granted.lease_id}",
-        ResaleOpened(
-            lease_id=granted.lease_id,
-            market=MARKET,
-            tenant_id=TenantId(named(f"tenant {word}")),
-            since=market.now + since,
-            ends_at=granted.window.ends_at,
-            floor=Rate(granted.price.nanos_per_gpu_hour + more),
-            lease_min_seconds=60,
-            at=market.now,
-        ),
-    )
 
 
 # --- interruptions -----------------------------------------------------------------------------
@@ -192,17 +165,6 @@ def test_room_is_looked_for_only_for_the_worthiest() -> None:
 
 
 # --- sales -------------------------------------------------------------------------------------
-
-
-def resale_market() -> Market:
-    """Return a market whose GPUs are leased for ten hours; the rest of one is for sale."""
-    market = Market()
-    market.offer("a", gpus=2, at=1)
-    market.bid("seller", gpus=2, hours=10, at=2)
-    market.run()
-    sell_rest(market, "seller")
-    market.run()
-    return market
 
 
 def test_a_patient_bid_buys_the_rest_of_a_lease_at_its_floor() -> None:

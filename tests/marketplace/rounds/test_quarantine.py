@@ -22,10 +22,10 @@ from marketplace.domain.rounds import batch_clearing, realise
 from marketplace.queries.books import explain_bid
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
-from tests.marketplace.rounds.test_rounds import NOW, ROUND, book_of
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named
-from tests.marketplace.verification.test_vetting import three_bids, told
+from tests.marketplace.support.rounds import NOW, ROUND, book_of
+from tests.marketplace.support.vetting import three_bids, told
 
 
 class Odd(Exception):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -19,30 +18,11 @@ from marketplace.domain.book.book import Book
 from marketplace.domain.decisions.decide import on_round
 from marketplace.domain.facts.events import GpuRequest, LeaseGranted, Patience, RoundCleared
 from marketplace.domain.facts.faults import Fault
-from marketplace.domain.facts.instants import from_above
 from marketplace.domain.placement import sizes
 from marketplace.domain.verification.verify_round import faults
 from tests.conftest import NOON
 from tests.marketplace.support.market import Market, named
-
-ROUND = UUID(int=9)
-NOW = from_above(NOON)
-
-
-def book_of(market: Market) -> Book:
-    """Return the book of everything that happened, decisions left out."""
-    book = Book("main")
-    for recorded in market.events():
-        book.apply(recorded.event, recorded.position)
-        book.read_to = recorded.position
-    return book
-
-
-def cleared(book: Book, **said: Any) -> tuple[RoundCleared, list[LeaseGranted]]:
-    """Clear a round."""
-    first, *rest = on_round(book, now=NOW, round_id=ROUND, **said)
-    assert isinstance(first, RoundCleared)
-    return first, [each for each in rest if isinstance(each, LeaseGranted)]
+from tests.marketplace.support.rounds import NOW, ROUND, book_of, cleared, no_fault
 
 
 def test_two_small_bids_that_are_worth_more_win_over_a_big_one_that_pays_more_an_hour() -> None:
@@ -115,11 +95,6 @@ def test_a_gang_that_wants_nvlink_gets_one_group_of_each_host(patience: Patience
     assert all(group in ({"0", "1"}, {"2", "3"}) for group in groups)
     assert len(granted.shares) == 2
     assert market.grant("y") is None
-
-
-def no_fault(found: Sequence[Fault]) -> None:
-    """Fail where anything has to be dropped from a round."""
-    assert not found
 
 
 BIDS = st.lists(

@@ -12,8 +12,8 @@ from marketplace.domain.facts.instants import from_above
 from marketplace.domain.rounds.batch_clearing import clear_round
 from marketplace.domain.rounds.size_variants import SIZED_MAX, SIZES_MAX, once, sizes_of
 from tests.conftest import NOON
-from tests.marketplace.rounds.test_rounds import book_of, cleared
 from tests.marketplace.support.market import Market, named
+from tests.marketplace.support.rounds import book_of, cleared
 
 HOURS_4 = [(NOON, NOON + timedelta(hours=4))]
 DUE = NOON + timedelta(hours=4)

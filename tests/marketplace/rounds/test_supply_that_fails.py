@@ -14,8 +14,8 @@ from marketplace.domain.clearing import bisect, continuous
 from marketplace.domain.clearing.bisect import GROUP_MAX, LOOKS_MAX, Looks
 from marketplace.domain.clearing.fills import Clearing
 from marketplace.domain.decisions import decide
-from tests.marketplace.rounds.test_rounds import book_of
 from tests.marketplace.support.market import Market, named
+from tests.marketplace.support.rounds import book_of
 
 
 class Odd(Exception):

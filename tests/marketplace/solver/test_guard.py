@@ -8,7 +8,7 @@ from marketplace.domain.solver import Ask, Effort, Entry, Pool, pose, solve
 from marketplace.domain.solver.builder import WrongAsk
 from marketplace.queries.guards import PRICES_SHARE_MAX, Guard
 from tests.benchmarks.families import TIGHT, draw
-from tests.marketplace.solver.test_search import told
+from tests.marketplace.solver.telling import told
 
 HOUR = 3_600_000
 

@@ -9,7 +9,7 @@ import pytest
 
 from marketplace.domain.solver import Effort, Problem, dual_prices, solve, threads
 from tests.benchmarks.families import TIGHT, draw
-from tests.marketplace.solver.test_search import told
+from tests.marketplace.solver.telling import told
 
 stages = import_module("marketplace.domain.solver.solve")  # not the function of that name
 BIDS = 40

@@ -21,7 +21,7 @@ from marketplace.domain.solver.state import begin, value
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.solver.checking import audit
 from tests.marketplace.solver.markets import small_round
-from tests.marketplace.solver.test_search import optimum_as_python, told
+from tests.marketplace.solver.telling import optimum_as_python, told
 
 BIDS = SMALL_MAX + 44
 

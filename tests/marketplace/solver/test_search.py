@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marketplace.domain.kernels import jit
 from marketplace.domain.kernels.jit import compiles
 from marketplace.domain.solver import (
     Ask,
@@ -24,7 +19,6 @@ from marketplace.domain.solver import (
     Pool,
     Problem,
     Quota,
-    Solution,
     pose,
     solve,
 )
@@ -34,6 +28,7 @@ from marketplace.domain.solver.warm_up import crowded, scarce, warm
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.solver.checking import audit
 from tests.marketplace.solver.markets import CENT, HOUR, small_round
+from tests.marketplace.solver.telling import optimum_as_python, told
 
 SEEDS = st.integers(0, 2**32)
 EFFORT = Effort(dual=10, search=2)
@@ -179,37 +174,6 @@ def test_arrays_that_do_not_fit_are_refused(field: str, value: Any, said: str) -
 
     with pytest.raises(ValueError, match=said):
         dataclasses.replace(problem, **{field: value})
-
-
-def told(solution: Solution) -> tuple[object, ...]:
-    """Return everything a solution says, as values that compare."""
-    return (
-        repr(solution.placed),
-        solution.welfare_nanos,
-        solution.bound_nanos,
-        solution.prices.tobytes(),
-        solution.iterations,
-    )
-
-
-@contextmanager
-def optimum_as_python() -> Iterator[ModuleType]:
-    """Yield the package as it is before it goes over to compiled kernels."""
-    name = Problem.__module__.rpartition(".")[0]
-    compiled = (name, jit.__name__)
-
-    def is_compiled(key: str) -> bool:
-        return key in compiled or key.startswith(name + ".")
-
-    kept = {key: module for key, module in sys.modules.items() if is_compiled(key)}
-    for key in kept:
-        del sys.modules[key]
-    try:
-        yield importlib.import_module(name)
-    finally:
-        for key in filter(is_compiled, list(sys.modules)):
-            del sys.modules[key]
-        sys.modules.update(kept)
 
 
 @pytest.mark.parametrize(("problem", "search"), [(scarce(), 1), (crowded(), 2)])

@@ -19,10 +19,10 @@ from marketplace.domain.facts.instants import from_above
 from marketplace.domain.quotas.minimum_runtime import LEAST_RUN_SECONDS
 from marketplace.domain.verification.verify_round import faults
 from tests.conftest import NOON
-from tests.marketplace.preemption.test_preemption import NOTICE, busy_market
-from tests.marketplace.rounds.test_preemption_pass import patient, resale_market
-from tests.marketplace.rounds.test_rounds import ROUND, book_of, no_fault
 from tests.marketplace.support.market import Market, named
+from tests.marketplace.support.preemption import NOTICE, busy_market
+from tests.marketplace.support.preemption_in_rounds import patient, resale_market
+from tests.marketplace.support.rounds import ROUND, book_of, no_fault
 
 HOUR = timedelta(hours=1)
 RUNTIME_MIN = timedelta(seconds=LEAST_RUN_SECONDS)

@@ -7,7 +7,6 @@ breaks: the check has to say so, and to say nothing where the policy is just kep
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -20,23 +19,17 @@ from marketplace.domain.decisions.decide import on_round
 from marketplace.domain.facts.events import BidPlaced, LeaseGranted, RoundCleared
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.facts.policy_events import (
-    LimitScope,
-    LimitSet,
     OverrideLifted,
-    QuotaOverridden,
-    QuotaSet,
-    UseAllowed,
-    UseKind,
 )
 from marketplace.domain.verification.verify_round import faults
 from tests.conftest import NOON
-from tests.marketplace.quotas.test_engine import Governed, unit_of
-from tests.marketplace.rounds.test_rounds import book_of
+from tests.marketplace.support.governed import Governed, unit_of
 from tests.marketplace.support.market import MARKET
+from tests.marketplace.support.policies import limit, override, put, quota, use
+from tests.marketplace.support.rounds import book_of
 
 ROUND = UUID(int=9)
 ADA = UserId(UUID(int=77))
-HOUR = timedelta(hours=1)
 RED, BLUE = str(unit_of("red")), str(unit_of("blue"))
 
 
@@ -66,57 +59,6 @@ def sound() -> tuple[Book, RoundCleared, list[LeaseGranted]]:
     first, *rest = on_round(book, now=from_above(NOON), round_id=ROUND)
     assert isinstance(first, RoundCleared)
     return book, first, [each for each in rest if isinstance(each, LeaseGranted)]
-
-
-def quota(
-    node: str, nominal: int | None, *, borrowing: int | None = None, lending: int | None = None
-) -> Event:
-    return QuotaSet(
-        market=MARKET,
-        node=node,
-        gpu_class="H100",
-        nominal=nominal,
-        borrowing=borrowing,
-        lending=lending,
-        at=NOON,
-    )
-
-
-def override(node: str, nominal: int, since: float) -> Event:
-    """Set a quota for a quarter of an hour, some hours from now."""
-    starts_at = NOON + since * HOUR
-    return QuotaOverridden(
-        market=MARKET,
-        override_id=UUID(int=3),
-        node=node,
-        gpu_class="H100",
-        nominal=nominal,
-        borrowing=0,
-        lending=None,
-        starts_at=starts_at,
-        ends_at=starts_at + HOUR / 4,
-        request_id=None,
-        at=NOON,
-    )
-
-
-def limit(scope: LimitScope, subject: UUID | None = None, **figures: object) -> Event:
-    terms: dict[str, object] = dict.fromkeys(("gpus", "memory_mib", "gpu_hours", "money"))
-    return LimitSet(
-        market=MARKET,
-        scope=scope,
-        subject=subject,
-        tenant_id=None,
-        period="day",
-        at=NOON,
-        **(terms | figures),  # type: ignore[arg-type]  # as named
-    )
-
-
-def use(what: UseKind, who: str | None, *, allowed: bool, gpu_class: str = "H100") -> Event:
-    return UseAllowed(
-        market=MARKET, who=who, gpu_class=gpu_class, what=what, allowed=allowed, at=NOON
-    )
 
 
 MIB = 81_559
@@ -161,11 +103,6 @@ BROKEN: dict[str, tuple[Event | tuple[Event, ...], str]] = {
     "not allowed to a unit": (use("lease", RED, allowed=False), "may not be leased"),
     "not allowed to borrow": (use("borrow", BLUE, allowed=False), "not to be borrowed"),
 }
-
-
-def put(book: Book, policies: Event | tuple[Event, ...]) -> None:
-    for policy in policies if isinstance(policies, tuple) else (policies,):
-        book.apply(policy, 1_000)
 
 
 def test_a_round_that_breaks_nothing_has_no_fault() -> None:

@@ -21,18 +21,10 @@ from marketplace.domain.rounds import batch_clearing
 from marketplace.domain.rounds.vetting import CHECKS_MAX, UNVERIFIED, vouched
 from marketplace.queries.replay import replay_round
 from tests.conftest import NOON
-from tests.marketplace.rounds.test_rounds import NOW, ROUND, book_of
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named
-
-
-def three_bids() -> Market:
-    """Return a market with room for three patient bids."""
-    market = Market()
-    market.offer("a", gpus=3, at=1)
-    for word, at in (("x", 4), ("y", 3), ("z", 2)):
-        market.bid(word, at=at, patience="patient", deadline=NOON + timedelta(hours=1, minutes=9))
-    return market
+from tests.marketplace.support.rounds import NOW, ROUND, book_of
+from tests.marketplace.support.vetting import three_bids, told
 
 
 def overcharging(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
@@ -50,17 +42,6 @@ def overcharging(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
         return replace(clearing, fills=tuple(map(priced, clearing.fills)))
 
     monkeypatch.setattr(batch_clearing, "clear_round", clear_round)
-
-
-def told(market: Market, word: str) -> list[str]:
-    """Return the reasons that a bid was given, in order."""
-    return [
-        unmatched.reason
-        for recorded in market.decisions()
-        if isinstance(recorded.event, RoundCleared)
-        for unmatched in recorded.event.unmatched
-        if unmatched.bid_id == named(f"bid {word}")
-    ]
 
 
 def test_the_rest_of_the_round_is_appended_and_the_bid_is_told(

@@ -15,11 +15,11 @@ from marketplace.domain.placement import placement
 from marketplace.domain.preemption import interrupt, reclaim_quota
 from marketplace.domain.quotas.reclaim_candidates import Planner, Running
 from marketplace.domain.rounds import preemption_pass
-from tests.marketplace.preemption.test_reclaimed_quota import Lent
-from tests.marketplace.preemption.test_reclaimed_quota_in_rounds import rounds
-from tests.marketplace.rounds.test_preemption_pass import patient, rounded
+from tests.marketplace.support.borrowed import Lent
+from tests.marketplace.support.borrowed_in_rounds import rounds
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import Market
+from tests.marketplace.support.preemption_in_rounds import patient, rounded
 from tests.marketplace.verification.victim_order import in_turn as in_turn
 
 pytestmark = pytest.mark.usefixtures("in_turn")

@@ -6,9 +6,7 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -21,9 +19,8 @@ import pytest
 from metering.agent.clock import ManualClock, SystemClock
 from metering.agent.gpus.simulated import SimulatedGpus
 from tests.metering.agent.market import Market, assignment, served
+from tests.metering.agent.processes import DEADLINE_SECONDS, launch, until
 
-ROOT = Path(__file__).resolve().parents[3]
-DEADLINE_SECONDS = 60.0
 WORK_SECONDS = "1.3"
 (GPU,) = (gpu.uuid for gpu in SimulatedGpus(["L4"], clock=ManualClock(0), holders=dict).inventory())
 
@@ -35,13 +32,6 @@ DOOMS = {
     "call-before": range(1, 5),
     "call-after": range(1, 5),
 }
-
-
-def until(ask: Callable[[], object], *, what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not ask():
-        assert time.monotonic() < deadline, f"in time: {what}"
-        time.sleep(0.02)
 
 
 @dataclass
@@ -59,19 +49,6 @@ class Host:
 
     def reports(self) -> list[str]:
         return [report.what for report in self.market.told(self.lease)]
-
-
-def launch(market: Market, state_dir: Path, doom: str) -> subprocess.Popen[bytes]:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.metering.agent.doomed",
-        market.url,
-        str(state_dir),
-        doom,
-    ]
-    with (state_dir.with_suffix(".log")).open("ab") as log:
-        return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.saved import VARIABLE, written_ms
 from tests.metering.agent.conftest import NOON_MS, Rig
 from tests.metering.agent.market import assignment
-from tests.metering.agent.test_every_runtime import ended, python
+from tests.metering.agent.workloads import ended, python
 
 
 def told(rig: Rig, lease: UUID) -> list[tuple[str, int]]:

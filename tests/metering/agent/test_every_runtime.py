@@ -7,71 +7,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from uuid import UUID, uuid4
 
 import pytest
 
 from metering.agent.clock import ManualClock, SystemClock
 from metering.agent.runtimes import keeper
 from metering.agent.runtimes.family import descendants, stat_of
-from metering.agent.runtimes.port import Runtime, StartFailed, Work, WorkSpec
+from metering.agent.runtimes.port import Runtime, StartFailed, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.simulated import SimulatedRuntime
-
-DEADLINE_SECONDS = 60.0
-
-
-def until(ask: Callable[[], object]) -> object:
-    """Ask again until the answer is true, within the deadline."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not (answer := ask()):
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.01)
-    return answer
-
-
-def state(runtime: Runtime, lease_id: UUID) -> str:
-    return next(work.state for work in runtime.works() if work.lease_id == lease_id)
-
-
-def ended(runtime: Runtime, lease_id: UUID) -> Work:
-    until(lambda: state(runtime, lease_id) == "ended")
-    return next(work for work in runtime.works() if work.lease_id == lease_id)
-
-
-def spec(*command: str, **environment: str) -> WorkSpec:
-    return WorkSpec(
-        lease_id=uuid4(),
-        gpu_uuids=("GPU-a", "GPU-b"),
-        command=command,
-        environment=environment,
-    )
-
-
-def python(code: str, **environment: str) -> WorkSpec:
-    return spec(sys.executable, "-c", code, **environment)
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[ProcessRuntime]:
-    runtime = ProcessRuntime(tmp_path, clock=SystemClock())
-    yield runtime
-    for work in runtime.works():
-        runtime.kill(work.lease_id)
-        ended(runtime, work.lease_id)
-        runtime.forget(work.lease_id)
-
-
-@pytest.fixture(params=["process", "simulated"])
-def runtime(request: pytest.FixtureRequest) -> Runtime:
-    if request.param == "process":
-        processes: ProcessRuntime = request.getfixturevalue("processes")
-        return processes
-    return SimulatedRuntime(clock=SystemClock())
+from tests.metering.agent.workloads import ended, python, spec, state, until
+from tests.metering.agent.workloads import processes as processes
+from tests.metering.agent.workloads import runtime as runtime
 
 
 def test_work_runs_until_it_ends_by_itself(runtime: Runtime) -> None:

@@ -24,12 +24,8 @@ from metering.agent.runtimes.port import WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from tests.metering.agent.conftest import NOON_MS, Rig
 from tests.metering.agent.market import Market, assignment, served
-from tests.metering.agent.test_a_killed_agent_loses_nothing import (
-    DEADLINE_SECONDS,
-    launch,
-    until,
-)
-from tests.metering.agent.test_every_runtime import ended
+from tests.metering.agent.processes import DEADLINE_SECONDS, launch, until
+from tests.metering.agent.workloads import ended
 from tests.nvml.script import Proc, Script
 
 SECOND = 1000

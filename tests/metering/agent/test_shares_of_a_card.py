@@ -22,7 +22,7 @@ from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.wire import Interval
 from tests.metering.agent.conftest import NOON_MS, Rig
 from tests.metering.agent.market import assignment
-from tests.metering.agent.test_every_runtime import ended
+from tests.metering.agent.workloads import ended
 from tests.nvml.script import Proc, Script
 
 SECOND = 1000

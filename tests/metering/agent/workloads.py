@@ -1,0 +1,67 @@
+"""Small programs that leases run, and how they ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+
+from metering.agent.clock import SystemClock
+from metering.agent.runtimes.port import Runtime, Work, WorkSpec
+from metering.agent.runtimes.process import ProcessRuntime
+from metering.agent.runtimes.simulated import SimulatedRuntime
+
+DEADLINE_SECONDS = 60.0
+
+
+def until(ask: Callable[[], object]) -> object:
+    """Ask again until the answer is true, within the deadline."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not (answer := ask()):
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.01)
+    return answer
+
+
+def state(runtime: Runtime, lease_id: UUID) -> str:
+    return next(work.state for work in runtime.works() if work.lease_id == lease_id)
+
+
+def ended(runtime: Runtime, lease_id: UUID) -> Work:
+    until(lambda: state(runtime, lease_id) == "ended")
+    return next(work for work in runtime.works() if work.lease_id == lease_id)
+
+
+def spec(*command: str, **environment: str) -> WorkSpec:
+    return WorkSpec(
+        lease_id=uuid4(),
+        gpu_uuids=("GPU-a", "GPU-b"),
+        command=command,
+        environment=environment,
+    )
+
+
+def python(code: str, **environment: str) -> WorkSpec:
+    return spec(sys.executable, "-c", code, **environment)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[ProcessRuntime]:
+    runtime = ProcessRuntime(tmp_path, clock=SystemClock())
+    yield runtime
+    for work in runtime.works():
+        runtime.kill(work.lease_id)
+        ended(runtime, work.lease_id)
+        runtime.forget(work.lease_id)
+
+
+@pytest.fixture(params=["process", "simulated"])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    if request.param == "process":
+        processes: ProcessRuntime = request.getfixturevalue("processes")
+        return processes
+    return SimulatedRuntime(clock=SystemClock())
