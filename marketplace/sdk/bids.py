@@ -22,28 +22,28 @@ app = typer.Typer(help="Bids: what you ask for, and what you pay at most.", no_a
 COLUMNS = (
     ("id", "bid"),
     ("state", "state"),
-    ("query", "GPUs"),
-    ("gpus", "count"),
+    ("query", "needs"),
+    ("gpus", "GPUs"),
     ("limit", "limit per GPU-hour", money),
     ("deadline", "deadline"),
     ("lease_id", "lease"),
-    ("reason.text", "why not yet"),
+    ("reason.text", "not matched because"),
 )
 WAITS = ("deadline", "immediate-or-cancel", "fill-or-kill")
 ONE = (
     *COLUMNS,
-    ("gpus_min", "count at least"),
+    ("gpus_min", "GPUs at least"),
     ("budget", "budget", money),
     ("good_till", "good till"),
-    ("auto_extend_until", "extended until"),
-    ("repeat_until", "asked again until"),
-    ("resume", "resumed"),
-    ("workload.checkpoint_seconds", "saves itself every, s"),
-    ("chain.number", "number in its chain"),
-    ("chain.ended_because", "nothing follows"),
+    ("auto_extend_until", "extends until"),
+    ("repeat_until", "repeats until"),
+    ("resume", "resumes if interrupted"),
+    ("workload.checkpoint_seconds", "checkpoint every, s"),
+    ("chain.number", "bid in its series"),
+    ("chain.ended_because", "series ended because"),
     ("earliest_start", "not before"),
     ("service_class", "class"),
-    ("seeks", "seeks"),
+    ("seeks", "prefers"),
     ("cost_centre", "cost centre"),
     ("actions", "what you may do"),
 )
@@ -52,15 +52,15 @@ CHAIN = (
     ("id", "bid"),
     ("state", "state"),
     ("duration_seconds", "seconds"),
-    ("chain.resumes_lease_id", "rest of lease"),
+    ("chain.resumes_lease_id", "resumes lease"),
     ("lease_id", "lease"),
-    ("chain.ended_because", "nothing follows"),
+    ("chain.ended_because", "series ended because"),
 )
 PROMISED = (
     ("gpus", "GPUs"),
     ("notice_seconds", "with notice, s"),
     ("grace_seconds", "grace, s"),
-    ("fee_ppm", "pays of the lost rest", percent),
+    ("fee_ppm", "compensation, of the unused rest", percent),
 )
 CONSIDERED = (
     ("market", "market"),
@@ -76,13 +76,13 @@ QUOTE = (
     ("price", "price per GPU-hour", money),
     ("starts_at", "starts"),
     ("ends_at", "ends"),
-    ("gpus", "count"),
+    ("gpus", "GPUs"),
     ("own", "your own"),
-    ("cuts", "leases that end sooner"),
+    ("cuts", "leases it would interrupt"),
     ("reliability_ppm", "leases not broken off", percent),
-    ("cost", "costs", money),
-    ("hold", "set aside", money),
-    ("explanation.reason.text", "why not"),
+    ("cost", "expected cost", money),
+    ("hold", "hold", money),
+    ("explanation.reason.text", "not matched because"),
 )
 
 Query = Annotated[

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from .plain import folded, padded, plain, width_of
 
 GAP = "  "
+NOTHING = "-"
 """Between two columns."""
 WIDTH_LEAST = 40
 """A terminal that says it is narrower is not believed: nothing could be read."""
@@ -80,12 +81,13 @@ class Printer:
         self.print(*lines)
 
     def facts(self, entry: Mapping[str, Any], columns: Sequence[Column]) -> None:
-        """Print one thing, a line a field."""
+        """Print one thing, a line a field that it has."""
         if self.as_json:
             self.json(entry)
             return
-        cells = [_cell(entry, column) for column in columns]
-        headings = [column[1] for column in columns]
+        told = [(column[1], _cell(entry, column)) for column in columns]
+        told = [(heading, cell) for heading, cell in told if cell != NOTHING] or told
+        headings, cells = zip(*told, strict=True)
         self.print(*_block(headings, cells, _terminal_width(sys.stdout)))
 
     def json(self, value: object) -> None:
@@ -189,13 +191,13 @@ def shown(value: Any) -> str:
     Decimal numbers keep four figures; JSON has them whole. Money comes as text and stays as it is.
     """
     if value is None or value == "":
-        return "-"
+        return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list):
-        return ", ".join(shown(each) for each in value) or "-"
+        return ", ".join(shown(each) for each in value) or NOTHING
     if isinstance(value, str) and len(value) >= 20 and value.endswith("Z") and value[10] == "T":
         with suppress(ValueError, OverflowError):
             moment = datetime.fromisoformat(value).astimezone(UTC).astimezone()

@@ -14,7 +14,7 @@ LEASE = (
     ("id", "lease"),
     ("state", "state"),
     ("gpu_model", "GPU"),
-    ("gpus", "count"),
+    ("gpus", "GPUs"),
     ("starts_at", "starts"),
     ("ends_at", "ends"),
     ("price", "price per GPU-hour", money),
