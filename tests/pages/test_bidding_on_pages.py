@@ -44,7 +44,7 @@ def test_the_estimate_of_too_low_a_bid_says_what_would_do(world: World, consumer
     told = consumer.post("/bids/estimate", form(limit="1.50")).content.decode()
 
     assert "It would wait" in told
-    assert "Their floor is above the limit price" in told
+    assert "The floor price is above the limit price" in told
     assert "At $2.00 per GPU-hour it would fit now" in told
 
 

@@ -64,7 +64,7 @@ def test_a_round_that_refused_says_why(traded: World) -> None:
     page = text(traded.member(OWNER, "owner").get(f"/rounds/{row.round_id}").content)
 
     assert "1 bid got nothing." in page
-    assert "their floor is above the limit price 1" in page
+    assert "the floor price is above the limit price 1" in page
 
 
 def test_the_list_leads_to_each_round_and_can_be_narrowed(traded: World) -> None:

@@ -20,7 +20,7 @@ EXPLAINED: dict[str, Any] = {
         {"constraint": "notice", "gpus": 5, "fewer": 12, "asked": "notice>=30m"},
         {"constraint": "taken", "gpus": 0, "fewer": 5, "asked": ""},
     ],
-    "reason": {"code": "taken", "text": "Others hold them at that time."},
+    "reason": {"code": "taken", "text": "The GPUs are leased at that time."},
     "can_be_placed": False,
     "price_needed": None,
     "as_of": None,
