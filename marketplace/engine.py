@@ -44,7 +44,7 @@ from marketplace.domain.facts.instants import EPOCH, Millis, from_above
 from marketplace.domain.orderbook.triggers import Trigger
 from marketplace.domain.rounds.early_round import is_called
 from marketplace.folding import FORGET_AFTER, PAGE, Folding, folded
-from marketplace.queries.guards import guards_of_a_round
+from marketplace.round_time import guards_of_a_round
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import Snapshots
 

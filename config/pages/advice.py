@@ -14,10 +14,10 @@ from ledger.access.visits import actor_of
 from ledger.eventstore import default_store
 from listings import queries as listings
 from marketplace.domain.placement.eligibility import REASONS
+from marketplace.explain.bid_advice import advise
+from marketplace.explain.minimum_runtime import undisturbed_for
+from marketplace.explain.unsold_offer import Looked, explain_offer
 from marketplace.queries import bids
-from marketplace.queries.advice import advise
-from marketplace.queries.undisturbed import undisturbed_for
-from marketplace.queries.unsold import Looked, explain_offer
 
 WAIVED = {
     "placement": "Let it be spread over several hosts",

@@ -34,10 +34,10 @@ from marketplace.domain.bids.bid import cost_at_most
 from marketplace.domain.bids.workload_profiles import advise
 from marketplace.domain.leases.renewals import ENDED
 from marketplace.domain.placement.eligibility import REASONS
+from marketplace.explain.ended_bid import explain_ended
 from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
 from marketplace.queries.books import explain_bid, preview
-from marketplace.queries.ended import explain_ended
 from marketplace.queries.leases import leases
 from marketplace.queries.market import market_now
 from marketplace.queries.routing import routed

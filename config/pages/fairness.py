@@ -25,11 +25,8 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.queries.parties import people, tenants, unit_titles
 from marketplace.domain.quotas.decayed_usage import FairShare
-from marketplace.models.quotas import PolicyRow
-from marketplace.queries.fair_levels import Level, Named
-from marketplace.queries.market import round_of
-from marketplace.queries.quota_log import policy_rows
-from marketplace.queries.quota_shares import (
+from marketplace.fairness.levels import Level, Named
+from marketplace.fairness.standings import (
     LimitFigures,
     NodeFigures,
     Place,
@@ -38,6 +35,9 @@ from marketplace.queries.quota_shares import (
     shares_at,
     shares_now,
 )
+from marketplace.models.quotas import PolicyRow
+from marketplace.queries.market import round_of
+from marketplace.queries.quota_log import policy_rows
 
 LOG_LINES, LOG_LINES_MAX = 30, 1_000
 MIB_PER_GIB = 1024

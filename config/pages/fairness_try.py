@@ -29,8 +29,8 @@ from marketplace.domain.governance.authority import Setter
 from marketplace.lab.apart import compare_apart
 from marketplace.lab.comparing import HOURS_MAX, Job, Question, prepared
 from marketplace.lab.variants import Variant
-from marketplace.queries.hindsight import DAYS, DAYS_MAX, refused_at
-from marketplace.queries.quota_trials import permits_with, recorded_by, try_policies
+from marketplace.trials.on_the_book import permits_with, recorded_by, try_policies
+from marketplace.trials.on_the_past import DAYS, DAYS_MAX, refused_at
 
 NOT_TERMS = ("market", "token", "why")
 

@@ -35,8 +35,8 @@ from marketplace.domain.facts.policy_events import LimitSet
 from marketplace.domain.governance.authority import Setter
 from marketplace.domain.quotas.policies_in_force import span_at
 from marketplace.queries import quotas as queries
-from marketplace.queries.asked_policies import policy_of
 from marketplace.queries.quota_log import quota_requests
+from marketplace.trials.proposed_policies import policy_of
 
 HERE = "/fairness/policies"
 

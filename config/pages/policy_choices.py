@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ledger.access import Actor
 from ledger.eventstore import default_store
 from ledger.queries.parties import members_seen, people, tenants, unit_tenants, unit_titles
-from marketplace.queries.policy_choices import Governed, governed
+from marketplace.fairness.choices import Governed, governed
 
 Options = list[tuple[str, str]]
 SHOWN_MAX = 500

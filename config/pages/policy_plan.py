@@ -21,7 +21,7 @@ from config.pages.policy_form import PolicyForm
 from config.pages.policy_words import event_text
 from ledger.access import Actor
 from ledger.domain.refusal import Invalid, Refusal
-from marketplace.queries.asked_policies import Asked, policy_of
+from marketplace.trials.proposed_policies import Asked, policy_of
 
 TRY = "/fairness/try"
 TOGETHER_MAX = 12

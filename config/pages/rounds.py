@@ -20,9 +20,9 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from marketplace.domain.placement.eligibility import REASONS
 from marketplace.queries import market as queries
-from marketplace.queries.curves import Curve
-from marketplace.queries.replay import replay_round
-from marketplace.queries.replay_otherwise import Came, Otherwise, clear_otherwise, read_rules
+from marketplace.replay.curves import Curve
+from marketplace.replay.round import replay_round
+from marketplace.replay.under_other_rules import Came, Otherwise, clear_otherwise, read_rules
 
 LIST_MAX = 50
 GRANTS_MAX = 200

@@ -9,8 +9,8 @@ from typing import Any
 from django.utils import timezone
 
 from marketplace.domain.placement.eligibility import REASONS
-from marketplace.queries.hindsight import Fate, Hindsight, Kind
-from marketplace.queries.quota_trials import ADMITTED, Trial
+from marketplace.trials.on_the_book import ADMITTED, Trial
+from marketplace.trials.on_the_past import Fate, Hindsight, Kind
 
 STANDS = {
     ADMITTED: "let through",

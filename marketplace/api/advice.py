@@ -15,9 +15,9 @@ from rest_framework.response import Response
 from ledger.rest import AmountField, Endpoint, MomentField
 from listings import queries as listings
 from marketplace.api.market import LevelShape
+from marketplace.explain.bid_advice import Change, advise
+from marketplace.explain.unsold_offer import Looked, OfferChange, Unsold, explain_offer
 from marketplace.queries import bids
-from marketplace.queries.advice import Change, advise
-from marketplace.queries.unsold import Looked, OfferChange, Unsold, explain_offer
 
 
 class ChangeShape(serializers.Serializer[Any]):

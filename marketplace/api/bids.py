@@ -32,12 +32,12 @@ from marketplace.commands import bids as commands
 from marketplace.commands.chains import end_chain
 from marketplace.domain.bids.bid import Bid, BidTerms
 from marketplace.domain.facts.route_events import BidRouted
+from marketplace.explain.ended_bid import explain_ended
+from marketplace.explain.minimum_runtime import Undisturbed, undisturbed_for
 from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
 from marketplace.queries import books
-from marketplace.queries.ended import explain_ended
 from marketplace.queries.routing import routed
-from marketplace.queries.undisturbed import Undisturbed, undisturbed_for
 
 CHAIN_ORDER = ("chain_number", "bid_id")
 NEWEST_FIRST = ("-placed_at", "bid_id")

@@ -31,8 +31,8 @@ from marketplace.lab.comparing import (
     prepared,
 )
 from marketplace.lab.variants import Lanes, Variant
-from marketplace.queries.quota_trials import permits_with, recorded_by
 from marketplace.queries.quotas import setter_of
+from marketplace.trials.on_the_book import permits_with, recorded_by
 
 
 class AskLab(OfMarket):

@@ -18,7 +18,7 @@ from marketplace.domain.governance.fair_share import (
     WEIGHT_PPM_MAX,
 )
 from marketplace.domain.governance.minimum_runtime import LEAST_RUN_SECONDS_MAX
-from marketplace.queries.asked_policies import Asked, policy_of
+from marketplace.trials.proposed_policies import Asked, policy_of
 
 HOURS: Mapping[str, Any] = {
     "value_min": 0,

@@ -18,8 +18,8 @@ from ledger.rest import AmountField, Endpoint, MomentField
 from marketplace.api.counted import CountedField
 from marketplace.api.market import MARKET, market_of
 from marketplace.domain.quotas.decayed_usage import FairShare
-from marketplace.queries.fair_levels import Level
-from marketplace.queries.quota_shares import (
+from marketplace.fairness.levels import Level
+from marketplace.fairness.standings import (
     LimitFigures,
     NodeFigures,
     Place,

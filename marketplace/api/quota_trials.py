@@ -19,9 +19,9 @@ from marketplace.api.market import market_named
 from marketplace.api.quota_bodies import OfMarket, policies_of
 from marketplace.api.quotas import PolicyWritten, Setting
 from marketplace.domain.governance.authority import WHY_CHARS_MAX
-from marketplace.queries.asked_policies import Asked
-from marketplace.queries.hindsight import DAYS_MAX
-from marketplace.queries.quota_trials import Trial, try_policies
+from marketplace.trials.on_the_book import Trial, try_policies
+from marketplace.trials.on_the_past import DAYS_MAX
+from marketplace.trials.proposed_policies import Asked
 
 
 class TogetherBody(OfMarket):

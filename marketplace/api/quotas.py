@@ -35,8 +35,8 @@ from marketplace.commands.quotas import lift_override, set_policies
 from marketplace.domain.facts.policy_events import QuotaOverridden
 from marketplace.domain.governance.authority import WHY_CHARS_MAX, Setter
 from marketplace.queries import quotas as queries
-from marketplace.queries.asked_policies import Asked, policy_of
 from marketplace.queries.quota_log import policy_rows
+from marketplace.trials.proposed_policies import Asked, policy_of
 
 NEWEST_FIRST = ("-position",)
 

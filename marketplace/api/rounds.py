@@ -17,8 +17,8 @@ from ledger.rest import AmountField, Endpoint, MomentField
 from marketplace.api.market import MARKET, LevelShape, market_of
 from marketplace.domain.clearing.rule_set import PRICE_RULES
 from marketplace.queries import market as queries
-from marketplace.queries.replay import replay_round
-from marketplace.queries.replay_otherwise import clear_otherwise, read_rules
+from marketplace.replay.round import replay_round
+from marketplace.replay.under_other_rules import clear_otherwise, read_rules
 
 
 class CertificateShape(serializers.Serializer[Any]):

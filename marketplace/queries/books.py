@@ -39,7 +39,7 @@ from marketplace.domain.orderbook.host_reliability import together
 from marketplace.domain.orderbook.listed_offer import Listed
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.eligibility import Explanation
-from marketplace.queries.guards import REST_SECONDS_MAX, SEARCH_SECONDS_MAX, guard, stopwatch
+from marketplace.round_time import REST_SECONDS_MAX, SEARCH_SECONDS_MAX, guard, stopwatch
 from marketplace.snapshots import snapshots_for
 from marketplace.snapshots.port import Tail, usable
 

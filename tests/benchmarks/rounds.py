@@ -24,7 +24,7 @@ from marketplace.domain.facts.events import GpuRequest, RoundCleared
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.rounds import batch_clearing
 from marketplace.domain.solver import Effort, Problem, solve
-from marketplace.queries.guards import guards_of_a_round
+from marketplace.round_time import guards_of_a_round
 from tests.benchmarks.figures import Figure
 from tests.conftest import NOON
 from tests.marketplace.support.market import Market

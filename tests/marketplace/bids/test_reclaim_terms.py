@@ -14,7 +14,7 @@ from marketplace.domain.facts.events import LeaseGranted, Patience, RoundCleared
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.books import explain_bid
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, OWNER, Market, named
 from tests.marketplace.support.rounds import ROUND, book_of

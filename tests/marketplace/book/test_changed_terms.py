@@ -18,7 +18,7 @@ from marketplace.domain.book.snapshot import restored, state_of
 from marketplace.domain.facts.events import LeaseGranted, Patience
 from marketplace.domain.leases.reclaim_schedule import fee_ppm, least_notice
 from marketplace.queries.books import explain_bid
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named, rate
 from tests.marketplace.support.random_market import Crowd, Lane

@@ -18,11 +18,11 @@ from marketplace.domain.facts.events import (
     RoundCleared,
 )
 from marketplace.domain.facts.instants import from_above
+from marketplace.explain.unsold_offer import explain_offer
 from marketplace.queries.books import book_of, explain_bid
 from marketplace.queries.market import depth
 from marketplace.queries.quotes import window_quotes
-from marketplace.queries.replay import replay_round
-from marketplace.queries.unsold import explain_offer
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.market import MARKET, OWNER, Market, gpus_of
 

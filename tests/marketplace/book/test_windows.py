@@ -11,7 +11,7 @@ from listings.domain.events import OfferPublished, WeeklyRule
 from marketplace.domain.facts.events import RoundCleared
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.orderbook.listed_offer import Listed
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.market import MARKET, Market
 

@@ -20,7 +20,7 @@ from marketplace.domain.facts.events import (
 )
 from marketplace.engine import Engine
 from marketplace.queries.books import explain_bid
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.market import MARKET, OWNER, Market, named, rate
 

@@ -12,7 +12,7 @@ import pytest
 
 from ledger.domain.ids import TenantId
 from marketplace.domain.facts.events import LeaseGranted, RoundCleared
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named, rate

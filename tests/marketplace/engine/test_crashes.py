@@ -17,7 +17,7 @@ from marketplace.domain.decisions.decide import Guards
 from marketplace.domain.facts.events import LeaseGranted, RoundCleared
 from marketplace.engine import Engine
 from marketplace.keeper import Keeper
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from marketplace.snapshots.memory import MemorySnapshots
 from tests.marketplace.support.borrowed import Lent
 from tests.marketplace.support.invariants import audit

@@ -10,7 +10,7 @@ import pytest
 
 from ledger.domain.ids import BidId
 from marketplace.domain.facts.events import BidPlaced, GpuRequest
-from marketplace.queries.advice import Change, advise
+from marketplace.explain.bid_advice import Change, advise
 from tests.conftest import NOON
 from tests.marketplace.support.market import MARKET, Market, named, rate
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from ledger.domain.ids import OfferId
-from marketplace.queries.unsold_together import Together
+from marketplace.explain.joint_offers import Together
 from tests.marketplace.support.market import Market, named, rate
 from tests.marketplace.support.unsold import changes, reasons, unsold
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ledger.eventstore.port import Recorded
 from listings.domain.events import WeeklyRule
 from marketplace.domain.facts.events import GpuRequest, LeaseGranted, Patience
-from marketplace.queries import replay
 from marketplace.queries.market import Level, RoundUnknown
-from marketplace.queries.replay import book_at, replay_round
+from marketplace.replay import round as replay
+from marketplace.replay.round import book_at, replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.market import MARKET, Market, OpenStore, named, rate
 from tests.marketplace.support.past_rounds import busy, rounds

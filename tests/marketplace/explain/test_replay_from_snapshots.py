@@ -9,7 +9,7 @@ import pytest
 from ledger.eventstore.postgres import PostgresStore
 from marketplace.domain.facts.events import RoundCleared
 from marketplace.models import SnapshotRow
-from marketplace.queries.replay import book_at, replay_round
+from marketplace.replay.round import book_at, replay_round
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import AGES_MAX, NEWEST, thinned
 from marketplace.snapshots.postgres import PostgresSnapshots

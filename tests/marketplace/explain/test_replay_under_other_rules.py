@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 
 from marketplace.domain.clearing.rule_set import Rules
-from marketplace.queries import replay
 from marketplace.queries.market import RoundUnknown
-from marketplace.queries.replay_otherwise import (
+from marketplace.replay import round as replay
+from marketplace.replay.under_other_rules import (
     Otherwise,
     RoundOutOfReach,
     RulesUnreadable,

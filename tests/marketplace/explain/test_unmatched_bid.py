@@ -8,8 +8,8 @@ from uuid import uuid4
 from ledger.domain.ids import BidId
 from ledger.eventstore.postgres import PostgresStore
 from marketplace.domain.facts.bid_events import BidCancelled, BidExpired
-from marketplace.queries import ended
-from marketplace.queries.ended import Ended, explain_ended
+from marketplace.explain import ended_bid as ended
+from marketplace.explain.ended_bid import Ended, explain_ended
 from marketplace.snapshots.postgres import PostgresSnapshots
 from tests.marketplace.support.market import MARKET, Market, OpenStore, named, rate
 

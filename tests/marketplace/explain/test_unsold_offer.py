@@ -10,10 +10,10 @@ import pytest
 from ledger.domain.ids import BidId
 from ledger.domain.money import Rate
 from marketplace.domain.facts.events import GpuRequest
-from marketplace.queries.advice import advise
+from marketplace.explain.bid_advice import advise
+from marketplace.explain.unsold_offer import explain_offer
 from marketplace.queries.books import book_of, explain_bid
 from marketplace.queries.market import Level
-from marketplace.queries.unsold import explain_offer
 from tests.conftest import NOON
 from tests.marketplace.support.governed import Governed
 from tests.marketplace.support.market import MARKET, OWNER, Market, named, rate

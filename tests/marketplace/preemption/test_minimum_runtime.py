@@ -20,7 +20,7 @@ from marketplace.domain.preemption.interrupt import VICTIMS_MAX
 from marketplace.domain.quotas.minimum_runtime import LeastRuns
 from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.books import book_of as lent_book
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.borrowed import Lent
 from tests.marketplace.support.borrowed_in_rounds import rounds

@@ -36,7 +36,7 @@ from marketplace.domain.quotas.minimum_runtime import LeastRuns
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.verification.minimum_runtime import least_run as verified
 from marketplace.domain.verification.verify_round import faults
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.borrowed import Lent
 from tests.marketplace.support.invariants import audit

@@ -24,7 +24,7 @@ from marketplace.domain.facts.events import LeaseGranted, RoundCleared, ServiceC
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.facts.policy_events import CountingSet
 from marketplace.domain.verification.verify_round import faults
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.marketplace.support.borrowed import Lent
 from tests.marketplace.support.borrowed_in_rounds import NOTICE, lent, rounds
 from tests.marketplace.support.governed import unit_of

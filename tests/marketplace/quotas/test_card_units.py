@@ -29,7 +29,7 @@ from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.use import Gpus, Use
 from marketplace.domain.verification.card_units import gpus_in, gpus_of_all
 from marketplace.domain.verification.verify_round import faults
-from marketplace.queries.advice import advise
+from marketplace.explain.bid_advice import advise
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
 from tests.marketplace.support.governed import Governed, unit_of

@@ -24,7 +24,7 @@ from marketplace.domain.facts.events import (
     Workload,
 )
 from marketplace.queries.books import preview
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd
 from tests.marketplace.support.governed import Governed, unit_of

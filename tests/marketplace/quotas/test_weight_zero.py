@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from marketplace.domain.facts.events import Patience, RoundCleared
 from marketplace.domain.facts.policy_events import ShareWeightSet
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.governed import Governed, unit_of
 from tests.marketplace.support.market import MARKET, named

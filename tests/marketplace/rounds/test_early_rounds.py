@@ -8,7 +8,7 @@ import pytest
 
 from marketplace.domain.facts.events import RoundCleared
 from marketplace.domain.rounds.early_round import AT_RISK_EVERY
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.borrowed_in_rounds import NOTICE, lent
 from tests.marketplace.support.early_rounds import HOUR, MINUTE, let_pass

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from marketplace import round_time
 from marketplace.domain.book.book import Book
 from marketplace.domain.clearing import continuous
 from marketplace.domain.decisions import decide
@@ -18,9 +19,9 @@ from marketplace.domain.facts.faults import Fault
 from marketplace.domain.rounds import batch_clearing
 from marketplace.domain.rounds.vetting import UNVERIFIED
 from marketplace.domain.verification.verify_round import faults
-from marketplace.queries import books, guards
+from marketplace.queries import books
 from marketplace.queries.books import MarketCannotTell, book_of, explain_bid
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named
@@ -169,7 +170,7 @@ def test_a_replay_that_breaks_off_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     def check(*_: Any) -> Any:
         raise Odd("today")
 
-    monkeypatch.setattr("marketplace.queries.replay.on_round", check)
+    monkeypatch.setattr("marketplace.replay.round.on_round", check)
     replayed = replay_round(market.store, market=MARKET, round_id=cleared.round_id)
 
     assert replayed.outcome == "different"
@@ -224,7 +225,7 @@ def test_a_preview_of_a_small_round_is_what_the_round_gives() -> None:
 def test_stages_have_a_time_of_their_own_together() -> None:
     """Two seconds between stages do not count, two and a half in them do."""
     clock = iter((0.0, 1.0, 3.0, 4.0, 4.5))
-    late = guards.stopwatch(2.0, lambda: next(clock))
+    late = round_time.stopwatch(2.0, lambda: next(clock))
 
     asked = [late(name) for name in ("own", "own", "sweep", "sweep", "sweep")]
 

@@ -17,7 +17,7 @@ from marketplace.domain.decisions.decide import on_round
 from marketplace.domain.facts.events import Cut, LeaseGranted, RoundCleared
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.rounds.preemption_pass import BIDS_MAX
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named

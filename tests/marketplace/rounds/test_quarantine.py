@@ -20,7 +20,7 @@ from marketplace.domain.facts.instants import from_above
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.rounds import batch_clearing, realise
 from marketplace.queries.books import explain_bid
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named

@@ -6,7 +6,7 @@ import pytest
 
 from marketplace.domain.solver import Ask, Effort, Entry, Pool, pose, solve
 from marketplace.domain.solver.builder import WrongAsk
-from marketplace.queries.guards import PRICES_SHARE_MAX, Guard
+from marketplace.round_time import PRICES_SHARE_MAX, Guard
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.solver.telling import told
 

@@ -11,8 +11,8 @@ from marketplace.domain.facts.events import LeaseGranted
 from marketplace.domain.facts.policy_events import LeastRunSet
 from marketplace.domain.governance.authority import Setter
 from marketplace.domain.governance.dispatch import Policy
-from marketplace.queries.quota_trials import Trial, try_policies
-from marketplace.queries.undisturbed import Undisturbed, undisturbed_for
+from marketplace.explain.minimum_runtime import Undisturbed, undisturbed_for
+from marketplace.trials.on_the_book import Trial, try_policies
 from tests.marketplace.support.market import MARKET, OWNER, Market, named
 from tests.marketplace.support.preemption import NOTICE
 from tests.marketplace.verification.victim_order import in_turn as in_turn

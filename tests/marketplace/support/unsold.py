@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marketplace.queries.unsold import OfferChange, Unsold, explain_offer
+from marketplace.explain.unsold_offer import OfferChange, Unsold, explain_offer
 from tests.marketplace.support.market import MARKET, Market, named
 
 

@@ -19,7 +19,7 @@ from marketplace.domain.facts.events import LeaseGranted, RoundCleared
 from marketplace.domain.facts.faults import Fault
 from marketplace.domain.rounds import batch_clearing
 from marketplace.domain.rounds.vetting import CHECKS_MAX, UNVERIFIED, vouched
-from marketplace.queries.replay import replay_round
+from marketplace.replay.round import replay_round
 from tests.conftest import NOON
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import MARKET, Market, named

@@ -30,11 +30,11 @@ from marketplace.domain.quotas.card_units import in_gpus
 from marketplace.domain.quotas.cohort_tree import Usage
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.quota_book import QuotaBook
-from marketplace.queries.asked_policies import Asked
+from marketplace.fairness.levels import levels_of
+from marketplace.fairness.standings import sees
 from marketplace.queries.books import book_of
-from marketplace.queries.fair_levels import levels_of
-from marketplace.queries.hindsight import DAYS, Hindsight, looking_back, permissions
-from marketplace.queries.quota_shares import sees
+from marketplace.trials.on_the_past import DAYS, Hindsight, looking_back, permissions
+from marketplace.trials.proposed_policies import Asked
 
 BIDS_MAX = 500
 """Open bids looked at, by price and then by age."""

@@ -14,8 +14,8 @@ from marketplace.domain.facts.values import Counts
 from marketplace.domain.quotas.card_units import ANY_CLASS
 from marketplace.domain.quotas.minimum_runtime import LeastRuns
 from marketplace.domain.quotas.policies_in_force import Policies
+from marketplace.fairness.standings import sees
 from marketplace.queries.books import book_of
-from marketplace.queries.quota_shares import sees
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ from marketplace.domain.governance.dispatch import ruled
 from marketplace.domain.quotas.card_units import size_in
 from marketplace.domain.quotas.cohort_tree import Usage
 from marketplace.domain.quotas.policies_in_force import Policies
-from marketplace.queries.asked_policies import Asked
 from marketplace.queries.bids import bids
 from marketplace.queries.leases import leases
+from marketplace.trials.proposed_policies import Asked
 
 DAYS, DAYS_MAX = 7, 31
 LOOKED_MAX = 2_000

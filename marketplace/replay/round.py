@@ -37,8 +37,8 @@ from marketplace.domain.facts.events import DECISIONS, LeaseGranted, MarketEvent
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.facts.rule_versions import ROUND_RULE, RULE
 from marketplace.domain.orderbook.triggers import Trigger
-from marketplace.queries.curves import Curve, curves_of
 from marketplace.queries.market import RoundUnknown
+from marketplace.replay.curves import Curve, curves_of
 from marketplace.snapshots import snapshots_for
 from marketplace.snapshots.port import Snapshot
 

@@ -29,10 +29,10 @@ from marketplace.domain.quotas.fair_share_order import Standings
 from marketplace.domain.quotas.limits import LimitUse, use_of_limit
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.quota_book import LAYERS, QuotaBook
+from marketplace.fairness.levels import Level, Named, Parting, levels_of, parting_of
 from marketplace.queries.books import book_of
-from marketplace.queries.fair_levels import Level, Named, Parting, levels_of, parting_of
 from marketplace.queries.quotas import may_see, shown
-from marketplace.queries.replay import LogTooLong, book_at
+from marketplace.replay.round import LogTooLong, book_at
 
 WHOLE_TENANT: frozenset[Role] = frozenset({"operator", "owner", "finance", "auditor"})
 """Roles that see all units of their organisation; others see their own unit."""

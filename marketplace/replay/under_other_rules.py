@@ -19,7 +19,7 @@ from marketplace.domain.clearing.rule_set import PRICE_RULES, PriceRule, Rules
 from marketplace.domain.decisions.decide import RoundUnsound
 from marketplace.domain.facts.events import LeaseGranted
 from marketplace.domain.facts.instants import from_above
-from marketplace.queries.replay import LogTooLong, book_at, cleared_again
+from marketplace.replay.round import LogTooLong, book_at, cleared_again
 
 
 class RulesUnreadable(Invalid):

@@ -23,9 +23,9 @@ from marketplace.domain.facts.instants import Millis, from_above, moment
 from marketplace.domain.orderbook.listed_offer import Listed
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.eligibility import CONSTRAINTS, Explanation
+from marketplace.explain.joint_offers import ELSEWHERE, PRICES, Joint, Together
 from marketplace.queries.books import book_of
 from marketplace.queries.market import Level
-from marketplace.queries.unsold_together import ELSEWHERE, PRICES, Joint, Together
 
 BIDS_MAX = 500
 """Bids that are looked at, by price and then by age."""

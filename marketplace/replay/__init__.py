@@ -1,0 +1,1 @@
+"""Past rounds, cleared again from the log: as they were, or under other rules."""
