@@ -18,6 +18,7 @@ from ledger.eventstore.port import Meta
 from tests.emptying import empty_tables
 from tests.kept import end_kept
 from tests.kernels import compile_all, use_compiled
+from tests.once import find_static_files_once, keep_what_was_collected
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 """A Monday."""
@@ -87,6 +88,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         used = [found[-1] for found in made.name2fixturedefs.values()]
         if any(each.scope == "module" and each.baseid for each in used):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def pytest_collection_finish() -> None:
+    """Make ready for thousands of tests in one process."""
+    find_static_files_once()
+    keep_what_was_collected()
 
 
 @pytest.hookimpl(tryfirst=True)
