@@ -6,7 +6,7 @@ One write of each app that takes any; the same strict fields serve all the other
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from datetime import timedelta
 from typing import Any
@@ -15,9 +15,11 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 from django.utils import timezone
+from pytest_django.plugin import DjangoDbBlocker
 
 from ledger.eventstore import default_store
 from tests.access.world import Party, follow, found
+from tests.kept import kept
 
 pytestmark = pytest.mark.django_db
 
@@ -93,11 +95,18 @@ BAD_MESSAGES: list[tuple[str, str, object]] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def careless(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Party]:
+    with kept(django_db_blocker) as made:
+        party = found("careless")
+        follow()
+    yield party
+    made.end()
+
+
 @pytest.fixture
-def party(db: None) -> Party:
-    party = found("careless")
-    follow()
-    return party
+def party(careless: Party, db: None) -> Party:
+    return careless
 
 
 def good_body(route: str, party: Party) -> dict[str, Any]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import product
 from urllib.parse import quote
 
 import pytest
 from django.test import Client
+from pytest_django.plugin import DjangoDbBlocker
 
 from ledger.domain.whole_numbers import whole_number
 from ledger.rest.rendering import PlainJson
 from tests.access.world import Party, follow, found
+from tests.kept import kept
 
 pytestmark = pytest.mark.django_db
 
@@ -31,11 +34,18 @@ NUMBERED = [
 NO_TEXTS = ["\ud83d", "\udc00x", "a\0b"]
 
 
+@pytest.fixture(scope="module")
+def numbers(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Party]:
+    with kept(django_db_blocker) as made:
+        party = found("numbers")
+        follow()
+    yield party
+    made.end()
+
+
 @pytest.fixture
-def party() -> Party:
-    party = found("numbers")
-    follow()
-    return party
+def party(numbers: Party, db: None) -> Party:
+    return numbers
 
 
 @pytest.mark.parametrize("text", NO_NUMBERS)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from pytest_django.plugin import DjangoDbBlocker
 
 from ledger.eventstore.postgres import PostgresStore
 from marketplace.domain.facts.events import RoundCleared
@@ -13,23 +15,31 @@ from marketplace.replay.round import book_at, replay_round
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import AGES_MAX, NEWEST, thinned
 from marketplace.snapshots.postgres import PostgresSnapshots
+from tests.kept import kept
 from tests.marketplace.support.market import Market
 
 ROUNDS = 24
 
 
-@pytest.fixture
-def market(db: None) -> Market:
+@pytest.fixture(scope="module")
+def traded(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Market]:
     """A market that had many rounds, with a snapshot every few facts."""
-    market = Market(PostgresStore())
-    market.keep(PostgresSnapshots(), facts=4)
-    for number in range(ROUNDS):
-        market.offer(f"host {number}", gpus=2)
-        market.bid(f"bid {number}", gpus=1 + number % 2)
-        market.bid(f"patient {number}", patience="patient", hours=2)
-        market.run()
-        market.wait(minutes=2)
-    return market
+    with kept(django_db_blocker) as made:
+        market = Market(PostgresStore())
+        market.keep(PostgresSnapshots(), facts=4)
+        for number in range(ROUNDS):
+            market.offer(f"host {number}", gpus=2)
+            market.bid(f"bid {number}", gpus=1 + number % 2)
+            market.bid(f"patient {number}", patience="patient", hours=2)
+            market.run()
+            market.wait(minutes=2)
+    yield market
+    made.end()
+
+
+@pytest.fixture
+def market(traded: Market, db: None) -> Market:
+    return traded
 
 
 def rounds(market: Market) -> list[RoundCleared]:
