@@ -27,7 +27,7 @@ def tmp_path(work_folder: Path) -> Path:
     return work_folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cloud() -> Iterator[MotoCloud]:
     """EC2 on loopback."""
     cloud = MotoCloud()
@@ -36,11 +36,15 @@ def cloud() -> Iterator[MotoCloud]:
     cloud.stop()
 
 
-@pytest.fixture(scope="session", params=STORES)
+@pytest.fixture(scope="package", params=STORES)
 def market(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cloud: MotoCloud
 ) -> Iterator[Installation]:
-    """A served market, with its people and nothing listed."""
+    """A served market, with its people and nothing listed.
+
+    It ends with the last journey: at rest it would still take its share of the processor from all
+    tests that follow.
+    """
     folder = tmp_path_factory.mktemp("market")
     settings = {
         "OFFPEAK_BURST_CLOUD": "ec2",

@@ -23,7 +23,7 @@ REGION = "kill"
 GPUS = 2
 TOLERANCE_MS = 2_000
 
-pytestmark = pytest.mark.parametrize("market", FIRST_STORE, indirect=True, scope="session")
+pytestmark = pytest.mark.parametrize("market", FIRST_STORE, indirect=True, scope="package")
 
 
 @pytest.fixture

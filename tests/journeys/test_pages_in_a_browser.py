@@ -25,7 +25,7 @@ LOOKS = [
 """Each scheme and each width once; the other two combinations in the soak."""
 THING = re.compile(r"/(?:offers|bids|leases)/([0-9a-f-]{36})")
 
-pytestmark = pytest.mark.parametrize("market", STORES[:1], indirect=True, scope="session")
+pytestmark = pytest.mark.parametrize("market", STORES[:1], indirect=True, scope="package")
 
 
 @pytest.fixture

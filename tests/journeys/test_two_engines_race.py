@@ -26,7 +26,7 @@ BIDS = 16
 """More than GPUs: those that come later queue up on the same GPUs, one after the other."""
 QUERY = f"gpu=V100 region={REGION}"
 
-pytestmark = pytest.mark.parametrize("market", FIRST_STORE, indirect=True, scope="session")
+pytestmark = pytest.mark.parametrize("market", FIRST_STORE, indirect=True, scope="package")
 
 
 @pytest.fixture
