@@ -14,7 +14,7 @@ from ledger.eventstore.postgres import PostgresStore
 from marketplace import kernels
 from marketplace.lab import apart
 from marketplace.lab.apart import Apart, LabBroke, LabBusy, compare_apart
-from marketplace.lab.comparing import Job, Question, answered, prepared
+from marketplace.lab.comparing import Comparison, Job, Question, answered, prepared
 from marketplace.lab.running import LabTooSlow
 from marketplace.lab.variants import Variant
 from marketplace.snapshots.postgres import PostgresSnapshots
@@ -47,6 +47,29 @@ def a_day(market: Market) -> Market:
     return market
 
 
+@pytest.fixture(scope="module")
+def day() -> Market:
+    """A market after a day, which no run changes."""
+    return a_day(Market())
+
+
+@pytest.fixture
+def job(day: Market) -> Job:
+    return job_of(day)
+
+
+@pytest.fixture(scope="module")
+def found_here(day: Market) -> Comparison:
+    """What the run finds in this process."""
+    return answered(job_of(day))
+
+
+@pytest.fixture
+def soon_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the process load no kernels, which takes longer than all else that it does here."""
+    monkeypatch.setattr(kernels, "home", None)
+
+
 def is_there(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -55,10 +78,8 @@ def is_there(pid: int) -> bool:
     return True
 
 
-def test_it_comes_to_the_same_as_in_this_process() -> None:
-    job = job_of(a_day(Market()))
-
-    assert compare_apart(job) == answered(job)
+def test_it_comes_to_the_same_as_in_this_process(job: Job, found_here: Comparison) -> None:
+    assert compare_apart(job) == found_here
 
 
 def test_what_lies_before_the_snapshot_is_asked_for(db: None) -> None:
@@ -73,8 +94,8 @@ def test_what_lies_before_the_snapshot_is_asked_for(db: None) -> None:
     assert compare_apart(job) == answered(job)
 
 
-def test_it_tells_how_far_it_is() -> None:
-    job, seen = job_of(a_day(Market())), set[int]()
+def test_it_tells_how_far_it_is(job: Job) -> None:
+    seen = set[int]()
 
     with Apart(job) as run:
         while run.step(PATIENCE_SECONDS) is None:
@@ -83,9 +104,8 @@ def test_it_tells_how_far_it_is() -> None:
     assert seen and max(seen) <= run.steps == job.steps
 
 
-def test_a_run_that_is_given_up_leaves_no_process_and_no_place_taken() -> None:
-    job = job_of(a_day(Market()))
-
+@pytest.mark.usefixtures("soon_up")
+def test_a_run_that_is_given_up_leaves_no_process_and_no_place_taken(job: Job) -> None:
     for _ in range(3):
         with Apart(job) as run:
             run.step(0.0)
@@ -93,35 +113,32 @@ def test_a_run_that_is_given_up_leaves_no_process_and_no_place_taken() -> None:
         assert not is_there(run.pid)
 
 
-def test_no_more_than_two_run_at_once() -> None:
-    job = job_of(a_day(Market()))
-
+@pytest.mark.usefixtures("soon_up")
+def test_no_more_than_two_run_at_once(job: Job) -> None:
     with Apart(job), Apart(job), pytest.raises(LabBusy):
         Apart(job)
     with Apart(job):
         pass
 
 
-def test_a_refusal_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = job_of(a_day(Market()))
+@pytest.mark.usefixtures("soon_up")
+def test_a_refusal_comes_through(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "SECONDS_MAX", -1.0)
 
     with pytest.raises(LabTooSlow):
         compare_apart(job)
 
 
-def test_a_process_that_breaks_off_is_told_so() -> None:
-    job = job_of(a_day(Market()))
+@pytest.mark.usefixtures("soon_up")
+def test_a_process_that_breaks_off_is_told_so(job: Job) -> None:
     broken = replace(job, stretch=replace(job.stretch, recorded=[None]))  # type: ignore[list-item]
 
     with pytest.raises(LabBroke):
         compare_apart(broken)
 
 
-def test_others_are_not_held_up_meanwhile() -> None:
+def test_others_are_not_held_up_meanwhile(job: Job) -> None:
     """While it runs, this process has its time to itself: it hardly uses any for waiting."""
-    job = job_of(a_day(Market()))
-
     with Apart(job) as run:
         run.step(0.0)
         before = time.thread_time()
@@ -132,20 +149,18 @@ def test_others_are_not_held_up_meanwhile() -> None:
 
 @pytest.mark.parametrize("compiles", [True, False])
 def test_it_comes_to_the_same_with_compiled_kernels(
-    monkeypatch: pytest.MonkeyPatch, compiles: bool
+    job: Job, found_here: Comparison, monkeypatch: pytest.MonkeyPatch, compiles: bool
 ) -> None:
-    job = job_of(a_day(Market()))
     monkeypatch.setattr(kernels, "home", kernels.home if compiles else None)
 
-    assert compare_apart(job) == answered(job)
+    assert compare_apart(job) == found_here
 
 
 def test_where_no_kernels_are_compiled_it_does_without(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    job: Job, found_here: Comparison, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """To compile them takes a minute or more, in which it would say nothing."""
-    job = job_of(a_day(Market()))
     monkeypatch.setattr(kernels, "home", tmp_path)
 
-    assert compare_apart(job) == answered(job)
+    assert compare_apart(job) == found_here
     assert not list(tmp_path.iterdir())
