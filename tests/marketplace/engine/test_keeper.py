@@ -123,7 +123,7 @@ def no_clock() -> Iterator[None]:
         yield
 
 
-@given(st.randoms(use_true_random=False), st.sets(st.integers(0, ACTS - 1), min_size=1))
+@given(st.randoms(use_true_random=True), st.sets(st.integers(0, ACTS - 1), min_size=1))
 @settings(max_examples=40, deadline=None)
 def test_an_engine_goes_on_from_any_snapshot_as_from_the_first_fact(
     random: Random, when: set[int]
@@ -142,7 +142,7 @@ def test_an_engine_goes_on_from_any_snapshot_as_from_the_first_fact(
     assert from_snapshot == whole
 
 
-@given(st.randoms(use_true_random=False))
+@given(st.randoms(use_true_random=True))
 @settings(max_examples=40, deadline=None)
 def test_a_snapshot_is_the_book_of_the_last_decision_and_says_where_to_read_on(
     random: Random,

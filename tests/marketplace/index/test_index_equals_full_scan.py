@@ -21,7 +21,7 @@ ACTS = 60
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-@given(st.randoms(use_true_random=False))
+@given(st.randoms(use_true_random=True))
 @settings(max_examples=40, deadline=None)
 def test_the_same_grants_and_reasons_as_by_looking_at_everything(
     compiled: bool, random: Random

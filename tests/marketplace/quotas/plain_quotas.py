@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from fractions import Fraction
+from functools import lru_cache
 
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.facts.instants import EPOCH, from_above, moment
 from marketplace.domain.facts.policy_events import LimitSet
+from marketplace.domain.facts.values import Counts
 from marketplace.domain.quotas.cohort_tree import Tree, Usage
 from marketplace.domain.quotas.limits import periods
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.quota_book import LAYERS, NOT_ALLOWED, QUOTA, QuotaBook
-from marketplace.domain.quotas.use import Use, subject_of
+from marketplace.domain.quotas.use import Gpus, Use, subject_of
 
 Plain = tuple[str | None, str]
 """The outcome, and the reason of a refusal."""
@@ -56,11 +58,16 @@ PARTS = {
 
 def _counted(policies: Policies, use: Use, gpu_class: str = "any") -> Fraction:
     """Return how many GPUs of a class a use counts as."""
+    return _count(policies.counts, use.gpus, gpu_class)
+
+
+@lru_cache(maxsize=10_000)
+def _count(counts: Counts, gpus: tuple[Gpus, ...], gpu_class: str) -> Fraction:
     total = Fraction(0)
-    for each in use.gpus:
+    for each in gpus:
         card, part = each.model[:9], each.model[10:]
         cut_by_mig = "g." in part
-        if policies.counts == "parts":
+        if counts == "parts":
             named = gpu_class in (each.model, each.model.replace("-80GB", "")) and part
             if gpu_class == "any" or named or gpu_class in (card, card[:4]):
                 total += each.gpus * (1 if named else PARTS.get(each.model, Fraction(1)))

@@ -120,7 +120,7 @@ def at(use: Use, starts: int) -> Use:
     return replace(use, starts=starts, ends=starts + use.ends - use.starts)
 
 
-@given(st.randoms(use_true_random=False))
+@given(st.randoms(use_true_random=True))
 @settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_what_was_asked_and_kept_is_what_all_uses_add_up_to(random: Random) -> None:
     people = People(random)
