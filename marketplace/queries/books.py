@@ -31,7 +31,7 @@ from marketplace.domain.book.suspension import explained, left_out
 from marketplace.domain.clearing.continuous import clear
 from marketplace.domain.clearing.fills import Clearing, Fill, Lane
 from marketplace.domain.clearing.to_events import model_of
-from marketplace.domain.decisions.decide import RoundUnsound, patient_cleared, would_get
+from marketplace.domain.decisions.decide import Guards, RoundUnsound, patient_cleared, would_get
 from marketplace.domain.facts.events import BidPlaced, Share
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.orderbook.calendar import Calendar
@@ -278,8 +278,7 @@ def _cleared_with(book: Book, bid: OpenBid, now: int) -> Clearing:
         [each for each in queue if now <= each.lapses and each.bid_id not in aside],
         now=now,
         round_id=round_id,
-        enough=guard(SEARCH_SECONDS_MAX),
-        late=stopwatch(REST_SECONDS_MAX),
+        guards=Guards(guard(SEARCH_SECONDS_MAX), stopwatch(REST_SECONDS_MAX)),
     )
 
 

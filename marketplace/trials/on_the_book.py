@@ -18,8 +18,8 @@ from ledger.eventstore.port import EventStore, load
 from listings.domain.permit_events import ListingAllowed
 from listings.domain.permits import ListingPermits
 from marketplace.domain.admission.gate import capacity_of
-from marketplace.domain.admission.quota_following import begun
 from marketplace.domain.book.book import Book
+from marketplace.domain.book.quota_following import begun
 from marketplace.domain.clearing.continuous import clear
 from marketplace.domain.facts.instants import from_above, from_below, moment
 from marketplace.domain.facts.policy_events import GovernanceEvent, UseAllowed

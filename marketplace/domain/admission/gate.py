@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from ledger.domain.ids import BidId, LeaseId
+from ledger.domain.ids import BidId, LeaseId, OfferId
 from listings.domain.gpus import model_matches
 from marketplace.domain.facts.instants import whole_second
 from marketplace.domain.index.own_supply import is_own
@@ -38,7 +38,7 @@ class HasQuotas(Protocol):
     quotas: QuotaBook | None
 
     @property
-    def offers(self) -> Mapping[Any, Listed]:
+    def offers(self) -> Mapping[OfferId, Listed]:
         """Return the offers by id."""
         ...
 

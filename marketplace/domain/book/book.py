@@ -18,12 +18,12 @@ from typing import Any
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId, HostId
 from listings.domain.events import OfferExpired, OfferPublished, OfferWithdrawn
-from marketplace.domain.admission.quota_following import KINDS, explained, follow, set_policy
 from marketplace.domain.book.held_leases import RULES as LEASE_RULES
 from marketplace.domain.book.held_leases import Holdings
 from marketplace.domain.book.offer_changes import RULES as OFFER_RULES
 from marketplace.domain.book.quarantine import RULES as HEALTH_RULES
 from marketplace.domain.book.quarantine import Quarantine, withhold
+from marketplace.domain.book.quota_following import KINDS, explained, follow, set_policy
 from marketplace.domain.book.suspension import Aside, noted
 from marketplace.domain.book.unmatched_reason import at_a_glance, reason_of
 from marketplace.domain.facts.events import (

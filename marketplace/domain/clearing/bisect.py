@@ -31,7 +31,7 @@ Attempt = Callable[[Sequence[OpenBid]], Result]
 """Clears these bids alone; raises RoundUnsound."""
 
 
-class Looks:
+class LookBudget:
     """What may be looked at to find out at which bids new supply breaks off.
 
     near, wide: how many hosts a bid looks at, and one that takes GPUs of several.

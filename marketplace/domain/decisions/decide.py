@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 from ledger.domain.ids import BidId, HostId
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.suspension import SET_ASIDE, left_out
-from marketplace.domain.clearing.bisect import Looks, without_culprits
+from marketplace.domain.clearing.bisect import LookBudget, without_culprits
 from marketplace.domain.clearing.continuous import clear
 from marketplace.domain.clearing.extension import decide_extension
 from marketplace.domain.clearing.fills import Clearing
@@ -37,10 +36,21 @@ from marketplace.domain.orderbook.triggers import (
     Trigger,
 )
 from marketplace.domain.preemption.fill_resale import BIDS_MAX, sell_on
-from marketplace.domain.preemption.interrupt import preempt
-from marketplace.domain.preemption.reclaim_quota import lawful, reclaim_for, reclaimed
+from marketplace.domain.preemption.interrupt import preemption_for, written
+from marketplace.domain.preemption.reclaim_quota import lawful, reclaim_for
 from marketplace.domain.rounds.vetting import vouched
 from marketplace.domain.verification.verify_round import faults
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One decision: what it is made on, when, under which id and by which rules."""
+
+    book: Book
+    now: int
+    round_id: UUID
+    rules: Rules = PRESENT
+
 
 Told = Callable[[BidId | None, RoundUnsound], object]
 """Told at which bids a decision breaks off, and how. None: at none of those that were looked at."""
@@ -63,13 +73,14 @@ def on_fact(
 
     now: milliseconds. tell: told which waiting bids new supply could not be offered to.
     """
+    this = Pass(book, now, round_id, rules)
     match trigger:
         case BidCame(bid_id):
-            return _come(book, book.bids[bid_id], now, round_id, rules)
+            return _come(this, book.bids[bid_id])
         case SupplyGrew():
-            events = _supplied(book, trigger, now, round_id, rules, tell)
+            events = _supplied(this, trigger, tell)
             if not events and trigger.rests:
-                events = _sold_on(book, list(book.resting())[:BIDS_MAX], now, round_id, rules)
+                events = _sold_on(this, list(book.resting())[:BIDS_MAX])
             waits_again = follow_up(book, trigger, ())
             if not events and waits_again is not None:
                 return on_fact(book, waits_again, now=now, round_id=round_id, rules=rules)
@@ -87,22 +98,18 @@ def on_fact(
                 )
             ]
         case ResaleCame():
-            return _sold_on(book, considered(book, trigger), now, round_id, rules)
+            return _sold_on(this, considered(book, trigger))
 
 
-def _supplied(
-    book: Book, grew: SupplyGrew, now: int, round_id: UUID, rules: Rules, tell: Told
-) -> list[MarketEvent]:
+def _supplied(this: Pass, grew: SupplyGrew, tell: Told) -> list[MarketEvent]:
     """Offer what is new on some hosts to those that wait; one that breaks off costs itself only."""
-    hosts = grew.hosts
-    looks = Looks(near=len(hosts), wide=len(book.offers))
+    book, hosts = this.book, grew.hosts
+    looks = LookBudget(near=len(hosts), wide=len(book.offers))
 
     def attempt(some: Sequence[OpenBid] | None) -> list[MarketEvent]:
         looks.take(some or ())
         try:
-            return _cleared(
-                book, some, now, round_id, rules, tell=False, hosts=hosts, freed=grew.freed
-            )
+            return _cleared(this, some, tell=False, hosts=hosts, freed=grew.freed)
         except Exception as broken:
             raise RoundUnsound(f"new supply could not be offered: {broken!r}") from broken
 
@@ -119,7 +126,7 @@ def _supplied(
 def _without_who_breaks(
     waiting: Sequence[OpenBid],
     attempt: Callable[[Sequence[OpenBid]], list[MarketEvent]],
-    looks: Looks,
+    looks: LookBudget,
     unsound: RoundUnsound,
     tell: Told,
 ) -> list[MarketEvent]:
@@ -159,7 +166,7 @@ def would_get(book: Book, bid: OpenBid, *, now: int, round_id: UUID) -> LeaseGra
     was = book.bids.get(bid.bid_id)
     book.bids[bid.bid_id] = bid
     try:
-        events = _come(book, bid, now, round_id, PRESENT)
+        events = _come(Pass(book, now, round_id), bid)
     finally:
         if was is None:
             del book.bids[bid.bid_id]
@@ -168,28 +175,24 @@ def would_get(book: Book, bid: OpenBid, *, now: int, round_id: UUID) -> LeaseGra
     return next((each for each in events if isinstance(each, LeaseGranted)), None)
 
 
-def _come(book: Book, bid: OpenBid, now: int, round_id: UUID, rules: Rules) -> list[MarketEvent]:
+def _come(this: Pass, bid: OpenBid) -> list[MarketEvent]:
     """Decide on a bid that is new: what is free first, then what is for sale, or interrupted."""
-    reason = book.glance(bid, now=now)
+    book = this.book
+    reason = book.glance(bid, now=this.now)
     if reason is None:
-        events = _cleared(book, [bid], now, round_id, rules, tell=True)
+        events = _cleared(this, [bid], tell=True)
         if any(isinstance(event, LeaseGranted) for event in events):
             return events
     else:
-        events = list(told(book, bid, reason, now=now, round_id=round_id))
+        events = list(told(book, bid, reason, now=this.now, round_id=this.round_id))
     if book.quotas is None and not book.resales and not book.leases.interruptible:
         return events  # as mostly: what comes now would look for these one by one
-    return (
-        _sold_on(book, [bid], now, round_id, rules)
-        or _interrupting(book, bid, now, round_id, rules)
-        or events
-    )
+    return _sold_on(this, [bid]) or _interrupting(this, bid) or events
 
 
-def _sold_on(
-    book: Book, bids: list[OpenBid], now: int, round_id: UUID, rules: Rules
-) -> list[MarketEvent]:
+def _sold_on(this: Pass, bids: list[OpenBid]) -> list[MarketEvent]:
     """Offer the rests of leases to bids; where there are quotas, to each whose quota allows it."""
+    book, now, round_id, rules = this.book, this.now, this.round_id, this.rules
     if book.quotas is None or not book.resales:
         return sell_on(book, bids, now=now, round_id=round_id, rules=rules)
     quotas = book.quotas
@@ -200,21 +203,22 @@ def _sold_on(
     return []
 
 
-def _interrupting(
-    book: Book, bid: OpenBid, now: int, round_id: UUID, rules: Rules
-) -> list[MarketEvent]:
+def _interrupting(this: Pass, bid: OpenBid) -> list[MarketEvent]:
     """Interrupt for a bid: borrowers for what is its own, or interruptible leases at a price.
 
     Firm leases of borrowers only go where nothing else helps.
     """
+    book, now, round_id, rules = this.book, this.now, this.round_id, this.rules
     if not rules.preemption:
         return []
     plan = reclaim_for(book, bid, now=now)
     if plan is None or plan.firm:
-        events = lawful(book, preempt(book, bid, now=now, round_id=round_id, rules=rules))
+        at_a_price = preemption_for(book, bid, now=now)
+        events = written(book, bid, at_a_price, now=now, round_id=round_id, rules=rules)
+        events = lawful(book, events)
         if events or plan is None:
             return events
-    return reclaimed(book, bid, plan, now=now, round_id=round_id, rules=rules)
+    return written(book, bid, plan, now=now, round_id=round_id, rules=rules)
 
 
 def considered(book: Book, trigger: Trigger | None) -> list[OpenBid]:
@@ -326,8 +330,7 @@ def _attempt(
         bids,
         now=now,
         round_id=round_id,
-        enough=guards.enough,
-        late=guards.late,
+        guards=guards,
         steps=steps,
         interrupting=rules.preemption,
     )
@@ -341,14 +344,29 @@ def _attempt(
         )
 
     def write(clearing: Clearing) -> list[RoundCleared | LeaseGranted]:
-        tell, watch = clearing.refused, Watch(guards.late, steps)
-        said: Any = {"now": now, "lane": "round", "round_id": round_id, "watch": watch}
-        return decided(book, clearing, tell=tell, **said)
+        return decided(
+            book,
+            clearing,
+            now=now,
+            lane="round",
+            round_id=round_id,
+            tell=clearing.refused,
+            watch=Watch(guards.late, steps),
+        )
 
     return vouched(book, rules.priced(clearing), write, faults)
 
 
-def patient_cleared(book: Book, bids: Iterable[OpenBid], **said: Any) -> Clearing:
+def patient_cleared(
+    book: Book,
+    bids: Iterable[OpenBid],
+    *,
+    now: int,
+    round_id: UUID,
+    guards: Guards,
+    steps: Mapping[str, int] | None = None,
+    interrupting: bool = True,
+) -> Clearing:
     """Clear patient bids together: `batch_clearing.clear_round`, whatever happens in it.
 
     Raises: RoundUnsound.
@@ -357,7 +375,16 @@ def patient_cleared(book: Book, bids: Iterable[OpenBid], **said: Any) -> Clearin
     from marketplace.domain.rounds.batch_clearing import clear_round
 
     try:
-        return clear_round(book, bids, **said)
+        return clear_round(
+            book,
+            bids,
+            now=now,
+            round_id=round_id,
+            enough=guards.enough,
+            late=guards.late,
+            steps=steps,
+            interrupting=interrupting,
+        )
     except BrokeOff as at:
         broken = at.__cause__
         raise RoundUnsound(f"it could not be cleared: {broken!r}", at.bid_id) from broken
@@ -367,17 +394,15 @@ def patient_cleared(book: Book, bids: Iterable[OpenBid], **said: Any) -> Clearin
 
 
 def _cleared(
-    book: Book,
+    this: Pass,
     bids: Iterable[OpenBid] | None,
-    now: int,
-    round_id: UUID,
-    rules: Rules,
     *,
     tell: bool,
     hosts: Collection[HostId] | None = None,
     freed: Collection[HostId] | None = None,
 ) -> list[MarketEvent]:
+    book, now, round_id = this.book, this.now, this.round_id
     clearing = clear(book, bids, now=now, round_id=round_id, hosts=hosts, freed=freed)
-    clearing = rules.priced(clearing)
-    told = clearing.refused if tell else ()
-    return list(decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=told))
+    clearing = this.rules.priced(clearing)
+    refused = clearing.refused if tell else ()
+    return list(decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=refused))

@@ -20,14 +20,14 @@ Who takes part and who is safe:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
-from uuid import UUID, uuid5
+from dataclasses import dataclass
+from uuid import UUID
 
 from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.held_leases import Held
-from marketplace.domain.clearing.fills import Clearing, Fill
+from marketplace.domain.clearing.fills import Clearing, Fill, lease_id_of
 from marketplace.domain.clearing.own_supply_first import others
 from marketplace.domain.clearing.rule_set import Rules
 from marketplace.domain.clearing.to_events import decided
@@ -68,25 +68,23 @@ class Plan:
     victims: tuple[Victim, ...]
 
 
-def preempt(
-    book: Book, bid: OpenBid, *, now: int, round_id: UUID, rules: Rules
-) -> list[MarketEvent]:
-    """Grant a firm bid at the cost of interruptible leases; nothing where that may not be."""
+def preemption_for(book: Book, bid: OpenBid, *, now: int) -> Plan | None:
+    """Plan whom to interrupt for an immediate firm bid; None: nobody, or to no avail."""
     if bid.terms.service_class == "interruptible" or bid.terms.patience != "immediate":
-        return []
-    if not book.leases.interruptible:
-        return []
-    plan = plan_for(book, bid, now=now)
+        return None
+    return plan_for(book, bid, now=now) if book.leases.interruptible else None
+
+
+def written(
+    book: Book, bid: OpenBid, plan: Plan | None, *, now: int, round_id: UUID, rules: Rules
+) -> list[MarketEvent]:
+    """Write a plan down: one grant, which cuts the leases that go for it; nothing without one."""
     if plan is None:
         return []
-    lease_id = LeaseId(uuid5(round_id, str(bid.bid_id)))
-    fill = Fill(bid, lease_id, plan.placement, plan.price)
-    clearing = rules.priced(Clearing((fill,), (), without(book.calendar, plan.victims)))
     cuts = tuple(Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims)
-    return [
-        replace(event, cuts=cuts) if isinstance(event, LeaseGranted) else event
-        for event in decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=())
-    ]
+    fill = Fill(bid, lease_id_of(round_id, bid), plan.placement, plan.price, cuts=cuts)
+    clearing = rules.priced(Clearing((fill,), (), without(book.calendar, plan.victims)))
+    return [*decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=())]
 
 
 def plan_for(

@@ -22,19 +22,15 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.admission.gate import LATER_MAX, use_of
-from marketplace.domain.admission.quota_following import use_of_grant
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.held_leases import Held
-from marketplace.domain.clearing.fills import Clearing, Fill, lease_id_of
+from marketplace.domain.book.quota_following import use_of_grant
 from marketplace.domain.clearing.own_supply_first import others
-from marketplace.domain.clearing.rule_set import Rules
-from marketplace.domain.clearing.to_events import decided
-from marketplace.domain.facts.events import Cut, LeaseGranted, MarketEvent
+from marketplace.domain.facts.events import LeaseGranted, MarketEvent
 from marketplace.domain.facts.instants import (
     from_above,
     from_below,
@@ -46,7 +42,7 @@ from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.placement import Placement, place
-from marketplace.domain.preemption.interrupt import VICTIMS_MAX, Victim, first_stop, without
+from marketplace.domain.preemption.interrupt import VICTIMS_MAX, Plan, Victim, first_stop, without
 from marketplace.domain.quotas.card_units import ANY_CLASS, size_in
 from marketplace.domain.quotas.cohort_tree import Usage
 from marketplace.domain.quotas.policies_in_force import Policies
@@ -71,15 +67,9 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Reclaim:
-    """Where a bid goes once these leases have stopped, and at what price. firm: if any of them is.
+class Reclaim(Plan):
+    """A plan that takes back borrowed quota of one class. firm: if any lease of it is."""
 
-    gpu_class: of which the borrowed quota is taken back.
-    """
-
-    placement: Placement
-    price: int
-    victims: tuple[Victim, ...]
     gpu_class: str
 
     @property
@@ -305,19 +295,6 @@ def _price(bid: OpenBid, placement: Placement, victims: Sequence[Victim], now: i
             on_top = max(on_top, part)
     price = placement.floor + on_top
     return price if price <= bid.limit else None
-
-
-def reclaimed(
-    book: Book, bid: OpenBid, plan: Reclaim, *, now: int, round_id: UUID, rules: Rules
-) -> list[MarketEvent]:
-    """Write a plan down: one grant, which cuts the leases that go for it."""
-    fill = Fill(bid, lease_id_of(round_id, bid), plan.placement, plan.price)
-    clearing = rules.priced(Clearing((fill,), (), without(book.calendar, plan.victims)))
-    cuts = tuple(Cut(each.lease_id, moment(each.stop), "interrupted") for each in plan.victims)
-    return [
-        replace(event, cuts=cuts) if isinstance(event, LeaseGranted) else event
-        for event in decided(book, clearing, now=now, lane="instant", round_id=round_id, tell=())
-    ]
 
 
 def lawful(book: Book, events: list[MarketEvent]) -> list[MarketEvent]:

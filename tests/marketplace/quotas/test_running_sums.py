@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ledger.domain.ids import LeaseId, UserId
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.eventstore.port import START
-from marketplace.domain.admission.quota_following import KINDS
 from marketplace.domain.book.book import Book
+from marketplace.domain.book.quota_following import KINDS
 from marketplace.domain.facts.events import BidPlaced
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.facts.policy_events import CountingSet, LimitSet

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from ledger.domain.ids import BidId
 from marketplace.domain.book.book import Book
 from marketplace.domain.clearing import bisect, continuous
-from marketplace.domain.clearing.bisect import GROUP_MAX, LOOKS_MAX, Looks
+from marketplace.domain.clearing.bisect import GROUP_MAX, LOOKS_MAX, LookBudget
 from marketplace.domain.clearing.fills import Clearing
 from marketplace.domain.decisions import decide
 from tests.marketplace.support.market import Market, named
@@ -121,7 +121,7 @@ def test_who_looks_at_more_hosts_takes_more_of_the_work(
         market.bid(f"bid {count}", gang=gang)
     bids = list(book_of(market).bids.values())
 
-    looks = Looks(near=near, wide=wide)
+    looks = LookBudget(near=near, wide=wide)
     assert len(looks.first(bids)) == many
     looks.take(bids[:many])
     assert not looks.over()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, get_args
+from typing import Protocol, get_args
 
 from ledger.domain.event import Event
-from ledger.domain.ids import HostId, LeaseId
+from ledger.domain.ids import HostId, LeaseId, OfferId
 from marketplace.domain.admission.gate import Found, Gate
+from marketplace.domain.book.held_leases import Held
 from marketplace.domain.facts.events import (
     BidFilled,
     BidPlaced,
@@ -19,6 +20,7 @@ from marketplace.domain.facts.events import (
 )
 from marketplace.domain.facts.instants import from_above, from_below
 from marketplace.domain.facts.policy_events import GovernanceEvent, LeastRunSet
+from marketplace.domain.index.bid_queue import Queue
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry, Listed
 from marketplace.domain.orderbook.open_bid import OpenBid, Shape
@@ -39,9 +41,9 @@ class Book(Protocol):
     market: str
     quotas: QuotaBook | None
     least_runs: LeastRuns
-    offers: Any
-    held: Any
-    queue: Any
+    offers: dict[OfferId, Listed]
+    held: dict[LeaseId, Held]
+    queue: Queue
 
     def entries(self, shape: Shape) -> Sequence[Entry]:
         """Return the offers that fit a shape, cheapest first."""
@@ -130,7 +132,7 @@ def use_of_grant(book: Book, granted: LeaseGranted, terms: BidPlaced) -> Use:
 def _gpus(book: Book, granted: LeaseGranted) -> Iterable[tuple[str, int]]:
     """Yield model and memory of every GPU; where its offer is gone, what the grant tells."""
     for share in granted.shares:
-        listed: Listed | None = book.offers.get(share.offer_id)
+        listed = book.offers.get(share.offer_id)
         known = {} if listed is None else {gpu.uuid: gpu for gpu in listed.terms.gpus}
         for uuid in share.gpu_uuids:
             gpu = known.get(uuid)
