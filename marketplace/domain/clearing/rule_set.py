@@ -3,6 +3,16 @@
 The market itself runs under `PRESENT`. The policy lab runs the same engine over the same facts
 under others, to see what they would have made of it. Which grants are made does not depend on the
 price rule: it divides what a grant is worth, between floor and limit, and nothing else.
+
+A trade of the instant lane takes place at the price of the side that was in the book first. A bid
+that comes to offers pays their floor (the highest one's, for a gang); an offer that comes to
+waiting bids earns the limit of the bid that it serves. An offer made for one bid alone trades at
+its floor: it is the answer to that bid. A bid that its own tenant's offers serve pays nothing
+(`own_supply_first`). What a round's grants cost is in `batch_clearing`.
+
+In both lanes the price lies between the floor and the limit, so nobody is worse off than without
+the trade; and buyers pay exactly what owners and platform share, so nothing has to be made up.
+Neither rule is strategy-proof: no rule that also balances can be (Myerson, Satterthwaite 1983).
 """
 
 from __future__ import annotations
@@ -11,6 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from marketplace.domain.clearing.fills import Clearing, Fill
+from marketplace.domain.index.own_supply import is_own
+from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.placement.placement import Placement
 
 PriceRule = Literal["market", "floor", "midpoint", "limit"]
 
@@ -58,3 +71,13 @@ class Rules:
 
 
 PRESENT = Rules()
+
+
+def instant_price(bid: OpenBid, placement: Placement) -> int:
+    """Return the price of a trade of the instant lane, in nano-units per GPU-hour."""
+    if is_own(bid, placement):
+        return 0
+    for listed, _ in placement.gpus:
+        if listed.since > bid.since and listed.terms.reserved_for is None:
+            return bid.limit
+    return placement.floor

@@ -47,7 +47,7 @@ class Pass:
     """One decision: what it is made on, when, under which id and by which rules."""
 
     book: Book
-    now: int
+    at: int
     round_id: UUID
     rules: Rules = PRESENT
 
@@ -178,13 +178,13 @@ def would_get(book: Book, bid: OpenBid, *, now: int, round_id: UUID) -> LeaseGra
 def _come(this: Pass, bid: OpenBid) -> list[MarketEvent]:
     """Decide on a bid that is new: what is free first, then what is for sale, or interrupted."""
     book = this.book
-    reason = book.glance(bid, now=this.now)
+    reason = book.glance(bid, now=this.at)
     if reason is None:
         events = _cleared(this, [bid], tell=True)
         if any(isinstance(event, LeaseGranted) for event in events):
             return events
     else:
-        events = list(told(book, bid, reason, now=this.now, round_id=this.round_id))
+        events = list(told(book, bid, reason, now=this.at, round_id=this.round_id))
     if book.quotas is None and not book.resales and not book.leases.interruptible:
         return events  # as mostly: what comes now would look for these one by one
     return _sold_on(this, [bid]) or _interrupting(this, bid) or events
@@ -192,7 +192,7 @@ def _come(this: Pass, bid: OpenBid) -> list[MarketEvent]:
 
 def _sold_on(this: Pass, bids: list[OpenBid]) -> list[MarketEvent]:
     """Offer the rests of leases to bids; where there are quotas, to each whose quota allows it."""
-    book, now, round_id, rules = this.book, this.now, this.round_id, this.rules
+    book, now, round_id, rules = this.book, this.at, this.round_id, this.rules
     if book.quotas is None or not book.resales:
         return sell_on(book, bids, now=now, round_id=round_id, rules=rules)
     quotas = book.quotas
@@ -208,7 +208,7 @@ def _interrupting(this: Pass, bid: OpenBid) -> list[MarketEvent]:
 
     Firm leases of borrowers only go where nothing else helps.
     """
-    book, now, round_id, rules = this.book, this.now, this.round_id, this.rules
+    book, now, round_id, rules = this.book, this.at, this.round_id, this.rules
     if not rules.preemption:
         return []
     plan = reclaim_for(book, bid, now=now)
@@ -401,7 +401,7 @@ def _cleared(
     hosts: Collection[HostId] | None = None,
     freed: Collection[HostId] | None = None,
 ) -> list[MarketEvent]:
-    book, now, round_id = this.book, this.now, this.round_id
+    book, now, round_id = this.book, this.at, this.round_id
     clearing = clear(book, bids, now=now, round_id=round_id, hosts=hosts, freed=freed)
     clearing = this.rules.priced(clearing)
     refused = clearing.refused if tell else ()

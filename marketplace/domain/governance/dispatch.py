@@ -21,7 +21,6 @@ from marketplace.domain.facts.policy_events import (
 )
 from marketplace.domain.governance import authority, fair_share, minimum_runtime, quota_requests
 from marketplace.domain.governance.authority import Setter
-from marketplace.domain.governance.card_units import set_counting
 from marketplace.domain.quotas.policies_in_force import Policies
 
 Policy = (
@@ -62,7 +61,7 @@ def ruled(now: Policies | None, policy: Policy, setter: Setter) -> Sequence[Gove
         case HalfLifeSet():
             return fair_share.set_half_life(now, policy, setter)
         case CountingSet():
-            return set_counting(now, policy, setter)
+            return fair_share.set_counting(now, policy, setter)
         case GuaranteePeriodSet():
             return fair_share.set_period(now, policy, setter)
         case LeastRunSet():

@@ -1,4 +1,4 @@
-"""How use counts: who may set weights, the half-life and the period, and what they must not say.
+"""How use counts: who may set weights, half-life, period and what parts of cards count as.
 
 The platform's operators weigh cohorts and units. A tenant's operators weigh their own units within
 their grant, against each other: what the grant has against others is not theirs to say.
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from marketplace.domain.facts.policy_events import (
+    CountingSet,
     GovernanceEvent,
     GuaranteePeriodSet,
     HalfLifeSet,
@@ -71,3 +72,14 @@ def set_period(
     need_figure(event.seconds, PERIOD_SECONDS_MAX, least=PERIOD_SECONDS_MIN)
     same = (now.period_seconds, now.period_starts) == (event.seconds, event.starts_at)
     return [] if same else [event]
+
+
+def set_counting(
+    policies: Policies | None, event: CountingSet, by: Setter
+) -> Sequence[GovernanceEvent]:
+    """Set how parts of a card are counted. Only the platform does: it holds for all.
+
+    Raises: PolicyNotYours.
+    """
+    need_platform(by)
+    return [] if (policies or Policies()).counts == event.counts else [event]

@@ -19,7 +19,7 @@ Who takes part and who is safe:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -31,7 +31,7 @@ from marketplace.domain.clearing.fills import Clearing, Fill, lease_id_of
 from marketplace.domain.clearing.own_supply_first import others
 from marketplace.domain.clearing.rule_set import Rules
 from marketplace.domain.clearing.to_events import decided
-from marketplace.domain.facts.events import Cut, LeaseGranted, MarketEvent
+from marketplace.domain.facts.events import Cut, LeaseGranted, MarketEvent, Share
 from marketplace.domain.facts.instants import ONE_MILLI, Millis, from_below, moment, whole_second
 from marketplace.domain.leases.reclaim_schedule import compensation, least_notice
 from marketplace.domain.orderbook.calendar import Calendar, Taken
@@ -134,21 +134,32 @@ def plan_for(
 
 def victims_of(book: Book, bid: OpenBid, *, now: int, hosts: Iterable[HostId]) -> Iterator[Victim]:
     """Yield the leases on these hosts that may be interrupted for a bid."""
-    latest = bid.least.latest_start
     for held in book.leases.interruptible_on(hosts):
-        granted, terms = held.granted, held.bid
+        terms = held.bid
         if terms is None or terms.service_class != "interruptible":
-            continue
-        if held.reclaimed_by is not None or held.claim or granted.lease_id in book.resales:
             continue
         if terms.tenant_id == bid.terms.tenant_id:
             continue
-        if granted.own or any(share.resold or share.source == "burst" for share in granted.shares):
-            continue
-        stop = whole_second(max(first_stop(book, held, now=now), bid.earliest))
-        # What stops too late for the bid makes no room for it, and would only fill VICTIMS_MAX.
-        if from_below(granted.window.starts_at) <= now and stop < held.ends and stop <= latest:
-            yield Victim(held, stop, _loss(held, stop, now))
+        stop = stop_for(book, held, bid, now=now)
+        if stop is not None:
+            worth = held.granted.price.charge((held.ends - stop) * _gpus_of(held)).nanos
+            paid = compensation_of(held, held.granted.shares, stop=stop, now=now)
+            yield Victim(held, stop, worth + paid)
+
+
+def stop_for(book: Book, held: Held, bid: OpenBid, *, now: int) -> Millis | None:
+    """Return when a lease would have to stop for a bid; None: it may not be touched.
+
+    None also of what stops too late for the bid: it makes no room for it in time.
+    """
+    granted = held.granted
+    if held.reclaimed_by is not None or held.claim or granted.lease_id in book.resales:
+        return None
+    if granted.own or any(share.resold or share.source == "burst" for share in granted.shares):
+        return None
+    stop = whole_second(max(first_stop(book, held, now=now), bid.earliest))
+    runs = from_below(granted.window.starts_at) <= now and stop < held.ends
+    return stop if runs and stop <= bid.least.latest_start else None
 
 
 def first_stop(book: Book, held: Held, *, now: int) -> int:
@@ -167,20 +178,21 @@ def undisturbed_under(runs: LeastRuns, granted: LeaseGranted) -> int:
     return from_below(granted.window.starts_at) + runs.of(granted.gpu_model) * SECOND
 
 
-def _loss(held: Held, stop: int, now: int) -> int:
-    """Return what the rest is worth and what its compensation costs, in nano-units."""
+def compensation_of(held: Held, shares: Sequence[Share], *, stop: int, now: int) -> int:
+    """Return what the owners of some shares owe for a lease that is told now, in nano-units."""
     granted = held.granted
-    gpus = sum(len(share.gpu_uuids) for share in granted.shares)
-    worth = granted.price.charge((held.ends - stop) * gpus)
-    paid = compensation(
-        granted.shares,
+    return compensation(
+        shares,
         granted.price,
         starts_at=granted.window.starts_at,
         ends_at=moment(held.ends),
         asked_at=moment(now),
         stop_at=moment(stop),
-    )
-    return worth.nanos + paid.nanos
+    ).nanos
+
+
+def _gpus_of(held: Held) -> int:
+    return sum(len(share.gpu_uuids) for share in held.granted.shares)
 
 
 def without(calendar: Calendar, victims: Iterable[Victim]) -> Calendar:

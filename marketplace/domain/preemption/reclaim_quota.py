@@ -34,15 +34,21 @@ from marketplace.domain.facts.events import LeaseGranted, MarketEvent
 from marketplace.domain.facts.instants import (
     from_above,
     from_below,
-    moment,
     whole_second,
 )
-from marketplace.domain.leases.reclaim_schedule import compensation
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.placement import Placement, place
-from marketplace.domain.preemption.interrupt import VICTIMS_MAX, Plan, Victim, first_stop, without
+from marketplace.domain.preemption.interrupt import (
+    VICTIMS_MAX,
+    Plan,
+    Victim,
+    compensation_of,
+    first_stop,
+    stop_for,
+    without,
+)
 from marketplace.domain.quotas.card_units import ANY_CLASS, size_in
 from marketplace.domain.quotas.cohort_tree import Usage
 from marketplace.domain.quotas.policies_in_force import Policies
@@ -159,7 +165,7 @@ class _Attempt:
     def plan(self) -> Reclaim | None:
         """Return who goes and where the bid comes; None: there is no lawful way that helps."""
         tree = self._quotas.tree(self._gpu_class, self._node, self._now)
-        usage = self._quotas.usage_by_lease(self._gpu_class, self._now)
+        usage = self._quotas.usage(self._gpu_class, self._now)
         if not self._least or tree is None or usage is None:
             return None
         if usage.used(self._node) + self._least > tree.subtree[self._node]:
@@ -199,9 +205,10 @@ class _Attempt:
             stranger = unit not in self._policies.units
             spared = unit == self._node or stranger or lease_id in self._standing.spared
             if held is not None and not spared and self._size(use):
-                victim = _victim(self._book, held, self._bid, self._now)
-                if victim is not None:
-                    yield lease_id, victim
+                stop = stop_for(self._book, held, self._bid, now=self._now)
+                if stop is not None:
+                    owed = sum(_owed(held, stop, self._now).values())
+                    yield lease_id, Victim(held, stop, owed)
 
     def _running(self, *, by_cost: bool) -> Iterator[Running]:
         for lease_id, victim in self._victims.items():
@@ -241,21 +248,6 @@ class _Attempt:
         return None
 
 
-def _victim(book: Book, held: Held, bid: OpenBid, now: int) -> Victim | None:
-    """Return when a lease would have to stop and what that costs; None: it may not be touched."""
-    granted = held.granted
-    if held.reclaimed_by is not None or held.claim or granted.lease_id in book.resales:
-        return None
-    if granted.own or any(share.resold or share.source == "burst" for share in granted.shares):
-        return None
-    stop = whole_second(max(first_stop(book, held, now=now), bid.earliest))
-    if from_below(granted.window.starts_at) > now or stop >= held.ends:
-        return None
-    if stop > bid.least.latest_start:
-        return None  # it would make no room for the bid in time
-    return Victim(held, stop, sum(_owed(held, stop, now).values()))
-
-
 def _is_cut(held: Held) -> bool:
     """Tell if a lease ends sooner than it was granted for."""
     return held.ends < from_below(held.granted.window.ends_at)
@@ -263,17 +255,9 @@ def _is_cut(held: Held) -> bool:
 
 def _owed(held: Held, stop: int, now: int) -> Counter[TenantId]:
     """Return what each owner would owe the consumer, in nano-units."""
-    granted, owed = held.granted, Counter[TenantId]()
-    for share in granted.shares:
-        paid = compensation(
-            [share],
-            granted.price,
-            starts_at=granted.window.starts_at,
-            ends_at=moment(held.ends),
-            asked_at=moment(now),
-            stop_at=moment(stop),
-        )
-        owed[share.owner_id] += paid.nanos
+    owed = Counter[TenantId]()
+    for share in held.granted.shares:
+        owed[share.owner_id] += compensation_of(held, [share], stop=stop, now=now)
     return owed
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ledger.domain.ids import LeaseId
@@ -24,7 +24,7 @@ from marketplace.domain.facts.policy_events import (
 )
 from marketplace.domain.facts.values import Counts
 from marketplace.domain.quotas.card_units import by_card, unit_of
-from marketplace.domain.quotas.cohort_tree import Quota, Tree, Usage, Verdict
+from marketplace.domain.quotas.cohort_tree import Quota, Tree, Usage
 from marketplace.domain.quotas.decayed_usage import Decayed, FairShare, remembered
 from marketplace.domain.quotas.derived_totals import Sums
 from marketplace.domain.quotas.fair_share_order import Standings
@@ -269,16 +269,6 @@ class QuotaBook:
                 used += each.of_class(gpu_class, self.counts) * each.during(starts, ends)
         return used // unit_of(self.counts)
 
-    def _usage(self, tree: Tree, others: Sequence[tuple[str, int, Use]], at: int) -> Usage:
-        total: dict[str, int] = defaultdict(int)
-        for node, gpus, each in others:
-            if each.starts <= at < each.ends and node in tree.parents:
-                total[node] += gpus
-        usage = Usage(tree)
-        for node, gpus in total.items():
-            usage.take(node, node, gpus)
-        return usage
-
     def tree(self, gpu_class: str, node: str, at: int) -> Tree | None:
         """Return the quotas of a class at one moment; None where they do not bind a unit."""
         assert self.policies is not None
@@ -288,18 +278,7 @@ class QuotaBook:
         return tree if tree.governed(node) else None
 
     def usage(self, gpu_class: str, at: int) -> Usage | None:
-        """Return who uses what of a class at one moment; None without policies."""
-        if self.policies is None:
-            return None
-        tree = self.policies.tree(gpu_class, moment(at))
-        others = [
-            (str(each.terms.subscriber_id), each.of_class(gpu_class, self.counts), each)
-            for each in self.uses.values()
-        ]
-        return self._usage(tree, others, at)
-
-    def usage_by_lease(self, gpu_class: str, at: int) -> Usage | None:
-        """Return the same with every lease under its own id, so that each can be released."""
+        """Return who uses what of a class at a moment, each lease by its id; None: no policies."""
         if self.policies is None:
             return None
         usage = Usage(self._sums.tree_at(gpu_class, at))
@@ -308,12 +287,6 @@ class QuotaBook:
             if each.starts <= at < each.ends and node in usage.tree.parents:
                 usage.take(lease_id, node, each.of_class(gpu_class, self.counts))
         return usage
-
-    def verdict(self, gpu_class: str, node: str, gpus: int, at: int) -> Verdict | None:
-        """Return the arithmetic for some more GPUs of a class at one moment."""
-        tree = None if self.policies is None else self.tree(gpu_class, node, at)
-        usage = self.usage(gpu_class, at)
-        return None if tree is None or usage is None else usage.fits(node, gpus)
 
     # --- limits ----------------------------------------------------------------------------
 

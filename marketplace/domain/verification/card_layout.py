@@ -21,7 +21,7 @@ from marketplace.domain.book.book import Book
 from marketplace.domain.facts.events import LeaseGranted
 from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import from_above, from_below
-from marketplace.domain.verification.cut_ends import ends_of
+from marketplace.domain.verification.cuts import ends_of
 
 _INSTANCE = re.compile(r"MIG-(GPU-[^/]+)/\d+/\d+")
 """An instance's UUID that names its card. Those of newer drivers do not: the host's list stands."""

@@ -12,7 +12,7 @@ from marketplace.domain.book.book import Book
 from marketplace.domain.facts.events import LeaseGranted
 from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import moment
-from marketplace.domain.verification.cut_ends import ends_of
+from marketplace.domain.verification.cuts import ends_of
 
 Span = tuple[datetime, datetime, int, timedelta, LeaseId | None]
 """From when, until when, which grant of the round (0: an older lease), how long its offer has the

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.held_leases import Held
@@ -22,6 +23,11 @@ from marketplace.domain.leases.reclaim_schedule import compensation
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.verification.minimum_runtime import least_run
 from marketplace.domain.verification.reclaimed_quota import Stopped, faults_of_reclaim
+
+
+def ends_of(grants: Sequence[LeaseGranted]) -> dict[LeaseId, datetime]:
+    """Return when the leases end that a round cuts."""
+    return {cut.lease_id: cut.ends_at for granted in grants for cut in granted.cuts}
 
 
 def faults_of_cuts(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:

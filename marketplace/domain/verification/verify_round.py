@@ -22,8 +22,7 @@ from marketplace.domain.facts.instants import EPOCH, ONE_MILLI, from_above, mome
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.verification.card_layout import faults_of_cards
 from marketplace.domain.verification.cleaning_gaps import faults_of_cleaning
-from marketplace.domain.verification.cut_ends import ends_of
-from marketplace.domain.verification.cuts import faults_of_cuts
+from marketplace.domain.verification.cuts import ends_of, faults_of_cuts
 from marketplace.domain.verification.quotas import faults_of_quotas
 from marketplace.domain.verification.terms import own_use, terms_of
 
