@@ -17,9 +17,11 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from config.attendance import Attended
-from config.pages import fairness_try, lab
-from config.pages.lab_tables import result_of
-from config.visitors import seat, zone_of
+from config.site.pages.fairness import trial as fairness_try
+from config.site.pages.lab import views as lab
+from config.site.pages.lab.tables import result_of
+from config.site.parts.zone import zone_of
+from config.visitors import seat
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Refusal
 from marketplace.lab.apart import Apart

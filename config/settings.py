@@ -155,7 +155,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "ledger.signin.demo_people",
-                "config.shell.shell",
+                "config.site.shell.shell",
             ]
         },
     }

@@ -7,11 +7,12 @@ from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
 from bursting.urls import api_urls as bursting_api
-from config import health, issuer, manual
-from config.gallery import gallery
+from config import health, issuer
 from config.insiders import for_insiders, in_short
-from config.pages import by_mail
-from config.pages.urls import page_urls
+from config.site.manual import pages as manual
+from config.site.pages.account import by_mail
+from config.site.pages.urls import page_urls
+from config.site.parts.gallery import gallery
 from ledger.urls import api_urls as ledger_api
 from listings.urls import api_urls as listings_api
 from marketplace.urls import api_urls as marketplace_api

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
 from django.contrib import messages
@@ -13,6 +12,7 @@ from django.utils import timezone
 
 from config.asking import elsewhere, to_log_in
 from config.errors import show
+from config.site.parts.zone import zone_of
 from config.wiring import projections
 from ledger.access import TENANT_CHOSEN, Actor, actors_of_person
 from ledger.access.second_factor import SecondFactorMissing, lacking
@@ -27,7 +27,6 @@ API = "/api/"
 SET_UP = "/accounts/2fa/totp/activate/"
 WITHOUT_FACTOR = ("/accounts/", "/docs/")
 """What those may see who have no second factor yet, though their role needs one."""
-ZONE_COOKIE = "zone"
 READ_OWN_WRITES_SECONDS = 3.0
 """How long a page that follows a form waits for the read models to show what the form did."""
 
@@ -52,7 +51,7 @@ class Visitors:
         # What somebody has just written may have made them a member.
         is_behind = not _shows_own_write(request)
         request.is_behind = is_behind  # type: ignore[attr-defined]
-        # Read by ledger.access.visits and by config.shell.
+        # Read by ledger.access.visits and by config.site.shell.
         request.actor, request.actors = seat(request)  # type: ignore[attr-defined]
         if self._is_kept_out(request):
             messages.warning(request, SecondFactorMissing.message())
@@ -95,14 +94,6 @@ def _acting(request: HttpRequest, actors: list[Actor]) -> Actor | None:
         if str(actor.tenant_id) == chosen:
             return actor
     return actors[0] if actors else None
-
-
-def zone_of(request: HttpRequest) -> ZoneInfo:
-    """Return the zone of the visitor's browser, or UTC where it did not say."""
-    try:
-        return ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC"))
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return ZoneInfo("UTC")
 
 
 def _lacks(request: HttpRequest, answer: HttpResponse) -> bool:

@@ -26,14 +26,14 @@ import metering.projections
 import metering.watching
 from bursting import reaper
 from bursting.loops import Overflowing
-from config import tape
 from config.beating import Beats
 from config.env import Env
 from config.hearing import answers
 from config.kernels import kernels_here
-from config.live import Relay
 from config.loops import Loop
 from config.overflow import ADMIT_AGENT, overflow_of, sweep_tokens
+from config.site.live import tape
+from config.site.live.relay import Relay
 from ledger.collecting import let_go, settle
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore

@@ -13,17 +13,18 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from config import charts, refusals
-from config.figures import (
+from config.site.parts import charts, refusals
+from config.site.parts.badges import look_of
+from config.site.parts.figures import (
     about_gpu_hours_text,
     aligned_text,
     amount_text,
     duration_text,
     gpu_hours_text,
     local,
+    percent_ppm,
     since_text,
 )
-from config.states import look_of
 from ledger.domain.money import decimal_of
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases
@@ -88,13 +89,6 @@ def duration(value: timedelta | int) -> str:
 
 
 @register.filter
-def percent_ppm(ppm: int) -> str:
-    """Parts per million as a percentage with one decimal."""
-    tenths = (ppm + 500) // 1000
-    return f"{tenths // 10}.{tenths % 10}%"
-
-
-@register.filter
 def size(value: int) -> int:
     """A number without its sign."""
     return abs(value)
@@ -124,7 +118,14 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-for shown in (refusals.sentence, refusals.advice, refusals.unmentioned, refusals.figure, local):
+for shown in (
+    percent_ppm,
+    refusals.sentence,
+    refusals.advice,
+    refusals.unmentioned,
+    refusals.figure,
+    local,
+):
     register.filter(shown.__name__, shown)
 
 

@@ -22,7 +22,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
-from config.live import render_fragment
+from config.site.live.relay import render_fragment
 from config.sockets import socket_urls
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from config.reference import refusals_page
+from config.site.manual.reference import refusals_page
 from tests.access.world import Party, follow, found
 
 pytestmark = pytest.mark.django_db

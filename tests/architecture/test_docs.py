@@ -12,8 +12,9 @@ from django.core.management import get_commands
 from django.test import Client
 from django.urls import resolve
 
-from config import manual, reference
 from config.env import Env, variable_of
+from config.site.manual import pages as manual
+from config.site.manual import reference
 from config.wiring import loops
 from ledger.domain.event import EVENT_TYPES, Event
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from config.refusals import advice, sentence, unmentioned, whole
+from config.site.parts.refusals import advice, sentence, unmentioned, whole
 from ledger.domain.money import Money
 from ledger.domain.payments import PaymentRecorded
 from ledger.domain.refusal import Refusal

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from config import api_reference, manual, markdown
+from config.site.manual import api_reference, markdown
+from config.site.manual import pages as manual
 
 
 class Elements(HTMLParser):

@@ -12,9 +12,9 @@ import pytest
 from django.db import InternalError, OperationalError, connection
 from redis.exceptions import ConnectionError as RedisLost
 
-from config import live
-from config.live import Relay
 from config.loops import NotNow
+from config.site.live import relay as live
+from config.site.live.relay import Relay
 from config.sockets import TRY_AGAIN_LATER, Sockets
 from ledger.domain.ids import OfferId
 from ledger.eventstore.memory import MemoryStore

@@ -27,7 +27,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
-from config.live import QUEUE_MAX, MarketConsumer
+from config.site.live.relay import QUEUE_MAX, MarketConsumer
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Expect, NewEvent
 from ledger.eventstore.postgres import PostgresStore
@@ -222,7 +222,7 @@ class Page:
 def test_a_page_that_stops_reading_loses_the_oldest_and_holds_nobody_up(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("config.live.default_store", lambda: store)
+    monkeypatch.setattr("config.site.live.relay.default_store", lambda: store)
     texts = [str(number) for number in range(QUEUE_MAX * 2)]
 
     async def act() -> tuple[list[str], list[str], list[str]]:

@@ -36,5 +36,9 @@ def the_lab_here(monkeypatch: pytest.MonkeyPatch) -> None:
     That it comes to the same there is shown in tests/marketplace/lab; a site that is served for a
     browser starts one as ever.
     """
-    for asks in ("config.pages.lab", "config.pages.fairness_try", "marketplace.api.lab"):
+    for asks in (
+        "config.site.pages.lab.views",
+        "config.site.pages.fairness.trial",
+        "marketplace.api.lab",
+    ):
         monkeypatch.setattr(f"{asks}.compare_apart", comparing.answered)

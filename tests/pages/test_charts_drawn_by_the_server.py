@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from config.charts import (
+from config.site.parts.charts import (
     CROSSING_HEIGHT,
     CROSSING_WIDTH,
     DEPTH_HEIGHT,
@@ -17,7 +17,7 @@ from config.charts import (
     sparkline,
     use_over_time,
 )
-from config.shell import navigation_for
+from config.site.shell import navigation_for
 
 CENT = 10_000_000
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.figures import NANOS, amount_text, duration_text, gpu_hours_text, since_text
+from config.site.parts.figures import NANOS, amount_text, duration_text, gpu_hours_text, since_text
 from config.templatetags import offpeak
 
 

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from bursting.models import BurstInstanceRow
-from config.pages import parts
+from config.site.parts import paging as parts
 from ledger.models import SubscriberRow
 from marketplace.models import QuotaRequestRow
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from config import visitors
 from config.env import Env
-from config.pages import parts
+from config.site.parts import paging as parts
 from ledger import commands
 from ledger.domain.account_ids import funds_account
 from ledger.domain.events import MemberInvited

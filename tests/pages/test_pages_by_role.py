@@ -99,7 +99,7 @@ def test_no_page_names_another_host(world: World) -> None:
 def test_the_gallery_shows_every_part_where_it_is_served() -> None:
     from django.test import RequestFactory
 
-    from config.gallery import gallery
+    from config.site.parts.gallery import gallery
 
     request = RequestFactory().get("/gallery/")
     page = gallery(request).content.decode()

@@ -17,7 +17,7 @@ from channels.layers import channel_layers
 from django.conf import settings
 from django.test import override_settings
 
-from config.live import MarketConsumer, Relay
+from config.site.live.relay import MarketConsumer, Relay
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import NO_STREAM, NewEvent
 from tests.conftest import NOON, SOMEBODY

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from config.figures import aligned_text, places_of
-from config.pages.finance import LINES_SHOWN
+from config.site.pages.finance.views import LINES_SHOWN
+from config.site.parts.figures import aligned_text, places_of
 from ledger import commands
 from ledger.domain.ids import EntryId
 from ledger.domain.money import Money

@@ -12,9 +12,9 @@ import pytest
 from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import AnonymousUser
 
-from config.live import QUEUE_MAX, Hub, MarketConsumer, _put
 from config.models import TapeSubjectRow
-from config.tape import PROJECTIONS, latest, line_of, path_of
+from config.site.live.relay import QUEUE_MAX, Hub, MarketConsumer, _put
+from config.site.live.tape import PROJECTIONS, latest, line_of, path_of
 from ledger import eventstore
 from ledger.domain.event import Event
 from ledger.domain.ids import LeaseId, OfferId, TenantId

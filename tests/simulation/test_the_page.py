@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from config import manual
+from config.site.manual import pages as manual
 from tests.simulation import openb_runs, page
 from tests.simulation.__main__ import FIGURES
 from tests.simulation.curves import plots_of

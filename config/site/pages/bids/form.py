@@ -1,0 +1,192 @@
+"""The form in which a consumer says what to run, by when, and the most they pay."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, cast
+from uuid import UUID
+
+from django import forms
+
+from config.site.forms.fields import (
+    HoursField,
+    MomentField,
+    MoneyField,
+    RateField,
+    TokenField,
+)
+from config.site.parts import refusals
+from ledger.access import Actor
+from ledger.domain.account_ids import funds_account
+from ledger.domain.ids import BidId
+from ledger.domain.refusal import Refusal
+from marketplace.domain.bids.bid import BidTerms
+from marketplace.domain.bids.query_language import read_query
+from marketplace.domain.bids.workload_profiles import ENVELOPES
+from marketplace.domain.facts.events import (
+    GoodTill,
+    GpuRequest,
+    Patience,
+    Placement,
+    ServiceClass,
+    Workload,
+)
+from marketplace.queries.bids import unit_of
+
+WORKLOADS = [(each.kind, each.title) for each in ENVELOPES.values()]
+CLASSES = (
+    ("on-demand", "On demand"),
+    ("interruptible", "Interruptible"),
+    ("reserved", "Reserved"),
+)
+PATIENCE = (
+    ("immediate", "Now, at the lowest price"),
+    ("soonest", "Now, at the soonest start"),
+    ("patient", "In the next round"),
+)
+LASTING = (
+    ("good-till-deadline", "Good till its deadline"),
+    ("good-till-moment", "Good till a time"),
+    ("immediate-or-cancel", "Immediate or cancel: what is free now"),
+    ("fill-or-kill", "Fill or kill: all of it now, or nothing"),
+)
+SECOND = timedelta(seconds=1)
+PLACEMENTS = (("same-host", "All on one host"), ("any-hosts", "Over several hosts"))
+
+
+class CommandField(forms.CharField):
+    """A command line, split into words the way a shell does."""
+
+    def clean(self, value: Any) -> tuple[str, ...]:
+        """Return the words."""
+        try:
+            return tuple(shlex.split(super().clean(value) or ""))
+        except ValueError as unbalanced:
+            raise forms.ValidationError(
+                "A quotation mark is not closed. Add the missing one."
+            ) from unbalanced
+
+
+class QueryField(forms.CharField):
+    """Conditions in the market's query language."""
+
+    def clean(self, value: Any) -> GpuRequest:
+        """Return what is asked of the GPUs."""
+        try:
+            return read_query(super().clean(value) or "")
+        except Refusal as refusal:
+            raise forms.ValidationError(refusals.whole(refusal), code=refusal.code) from refusal
+
+
+class BidForm(forms.Form):
+    """What to run, on what, when, and for how much at most."""
+
+    token = TokenField()
+    kind = forms.ChoiceField(label="What runs", choices=WORKLOADS)
+    gpu = forms.ChoiceField(label="GPU", required=False)
+    query = QueryField(label="More conditions", required=False, max_length=1_000)
+    gpus = forms.IntegerField(label="How many", min_value=1, max_value=1_024, initial=1)
+    placement = forms.ChoiceField(label="Placement", choices=PLACEMENTS)
+    hours = HoursField(label="For", initial=timedelta(hours=2))
+    earliest_start = MomentField(label="Not before")
+    deadline = MomentField(label="Done by")
+    service_class = forms.ChoiceField(label="Service class", choices=CLASSES, initial="on-demand")
+    patience = forms.ChoiceField(label="Match", choices=PATIENCE, initial="immediate")
+    burst_allowed = forms.BooleanField(label="May run in a cloud", required=False)
+    gpus_min = forms.IntegerField(
+        label="Minimum GPUs", min_value=1, max_value=1_024, required=False
+    )
+    hours_min = HoursField(label="Minimum hours", required=False)
+    good_till = forms.ChoiceField(label="Time in force", choices=LASTING, required=False)
+    good_until = MomentField(label="Good till", required=False)
+    auto_extend_until = MomentField(label="Extend automatically until", required=False)
+    repeat_until = MomentField(label="Repeat until", required=False)
+    resume = forms.BooleanField(label="Resume interrupted work", required=False)
+    saves_minutes = forms.IntegerField(
+        label="Work lost on a restart", min_value=1, max_value=1_440, required=False
+    )
+    command = CommandField(label="Command", required=False, max_length=8_192)
+    cost_centre = forms.CharField(label="Cost centre", required=False, max_length=64)
+
+    def __init__(
+        self,
+        *args: Any,
+        models: Iterable[str],
+        units: Iterable[tuple[str, str]],
+        currency: str,
+        now: datetime,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["limit"] = RateField(label="Limit price", currency=currency)
+        self.fields["budget"] = MoneyField(label="Budget", currency=currency, required=False)
+        self.fields["gpu"] = forms.ChoiceField(
+            label="GPU",
+            required=False,
+            choices=[("", "Any that fits"), *((model, model) for model in models)],
+        )
+        choices = list(units)
+        if choices:
+            self.fields["unit"] = forms.ChoiceField(label="For", choices=choices)
+        self.fields["earliest_start"].initial = now
+        self.fields["deadline"].initial = now + timedelta(hours=24)
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse two answers to one question."""
+        data = super().clean() or {}
+        query = data.get("query")
+        if data.get("gpu") and query is not None and query.models:
+            self.add_error("query", "The GPU is chosen above. Leave gpu= out here.")
+        is_until = data.get("good_till") == "good-till-moment"
+        if is_until and not data.get("good_until") and "good_until" not in self.errors:
+            self.add_error("good_until", "Say until when, or choose to wait otherwise.")
+        return data
+
+
+def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> BidTerms:
+    """Return what the form says, asked for by `actor`.
+
+    Raises: UnitMissing, NotYourUnit, SubscriberUnknown.
+    """
+    data = form.cleaned_data
+    unit = unit_of(actor, UUID(data["unit"]) if "unit" in data else None)
+    request: GpuRequest = data["query"]
+    good_till = cast(GoodTill, data["good_till"] or "good-till-deadline")
+    if data["gpu"]:
+        request = replace(request, models=(data["gpu"],))
+    return BidTerms(
+        bid_id=BidId(data["token"]),
+        tenant_id=actor.tenant_id,
+        subscriber_id=unit.subscriber_id,
+        user_id=actor.user_id,
+        account_id=funds_account(unit.subscriber_id, currency),
+        market=market,
+        request=request,
+        gpus=data["gpus"],
+        placement=cast(Placement, data["placement"]),
+        duration_seconds=data["hours"] // SECOND,
+        earliest_start=data["earliest_start"],
+        deadline=data["deadline"],
+        limit=data["limit"],
+        service_class=cast(ServiceClass, data["service_class"]),
+        patience=cast(Patience, data["patience"].replace("soonest", "immediate")),
+        seeks="soonest" if data["patience"] == "soonest" else "cheapest",
+        workload=Workload(
+            kind=data["kind"],
+            command=data["command"],
+            checkpoint_seconds=data["saves_minutes"] and data["saves_minutes"] * 60,
+        ),
+        cost_centre=data["cost_centre"] or unit.cost_centre,
+        burst_allowed=data["burst_allowed"],
+        good_till=good_till,
+        good_until=data["good_until"] if good_till == "good-till-moment" else None,
+        gpus_min=data["gpus_min"],
+        duration_min_seconds=None if data["hours_min"] is None else data["hours_min"] // SECOND,
+        budget=data["budget"],
+        auto_extend_until=data["auto_extend_until"],
+        repeat_until=data["repeat_until"],
+        resume=data["resume"],
+    )

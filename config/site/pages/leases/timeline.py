@@ -1,0 +1,128 @@
+"""A lease's own events as sentences, for its page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from config.site.parts.figures import amount_text, local
+from ledger.domain.event import Event
+from ledger.eventstore.port import Recorded
+from marketplace.domain.clearing.extension import EXTENSION_REASONS
+from marketplace.domain.facts.close_reasons import REASONS
+from marketplace.domain.facts.events import (
+    CutWithdrawn,
+    ExtensionRefused,
+    ExtensionRequested,
+    LeaseActivated,
+    LeaseClosed,
+    LeaseEnding,
+    LeaseExtended,
+    LeaseHostLost,
+    LeaseInterrupted,
+    LeaseScheduled,
+    LeaseShortened,
+    LeaseStarting,
+    ReclaimRequested,
+    ResaleEnded,
+    ResaleListed,
+    ResaleOpened,
+    WorkSaved,
+    WorkStarted,
+    WorkStopped,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of the timeline."""
+
+    at: datetime
+    title: str
+    detail: str = ""
+    tone: Literal["", "good", "warn", "bad"] = ""
+
+
+def steps_of(events: list[Recorded]) -> list[Step]:
+    """Return a step for each event of a lease, oldest first."""
+    return [step for recorded in events if (step := _step(recorded)) is not None]
+
+
+def _step(recorded: Recorded) -> Step | None:
+    match recorded.event:
+        case LeaseScheduled() as event:
+            gpus = sum(len(share.gpu_uuids) for share in event.shares)
+            price = amount_text(event.price.nanos_per_gpu_hour, event.price.currency, exact=True)
+            held = event.price.charge(event.window.millis * gpus)
+            detail = f"{amount_text(held.nanos, held.currency)} held for all of it."
+            return Step(event.at, f"Granted at {price} per GPU-hour", detail, "good")
+        case LeaseStarting() as event:
+            return Step(event.at, "Hosts asked to start the work")
+        case WorkStarted() as event:
+            return Step(event.at, "Work started on a host", tone="good")
+        case LeaseActivated() as event:
+            return Step(event.at, "Every host is running", tone="good")
+        case WorkStopped() as event:
+            code = event.exit_code
+            said = f"Exit code {code}. " if code is not None else ""
+            tone: Literal["", "bad"] = "bad" if code else ""
+            return Step(event.at, "Work stopped on a host", f"{said}{event.detail}".strip(), tone)
+        case ReclaimRequested() as event:
+            detail = f"The work has until {local(event.stop_at)}; then it is stopped."
+            if event.compensation is not None and event.compensation.nanos:
+                paid = amount_text(event.compensation.nanos, event.compensation.currency)
+                detail += f" The owner pays {paid} for it."
+            return Step(event.at, "Owner takes the GPUs back", detail, "warn")
+        case ExtensionRequested() as event:
+            return Step(event.at, "Extension asked for", f"Until {local(event.ends_at)}.")
+        case ExtensionRefused() as event:
+            because = EXTENSION_REASONS.get(event.reason, event.reason)
+            detail = f"Until {local(event.ends_at)}: {because}."
+            return Step(event.at, "It cannot extend automatically", detail, "warn")
+        case LeaseExtended() as event:
+            return Step(event.at, "Extended", f"Now until {local(event.ends_at)}.", "good")
+        case LeaseEnding() as event:
+            return Step(event.at, "Hosts asked to stop the work", REASONS.get(event.reason, ""))
+        case LeaseClosed() as event:
+            title = "Failed" if event.failed else "Closed"
+            detail = REASONS.get(event.reason, f"Reason {event.reason}.")
+            if event.compensation is not None:
+                paid = amount_text(event.compensation.nanos, event.compensation.currency)
+                detail += f" The owner pays {paid} for what was lost."
+            return Step(event.at, title, detail, "bad" if event.failed else "")
+        case claim:
+            return _claim(claim)
+
+
+def _claim(claim: Event) -> Step | None:
+    """Tell what cuts a lease short besides its owner: a sale of the rest, a firm bid.
+
+    Of checkpoints only those that the consumer noted: a work may report one every minute.
+    """
+    match claim:
+        case WorkSaved(host_id=None) as event:
+            return Step(event.at, "Checkpoint noted", f"Safe up to {local(event.safe_at)}.", "good")
+        case ResaleListed() as event:
+            floor = amount_text(event.floor.nanos_per_gpu_hour, event.floor.currency)
+            detail = f"From {local(event.since)} on, for {floor} per GPU-h at least."
+            return Step(event.at, "The rest is for sale", detail)
+        case ResaleOpened() as event:
+            return Step(event.at, "The rest is open to the market")
+        case ResaleEnded() as event:
+            return Step(event.at, "The rest is kept")
+        case LeaseShortened() as event:
+            return Step(event.at, "The rest is sold", f"It ends {local(event.ends_at)}.", "good")
+        case LeaseHostLost() as event:
+            detail = f"It was heard last at {local(event.heard_at)}."
+            owed = event.compensation
+            if owed.nanos:
+                detail += f" Its owner pays {amount_text(owed.nanos, owed.currency)}."
+            return Step(event.at, "The host is not heard any more", detail, "bad")
+        case LeaseInterrupted() as event:
+            detail = f"The work has until {local(event.stop_at)}; then it is stopped."
+            return Step(event.at, "A firm bid takes the GPUs", detail, "warn")
+        case CutWithdrawn() as event:
+            return Step(event.at, "It keeps its GPUs", f"It ends {local(event.ends_at)}.", "good")
+        case _:
+            return None

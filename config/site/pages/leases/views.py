@@ -1,0 +1,328 @@
+"""The leases of a tenant: what runs, what it has cost so far, and how to end or extend it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from config.site.forms.answers import done, meta_of, page
+from config.site.forms.fields import MomentField, RateField, TokenField
+from config.site.pages.leases.facts import (
+    ENDED,
+    cost_of,
+    ended_because,
+    extension_of,
+    is_resumed,
+    sale_of,
+    undisturbed_until_of,
+    work_of,
+)
+from config.site.pages.leases.timeline import steps_of
+from config.site.pages.leases.usage import corrections_of, picture_of, use_of
+from config.site.parts.paging import part_of
+from ledger.access import Actor
+from ledger.access.visits import actor_of
+from ledger.domain.ids import LeaseId
+from ledger.domain.money import Rate
+from ledger.domain.refusal import Refusal
+from ledger.eventstore import default_store
+from marketplace.commands.leases import (
+    close_lease,
+    keep_rest_of_lease,
+    reclaim_lease,
+    request_extension,
+    save_work,
+    sell_rest,
+    take_rest_first,
+)
+from marketplace.domain.leases.actions import LeaseOver
+from marketplace.domain.leases.reclaim_schedule import Choice
+from marketplace.models.leases import LeaseRow
+from marketplace.queries import leases as queries
+
+OPEN = ("scheduled", "starting", "active", "reclaiming", "ending")
+
+
+class ReclaimForm(forms.Form):
+    """With how much notice capacity is taken back."""
+
+    notice_seconds = forms.IntegerField(min_value=0, required=False)
+
+
+class ResaleForm(forms.Form):
+    """From when on, and for how much at least, the rest of a lease is for sale."""
+
+    token = TokenField()
+    since = MomentField(label="From", required=False)
+    shortest = forms.IntegerField(label="Shortest lease", min_value=1, initial=15)
+
+    def __init__(self, *args: Any, currency: str, **kwargs: Any) -> None:
+        super().__init__(*args, **{"auto_id": "resale_%s", **kwargs})
+        self.fields["floor"] = RateField(label="Floor price", currency=currency)
+
+
+class ExtendForm(forms.Form):
+    """Until when a lease should go on."""
+
+    token = TokenField()
+    ends_at = MomentField(label="Extend until")
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Every lease the visitor consumes or owns; those that run come first."""
+    actor = actor_of(request)
+    now = timezone.now()
+    only = request.GET.get("show", "open")
+    states = OPEN if only == "open" else ()
+    part = part_of(request, queries.leases(actor, states=states), "page")
+    context = {
+        "leases": [
+            {
+                "row": row,
+                "cost": cost_of(row, now),
+                "mine": _is_mine(actor, row),
+                "own": row.tenant_id in row.owner_ids and not row.price_nanos_per_gpu_hour,
+                "why": queries.sees_why(actor, row),
+            }
+            for row in part.rows
+        ],
+        "only": only,
+        "part": part,
+    }
+    return page(request, "pages/leases.html", context)
+
+
+@require_safe
+def one(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """One lease with its timeline."""
+    return _show(request, lease_id)
+
+
+@require_safe
+def state(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """What changes on a lease's page while it runs: its forms only once they are others.
+
+    So what somebody is typing stays.
+    """
+    return _show(
+        request,
+        lease_id,
+        template="pages/lease_refreshed.html",
+        shown=request.GET.get("shown", ""),
+    )
+
+
+@require_POST
+def end(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """End a lease now."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    queries.consumed_lease(actor, lease_id)
+    try:
+        position = close_lease(
+            default_store(), lease_id=LeaseId(lease_id), by=meta_of(actor), now=timezone.now()
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal)
+    return done(request, f"/leases/{lease_id}", position, "The lease is ending.")
+
+
+@require_POST
+def extend(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """Ask to go on until later."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    queries.consumed_lease(actor, lease_id)
+    form = ExtendForm(request.POST)
+    if not form.is_valid():
+        return _show(request, lease_id, form=form)
+    try:
+        position = request_extension(
+            default_store(),
+            lease_id=LeaseId(lease_id),
+            ends_at=form.cleaned_data["ends_at"],
+            by=meta_of(actor, form.cleaned_data["token"]),
+            now=timezone.now(),
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal, form=form)
+    said = "Asked for. The market answers within its next round."
+    return done(request, f"/leases/{lease_id}", position, said)
+
+
+@require_POST
+def checkpoint(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """Note that the work is safe up to now."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    queries.consumed_lease(actor, lease_id)
+    now = timezone.now()
+    try:
+        position = save_work(
+            default_store(),
+            lease_id=LeaseId(lease_id),
+            host_id=None,
+            safe_at=now,
+            by=meta_of(actor),
+            now=now,
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal)
+    said = "Checkpoint noted. If the lease is interrupted, its work resumes from here."
+    return done(request, f"/leases/{lease_id}", position, said)
+
+
+@require_POST
+def sell(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """Put the rest of a lease back on the market, or keep it: the button says which."""
+    actor = actor_of(request)
+    actor.need("consumer", "operator")
+    row = queries.consumed_lease(actor, lease_id)
+    store, now = default_store(), timezone.now()
+    keep = request.POST.get("do") == "keep"
+    form = ResaleForm(request.POST, currency=row.currency)
+    if not keep and not form.is_valid():
+        return _show(request, lease_id, resale=form)
+    try:
+        if keep:
+            position = keep_rest_of_lease(
+                store, lease_id=LeaseId(lease_id), by=meta_of(actor), now=now
+            )
+            return done(request, f"/leases/{lease_id}", position, "You keep the rest.")
+        data = form.cleaned_data
+        position = sell_rest(
+            store,
+            lease_id=LeaseId(lease_id),
+            since=data["since"],
+            floor=data["floor"],
+            lease_min_seconds=data["shortest"] * 60,
+            by=meta_of(actor, data["token"]),
+            now=now,
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal, resale=None if keep else form)
+    said = "For sale. The owner may take it first, then the market is asked."
+    return done(request, f"/leases/{lease_id}", position, said)
+
+
+@require_POST
+def take(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """As the owner, take the rest that is for sale before the market is asked."""
+    actor = actor_of(request)
+    actor.need("owner", "operator")
+    queries.lease(actor, lease_id)
+    try:
+        position = take_rest_first(
+            default_store(),
+            lease_id=LeaseId(lease_id),
+            owner_id=actor.tenant_id,
+            by=meta_of(actor),
+            now=timezone.now(),
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal)
+    return done(request, f"/leases/{lease_id}", position, "The rest is yours.")
+
+
+@require_POST
+def reclaim(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """Take the owner's capacity back, after the agreed notice."""
+    actor = actor_of(request)
+    actor.need("owner", "operator")
+    queries.lease(actor, lease_id)
+    form = ReclaimForm(request.POST)
+    seconds = form.cleaned_data["notice_seconds"] if form.is_valid() else None
+    try:
+        position = reclaim_lease(
+            default_store(),
+            lease_id=LeaseId(lease_id),
+            owner_id=actor.tenant_id,
+            notice=None if seconds is None else timedelta(seconds=seconds),
+            by=meta_of(actor),
+            now=timezone.now(),
+        )
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal)
+    return done(request, f"/leases/{lease_id}", position, "Reclaim announced to the consumer.")
+
+
+def _show(
+    request: HttpRequest,
+    lease_id: UUID,
+    *,
+    refusal: Refusal | None = None,
+    form: ExtendForm | None = None,
+    resale: ResaleForm | None = None,
+    template: str = "pages/lease.html",
+    shown: str | None = None,
+) -> HttpResponse:
+    context = _context(actor_of(request), lease_id)
+    context["are_others"] = shown != " ".join(context["actions"])
+    row = context["row"]
+    later = ExtendForm(initial={"ends_at": row.ends_at + timedelta(hours=1)})
+    invalid = any(each is not None and each.errors for each in (form, resale))
+    context["form"] = form or later
+    price = Rate(row.price_nanos_per_gpu_hour, row.currency)
+    context["resale_form"] = resale or ResaleForm(initial={"floor": price}, currency=row.currency)
+    return page(request, template, context, refusal=refusal, invalid=invalid)
+
+
+def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
+    row = queries.lease(actor, lease_id)
+    now = timezone.now()
+    over = row.state not in OPEN
+    actions, use = queries.actions_of(actor, [row], now=now)[lease_id], use_of(actor, lease_id)
+    choices = _choices(actor, lease_id, now) if row.state not in ENDED else []
+    return {
+        "row": row,
+        "cost": cost_of(row, now),
+        "use": use,
+        "picture": picture_of(actor, row, use),
+        "corrections": corrections_of(actor, lease_id),
+        "steps": list(reversed(steps_of(queries.timeline(default_store(), lease_id)))),
+        "over": over,
+        "actions": actions,
+        "choices": choices,
+        "cut": queries.cut_of(actor, default_store(), row),
+        "ends_at": queries.right_ends_at(row),
+        "ended_because": ended_because(row),
+        "resumed": is_resumed(actor, row),
+        "mine": _is_mine(actor, row),
+        "why": queries.sees_why(actor, row),
+        "owned": actor.tenant_id in row.owner_ids,
+        "now": now,
+        "sale": sale_of(row, now),
+        "extension": extension_of(row),
+        "promises": [
+            (each["gpus"], [(_seconds(step), step["fee_ppm"]) for step in each["steps"]])
+            for each in row.reclaim_schedule
+        ],
+        "grace": timedelta(seconds=row.grace_seconds),
+        "length": row.ends_at - row.starts_at,
+        "undisturbed_until": undisturbed_until_of(row),
+        "work": work_of(row, now),
+    }
+
+
+def _seconds(step: dict[str, int]) -> timedelta:
+    return timedelta(seconds=step["notice_seconds"])
+
+
+def _choices(actor: Actor, lease_id: UUID, now: datetime) -> list[tuple[timedelta, Choice]]:
+    """Return what a reclaim would cost now, by its notice; none while the lease is ending."""
+    try:
+        found = queries.reclaim_quote(actor, default_store(), lease_id, now=now)
+    except LeaseOver:
+        return []
+    return [(timedelta(seconds=each.notice_seconds), each) for each in found.choices]
+
+
+def _is_mine(actor: Actor, row: LeaseRow) -> bool:
+    return row.tenant_id == actor.tenant_id

@@ -1,0 +1,129 @@
+"""An owner's hosts: made known with a token for the agent, and taken off the market for good."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST
+
+from config.site.forms.answers import done, meta_of, page
+from config.site.forms.fields import TokenField
+from config.site.pages.owners.agent_tokens import issue_agent_token
+from config.site.parts import refusals
+from ledger.access import Actor
+from ledger.access.visits import actor_of, site_address
+from ledger.domain.ids import HostId
+from ledger.domain.refusal import Refusal
+from ledger.eventstore import default_store
+from ledger.eventstore.port import Position
+from listings import queries
+from listings.commands import register_host, retire_host
+from listings.domain.markets import market_of_region, named
+from listings.domain.terms import check_labels
+
+LABELS_LENGTH_MAX = 2_000
+
+
+class HostForm(forms.Form):
+    """What an owner says of a host; its agent reports the GPUs."""
+
+    token = TokenField()
+    title = forms.CharField(label="Name", max_length=200)
+    region = forms.CharField(
+        label="Region",
+        max_length=200,
+        widget=forms.TextInput(attrs={"list": "regions", "autocomplete": "off"}),
+    )
+    market = forms.ChoiceField(label="Market", required=False)
+    labels = forms.CharField(label="Labels", max_length=LABELS_LENGTH_MAX, required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        market = self.fields["market"]
+        assert isinstance(market, forms.ChoiceField)
+        names = [(each.name, each.name) for each in settings.MARKETS]
+        market.choices = [("", "that of its region"), *names]
+        if len(names) == 1:
+            del self.fields["market"]
+
+    def clean_labels(self) -> tuple[tuple[str, str], ...]:
+        """Read `rack=7 team=vision`."""
+        parts = [each.partition("=") for each in self.cleaned_data["labels"].split()]
+        try:
+            return check_labels([(name, value) for name, _, value in parts])
+        except Refusal as refusal:
+            raise forms.ValidationError(refusals.whole(refusal), code=refusal.code) from refusal
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def new(request: HttpRequest) -> HttpResponse:
+    """Ask for a host's name and place; sent, make it known and show its agent's token this once."""
+    actor = actor_of(request)
+    actor.need("owner", "operator")
+    form, refusal = HostForm(request.POST or None), None
+    if request.method == "POST" and form.is_valid():
+        try:
+            text, position = _register(actor, form.cleaned_data)
+        except Refusal as refused:
+            refusal = refused
+        else:
+            context = {
+                "title": form.cleaned_data["title"],
+                "text": text,
+                "position": position,
+                "base_url": site_address(request),
+            }
+            return page(request, "pages/host_made.html", context)
+    context = {"form": form, "regions": _regions(actor)}
+    invalid = bool(form.errors)
+    return page(request, "pages/host_new.html", context, refusal=refusal, invalid=invalid)
+
+
+@require_POST
+def retire(request: HttpRequest, host_id: UUID) -> HttpResponse:
+    """Take a host off the market for good."""
+    actor = actor_of(request)
+    actor.need("owner", "operator")
+    host = queries.host(actor, host_id)
+    store, by, now = default_store(), meta_of(actor), timezone.now()
+    position = retire_host(store, host_id=HostId(host_id), by=by, now=now)
+    said = f"{host.title} is off the market: its offers are withdrawn, what runs there runs on."
+    return done(request, "/owner", position, said)
+
+
+def _register(actor: Actor, data: dict[str, Any]) -> tuple[str, Position]:
+    """Register a host and make a token for its agent; return the token's text."""
+    host_id = HostId(data["token"])
+    store, by, now = default_store(), meta_of(actor, data["token"]), timezone.now()
+    asked, by_region = data.get("market"), market_of_region(settings.MARKETS, data["region"])
+    register_host(
+        store,
+        host_id=host_id,
+        tenant_id=actor.tenant_id,
+        title=data["title"],
+        market=named(settings.MARKETS, asked).name if asked else by_region,
+        region=data["region"],
+        labels=data["labels"],
+        by=by.step("host"),
+        now=now,
+    )
+    return issue_agent_token(
+        actor,
+        token_id=data["token"],
+        host_id=host_id,
+        host=data["title"],
+        by=by.step("token"),
+        now=now,
+    )
+
+
+def _regions(actor: Actor) -> list[str]:
+    """Return regions that there are already, to be chosen from."""
+    covered = {region for market in settings.MARKETS for region in market.regions}
+    own = queries.hosts(actor).filter(tenant_id=actor.tenant_id).values_list("region", flat=True)
+    return sorted(covered | set(own))

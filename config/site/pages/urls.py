@@ -1,0 +1,104 @@
+"""Every page of the site, in the order of its navigation."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from config.site.pages.account import joining, settings
+from config.site.pages.bids import advice
+from config.site.pages.bids import views as bids
+from config.site.pages.fairness import trial as fairness_try
+from config.site.pages.fairness import views as fairness
+from config.site.pages.finance import burst
+from config.site.pages.finance import views as finance
+from config.site.pages.lab import views as lab
+from config.site.pages.leases import views as leases
+from config.site.pages.market import ops, rounds, supply
+from config.site.pages.market import views as market
+from config.site.pages.offers import listing as offer_listing
+from config.site.pages.offers import views as offers
+from config.site.pages.organisations import parts as organisation_parts
+from config.site.pages.organisations import views as organisations
+from config.site.pages.owners import dashboard as owner
+from config.site.pages.owners import hosts
+from config.site.pages.policies import apply_plan as policies_together
+from config.site.pages.policies import quota_requests
+from config.site.pages.policies import views as policies
+from ledger.signin import demo_sign_in, switch_tenant
+
+page_urls: list[URLPattern] = [
+    path("", market.index),
+    path("market/figures", market.figures),
+    path("offers", offers.index),
+    path("offers/new", offer_listing.new),
+    path("offers/preview", offer_listing.preview),
+    path("offers/<uuid:offer_id>", offers.page_of_offer),
+    path("offers/<uuid:offer_id>/explain", advice.for_offer),
+    path("bids", bids.index),
+    path("bids/new", bids.new),
+    path("bids/estimate", bids.estimate),
+    path("bids/<uuid:bid_id>", bids.one),
+    path("bids/<uuid:bid_id>/state", bids.state),
+    path("bids/<uuid:bid_id>/advice", advice.for_bid),
+    path("bids/<uuid:bid_id>/cancel", bids.cancel),
+    path("bids/<uuid:bid_id>/end-chain", bids.end_chain),
+    path("leases", leases.index),
+    path("leases/<uuid:lease_id>", leases.one),
+    path("leases/<uuid:lease_id>/state", leases.state),
+    path("leases/<uuid:lease_id>/end", leases.end),
+    path("leases/<uuid:lease_id>/checkpoint", leases.checkpoint),
+    path("leases/<uuid:lease_id>/extend", leases.extend),
+    path("leases/<uuid:lease_id>/reclaim", leases.reclaim),
+    path("leases/<uuid:lease_id>/sell", leases.sell),
+    path("leases/<uuid:lease_id>/take", leases.take),
+    path("rounds", rounds.index),
+    path("rounds/<uuid:round_id>", rounds.one),
+    path("fairness", fairness.index),
+    path("fairness/try", fairness_try.index),
+    path("fairness/policies", policies.index),
+    path("fairness/policies/together", policies_together.together),
+    path("fairness/policies/<str:kind>", policies.one),
+    path("fairness/overrides/<uuid:override_id>/lift", policies.lift),
+    path("fairness/requests/new", quota_requests.new),
+    path("fairness/requests/<uuid:request_id>/decide", quota_requests.decide),
+    path("fairness/requests/<uuid:request_id>/take-up", quota_requests.take),
+    path("owner", owner.index),
+    path("owner/hosts/new", hosts.new),
+    path("owner/hosts/<uuid:host_id>/reclaim", owner.reclaim),
+    path("owner/hosts/<uuid:host_id>/retire", hosts.retire),
+    path("supply", supply.index),
+    path("finance", finance.index),
+    path("finance/accounts", finance.account_chosen),
+    path("finance/accounts/<uuid:account_id>", finance.statement),
+    path("finance/export/<str:name>", finance.export),
+    path("lab", lab.index),
+    path("ops", ops.index),
+    path("ops/burst", burst.index),
+    path("settings", settings.index),
+    path("settings/organisation", switch_tenant),
+    path("settings/organisations", organisations.index),
+    path("settings/organisations/<uuid:tenant_id>", organisations.one),
+    path(
+        "settings/organisations/<uuid:tenant_id>/invitations/<uuid:invitation_id>/revoke",
+        organisations.revoke,
+    ),
+    path(
+        "settings/organisations/<uuid:tenant_id>/members/<uuid:user_id>", organisation_parts.member
+    ),
+    path(
+        "settings/organisations/<uuid:tenant_id>/members/<uuid:user_id>/remove",
+        organisation_parts.remove,
+    ),
+    path(
+        "settings/organisations/<uuid:tenant_id>/members/<uuid:user_id>/second-factor",
+        organisation_parts.unlock,
+    ),
+    path(
+        "settings/organisations/<uuid:tenant_id>/accounts/<uuid:account_id>",
+        organisation_parts.account,
+    ),
+    path("invitations/", joining.join),
+    path("invitations/<str:secret>", joining.open_link),
+    path("settings/tokens/<uuid:token_id>/revoke", settings.revoke),
+    path("demo/sign-in", demo_sign_in),
+]

@@ -1,0 +1,119 @@
+"""How amounts, use and lengths of time are written for people. Whole numbers in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+NANOS = 1_000_000_000
+MS_PER_HOUR = 3_600_000
+SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}
+COIN_DIGITS = {"JPY": 0}
+UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def amount_text(nanos: int, currency: str, *, exact: bool = False) -> str:
+    """Write an amount with its currency. Rounded half to even at the coin, unless `exact`.
+
+    An amount that is not nothing never reads as nothing: below half a coin it says "<$0.01".
+    """
+    digits = COIN_DIGITS.get(currency, 2)
+    sign = "\N{MINUS SIGN}" if nanos < 0 else ""
+    size = abs(nanos)
+    mark = SIGNS.get(currency, f"{currency} ")
+    if exact:
+        whole, rest = divmod(size, NANOS)
+        fraction = f"{rest:09d}".rstrip("0").ljust(digits, "0")
+        return f"{sign}{mark}{whole:,}{'.' if fraction else ''}{fraction}"
+    coin = NANOS // 10**digits
+    coins, rest = divmod(size, coin)
+    if rest * 2 > coin or (rest * 2 == coin and coins % 2):
+        coins += 1
+    if size and not coins:
+        least = f"{mark}0.{'1'.rjust(digits, '0')}" if digits else f"{mark}1"
+        return f"{sign}<{least}"
+    whole, part = divmod(coins, 10**digits)
+    return f"{sign}{mark}{whole:,}" + (f".{part:0{digits}d}" if digits else "")
+
+
+def places_of(amounts: Iterable[int], currency: str) -> int:
+    """Return how many decimals write all of these nano-units exactly: those of the coin at least.
+
+    A column of money has one number of decimals, or it cannot be added up by eye.
+    """
+    most = COIN_DIGITS.get(currency, 2)
+    for nanos in amounts:
+        fraction = f"{abs(nanos) % NANOS:09d}".rstrip("0")
+        most = max(most, len(fraction))
+    return most
+
+
+def aligned_text(nanos: int, currency: str, places: int) -> tuple[str, str]:
+    """Write an amount to so many decimals, in two parts: to the coin, and what is beyond it.
+
+    places: as `places_of` gave them, so nothing is rounded.
+    """
+    digits = COIN_DIGITS.get(currency, 2)
+    sign = "\N{MINUS SIGN}" if nanos < 0 else ""
+    whole, rest = divmod(abs(nanos), NANOS)
+    fraction = f"{rest:09d}"[:places]
+    mark = SIGNS.get(currency, f"{currency} ")
+    point = "." if fraction else ""
+    if not digits:
+        return f"{sign}{mark}{whole:,}", f"{point}{fraction}"
+    return f"{sign}{mark}{whole:,}{point}{fraction[:digits]}", fraction[digits:]
+
+
+def gpu_hours_text(gpu_ms: int) -> str:
+    """GPU-milliseconds as GPU-hours, rounded to hundredths half up."""
+    hundredths = (gpu_ms * 100 * 2 + MS_PER_HOUR) // (MS_PER_HOUR * 2)
+    return f"{hundredths // 100:,}.{hundredths % 100:02d}"
+
+
+def about_gpu_hours_text(gpu_ms: int) -> str:
+    """GPU-milliseconds as an estimate of supply: whole hours from ten on, else to a tenth."""
+    tenths = (gpu_ms * 10 * 2 + MS_PER_HOUR) // (MS_PER_HOUR * 2)
+    if tenths >= 100 or tenths % 10 == 0:
+        whole = (tenths + 5) // 10
+        return f"{whole:,} GPU-hour{'' if whole == 1 else 's'}"
+    return f"{tenths // 10}.{tenths % 10} GPU-hours"
+
+
+def duration_text(length: timedelta) -> str:
+    """The two largest units of a length of time that are not zero; "0 s" for none."""
+    seconds = abs(int(length.total_seconds()))
+    parts = []
+    for unit, size in UNITS:
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts) or "0 s"
+
+
+def since_text(passed: timedelta) -> str:
+    """How long ago, or in how long for a negative length; the largest unit only."""
+    seconds = int(abs(passed).total_seconds())
+    if seconds < 10:
+        return "just now"
+    for unit, size in UNITS:
+        if seconds >= size:
+            text = f"{seconds // size} {unit}"
+            return f"{text} ago" if passed > timedelta(0) else f"in {text}"
+    raise AssertionError("ten seconds are at least one second")
+
+
+def local(moment: datetime) -> str:
+    """Wall time in the reader's zone, with the zone: Sat 28 Nov 22:00 GMT."""
+    return f"{timezone.localtime(moment):%a %-d %b %H:%M %Z}"
+
+
+def percent_ppm(ppm: int) -> str:
+    """Parts per million as a percentage with one decimal."""
+    tenths = (ppm + 500) // 1000
+    return f"{tenths // 10}.{tenths % 10}%"
