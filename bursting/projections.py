@@ -169,6 +169,7 @@ PROJECTIONS = (
         name="bursting.waiting-bids",
         project=project_waiting_bids,
         tables=(WaitingBidRow, BurstWaitRow),
+        is_bulk=True,
         on=names_of(
             BidPlaced,
             BidAmended,

@@ -50,6 +50,8 @@ class Loop:
     is recorded. run_once returns how much it did; while that is not zero it is called again.
     gather_seconds: least time from one pass to the next, so that a stream of events is worked off
     in pages, not one by one; the first after a silence is not kept waiting.
+    rest_seconds_max: a pass that did something is followed by a rest as long as it took, but no
+        longer than this: the more there is to do, the larger pages become.
     prepare: done once before the loop asks for its turn, so that it holds up nobody.
     kernels: says how far the process is with the compiled kernels that the loop decides by.
     """
@@ -59,6 +61,7 @@ class Loop:
     run_once: Callable[[EventStore, datetime], int]
     on_events: bool = False
     gather_seconds: float = 0.0
+    rest_seconds_max: float = 0.0
     prepare: Callable[[], None] | None = None
     kernels: Callable[[], str] | None = None
 
@@ -182,16 +185,23 @@ def _passes(loop: Loop, stop: threading.Event, notes: Notes) -> None:
         started = time.monotonic()
         seen = bell.rings if bell else 0
         did = loop.run_once(store, _time())
-        notes.passed(did, time.monotonic() - started)
+        took = time.monotonic() - started
+        notes.passed(did, took)
         if not did:
-            rest = max(0.0, loop.every_seconds - (time.monotonic() - started))
+            rest = max(0.0, loop.every_seconds - took)
             if bell:
                 bell.wait(seen, rest)
             else:
                 stop.wait(rest)
-        gathering = loop.gather_seconds - (time.monotonic() - started)
+        gathering = rest_after(loop, did, took) - (time.monotonic() - started - took)
         if gathering > 0:
             stop.wait(gathering)
+
+
+def rest_after(loop: Loop, did: int, took_seconds: float) -> float:
+    """Return for how long after a pass ended the next one is put off, whatever comes meanwhile."""
+    worked = min(took_seconds, loop.rest_seconds_max) if did else 0.0
+    return max(worked, loop.gather_seconds - took_seconds)
 
 
 def _time() -> datetime:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 
 
@@ -70,6 +72,8 @@ class Wrote(models.Model):
 
 class TapeSubjectRow(models.Model):
     """What a line was about, for lines that follow: the offer or lease by its id, without names."""
+
+    NAMED_BY: ClassVar[tuple[str, ...]] = ("offer_id", "lease_id")
 
     subject_id = models.UUIDField(primary_key=True)
     gpus = models.CharField(max_length=80)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -37,8 +37,8 @@ from config.site.live.relay import Relay
 from ledger.collecting import let_go, settle
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.port import EventStore
-from ledger.following import Policy, Projection, follow_projections
-from ledger.reacting import follow_policies
+from ledger.following import Policy, Projecting, Projection
+from ledger.reacting import Reacting
 from ledger.rest.idempotency import forget_old_keys
 from ledger.turns import each_alone
 from listings.domain.markets import read_markets
@@ -49,6 +49,11 @@ from marketplace.snapshots import snapshots_for
 from metering.loops import BEAT_SECONDS
 from metering.queries.uptime import contacts, uptime
 
+GATHER_SECONDS = 0.01
+"""Between two looks of those whom people wait for: rows, and leases for what was granted."""
+REST_SECONDS_MAX = 0.02
+BULK_GATHER_SECONDS = 0.1
+"""Between two pages of rows that nobody waits for: prices, trades, the tape, money, meters."""
 WATCHED_FOR = timedelta(hours=1)
 """How far back an outage of the market matters to whether a host is silent."""
 
@@ -111,23 +116,11 @@ def policies(env: Env, *, clock: Callable[[], datetime] | None = _now) -> tuple[
 
 def loops(env: Env) -> tuple[Loop, ...]:
     """Return everything that is done again and again, by events or by the clock."""
-    every_projection, every_policy = projections(), policies(env)
     start_grace = timedelta(seconds=env.start_grace_seconds)
     always = (
-        Loop(
-            "projections",
-            5.0,
-            lambda store, now: follow_projections(store, every_projection),
-            on_events=True,
-            gather_seconds=0.1,
-        ),
-        Loop(
-            "policies",
-            2.0,
-            lambda store, now: follow_policies(store, every_policy),
-            on_events=True,
-            gather_seconds=0.1,
-        ),
+        _rows("projections", [each for each in projections() if not each.is_bulk], GATHER_SECONDS),
+        _rows("bulk-rows", [each for each in projections() if each.is_bulk], BULK_GATHER_SECONDS),
+        _reacting(env),
         *(_clearing(env, market.name) for market in read_markets(env.market, env.markets)),
         *(_keeping(env, market.name) for market in read_markets(env.market, env.markets)),
         Loop(
@@ -164,6 +157,45 @@ def loops(env: Env) -> tuple[Loop, ...]:
         _beating(),
     )
     return always if env.burst_cloud == "none" else (*always, *_overflow_loops(env))
+
+
+def _rows(name: str, followed: Sequence[Projection], gather_seconds: float) -> Loop:
+    """Return a loop that writes the rows of some read models."""
+    known: dict[EventStore, Projecting] = {}
+
+    def write(store: EventStore, now: datetime) -> int:
+        if store not in known:
+            known[store] = Projecting(followed)
+        return known[store].run_once(store)
+
+    return Loop(
+        name,
+        5.0,
+        write,
+        on_events=True,
+        gather_seconds=gather_seconds,
+        rest_seconds_max=REST_SECONDS_MAX,
+    )
+
+
+def _reacting(env: Env) -> Loop:
+    """Return the loop that asks for what is to follow from what happened."""
+    every_policy = policies(env)
+    known: dict[EventStore, Reacting] = {}
+
+    def react(store: EventStore, now: datetime) -> int:
+        if store not in known:
+            known[store] = Reacting(every_policy)
+        return known[store].run_once(store)
+
+    return Loop(
+        "policies",
+        2.0,
+        react,
+        on_events=True,
+        gather_seconds=GATHER_SECONDS,
+        rest_seconds_max=REST_SECONDS_MAX,
+    )
 
 
 def _rating(env: Env) -> Loop:
@@ -301,10 +333,10 @@ def _overflow_loops(env: Env) -> tuple[Loop, ...]:
 
 LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
     "engine": ("clearing",),
-    "read-side": ("projections", "live"),
+    "read-side": ("projections", "policies", "live"),
     "clockwork": (
         "beat",
-        "policies",
+        "bulk-rows",
         "lease-clock",
         "host-health",
         "extensions",
@@ -320,6 +352,6 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """How the loops of one market are spread over processes; `loop_groups` adds those of others."""
 
-GIVE_WAY: Mapping[str, int] = {"read-side": 5, "clockwork": 3, "overflow": 5, "snapshots": 10}
-"""Niceness of the processes that may be late where cores are few: those who bid do not wait for
-them, and what they ask of the database is not held back."""
+GIVE_WAY: Mapping[str, int] = {"clockwork": 3, "overflow": 5, "snapshots": 10}
+"""Niceness of the processes that may be late where cores are few: those who bid, and whoever looks
+for their lease, do not wait for them, and what they ask of the database is not held back."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TypeVar
 
 import structlog
 from django.db import InterfaceError, OperationalError, models, transaction
 
 from ledger.domain.event import Event
-from ledger.domain.redaction import redact
 from ledger.eventstore.port import (
     START,
     EventStore,
@@ -30,11 +30,10 @@ from ledger.eventstore.port import (
 )
 from ledger.eventstore.together import Part
 from ledger.models import Checkpoint
-from ledger.prepared import ask
+from ledger.places import Places, move, note_stop
 from ledger.rows import Rows
 
 PAGE = 1_000
-RETRY_AFTER = timedelta(seconds=5)
 WAIT_STEP_SECONDS = 0.005
 
 AWAY = (StoreUnavailable, OutcomeUnknown, StreamMoved, OperationalError, InterfaceError)
@@ -46,12 +45,17 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A read model: its tables, the events it is told, and how they become rows."""
+    """A read model: its tables, the events it is told, and how they become rows.
+
+    is_bulk: its rows are many, and nobody waits for a single one: they are written apart from those
+        that somebody waits for, more at a time.
+    """
 
     name: str
     project: Callable[[Recorded, Rows], None]
     tables: tuple[type[models.Model], ...]
     on: frozenset[str]
+    is_bulk: bool = False
 
 
 Steps = Sequence[Sequence[Part]]
@@ -83,66 +87,77 @@ def names_of(*kinds: type[Event]) -> frozenset[str]:
     return frozenset(kind.name for kind in kinds)
 
 
-def follow_projections(store: EventStore, projections: Sequence[Projection]) -> int:
-    """Move every projection on by at most one page; return how many events were new to one.
+class Projecting:
+    """Writes the rows of some read models, page by page. Not for threads: one loop has one."""
 
-    Projections at the same place share one read and one decoding of the page, and those that the
-    page says nothing to are moved over it together: with a dozen read models that is the
-    difference between one small transaction and a dozen.
-    """
-    moved = 0
-    for start, group in by_place(projections):
-        page = store.read_all(after=start, limit=PAGE)
-        if page.next_position == start:
-            continue
+    def __init__(self, projections: Sequence[Projection]) -> None:
+        """Begin where their checkpoints are."""
+        self._places = Places(projections)
+
+    def forget(self) -> None:
+        """Look where the checkpoints are before the next pass."""
+        self._places.forget()
+
+    def run_once(self, store: EventStore) -> int:
+        """Move every projection on by at most one page; return how many events were new to one.
+
+        Projections at the same place share one read, one decoding and one transaction, and those
+        that the page says nothing to are moved over it in the same statement.
+        """
+        moved = 0
+        for start, group in self._places.groups():
+            page = store.read_all(after=start, limit=PAGE)
+            if page.next_position != start:
+                moved += self._project_page(group, start, page)
+        return moved
+
+    def _project_page(self, group: Sequence[Projection], start: Position, page: Page) -> int:
         told, idle = told_apart(group, page)
-        move_over(idle, start, page.next_position)
-        moved += len(page.events) if idle else 0
-        if _project_together(told, start, page):
-            moved += len(page.events) * len(told)
-            continue
-        for projection in told:
-            try:
-                _project_page(projection, start, page)
-            except AWAY:
+        try:
+            self._move_on(group, told, start, page)
+            return len(page.events) * (len(told) + bool(idle))
+        except AWAY:
+            self._places.forget()
+            raise
+        except Exception as failure:
+            if not told:
                 raise
-            except Exception as failure:
-                _stop(projection.name, failure)
-            else:
-                moved += len(page.events)
-    return moved
+            if len(group) == 1:
+                self._stop(group[0], failure)
+                return 0
+        # Nothing of it stands, so each is tried alone: the others go on without the one that fails.
+        alone = [*([idle] if idle else []), *([each] for each in told)]
+        return sum(self._project_page(each, start, page) for each in alone)
 
+    def _move_on(
+        self, group: Sequence[Projection], told: Sequence[Projection], start: Position, page: Page
+    ) -> None:
+        """Move a group over a page and write what that says to `told`, all of it or nothing.
 
-def _project_together(projections: Sequence[Projection], start: Position, page: Page) -> bool:
-    """Project a page to several read models in one transaction; tell if that could be done.
-
-    Where one of them fails nothing of it stands, and each has to be tried alone.
-    """
-    if len(projections) < 2:
-        return False
-    names = [projection.name for projection in projections]
-    try:
-        with transaction.atomic():
-            held = Checkpoint.objects.select_for_update().filter(name__in=names, position=start)
-            if len(held.order_by("name")) != len(names):
-                return False  # another process was here first
-            for projection in projections:
+        Nothing if another process was here first; then the next pass looks where they stand.
+        """
+        names = [projection.name for projection in group]
+        with transaction.atomic() if told else nullcontext():
+            if move(names, start, page.next_position) < len(names):
+                if told:
+                    transaction.set_rollback(True)
+                self._places.forget()
+                return
+            for projection in told:
                 _project(projection, page)
-            move_to(names, page.next_position)
-    except AWAY:
-        raise
-    except Exception:
-        return False
-    return True
+        self._places.moved(names, page.next_position)
+
+    def _stop(self, projection: Projection, failure: Exception) -> None:
+        log.error(
+            "follower.stopped", follower=projection.name, error=repr(failure), exc_info=failure
+        )
+        note_stop(projection.name, failure)
+        self._places.forget()
 
 
-def _project_page(projection: Projection, start: Position, page: Page) -> None:
-    with transaction.atomic():
-        checkpoint = Checkpoint.objects.select_for_update().get(name=projection.name)
-        if checkpoint.position != start:
-            return  # another process was here first
-        _project(projection, page)
-        move_to([projection.name], page.next_position)
+def follow_projections(store: EventStore, projections: Sequence[Projection]) -> int:
+    """Move every projection on by at most one page, from where its checkpoint is just now."""
+    return Projecting(projections).run_once(store)
 
 
 def _project(projection: Projection, page: Page) -> None:
@@ -154,37 +169,7 @@ def _project(projection: Projection, page: Page) -> None:
     rows.flush()
 
 
-_MOVE = """
-UPDATE ledger_checkpoint SET position = %s, moved_at = %s, error = '' WHERE name = ANY(%s)
-RETURNING set_config('synchronous_commit', 'off', true)
-"""
-
-
-def move_to(names: Sequence[str], position: Position) -> None:
-    """Note how far these are, with what commits beside. Nobody waits for the disk: what a server
-    that breaks down has forgotten is done again."""
-    ask(_MOVE, (position, datetime.now(UTC), list(names)))
-
-
 FollowerT = TypeVar("FollowerT", Projection, Policy)
-
-
-def by_place(followers: Sequence[FollowerT]) -> list[tuple[Position, list[FollowerT]]]:
-    """Group followers by where they stand; leave out those that stopped a moment ago."""
-    names = [follower.name for follower in followers]
-    known = {each.name: each for each in Checkpoint.objects.filter(name__in=names)}
-    missing = [Checkpoint(name=name) for name in names if name not in known]
-    if missing:
-        Checkpoint.objects.bulk_create(missing, ignore_conflicts=True)
-    retry_before = datetime.now(UTC) - RETRY_AFTER
-    places: dict[Position, list[FollowerT]] = {}
-    for follower in followers:
-        checkpoint = known.get(follower.name)
-        if checkpoint and checkpoint.error and (checkpoint.moved_at or retry_before) > retry_before:
-            continue
-        position = Position(checkpoint.position if checkpoint else START)
-        places.setdefault(position, []).append(follower)
-    return list(places.items())
 
 
 def told_apart(
@@ -194,27 +179,6 @@ def told_apart(
     types = {recorded.type for recorded in page.events}
     told = [follower for follower in followers if follower.on & types]
     return told, [follower for follower in followers if not follower.on & types]
-
-
-_MOVE_OVER = """
-UPDATE ledger_checkpoint SET position = %s, moved_at = %s, error = ''
- WHERE name = ANY(%s) AND position = %s
-RETURNING set_config('synchronous_commit', 'off', true)
-"""
-
-
-def move_over(followers: Sequence[FollowerT], start: Position, end: Position) -> None:
-    """Move followers over a page that says nothing to them, unless somebody has already."""
-    if followers:
-        names = [follower.name for follower in followers]
-        ask(_MOVE_OVER, (end, datetime.now(UTC), names, start))
-
-
-def _stop(name: str, failure: Exception) -> None:
-    log.error("follower.stopped", follower=name, error=repr(failure), exc_info=failure)
-    Checkpoint.objects.filter(name=name).update(
-        error=redact(f"{type(failure).__name__}: {failure}")[:2000], moved_at=datetime.now(UTC)
-    )
 
 
 def wait_until_read(names: Sequence[str], position: Position, *, timeout_seconds: float) -> bool:

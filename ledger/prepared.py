@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import islice
 from typing import Any
 
 import psycopg
 from django.db import connection
 
 from ledger.outages import letting_go
+
+AHEAD_MAX = 16
+"""Statements that are sent before the first of them is answered."""
 
 
 def ask(sql: str, parameters: Sequence[object] | Mapping[str, object]) -> tuple[Any, ...] | None:
@@ -28,3 +33,18 @@ def ask_for_all(
     with letting_go(), psycopg.Cursor[tuple[Any, ...]](connection.connection) as cursor:
         cursor.execute(sql, parameters, prepare=True)
         return cursor.fetchall() if cursor.description else []
+
+
+def tell_all(statements: Iterable[tuple[str, Sequence[object]]]) -> None:
+    """Carry out statements that answer nothing, in their order, without waiting for each.
+
+    The first that fails ends them; what then stands of those before it a transaction says.
+    """
+    left = iter(statements)
+    while some := list(islice(left, AHEAD_MAX)):
+        connection.ensure_connection()
+        with letting_go(), psycopg.Cursor[tuple[Any, ...]](connection.connection) as cursor:
+            alone = len(some) == 1
+            with nullcontext() if alone else connection.connection.pipeline():
+                for sql, parameters in some:
+                    cursor.execute(sql, parameters, prepare=True)

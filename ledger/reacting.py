@@ -7,6 +7,7 @@ asked twice. It never stops: an event that it cannot react to is parked and trie
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import groupby, islice
@@ -15,19 +16,17 @@ import structlog
 
 from ledger import parking
 from ledger.domain.refusal import Refusal
-from ledger.eventstore.port import EventStore, Page, Recorded
+from ledger.eventstore.port import EventStore, Position, Recorded
 from ledger.eventstore.together import record_each
 from ledger.following import (
     AWAY,
     PAGE,
     Policy,
     Steps,
-    by_place,
-    move_over,
-    move_to,
     told_apart,
 )
 from ledger.models import Checkpoint, ParkedReaction
+from ledger.places import READ_AGAIN_SECONDS, Places, move
 
 NOTED_EVERY = 20
 """Reactions after which a policy's checkpoint moves: what is asked again at most after a crash."""
@@ -40,53 +39,101 @@ are a fault of theirs and not of single events."""
 log = structlog.get_logger()
 
 
-def follow_policies(store: EventStore, policies: Sequence[Policy]) -> int:
-    """Move every policy on by at most one page; return how many events were reacted to.
+class Reacting:
+    """Lets some policies react, page by page. Not for threads: one loop has one.
 
-    What is parked and due is tried again first.
+    Only it parks what they cannot react to, so what is parked is read now and then only.
     """
-    names = [policy.name for policy in policies]
-    attempt = _Attempt(store, parking.subjects_parked(names))
-    reacted = attempt.retry(policies)
-    for start, group in by_place(policies):
-        wanted = frozenset().union(*(policy.on for policy in group))
-        page = store.read_all(after=start, limit=PAGE, only=wanted)
-        if page.next_position == start:
-            continue
-        told, idle = told_apart(group, page)
-        move_over(idle, start, page.next_position)
-        for policy in told:
-            reacted += attempt.react_to_page(policy, page)
-    return reacted
 
+    def __init__(self, policies: Sequence[Policy]) -> None:
+        """Begin where their checkpoints are."""
+        self._policies = policies
+        self._wanted = frozenset[str]().union(*(policy.on for policy in policies))
+        self._places = Places(policies)
+        self._waiting: set[tuple[str, str]] = set()
+        self._waiting_read: float | None = None
 
-class _Attempt:
-    """One pass of policies. waiting: policy and subject of what is parked."""
+    def run_once(self, store: EventStore) -> int:
+        """Move every policy on by at most one page; return how many events were reacted to.
 
-    def __init__(self, store: EventStore, waiting: set[tuple[str, str]]) -> None:
-        self._store = store
-        self._waiting = waiting
-        self._away = 0
+        What is parked and due is tried again first.
+        """
+        try:
+            return self._run(_Attempt(store, self._parked()))
+        except BaseException:
+            self._places.forget()
+            self._waiting_read = None
+            raise
 
-    def react_to_page(self, policy: Policy, page: Page) -> int:
-        """Let a policy react; note now and then how far, since it may be asked twice anyway."""
-        told = [recorded for recorded in page.events if recorded.type in policy.on]
+    def _run(self, attempt: _Attempt) -> int:
+        reacted = attempt.retry(self._policies)
+        for start, group in self._places.groups():
+            page = attempt.store.read_all(after=start, limit=PAGE, only=self._wanted)
+            if page.next_position == start:
+                continue
+            told, _ = told_apart(group, page)
+            standing = {policy.name for policy in group}
+            for policy in told:
+                events = [recorded for recorded in page.events if recorded.type in policy.on]
+                at = self._react_to_page(attempt, policy, start, events)
+                if at != start:
+                    standing.discard(policy.name)
+                    self._move([policy.name], at, page.next_position)
+                reacted += len(events)
+            self._move(sorted(standing), start, page.next_position)
+        return reacted
+
+    def _react_to_page(
+        self, attempt: _Attempt, policy: Policy, start: Position, told: Sequence[Recorded]
+    ) -> Position:
+        """Let a policy react; note now and then how far, since it may be asked twice anyway.
+
+        Returns: where it stands: the end of a page is noted for all policies at once.
+        """
         step = NOTED_EVERY if policy.ask is None else TOGETHER_MAX
         for since in range(0, len(told), step):
             some = told[since : since + step]
-            self._react_to_each(policy, some)
+            attempt.react_to_each(policy, some)
             if since + step < len(told):
-                move_to([policy.name], some[-1].position)
-        move_to([policy.name], page.next_position)
-        return len(told)
+                self._move([policy.name], start, some[-1].position)
+                start = some[-1].position
+        return start
 
-    def _react_to_each(self, policy: Policy, some: Sequence[Recorded]) -> None:
+    def _move(self, names: Sequence[str], start: Position, end: Position) -> None:
+        if move(names, start, end) < len(names):
+            self._places.forget()  # another process was here first
+        else:
+            self._places.moved(names, end)
+
+    def _parked(self) -> set[tuple[str, str]]:
+        """Return policy and subject of all that is parked."""
+        now = time.monotonic()
+        if self._waiting_read is None or now - self._waiting_read > READ_AGAIN_SECONDS:
+            self._waiting = parking.subjects_parked([policy.name for policy in self._policies])
+            self._waiting_read = now
+        return self._waiting
+
+
+def follow_policies(store: EventStore, policies: Sequence[Policy]) -> int:
+    """Move every policy on by at most one page, from where its checkpoint is just now."""
+    return Reacting(policies).run_once(store)
+
+
+class _Attempt:
+    """One pass of policies. waiting: policy and subject of what is parked; kept up to date."""
+
+    def __init__(self, store: EventStore, waiting: set[tuple[str, str]]) -> None:
+        self.store = store
+        self._waiting = waiting
+        self._away = 0
+
+    def react_to_each(self, policy: Policy, some: Sequence[Recorded]) -> None:
         """React to events; park those that fail, and those behind one that is parked."""
         left = self._without_waiting(policy, some)
         while left:
             done: list[Recorded] = []
             try:
-                _react(policy, self._store, left, done)
+                _react(policy, self.store, left, done)
             except Exception as failure:
                 self._need_present(failure)
                 failed = left[len(done)]
@@ -124,9 +171,9 @@ class _Attempt:
 
     def _tried(self, policy: Policy, row: ParkedReaction) -> tuple[ParkedReaction | None, int]:
         """React to a parked event; return the next of its subject, and if that was done."""
-        [recorded] = islice(self._store.read_stream(row.stream, after_version=row.version - 1), 1)
+        [recorded] = islice(self.store.read_stream(row.stream, after_version=row.version - 1), 1)
         try:
-            policy.react(recorded, self._store)
+            policy.react(recorded, self.store)
         except Exception as failure:
             self._need_present(failure)
             log.warning("reaction.failed-again", policy=policy.name, error=repr(failure))
@@ -145,7 +192,7 @@ class _Attempt:
         if self._away > AWAY_MAX:
             raise failure
         try:
-            self._store.ping()
+            self.store.ping()
             Checkpoint.objects.exists()
         except Exception:
             raise failure from None

@@ -7,9 +7,10 @@ code replays a million in seconds, because a page of events becomes one upsert p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, TypeVar, cast
+from itertools import chain
+from typing import Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -17,7 +18,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models
 from psycopg.types.json import Jsonb
 
-from ledger.prepared import ask_for_all
+from ledger.prepared import ask_for_all, tell_all
 
 RowT = TypeVar("RowT", bound=models.Model)
 
@@ -39,6 +40,7 @@ AS_JSON_IS = (*AS_THEY_ARE, models.DateField, models.JSONField, ArrayField)
 """Fields whose values the server reads from JSON."""
 
 _UNREAD = object()
+_Field: TypeAlias = "models.Field[Any, Any]"
 
 
 class _Table:
@@ -67,6 +69,7 @@ class Rows:
     def __init__(self, *, fresh: bool = False) -> None:
         self._fresh = fresh
         self._tables: dict[type[models.Model], _Table] = {}
+        self._expected: dict[type[models.Model], Sequence[object]] = {}
 
     def __len__(self) -> int:
         return sum(len(table.known) for table in self._tables.values())
@@ -85,30 +88,44 @@ class Rows:
         """Return the row with this primary key, or None."""
         known, place = self._table(kind).known, _plain(key)
         row: object = known.get(place, _UNREAD)
+        if row is _UNREAD and not self._fresh:
+            self._read_expected(kind)
+            row = known.get(place, _UNREAD)
+            if row is _UNREAD:
+                row = next(iter(_read(kind, kind._meta.pk, [key])), _UNREAD)
         if row is _UNREAD:
-            row = known[place] = None if self._fresh else kind._base_manager.filter(pk=key).first()
+            row = known[place] = None
+        known[place] = cast("models.Model | None", row)
         return cast("RowT | None", row)
 
     def expect(self, kinds: Sequence[type[models.Model]], events: Sequence[object]) -> None:
-        """Read at once the rows that events name, so that `find` need not ask for each.
+        """Note the rows that events name, so that the first `find` of a kind reads all of it.
 
         An event names a row by a field called like the row's primary key, or like the column that
-        the row's class has in READ_BY.
+        the row's class has in READ_BY, or by one of the fields that it has in NAMED_BY. What is
+        added before anybody looks for it is not read.
         """
-        if self._fresh:
+        if not self._fresh:
+            self._expected = dict.fromkeys(kinds, events)
+
+    def _read_expected(self, kind: type[models.Model]) -> None:
+        """Read the rows of a kind that events name and that are not known by now."""
+        events = self._expected.pop(kind, None)
+        if events is None:
             return
-        for kind in kinds:
-            key = str(kind._meta.pk.attname)
-            column = str(getattr(kind, "READ_BY", key))
-            named = {getattr(event, column, None) for event in events}
-            asked = [value for value in named if isinstance(value, UUID)]
-            if not asked:
-                continue
-            known = self._table(kind).known
-            if column == key:
-                known.update((_plain(value), None) for value in asked)
-            for row in kind._base_manager.filter(**{f"{column}__in": asked}):
-                known[_plain(row.pk)] = row
+        key = kind._meta.pk
+        column = str(getattr(kind, "READ_BY", key.attname))
+        fields = getattr(kind, "NAMED_BY", (column,))
+        known = self._table(kind).known
+        named = {getattr(event, field, None) for event in events for field in fields}
+        asked = [value for value in named if isinstance(value, UUID)]
+        if column == key.attname:
+            asked = [value for value in asked if _plain(value) not in known]
+            known.update((_plain(value), None) for value in asked)
+        if asked:
+            for row in _read(kind, cast(_Field, kind._meta.get_field(column)), asked):
+                if known.get(_plain(row.pk)) is None and row.pk not in self._table(kind).removed:
+                    known[_plain(row.pk)] = row
 
     def get(self, kind: type[RowT], key: object) -> RowT:
         """Return the row with this primary key, which must exist."""
@@ -146,14 +163,19 @@ class Rows:
 
     def flush(self) -> None:
         """Write everything that is pending: what goes, then what comes, then what changes."""
-        for kind, table in self._tables.items():
+        tables = self._tables.items()
+        for kind, table in tables:
             if table.removed:
                 gone = kind._base_manager.filter(pk__in=table.removed)
                 gone._raw_delete(connection.alias)
-        for kind, table in self._tables.items():
-            _insert(kind, list(table.new.values()))
-        for kind, table in self._tables.items():
-            _upsert(kind, list(table.changed.values()))
+        for kind, table in tables:
+            if len(table.new) >= COPY_MIN:
+                _copy(kind, list(table.new.values()))
+                table.new.clear()
+        come = (_written(kind, table.new) for kind, table in tables)
+        change = (_written(kind, table.changed, again=True) for kind, table in tables)
+        tell_all(chain.from_iterable(chain(come, change)))
+        for table in self._tables.values():
             table.removed.clear()
             table.new.clear()
             table.changed.clear()
@@ -176,10 +198,38 @@ def _plain(key: object) -> object:
     return key.int if key.__class__ is UUID else key  # type: ignore[attr-defined]
 
 
-def _insert(kind: type[models.Model], rows: Sequence[models.Model]) -> None:
-    if len(rows) < COPY_MIN:
-        _write(kind, rows, again=False)
-        return
+def _read(kind: type[models.Model], by: _Field, values: Sequence[object]) -> Iterator[models.Model]:
+    """Yield the rows that have one of these values in a column, by a question asked once.
+
+    Django's own would be put together, written out, read and planned anew for each page.
+    """
+    sql, names, converters = _question(kind, by)
+    for row in ask_for_all(sql, [list(values)]):
+        held = list(row)
+        for place, convert in converters:
+            held[place] = convert(held[place])
+        yield kind.from_db(DEFAULT_DB_ALIAS, names, held)
+
+
+@cache
+def _question(
+    kind: type[models.Model], by: _Field
+) -> tuple[str, list[str], list[tuple[int, Callable[[Any], Any]]]]:
+    """Return what reads rows, the names of its columns, and what makes values of ours of some."""
+    fields = kind._meta.local_concrete_fields
+    columns = ", ".join(f'"{field.column}"' for field in fields)
+    is_text = isinstance(by, models.CharField | models.TextField)
+    array = "text[]" if is_text else f"{by.db_type(connection)}[]"
+    sql = f'SELECT {columns} FROM "{kind._meta.db_table}" WHERE "{by.column}" = ANY(%s::{array})'
+    converters: list[tuple[int, Callable[[Any], Any]]] = []
+    for place, field in enumerate(fields):
+        given = {"expression": field.get_col(kind._meta.db_table), "connection": connection}
+        for convert in cast(Any, field).get_db_converters(connection):
+            converters.append((place, partial(convert, **given)))
+    return sql, [field.attname for field in fields], converters
+
+
+def _copy(kind: type[models.Model], rows: Sequence[models.Model]) -> None:
     fields = kind._meta.local_concrete_fields
     columns = ", ".join(f'"{field.column}"' for field in fields)
     writers = [_writer(field) for field in fields]
@@ -191,19 +241,24 @@ def _insert(kind: type[models.Model], rows: Sequence[models.Model]) -> None:
                 copy.write_row([write(held[name]) for name, write in writers])
 
 
-def _write(kind: type[models.Model], rows: Sequence[models.Model], *, again: bool) -> None:
-    """Insert rows, or change those that are there; in one statement that is planned once.
+def _written(
+    kind: type[models.Model], rows: Mapping[int, models.Model], *, again: bool = False
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield what inserts rows, or changes those that are there; each is planned once.
 
     The rows travel as one JSON text: a statement with a place for each value would be another one
     for each number of rows, and be read and planned anew each time.
     """
+    if not rows:
+        return
     sql = _statement(kind, again=again)
     names = [field.attname for field in kind._meta.local_concrete_fields]
     columns = [field.column for field in kind._meta.local_concrete_fields]
-    for since in range(0, len(rows), WRITE_BATCH):
-        some = [row.__dict__ for row in rows[since : since + WRITE_BATCH]]
-        values = [dict(zip(columns, [held[name] for name in names], strict=True)) for held in some]
-        ask_for_all(sql, [msgspec.json.encode(values).decode()])
+    held = [row.__dict__ for row in rows.values()]
+    for since in range(0, len(held), WRITE_BATCH):
+        some = held[since : since + WRITE_BATCH]
+        values = [dict(zip(columns, [row[name] for name in names], strict=True)) for row in some]
+        yield sql, [msgspec.json.encode(values).decode()]
 
 
 @cache
@@ -242,7 +297,3 @@ def _same(value: object) -> object:
 
 def _json(value: object) -> object:
     return None if value is None else Jsonb(value, dumps=msgspec.json.encode)
-
-
-def _upsert(kind: type[models.Model], rows: Sequence[models.Model]) -> None:
-    _write(kind, rows, again=True)

@@ -190,6 +190,7 @@ PROJECTIONS: tuple[Projection, ...] = (
         name="listings.sold-days",
         project=project_sold_days,
         tables=(SoldDayRow,),
+        is_bulk=True,
         on=names_of(UsageCaptured),
     ),
 )

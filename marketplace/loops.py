@@ -60,7 +60,7 @@ def advance_leases(
     uptime, heard: asked only where there is a lease to look at, which is seldom.
     """
     due = turns_of(store, "leases").take(
-        lambda after, limit: due_leases(after, limit, now=now), BATCH
+        lambda after, limit: due_leases(after, limit, now=now, start_grace=start_grace), BATCH
     )
     if not due:
         return 0

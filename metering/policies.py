@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
 from ledger.commands.money import release_hold
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, Recorded
-from ledger.eventstore.together import Part, record_together
+from ledger.eventstore.together import NONE_YET, Part, record_together
 from ledger.following import Policy, names_of
 from marketplace.domain.facts.events import LeaseScheduled
 from metering.commands import charge_window, opening_meter, terms_of_lease
@@ -24,8 +25,10 @@ def open_meter_when_lease_scheduled(recorded: Recorded, store: EventStore) -> No
 
 
 def open_meters(scheduled: Sequence[Recorded], store: EventStore) -> list[list[list[Part]]]:
-    """Return what opens a meter for each of these leases."""
-    return [[_opening(recorded)] for recorded in scheduled]
+    """Return what opens a meter for each of these leases, none of which has one most likely."""
+    return [
+        [[replace(part, seen=NONE_YET) for part in _opening(recorded)]] for recorded in scheduled
+    ]
 
 
 def _opening(recorded: Recorded) -> list[Part]:

@@ -295,6 +295,7 @@ PROJECTIONS: tuple[Projection, ...] = (
         name="metering.meters",
         project=project_meters,
         tables=(MeterRow, UsageRow, CorrectionRow, GapRow),
+        is_bulk=True,
         on=names_of(
             LeaseScheduled,
             LeaseStarting,
@@ -317,6 +318,7 @@ PROJECTIONS: tuple[Projection, ...] = (
         name="metering.heat",
         project=project_heat,
         tables=(HeatRow,),
+        is_bulk=True,
         on=names_of(UsageWindowClosed, UsageCorrected),
     ),
 )

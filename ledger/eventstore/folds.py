@@ -171,7 +171,10 @@ def stands(store: Streams, key: Key, folded: Fold) -> bool:
 
 def _memory_of(store: Streams) -> _Memory:
     with _guard:
-        return _memories.setdefault(store, _Memory())
+        memory = _memories.get(store)
+        if memory is None:  # it is made once: it has many locks
+            memory = _memories[store] = _Memory()
+        return memory
 
 
 def _fold_on(store: Streams, keys: Sequence[Key], memory: _Memory) -> list[Fold]:

@@ -144,7 +144,7 @@ class PostgresStore:
             [write] = writes
             return [self.append(write.stream, write.events, expected=write.expected, by=write.by)]
         arguments = _arguments_of_each(writes)
-        with _cursor(lost=OutcomeUnknown) as cursor:
+        with _cursor(lost=OutcomeUnknown, keep=True) as cursor:
             cursor.execute(_APPEND_EACH, arguments, prepare=True)
             rows = cursor.fetchall()
         # Where one failed it is the last: those after it were not asked for.
@@ -155,7 +155,7 @@ class PostgresStore:
 
     def append_whole(self, writes: Sequence[Write]) -> list[Appended]:
         """Append to several streams, all or none, in one statement."""
-        with _cursor(lost=OutcomeUnknown) as cursor:
+        with _cursor(lost=OutcomeUnknown, keep=True) as cursor:
             cursor.execute(_APPEND_WHOLE, _arguments_of_each(writes), prepare=True)
             rows = cursor.fetchall()
         if rows[0][0] == "moved":

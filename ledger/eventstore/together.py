@@ -11,7 +11,7 @@ server alone, never while a process thinks or waits for its turn on a busy machi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -264,10 +264,14 @@ def look(store: EventStore, kind: type[Aggregate], key: object) -> folds.Fold:
     return folds.fold(store, kind, stream_name(kind, key))
 
 
-def look_at_each(
-    store: EventStore, kind: type[Aggregate], keys: Sequence[object]
-) -> dict[object, folds.Fold]:
-    """Return several streams of one kind as they are now, in one reading."""
-    names = list(dict.fromkeys(keys))
-    found = folds.fold_each(store, [(kind, stream_name(kind, key)) for key in names])
+def look_at_all(
+    store: EventStore, wanted: Iterable[tuple[type[Aggregate], object]]
+) -> dict[tuple[type[Aggregate], object], folds.Fold]:
+    """Return several streams as they are now, in one reading."""
+    names = list(dict.fromkeys(wanted))
+    found = folds.fold_each(store, [(kind, stream_name(kind, key)) for kind, key in names])
     return dict(zip(names, found, strict=True))
+
+
+NONE_YET = folds.Fold()
+"""For a part's `seen`: a stream that was named a moment ago, and has nothing in it most likely."""

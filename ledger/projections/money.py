@@ -278,6 +278,7 @@ MONEY = Projection(
         UsageChargeRow,
         DebtRow,
     ),
+    is_bulk=True,
     on=names_of(
         TenantRegistered,
         SubscriberRegistered,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 from ledger.commands.money import placing_hold, release_hold, resizing_hold
+from ledger.domain.accounts import Account
 from ledger.domain.ids import AccountId, BidId, HoldId
 from ledger.domain.money import Rate
 from ledger.domain.refusal import Refusal
@@ -21,7 +23,7 @@ from ledger.eventstore.port import (
     load,
     record,
 )
-from ledger.eventstore.together import Part, look, look_at_each, record_each, record_together
+from ledger.eventstore.together import Part, look, look_at_all, record_each, record_together
 from marketplace.domain.bids.bid import (
     Bid,
     BidTerms,
@@ -63,13 +65,16 @@ def place_bids(
     Returns: for each bid its position, or why it is not placed. Where all of them together
         fail, each is tried alone, so that none fails for another's sake.
     """
-    seen = look_at_each(store, Bid, [terms.bid_id for terms, _ in asked])
+    bids = [(Bid, terms.bid_id) for terms, _ in asked]
+    accounts = [(Account, terms.account_id) for terms, _ in asked]
+    seen = look_at_all(store, [*bids, *accounts])
     outcomes: list[Position | Exception] = []
     requests: dict[int, list[Part]] = {}
     for number, (terms, by) in enumerate(asked):
         outcomes.append(START)
         try:
-            requests[number] = _placing(terms, by, now, seen[terms.bid_id], None)
+            own, account = seen[Bid, terms.bid_id], seen[Account, terms.account_id]
+            requests[number] = _placing(terms, by, now, own, None, account=account)
         except Exception as failure:
             # Also where it is our own fault: the others must not be turned away with it.
             outcomes[number] = failure
@@ -93,9 +98,18 @@ def _each_settled(
 
 
 def _placing(
-    terms: BidTerms, by: Meta, now: datetime, seen: Fold, route: BidRouted | None
+    terms: BidTerms,
+    by: Meta,
+    now: datetime,
+    seen: Fold,
+    route: BidRouted | None,
+    *,
+    account: Fold | None = None,
 ) -> list[Part]:
-    """Return what places a bid; the last part is the bid's own stream. seen: that, as it is."""
+    """Return what places a bid; the last part is the bid's own stream.
+
+    seen, account: that stream and the account's, as they were just read.
+    """
     placed = place(terms, now=now)
 
     def decide(bid: Bid | None) -> Sequence[BidEvent]:
@@ -116,6 +130,7 @@ def _placing(
         by=by,
         now=now,
     )
+    hold = replace(hold, seen=account)
     if route is None:
         return [hold, own]
     known = Part(Route, terms.bid_id, lambda known: [] if known else [route], by)

@@ -19,8 +19,8 @@ from ledger.domain.accounts import Account
 from ledger.domain.event import Event
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.folds import Fold
-from ledger.eventstore.port import EventStore, Meta, load, record
-from ledger.eventstore.together import Part, look_at_each, record_together
+from ledger.eventstore.port import Aggregate, EventStore, Meta, load, record
+from ledger.eventstore.together import NONE_YET, Part, look_at_all, record_together
 from listings.domain.events import OfferEvent
 from listings.domain.offers import Offer
 from marketplace.commands.leases import hold_what_remains
@@ -106,17 +106,17 @@ def openings(
 
     now: None: for each the moment of its grant. Bids and offers are read once for all of them.
     """
-    bids = look_at_each(store, Bid, [granted.bid_id for granted, _ in grants])
-    shares = [share.offer_id for granted, _ in grants for share in granted.shares]
-    offers = look_at_each(store, Offer, shares) if shares else {}
+    bids = [(Bid, granted.bid_id) for granted, _ in grants]
+    offers = [(Offer, share.offer_id) for granted, _ in grants for share in granted.shares]
+    known = look_at_all(store, [*bids, *offers])
     found: list[Steps | None] = []
     for granted, by in grants:
-        seen = bids[granted.bid_id]
+        seen = known[Bid, granted.bid_id]
         if granted.cuts or seen.state is None:
             found.append(None)
             continue
         at = now or granted.at
-        parts = opening(granted, seen.state, fee_ppm, by, at, bid=seen, offers=offers)
+        parts = opening(granted, seen.state, fee_ppm, by, at, seen=known)
         found.append([parts, following(granted, seen.state, by)])
     return found
 
@@ -128,21 +128,21 @@ def opening(
     by: Meta,
     now: datetime,
     *,
-    bid: Fold | None = None,
-    offers: Mapping[object, Fold] | None = None,
+    seen: Mapping[tuple[type[Aggregate], object], Fold] | None = None,
 ) -> list[Part]:
     """Return what turns a grant into a lease, to be written whole or not at all.
 
-    known: the bid, of which nothing is used that changes. bid, offers: as they were just read.
+    known: the bid, of which nothing is used that changes. seen: bid and offers as they were just
+    read; then the lease is taken for new, as it is unless this was asked before.
     """
-    seen = offers or {}
+    was_read = seen or {}
     taken = [
         Part(
             Offer,
             share.offer_id,
             partial(_supply_stands, share=share, granted=granted),
             by,
-            seen=seen.get(share.offer_id),
+            seen=was_read.get((Offer, share.offer_id)),
             holds=True,
         )
         for share in {each.offer_id: each for each in granted.shares}.values()
@@ -158,13 +158,16 @@ def opening(
         for cut in granted.cuts
     ]
     fill = partial(grant_checks.fill, granted=granted, now=now)
-    filled = Part(Bid, granted.bid_id, fill, by.step("fill"), seen=bid)
+    filled = Part(
+        Bid, granted.bid_id, fill, by.step("fill"), seen=was_read.get((Bid, granted.bid_id))
+    )
+    lease = leasing(granted, known, fee_ppm, by)
     return [
         *taken,
         *cuts,
         filled,
         _covered(granted, known, by),
-        leasing(granted, known, fee_ppm, by),
+        lease if seen is None else replace(lease, seen=NONE_YET),
     ]
 
 

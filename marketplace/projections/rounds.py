@@ -111,6 +111,7 @@ PROJECTIONS = (
         name="marketplace.rounds",
         project=project_rounds,
         tables=(RoundRow, TradeRow, PriceRow),
+        is_bulk=True,
         on=names_of(RoundCleared, LeaseGranted, LeaseScheduled),
     ),
 )

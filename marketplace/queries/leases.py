@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import cast, get_args
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from ledger.access import Actor, visible
 from ledger.domain.ids import HostId, LeaseId, TenantId
@@ -302,14 +302,20 @@ def leased_gpus(
 
 
 def due_leases(
-    after: tuple[datetime, LeaseId] | None, limit: int, *, now: datetime
+    after: tuple[datetime, LeaseId] | None, limit: int, *, now: datetime, start_grace: timedelta
 ) -> list[tuple[datetime, LeaseId]]:
     """Return the leases on which the clock may have something to say by `now`, oldest first.
 
-    Each with when it was due; only those behind `after`.
+    Each with when it was due; only those behind `after`. Of one that was asked to start a moment
+    ago nothing can be said before its hosts have had `start_grace`, unless it ends or is sold.
     """
+    may_start = Q(state="starting", due_at__gt=now - start_grace, ends_at__gt=now) & (
+        Q(stop_at__isnull=True) | Q(stop_at__gt=now)
+    )
     rows = LeaseRow.objects.exclude(state__in=FINAL).filter(
-        behind(after, "due_at", "lease_id"), due_at__lte=now
+        behind(after, "due_at", "lease_id"),
+        ~(may_start & ~Q(resale_state="first-refusal")),
+        due_at__lte=now,
     )
     keys = rows.order_by("due_at", "lease_id").values_list("due_at", "lease_id")[:limit]
     return [(due_at, LeaseId(lease_id)) for due_at, lease_id in keys]

@@ -83,24 +83,24 @@ def stop_at(point: str) -> None:
 
 
 def follow_until(point: str) -> None:
-    """Follow one page, up to `point`: rows (not written yet), checkpoint, commit."""
+    """Follow one page, up to `point`: checkpoint, rows (not written yet), commit."""
     EVENT_TYPES.update({kind.name: kind for kind in KINDS})
-    flush, move = Rows.flush, following.move_to
+    flush, move = Rows.flush, following.move
 
     def stopped_flush(rows: Rows) -> None:
         if point == "rows":
             stop_at(point)
         flush(rows)
-
-    def stopped_move(names: Sequence[str], position: Position) -> None:
-        if point == "checkpoint":
-            stop_at(point)
-        move(names, position)
         if point == "commit":
             stop_at(point)
 
+    def stopped_move(names: Sequence[str], start: Position, end: Position) -> int:
+        if point == "checkpoint":
+            stop_at(point)
+        return move(names, start, end)
+
     with (
         patch.object(Rows, "flush", stopped_flush),
-        patch.object(following, "move_to", stopped_move),
+        patch.object(following, "move", stopped_move),
     ):
         following.follow_projections(PostgresStore(), [PROJECTION])

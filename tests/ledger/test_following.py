@@ -8,18 +8,21 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from django.db import connection
 
-from ledger import reacting
+from ledger import places, reacting
+from ledger import rows as rows_of_a_page
 from ledger.domain.event import EVENT_TYPES, Event
 from ledger.eventstore.port import EventStore, Expect, Meta, Position, Recorded, record
 from ledger.eventstore.postgres import PostgresStore
-from ledger.following import Policy, follow_projections, wait_until_read
+from ledger.following import Policy, Projecting, follow_projections, wait_until_read
 from ledger.models import Checkpoint
+from ledger.prepared import ask_for_all
 from ledger.reacting import follow_policies
 from ledger.rows import Rows
 from tests.ledger.tallying import BY, KINDS, PROJECTION, Counted, Echoed, Tally, counted
@@ -104,7 +107,7 @@ def kill_a_follower_at(point: str) -> None:
     assert reached == point
 
 
-@pytest.mark.parametrize("point", ["rows", "checkpoint", "commit"])
+@pytest.mark.parametrize("point", ["checkpoint", "rows", "commit"])
 def test_a_projector_killed_in_the_middle_of_a_page_leaves_nothing_of_it(
     store: EventStore, point: str
 ) -> None:
@@ -164,6 +167,63 @@ def test_a_projection_that_fails_stops_there_and_the_others_go_on(store: EventSt
     assert follow_projections(store, [failing]) == 0, "it was tried again at once"
 
 
+def test_who_stood_still_while_another_went_on_counts_nothing_twice(store: EventStore) -> None:
+    slept = Projecting([PROJECTION])
+    put(store, range(10))
+    assert slept.run_once(store) == 10
+
+    put(store, range(10, 20))
+    follow_projections(store, [PROJECTION])
+    put(store, range(20, 30))
+    while slept.run_once(store):
+        pass
+
+    assert (tallied(), place_of(PROJECTION.name)) == (tally_of(range(30)), store.head())
+
+
+def test_one_that_stopped_is_tried_again_after_a_while(
+    store: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = ["once"]
+
+    def fail_once(recorded: Recorded, rows: Rows) -> None:
+        if faults:
+            raise ValueError(faults.pop())
+        PROJECTION.project(recorded, rows)
+
+    failing = Projecting([replace(PROJECTION, name="tallying.failing", project=fail_once)])
+    put(store, range(3))
+
+    assert failing.run_once(store) == 0
+    assert failing.run_once(store) == 0, "it was tried again at once"
+    monkeypatch.setattr(places, "RETRY_AFTER", timedelta())
+    failing.forget()
+    assert failing.run_once(store) == 3
+
+    assert tallied() == tally_of(range(3))
+
+
+def test_rows_that_a_page_begins_are_not_looked_for(
+    store: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def noted(sql: str, parameters: Sequence[object]) -> list[tuple[object, ...]]:
+        asked.append(sql)
+        return ask_for_all(sql, parameters)
+
+    def begin(recorded: Recorded, rows: Rows) -> None:
+        rows.add(Tally(stream=str(recorded.position), events=1, total=0))
+        rows.change(Tally, str(recorded.position), events=2)
+
+    monkeypatch.setattr(rows_of_a_page, "ask_for_all", noted)
+    put(store, range(5))
+    follow_projections(store, [replace(PROJECTION, name="tallying.begin", project=begin)])
+
+    assert Tally.objects.filter(events=2).count() == 5
+    assert asked == []
+
+
 def test_a_projection_moves_over_events_that_it_is_not_told(store: EventStore) -> None:
     deaf = replace(PROJECTION, on=frozenset({Echoed.name}))
     put(store, range(5))
@@ -193,7 +253,7 @@ def test_a_policy_killed_before_its_checkpoint_asks_again_and_nothing_happens_tw
 
     with monkeypatch.context() as dying:
         dying.setattr(reacting, "NOTED_EVERY", 2)
-        dying.setattr(reacting, "move_to", killed)
+        dying.setattr(reacting, "move", killed)
         with pytest.raises(Killed):
             follow_policies(store, [policy])
     follow_policies(store, [policy])

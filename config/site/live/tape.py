@@ -209,6 +209,7 @@ PROJECTIONS = (
         name="site.tape",
         project=project_tape,
         tables=(TapeRow, TapeSubjectRow),
+        is_bulk=True,
         on=names_of(*KINDS),
     ),
 )

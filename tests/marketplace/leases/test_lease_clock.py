@@ -31,7 +31,9 @@ def due(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
         write = [NewEvent(lease_id, event)]
         store.append(f"lease-{lease_id}", write, expected=Expect.ANY, by=SOMEBODY)
 
-    def page(after: Any, limit: int, *, now: datetime) -> list[tuple[datetime, LeaseId]]:
+    def page(
+        after: Any, limit: int, *, now: datetime, start_grace: timedelta
+    ) -> list[tuple[datetime, LeaseId]]:
         keys = [(NOON, lease_id) for lease_id in IDS]
         return [key for key in keys if after is None or key > after][:limit]
 
