@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.benchmarks.events import BY, fresh, repriced
 from tests.benchmarks.figures import Figure, percentile
 
 SINGLE, BATCHES, BATCH = 3_000, 150, 100
+CONNECTIONS, OF_EACH = 8, 600
 
 
 def run() -> Iterator[Figure]:
@@ -32,8 +34,26 @@ def run() -> Iterator[Figure]:
         started = time.perf_counter()
         store.append("bench-single", event, expected=version, by=BY)
         times.append(time.perf_counter() - started)
-    yield Figure("append of one event through the port", SINGLE / sum(times), "/s", bare, "pgbench")
+    yield Figure(
+        "append of one event through the port",
+        SINGLE / sum(times),
+        "/s",
+        bare,
+        "pgbench",
+        "≥ 2,800",
+    )
     yield Figure("  its p99", percentile(times, 0.99) * 1e3, "ms")
+    several = pgbench(clients=CONNECTIONS)
+    yield Figure(f"pgbench: one bare INSERT, {CONNECTIONS} clients", several, "/s")
+    rate = _by_several(store)
+    yield Figure(
+        f"append of one event by {CONNECTIONS} connections",
+        rate,
+        "/s",
+        several,
+        "pgbench",
+        "≥ 4,000",
+    )
     copied = _raw_copy()
     yield Figure("raw COPY of the same rows, 100 a commit", copied, "events/s")
     started = time.perf_counter()
@@ -41,7 +61,37 @@ def run() -> Iterator[Figure]:
         events = fresh([repriced(1, number) for number in range(BATCH)])
         store.append("bench-batch", events, expected=batch * BATCH, by=BY)
     rate = BATCHES * BATCH / (time.perf_counter() - started)
-    yield Figure("append of 100 events through the port", rate, "events/s", copied, "raw COPY")
+    yield Figure(
+        "append of 100 events through the port", rate, "events/s", copied, "raw COPY", "≥ 25,000"
+    )
+
+
+def _by_several(store: PostgresStore) -> float:
+    """Return how many events a second connections append, each to a stream of its own."""
+    begin = threading.Barrier(CONNECTIONS + 1)
+    failures: list[BaseException] = []
+
+    def append(number: int) -> None:
+        try:
+            store.ping()  # connected before the time runs
+            begin.wait()
+            for version in range(OF_EACH):
+                event = fresh([repriced(1, version)])
+                store.append(f"bench-{number}", event, expected=version, by=BY)
+        except BaseException as failure:
+            failures.append(failure)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=append, args=(number,)) for number in range(CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    begin.wait()
+    started = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+    return CONNECTIONS * OF_EACH / (time.perf_counter() - started)
 
 
 def pgbench(*, inserts: int = 1, clients: int = 1) -> float:

@@ -1,4 +1,6 @@
-"""From the append to the row: how long a reader waits at a thousand events a second."""
+"""From the append to the row: how long a reader waits at a thousand events a second.
+
+Of the read models that people wait for; those of `bulk-rows` are a tenth of a second behind."""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def run() -> Iterator[Figure]:
         follower.join()
     yield Figure("appended meanwhile", appended / SECONDS, "events/s", goal=f"{PER_SECOND:,}")
     yield Figure("append to read model, p50", percentile(lags, 0.5) * 1e3, "ms")
-    yield Figure("append to read model, p99", percentile(lags, 0.99) * 1e3, "ms", goal="≤ 100 ms")
+    yield Figure("append to read model, p99", percentile(lags, 0.99) * 1e3, "ms", goal="≤ 30 ms")
     clear_event_table()
 
 

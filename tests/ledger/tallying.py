@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 
 from django.db import models
 
-from ledger import following
+from ledger import following, places
 from ledger.domain.event import EVENT_TYPES, Event
 from ledger.eventstore.port import Meta, NewEvent, Position, Recorded
 from ledger.eventstore.postgres import PostgresStore
@@ -85,7 +85,7 @@ def stop_at(point: str) -> None:
 def follow_until(point: str) -> None:
     """Follow one page, up to `point`: checkpoint, rows (not written yet), commit."""
     EVENT_TYPES.update({kind.name: kind for kind in KINDS})
-    flush, move = Rows.flush, following.move
+    flush, move = Rows.flush, places.move
 
     def stopped_flush(rows: Rows) -> None:
         if point == "rows":
