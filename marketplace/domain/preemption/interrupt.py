@@ -34,9 +34,10 @@ from marketplace.domain.clearing.to_events import decided
 from marketplace.domain.facts.events import Cut, LeaseGranted, MarketEvent, Share
 from marketplace.domain.facts.instants import ONE_MILLI, Millis, from_below, moment, whole_second
 from marketplace.domain.leases.reclaim_schedule import compensation, least_notice
-from marketplace.domain.orderbook.calendar import Calendar, Taken
+from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.placement import Placement, place
+from marketplace.domain.preemption.fill_resale import cut_short
 from marketplace.domain.quotas.minimum_runtime import LeastRuns
 
 SECOND = 1_000
@@ -199,11 +200,7 @@ def without(calendar: Calendar, victims: Iterable[Victim]) -> Calendar:
     """Return the calendar as it would be once these leases have stopped."""
     fork = calendar.fork()
     for victim in victims:
-        starts = from_below(victim.held.granted.window.starts_at)
-        for share in victim.held.granted.shares:
-            for uuid in share.gpu_uuids:
-                fork.drop(uuid, victim.lease_id)
-                fork.take(uuid, Taken(starts, victim.stop, victim.lease_id))
+        cut_short(fork, victim.held, victim.stop)
     return fork
 
 

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.domain.money import Money, Rate
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing.rule_set import PriceRule, Rules
+from marketplace.domain.decisions.decide import on_fact
 from marketplace.domain.facts import close_reasons
-from marketplace.domain.facts.events import LeaseClosed, LeaseInterrupted, Share
+from marketplace.domain.facts.events import (
+    BidPlaced,
+    LeaseClosed,
+    LeaseGranted,
+    LeaseInterrupted,
+    Share,
+)
+from marketplace.domain.facts.instants import from_above
 from marketplace.domain.leases.interruption import interrupt
 from tests.conftest import NOON
 from tests.marketplace.support.invariants import audit
@@ -92,6 +103,30 @@ def test_a_lease_has_its_least_runtime() -> None:
 def test_what_the_bid_pays_must_cover_what_the_interrupted_lose() -> None:
     # Lost are 7 h 25 min at 1.00 and a tenth of that; an hour at 3.00 does not pay for it.
     assert firm(busy_market(), hours=1) is None
+
+
+@pytest.mark.parametrize("price", get_args(PriceRule))
+def test_what_the_interrupted_lose_is_paid_under_every_price_rule(price: PriceRule) -> None:
+    market = busy_market(gpus=1)
+    book = Book(market.name)
+    for recorded in market.events():
+        book.apply(recorded.event, recorded.position)
+    paid = firm(market)
+    assert paid is not None
+    [placed] = [
+        r
+        for r in market.events()
+        if isinstance(r.event, BidPlaced) and r.event.bid_id == paid.bid_id
+    ]
+    came = book.apply(placed.event, placed.position)
+    assert came is not None
+
+    _, granted = on_fact(
+        book, came, now=from_above(market.now), round_id=paid.round_id, rules=Rules(price=price)
+    )
+
+    assert isinstance(granted, LeaseGranted)
+    assert (granted.price, granted.cuts) == (paid.price, paid.cuts)
 
 
 def test_two_firm_bids_do_not_take_the_same_victim() -> None:
