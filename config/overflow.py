@@ -10,7 +10,6 @@ from uuid import UUID, uuid5
 
 from django.conf import settings
 
-from bursting.clouds.ec2 import Ec2Cloud, Ec2Settings
 from bursting.clouds.fake import FakeCloud, catalogue_of
 from bursting.clouds.port import CloudProvider
 from bursting.clouds.prices import read_price_list
@@ -46,6 +45,9 @@ def overflow_of(env: Env) -> Overflow:
         case "fake":
             clouds["fake"] = _fake()
         case "ec2":
+            # Amazon's client is a sixteenth of what a process imports; most markets rent nothing.
+            from bursting.clouds.ec2 import Ec2Cloud, Ec2Settings
+
             clouds["ec2"] = Ec2Cloud(
                 Ec2Settings(
                     image_id=env.ec2_image_id,
