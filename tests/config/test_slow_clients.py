@@ -21,6 +21,7 @@ from pytest_django import DjangoDbBlocker
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
+PAUSE_SECONDS = 0.05
 HALF_OPEN = 500
 KIB = 1024
 
@@ -70,6 +71,7 @@ def site(
                 break
             except OSError:
                 assert time.monotonic() < until, (tmp_path / "web.log").read_text()
+                time.sleep(PAUSE_SECONDS)
         yield port
     finally:
         process.terminate()
