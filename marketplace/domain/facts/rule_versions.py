@@ -4,5 +4,5 @@ from __future__ import annotations
 
 RULE = "price-time-7"
 """Of the instant lane."""
-ROUND_RULE = "welfare-7"
+ROUND_RULE = "welfare-8"
 """Of rounds: see `batch_clearing.clear_round`."""

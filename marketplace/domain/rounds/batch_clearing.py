@@ -40,15 +40,21 @@ from marketplace.domain.rounds.size_variants import grown, once
 from marketplace.domain.rounds.vetting import UNVERIFIED
 from marketplace.domain.solver.builder import Ask, Entry, WrongAsk, pose
 from marketplace.domain.solver.builder import Pool as Capacity
+from marketplace.domain.solver.lns import SMALL_MAX
 from marketplace.domain.solver.problem import ANYWHERE, ONE_HOST, ONE_POOL, Ints
 from marketplace.domain.solver.solution import NOT_ALWAYS, Effort, Solution
 from marketplace.domain.solver.solve import never, solve
 
-WORK, WORK_GUARDED, WORK_PLAIN = 100_000_000, 400_000_000, 10_000
-"""Steps of the innermost loop that finding prices may take, where no clock ends it, and where one
-does; and while kernels are not compiled yet. A round says how many it took, so one that was cleared
-with compiled kernels can be made again without them, and the other way round."""
+WORK, WORK_PLAIN = 100_000_000, 10_000
+"""Steps of the innermost loop that finding prices may take where no clock ends it; and while
+kernels are not compiled yet. A round says how many it took, so one that was cleared with compiled
+kernels can be made again without them, and the other way round."""
 DUAL_MIN, DUAL_MAX = 3, 200
+DUAL_GUARDED_MAX = 40
+"""Steps of price finding in a larger round at most, where a clock ends it: its prices start near
+their end, and what time is left is better spent on the search."""
+OPENED = 30
+"""Steps of price finding in which a larger round looks for prices to start at."""
 SEARCH_MAX, SEARCH_GUARDED_MAX = 200, 2_500
 """Chunks of search at most, where no clock ends it, and where one does: then a large round makes
 use of its whole time. None while kernels are not compiled yet."""
@@ -340,13 +346,18 @@ def _spread(bid: OpenBid) -> int:
 def _effort(part: Part, asks: Sequence[Ask], *, guarded: bool) -> Effort:
     """Return how much the round is worth searching, by its size."""
     step = max(1, sum(len(ask.entries) for ask in asks) * len(part.grid))
-    work, most = (WORK_GUARDED, SEARCH_GUARDED_MAX) if guarded else (WORK, SEARCH_MAX)
+    large = len(asks) > SMALL_MAX
+    dual = min(DUAL_MAX, max(DUAL_MIN, WORK // step))
+    opened, most = (OPENED if large else 0), (SEARCH_GUARDED_MAX if guarded else SEARCH_MAX)
+    if guarded:
+        dual = DUAL_GUARDED_MAX if large else DUAL_MAX
     if not compiles():
-        work, most = WORK_PLAIN, 0
+        dual, opened, most = min(DUAL_MAX, max(DUAL_MIN, WORK_PLAIN // step)), 0, 0
     return Effort(
-        dual=min(DUAL_MAX, max(DUAL_MIN, work // step)),
+        dual=dual,
         search=min(most, -(-len(asks) // SEARCH_BIDS)),
         exact=EXACT_NODES if guarded else 0,
+        opened=opened,
     )
 
 

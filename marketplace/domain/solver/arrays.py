@@ -69,6 +69,8 @@ class Layout(NamedTuple):
     """Slots [opens, closes) outside of which a pool has nothing."""
     solid: NDArray[np.bool_]
     """Whole GPUs, as many in every slot between."""
+    most: Ints
+    """Units that a pool has at most."""
     capacity: Narrow
     divided: NDArray[np.bool_]
     profile_at: Ints
@@ -93,9 +95,13 @@ class Layout(NamedTuple):
     """[N+1] where the pieces of a bid are kept: one, or as many as its GPUs may spread over."""
 
 
-def lay_out(problem: Problem) -> Layout:
-    """Return the arrays that the kernels of this package work on."""
-    ends, row, first, last = _times(problem)
+def lay_out(problem: Problem, like: Layout | None = None) -> Layout:
+    """Return the arrays that the kernels of this package work on.
+
+    like: the layout of a problem with the same slots and times of bids.
+    """
+    times = _times(problem) if like is None else (like.ends, like.row, like.first, like.last)
+    ends, row, first, last = times
     spread = np.where(problem.gpus == 1, ONE_POOL, problem.spread)
     listed, list_at, entries = _lists(problem, spread)
     pool = problem.pool[entries].astype(np.int64)
@@ -134,6 +140,7 @@ def lay_out(problem: Problem) -> Layout:
         opens=opens,
         closes=closes,
         solid=solid,
+        most=problem.capacity.max(axis=1, initial=0).astype(np.int64),
         capacity=problem.capacity.astype(np.int32),
         divided=problem.divided,
         profile_at=problem.profile_at,
@@ -234,6 +241,10 @@ def _lists(problem: Problem, spread: Ints) -> tuple[Ints, Ints, Ints]:
         entry = entry[most[pool] >= asked * problem.units[entry]]
         pool = problem.pool[entry]
         host = rank[pool] if apart == ONE_HOST else np.zeros(len(pool), np.int64)
+        if apart == ONE_HOST:
+            held = np.bincount(host, most[pool] // problem.units[entry])
+            enough = held[host] >= gpus
+            entry, pool, host = entry[enough], pool[enough], host[enough]
         chosen.append(entry[np.lexsort((pool, problem.floor[entry], host))])
     entries = np.concatenate([*chosen, np.zeros(0, np.int64)]).astype(np.int64)
     at = _starts(np.array([len(entry) for entry in chosen], np.int64))

@@ -25,10 +25,13 @@ from marketplace.domain.kernels.jit import compiled, compiled_later, compiles, w
 from marketplace.domain.solver.arrays import Layout
 from marketplace.domain.solver.insertion import (
     FAR,
+    NOTHING,
+    NOWHERE,
     best_start,
     find_gang,
+    on_host,
 )
-from marketplace.domain.solver.problem import ONE_POOL, Floats, Ints, Problem
+from marketplace.domain.solver.problem import ONE_HOST, ONE_POOL, Floats, Ints, Problem
 from marketplace.domain.solver.quota_costs import bar
 from marketplace.domain.solver.quota_prices import earned_by, fee_scale, raise_fees
 from marketplace.domain.solver.rng import mixed
@@ -40,6 +43,8 @@ SHORT = 12
 TURN = 6
 STEP_FIRST, STEP_HALF = 0.3, 6.0
 """Prices fall by this share of their scale while all bids are asked; half of it after so many."""
+EASED = 24
+"""Steps that a warm start replaces."""
 MEMORY = 0.2
 """How much of the last step enters the mean of prices."""
 BLOCKS = 32
@@ -120,6 +125,22 @@ def _best_start(
     return best * (q.gpus[i] * q.units[j]), start
 
 
+@woven_in
+def _keep(wants: Wants, kept: Floats, i: int, j: int, n: int, gain: float) -> int:
+    """Put an entry among the bid's `n` best, by its gain; return how many there are then."""
+    width = wants.short.shape[1]
+    if n == width and gain <= kept[n - 1]:
+        return n
+    at = min(n, width - 1)
+    while at > 0 and kept[at - 1] < gain:
+        kept[at] = kept[at - 1]
+        wants.short[i, at] = wants.short[i, at - 1]
+        at -= 1
+    kept[at] = gain
+    wants.short[i, at] = j
+    return min(n + 1, width)  # type: ignore[no-any-return]
+
+
 @compiled
 def _look(
     q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, kept: Floats, i: int
@@ -128,7 +149,7 @@ def _look(
     held = q.listed[i]
     size = q.gpus[i] * q.hours[i]
     width = wants.short.shape[1]
-    n = 0
+    n = NOTHING
     best = 0.0
     least = FAR
     for j in range(q.list_at[held], q.list_at[held + 1]):
@@ -141,20 +162,54 @@ def _look(
         gain = base - cost
         best = max(best, gain)
         least = min(least, q.worth[i] - gain / size)
-        if n == width and gain <= kept[n - 1]:
-            continue
-        at = min(n, width - 1)
-        while at > 0 and kept[at - 1] < gain:
-            kept[at] = kept[at - 1]
-            wants.short[i, at] = wants.short[i, at - 1]
-            at -= 1
-        kept[at] = gain
-        wants.short[i, at] = j
-        n = min(n + 1, width)
+        n = _keep(wants, kept, i, j, n, gain)
     for at in range(n, width):
         wants.short[i, at] = -1
     wants.gain[i] = best
     wants.least[i] = least
+
+
+@woven_in
+def _lay_host(q: Layout, bench: Bench, i: int, j: int) -> int:
+    """Lay the pools of a host at hand that the bid affords, from entry `j` on; return how many."""
+    end = q.list_at[q.listed[i] + 1]
+    host = q.host[j]
+    count = NOTHING
+    while j < end and q.host[j] == host and q.floor[j] <= q.limit[i]:
+        bench.among[count] = j
+        bench.low_at[count] = -1
+        count += 1
+        j += 1
+    return count
+
+
+@compiled
+def _look_at_hosts(
+    q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, kept: Floats, i: int
+) -> None:
+    """Price all hosts that a bid for one may use; keep the best, by the first entry of each."""
+    size = q.gpus[i] * q.hours[i]
+    worth = q.worth[i] * size
+    width = wants.short.shape[1]
+    n = NOTHING
+    low = FAR
+    j = q.list_at[q.listed[i]]
+    end = q.list_at[q.listed[i] + 1]
+    while j < end:
+        high = worth - kept[n - 1] if n == width else FAR
+        count = _lay_host(q, bench, i, j) if q.floor[j] * size <= high else NOTHING
+        if count > 0:
+            cost, s = on_host(q, st, paid, bench, i, NOTHING, count, 1.0, high, NOWHERE)
+            if s >= 0:
+                low = min(low, cost)
+                n = _keep(wants, kept, i, j, n, worth - cost)
+        host = q.host[j]
+        while j < end and q.host[j] == host:
+            j += 1
+    for at in range(n, width):
+        wants.short[i, at] = -1
+    wants.gain[i] = max(0.0, worth - low)
+    wants.least[i] = low / size if n > 0 else FAR
 
 
 @compiled
@@ -196,11 +251,42 @@ def _want(
 
 
 @compiled
+def _want_host(
+    q: Layout, st: State, bench: Bench, prices: Prices, wants: Wants, i: int, step: float
+) -> None:
+    """Raise the prices of what the bid likes best on the hosts of its short list."""
+    best = q.worth[i] * q.gpus[i] * q.hours[i]
+    start = NOWHERE
+    for at in range(wants.short.shape[1]):
+        j = wants.short[i, at]
+        if j < 0:
+            break
+        count = _lay_host(q, bench, i, j)
+        cost, s = on_host(q, st, prices.paid, bench, i, NOTHING, count, 1.0, best, start)
+        if s >= 0:
+            best = cost
+            start = s
+    if start >= 0:
+        _raise_pieces(q, st, bench, prices, i, start, step)
+
+
+@compiled
+def _raise_pieces(
+    q: Layout, st: State, bench: Bench, prices: Prices, i: int, s: int, step: float
+) -> None:
+    """Raise the prices of all pieces of what a bid wants."""
+    for m in range(q.piece_at[i], q.piece_at[i] + st.parts[i]):
+        _raise(q, prices, i, st.entry[m], s, st.gpus[m], step)
+        p = q.pool[st.entry[m]]
+        raise_fees(q, st, bench, prices.tolls, prices.fee_scale, i, p, s, st.gpus[m], step)
+
+
+@compiled
 def _gang(q: Layout, st: State, paid: Floats, bench: Bench, wants: Wants, i: int) -> int:
     """Price a bid that may spread; return the slot from which it wants its pieces, or -1."""
     wants.gain[i] = 0.0
     wants.least[i] = FAR
-    count = 0
+    count = NOTHING
     for j in range(q.list_at[q.listed[i]], q.list_at[q.listed[i] + 1]):
         if q.floor[j] <= q.limit[i]:
             bench.among[count] = j
@@ -225,6 +311,8 @@ def gains(
             continue
         if q.spread[i] == ONE_POOL:
             _look(q, st, paid, bench, wants, kept, i)
+        elif q.spread[i] == ONE_HOST and not q.picky[i]:
+            _look_at_hosts(q, st, paid, bench, wants, kept, i)
         else:
             _gang(q, st, paid, bench, wants, i)
         total += wants.gain[i]
@@ -250,15 +338,14 @@ def sweep(
                 if (i + turn) % every == 0:
                     _look(q, st, prices.paid, bench, wants, kept, i)
                 _want(q, st, bench, prices, wants, i, step)
+            elif q.spread[i] == ONE_HOST and not q.picky[i]:
+                if (i + turn) % every == 0:
+                    _look_at_hosts(q, st, prices.paid, bench, wants, kept, i)
+                _want_host(q, st, bench, prices, wants, i, step)
             else:
                 s = _gang(q, st, prices.paid, bench, wants, i)
                 if s >= 0:
-                    for m in range(q.piece_at[i], q.piece_at[i] + st.parts[i]):
-                        _raise(q, prices, i, st.entry[m], s, st.gpus[m], step)
-                        p = q.pool[st.entry[m]]
-                        raise_fees(
-                            q, st, bench, prices.tolls, prices.fee_scale, i, p, s, st.gpus[m], step
-                        )
+                    _raise_pieces(q, st, bench, prices, i, s, step)
         if (n + 1) % block == 0:
             fall(q, bench, prices, step * block / bids, weight * block / bids)
 
@@ -329,7 +416,7 @@ class Pricing:
         )
         self.kept = np.zeros(SHORT)
         self.seed = seed
-        self.steps = self.asked = self.bounded = 0
+        self.steps = self.asked = self.bounded = self.eased = 0
         each = layout.slots * np.diff(layout.list_at)[layout.listed].mean() if bids else 0
         work = LOOK_WORK if compiles() else LOOK_WORK_PLAIN
         self.between = max(1, int(work / max(1.0, float(each))))
@@ -340,14 +427,14 @@ class Pricing:
         enough: asked now and then; once true, no more bids are. until: so many are asked only.
         `asked` tells how many were, where not all.
         """
-        at, bids = self.steps, len(self.layout.row)
+        at, bids = self.steps + self.eased, len(self.layout.row)
         self.bench.tolled[0] = len(self.bench.levy) > 0
         done, until = 0, bids if until is None else until
         while done < until:
             since, done = done, min(until, done + self.between)
             sweep(
                 self.layout, self.empty, self.bench, self.prices, self.wants, self.kept,
-                at, 1 if at == 0 else TURN, STEP_FIRST / (1.0 + at / STEP_HALF),
+                at, 1 if self.steps == 0 else TURN, STEP_FIRST / (1.0 + at / STEP_HALF),
                 self._stride(), max(MEMORY, 1.0 / (at + 1)), since, done,
             )  # fmt: skip
             if done < until and enough is not None and enough():
@@ -357,6 +444,19 @@ class Pricing:
             return False
         self.steps += 1
         return True
+
+    def start_at(self, prices: Floats, other: Pricing) -> None:
+        """Start at these prices, and at what quotas cost in another pricing of the same round.
+
+        Steps are as short as if `EASED` had been made already.
+        """
+        mine, theirs = self.prices, other.prices
+        mine.live[:] = mine.mean[:] = prices
+        np.cumsum(prices * self.layout.slot_hours, axis=1, out=mine.paid[:, 1:])
+        mine.tolls[:], mine.tolls_mean[:] = theirs.tolls, theirs.tolls_mean
+        mine.levy_mean[:] = theirs.levy_mean
+        self.bench.tolls[:], self.bench.levy[:] = other.bench.tolls, other.bench.levy
+        self.eased = EASED
 
     def fees(self) -> Fees:
         """Return what quotas cost on the mean."""

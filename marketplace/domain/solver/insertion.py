@@ -7,6 +7,8 @@ A bid's pieces are written to its places in the state; the caller enters it.
 
 from __future__ import annotations
 
+import numpy as np
+
 from marketplace.domain.kernels.jit import compiled, woven_in
 from marketplace.domain.solver.arrays import Layout
 from marketplace.domain.solver.problem import ONE_HOST, ONE_POOL, Floats, Ints
@@ -18,6 +20,10 @@ from marketplace.domain.solver.state import State, counts_ms, enter
 FAR = 1e300
 SNUG = 0.03
 """A gap left beside other grants counts as so much of the limit."""
+NOTHING: int = np.int64(0)  # type: ignore[assignment]
+NOWHERE: int = np.int64(-1)  # type: ignore[assignment]  # 0 and -1 are compiled for apart
+SURELY = 1.0 - 1e-9
+"""A sum of costs may come out lower than it is by less than this, rounded."""
 
 
 @compiled
@@ -196,43 +202,65 @@ def _in_quotas(q: Layout, st: State, bench: Bench, n: int, i: int, s: int) -> bo
     return True
 
 
+@woven_in
+def forget(bench: Bench, count: int) -> None:
+    """Begin anew to slide along the pools at hand."""
+    for a in range(count):
+        bench.low_at[a] = -1
+
+
+@woven_in
+def _least_free(st: State, bench: Bench, a: int, p: int, s: int, e: int) -> int:
+    """Return the fewest units free in a pool in slots [s, e), of which neither may fall.
+
+    a: of the pool among those at hand, for which it is kept where the fewest are: it is counted
+    anew only when the window has left that slot behind.
+    """
+    at = bench.low_at[a]
+    t = bench.low_to[a]
+    if at < s:
+        at = s
+        t = s + 1
+    low = st.free[p, at]
+    while t < e:
+        if st.free[p, t] <= low:
+            low = st.free[p, t]
+            at = t
+        t += 1
+    bench.low_at[a] = at
+    bench.low_to[a] = t
+    return low  # type: ignore[no-any-return]
+
+
 @compiled
 def gang_at(
-    q: Layout,
-    st: State,
-    paid: Floats,
-    bench: Bench,
-    i: int,
-    s: int,
-    count: int,
-    alpha: float,
-    best: float,
-    careful: bool,
-) -> float:
-    """Return the cost of the gang's cheapest pools from slot `s` if below `best`, else `best`.
+    q: Layout, st: State, paid: Floats, bench: Bench, i: int, s: int, since: int, until: int,
+    alpha: float, best: float, start: int, careful: int,
+) -> tuple[float, int]:  # fmt: skip
+    """Return the cost of the gang's cheapest pools from slot `s`, and `s`, if that is better.
 
-    The pools are chosen among the first `count` of `bench.among`, and written as its pieces.
-    careful: only among those in which quotas would allow the whole gang.
+    Else `best` and `start` are: what was found before, and where. As much at an earlier slot is
+    better. The pools are chosen among those of `bench.among` in [since, until), and written as the
+    gang's pieces. careful: if not 0, only among those in which quotas allow the whole gang.
     """
     e = q.ends[q.row[i], s]
     k = q.gpus[i]
     m = q.piece_at[i]
     n = total = 0
-    for a in range(count):
+    for a in range(since, until):
         j = bench.among[a]
         p = q.pool[j]
-        if q.spread[i] == ONE_HOST and a > 0 and q.host[j] != q.host[bench.among[a - 1]]:
+        if q.spread[i] == ONE_HOST and a > since and q.host[j] != q.host[bench.among[a - 1]]:
             n = total = 0
-        fit = k * q.units[j]
-        for t in range(s, e):
-            fit = min(fit, st.free[p, t])
-        fit //= q.units[j]
+        if total >= k and q.floor[j] * q.hours[i] >= bench.rate[n - 1]:
+            continue
+        fit = min(k, _least_free(st, bench, a, p, s, e) // q.units[j])
         if fit > 0 and q.divided[p]:
             fit = slices(q, st, j, s, e, fit, 0)[0]
         if fit > 0 and q.picky[i]:
             quota = allowed(q, st, i, p, s, k)
-            fit = 0 if careful and quota < k else min(fit, quota)
-        if fit == 0:
+            fit = 0 if careful > 0 and quota < k else min(fit, quota)
+        if fit <= 0:
             continue
         rate = q.floor[j] * q.hours[i] + alpha * q.units[j] * (paid[p, e] - paid[p, s])
         if bench.tolled[0]:
@@ -240,32 +268,155 @@ def gang_at(
         n, total = _line_up(bench, n, total, k, rate, j, fit)
         if total >= k:
             cost = _cost(bench, n, k)
-            if cost < best and (not q.picky[i] or _in_quotas(q, st, bench, n, i, s)):
+            better = cost < best or (cost == best and s < start)
+            if better and (not q.picky[i] or _in_quotas(q, st, bench, n, i, s)):
                 best = cost
+                start = s
                 st.parts[i] = n
                 _keep(st, bench, m, n, k)
-    return best
+    return best, start
+
+
+@woven_in
+def _in_one_pool(
+    q: Layout, st: State, paid: Floats, bench: Bench, i: int, j: int, alpha: float,
+    best: float, start: int,
+) -> tuple[float, int]:  # fmt: skip
+    """Return the cost and slot of the gang's cheapest start in one pool, -1 if not below `best`.
+
+    As `gang_at` would count it if there were no other pool.
+    """
+    p = q.pool[j]
+    k = q.gpus[i]
+    need = k * q.units[j]
+    row = q.row[i]
+    base = q.floor[j] * q.hours[i]
+    closes = q.closes[p]
+    last = q.last[i]
+    if base * k >= best:
+        last = min(last, start - 1)
+    found = -1
+    full = -1
+    t = max(q.first[i], q.opens[p])
+    for s in range(t, last + 1):
+        e = q.ends[row, s]
+        if e > closes:
+            break
+        while t < e:
+            if st.free[p, t] < need or bench.barred[t]:
+                full = t
+            t += 1
+        if full >= s:
+            continue
+        rate = base + alpha * q.units[j] * (paid[p, e] - paid[p, s])
+        if bench.tolled[0]:
+            rate += alpha * dues(q, bench, i, p, s)
+        cost = rate * k
+        better = cost < best or (cost == best and s < start)
+        if better and (not q.divided[p] or slices(q, st, j, s, e, k, 0)[0] == k):
+            best = cost
+            start = found = s
+            if rate <= base:
+                break
+    return best, found
+
+
+@compiled
+def on_host(
+    q: Layout, st: State, paid: Floats, bench: Bench, i: int, since: int, until: int,
+    alpha: float, best: float, start: int,
+) -> tuple[float, int]:  # fmt: skip
+    """Return the cost and slot of the gang's cheapest start on one host, -1 if not below `best`.
+
+    The host's pools are those of `bench.among` in [since, until), the lowest floor first. start:
+    slot of what costs `best`; as much at an earlier slot is better.
+    """
+    if until - since == 1:
+        j = bench.among[since]
+        cost, found = _in_one_pool(q, st, paid, bench, i, j, alpha, best, start)
+        if found >= 0:
+            m = q.piece_at[i]
+            st.parts[i] = 1
+            st.entry[m] = j
+            st.gpus[m] = q.gpus[i]
+        return cost, found
+    found = -1
+    if q.floor[bench.among[since]] * q.hours[i] * q.gpus[i] * SURELY > best:
+        return best, found
+    full = -1
+    t = q.first[i]
+    for s in range(q.first[i], q.last[i] + 1):
+        e = q.ends[q.row[i], s]
+        while t < e:
+            if bench.barred[t]:
+                full = t
+            t += 1
+        if full >= s:
+            continue
+        cost, at = gang_at(q, st, paid, bench, i, s, since, until, alpha, best, start, NOTHING)
+        if cost < best or at != start:
+            best = cost
+            start = found = s
+    return best, found
+
+
+@woven_in
+def host_until(q: Layout, bench: Bench, since: int, count: int) -> int:
+    """Return where the pools at hand of another host begin."""
+    until = since + 1
+    while until < count and q.host[bench.among[until]] == q.host[bench.among[since]]:
+        until += 1
+    return until
+
+
+@compiled
+def _find_on_host(
+    q: Layout, st: State, paid: Floats, bench: Bench, i: int, count: int, alpha: float
+) -> tuple[float, int]:
+    """Return the cost and start of the cheapest place on one host, -1 if there is none."""
+    best = FAR
+    start = NOWHERE
+    since = NOTHING
+    while since < count:
+        until = host_until(q, bench, since, count)
+        cost, found = on_host(q, st, paid, bench, i, since, until, alpha, best, start)
+        if found >= 0:
+            best = cost
+            start = found
+        since = until
+    return best, start
 
 
 @compiled
 def find_gang(
     q: Layout, st: State, paid: Floats, bench: Bench, i: int, count: int, alpha: float
 ) -> tuple[float, int]:
-    """Return the cost and start of the cheapest place over several pools, -1 if there is none."""
+    """Return the cost and start of the cheapest place over several pools, -1 if there is none.
+
+    Of places that cost as much, the earliest.
+    """
+    forget(bench, count)
     best = FAR
-    start = -1
-    for s in range(q.first[i], q.last[i] + 1):
-        barred = 0
-        for t in range(s, q.ends[q.row[i], s]):
-            barred |= bench.barred[t]
-        if barred:
-            continue
-        cost = gang_at(q, st, paid, bench, i, s, count, alpha, best, False)
-        if cost >= best and q.picky[i]:
-            cost = gang_at(q, st, paid, bench, i, s, count, alpha, best, True)
-        if cost < best:
-            best = cost
-            start = s
+    start = NOWHERE
+    if q.spread[i] == ONE_HOST and not q.picky[i]:
+        best, start = _find_on_host(q, st, paid, bench, i, count, alpha)
+    else:
+        full = -1
+        t = q.first[i]
+        for s in range(q.first[i], q.last[i] + 1):
+            while t < q.ends[q.row[i], s]:
+                if bench.barred[t]:
+                    full = t
+                t += 1
+            if full >= s:
+                continue
+            before = best
+            for careful in range(2 if q.picky[i] else 1):
+                if best < before:
+                    break
+                best, start = gang_at(
+                    q, st, paid, bench, i, s, NOTHING, count, alpha, best, start, careful
+                )
     if start >= 0:
         cut(q, st, i, start)
     return best, start
@@ -289,7 +440,7 @@ def place(q: Layout, st: State, paid: Floats, bench: Bench, i: int, alpha: float
     if q.spread[i] == ONE_POOL:
         start = find_single(q, st, paid, bench, i, alpha)
     else:
-        count = 0
+        count = NOTHING
         for j in range(q.list_at[q.listed[i]], q.list_at[q.listed[i] + 1]):
             if q.floor[j] <= q.limit[i]:
                 bench.among[count] = j

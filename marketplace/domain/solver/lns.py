@@ -22,7 +22,7 @@ from marketplace.domain.solver.destroy import (
     side_with,
     sorriest,
 )
-from marketplace.domain.solver.insertion import FAR, SNUG, best_start, find_gang, seat
+from marketplace.domain.solver.insertion import FAR, NOTHING, SNUG, best_start, find_gang, seat
 from marketplace.domain.solver.problem import ONE_POOL, Floats
 from marketplace.domain.solver.quota_costs import bar
 from marketplace.domain.solver.repair_order import rank
@@ -91,7 +91,7 @@ def _settle_gang(
     for m in range(q.piece_at[i], q.piece_at[i] + desk.parts[i]):
         desk.near[q.pool[desk.entry[m]]] = desk.moves[0]
     thin = below(dice, 4) == 0
-    count = 0
+    count = NOTHING
     for j in range(begin, begin + size):
         at_hand = size <= GANG_POOLS_MAX or desk.near[q.pool[j]] == desk.moves[0]
         if at_hand and q.floor[j] <= q.limit[i] and not (thin and below(dice, 3) == 0):

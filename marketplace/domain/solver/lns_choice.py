@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from marketplace.domain.solver.arrays import Layout
 from marketplace.domain.solver.destroy import desk_for
 from marketplace.domain.solver.lns import SMALL_MAX, search
@@ -11,12 +13,25 @@ from marketplace.domain.solver.problem import ONE_POOL, Floats, Ints
 from marketplace.domain.solver.scratch import bench_for
 from marketplace.domain.solver.state import State
 
+MIXED = 8
+MANY = 0.02
+"""Where so many bids need several pools, they are many."""
+
+
+def _spreads(q: Layout) -> bool:
+    """Tell if many bids find no pool that is large enough for them alone."""
+    largest = np.zeros(len(q.list_at) - 1, np.int64)
+    listed = np.repeat(np.arange(len(largest)), np.diff(q.list_at))
+    np.maximum.at(largest, listed, q.most[q.pool] // q.units)
+    alone = largest[q.listed] >= q.gpus
+    return bool((~alone & (largest[q.listed] > 0)).mean() > MANY) if len(alone) else False
+
 
 class Mover:
     """Makes moves in one state.
 
-    Where some bids spread over several pools, or some pools are cards that are divided, every
-    second chunk is for them.
+    Quick moves leave bids in one pool. Where some need several, or some pools are cards that are
+    divided, every second chunk is of others; where some may just spread, every `MIXED`th.
     """
 
     def __init__(self, layout: Layout, state: State, short: Ints, seed: int) -> None:
@@ -25,8 +40,9 @@ class Mover:
         self.desk = desk_for(layout, short)
         plain, self.whole = layout.spread == ONE_POOL, ~layout.divided
         larger = len(layout.row) > SMALL_MAX and not layout.group.size
-        quick = larger and bool(plain.any()) and bool(self.whole.any())
+        quick = larger and bool(self.whole.any())
         self.tray = tray_for(layout) if quick else None
+        self.every = 2 if _spreads(layout) or not self.whole.all() else MIXED
         self.mixed = not (plain.all() and self.whole.all())
         self.times = 0
 
@@ -34,7 +50,7 @@ class Mover:
         """Make so many moves; return how much more the clearing is worth; see `lns`."""
         self.times += 1
         gained: float
-        if self.tray is not None and not (self.mixed and self.times % 2 == 0):
+        if self.tray is not None and not (self.mixed and self.times % self.every == 0):
             desk = self.desk._replace(open=self.desk.open * self.whole)
             if desk.open.any():
                 gained = search_quickly(

@@ -9,7 +9,7 @@ import numpy as np
 from marketplace.domain.kernels.jit import compiled, woven_in
 from marketplace.domain.solver.arrays import Layout
 from marketplace.domain.solver.destroy import CROWD_MAX, Desk, hope
-from marketplace.domain.solver.problem import ONE_POOL, Floats, Ints
+from marketplace.domain.solver.problem import Floats, Ints
 from marketplace.domain.solver.state import State, admit, link, unlink, wait
 
 TRIED = 4
@@ -79,7 +79,7 @@ def assess(q: Layout, st: State, paid: Floats, desk: Desk, tray: Tray, least: Fl
     for i in range(q.row.size):
         gain = max(0.0, hope(q, least, i))
         tray.gain[i] = gain
-        if st.start[i] >= 0 and q.spread[i] == ONE_POOL:
+        if st.start[i] >= 0 and st.parts[i] == 1:
             j = st.entry[q.piece_at[i]]
             gain -= worth_of(q, i, j) - price_of(q, paid, i, j, st.start[i])
         tray.regret[i] = gain
@@ -90,9 +90,10 @@ def list_sorry(q: Layout, st: State, desk: Desk, tray: Tray) -> int:
     """List who could gain more, among those that may be moved; return how many."""
     count = 0
     for i in range(q.row.size):
-        if tray.regret[i] <= 0.0 or q.spread[i] != ONE_POOL:
+        if tray.regret[i] <= 0.0:
             continue
-        seated = st.start[i] >= 0 and desk.open[q.pool[st.entry[q.piece_at[i]]]]
+        single = st.start[i] >= 0 and st.parts[i] == 1
+        seated = single and desk.open[q.pool[st.entry[q.piece_at[i]]]]
         if seated or st.seat[i] >= 0:
             desk.sorry[count] = i
             count += 1

@@ -1,9 +1,10 @@
 """Local search of larger rounds without quotas: moves as in `lns`, made several times as fast.
 
-Only bids that keep to one pool are moved, and only in pools that no card is divided in; so what is
-free is all that changes while a move is made. What a bid gains at most at the scarcity prices is
-known, so what it gains less is lost for good: a move that has lost more than the grants and the
-idle capacity that it took out had lost is given up at once, most of them half-way.
+Only bids that lie in one pool are moved, and only into one pool, even where they might spread; and
+only in pools that no card is divided in; so what is free is all that changes while a move is made.
+What a bid gains at most at the scarcity prices is known, so what it gains less is lost for good: a
+move that has lost more than the grants and the idle capacity that it took out had lost is given up
+at once, most of them half-way.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from marketplace.domain.solver.lns_scratch import (
     undo,
     worth_of,
 )
-from marketplace.domain.solver.problem import ONE_POOL, Floats, Ints
+from marketplace.domain.solver.problem import Floats, Ints
 from marketplace.domain.solver.repair_order import rank
 from marketplace.domain.solver.rng import below, share
 from marketplace.domain.solver.scratch import Bench
@@ -95,6 +96,7 @@ def _side_with(q: Layout, st: State, desk: Desk, tray: Tray, dice: Ints, i: int)
             p = q.pool[j]
             idler = chosen < 0 or tray.idle[p] > tray.idle[chosen]
             usable = desk.open[p] and q.opens[p] <= q.last[i] and q.closes[p] > q.first[i]
+            usable = usable and q.most[p] >= q.gpus[i] * q.units[j]
             if idler and usable and desk.near[p] != move:
                 chosen = p
         if chosen >= 0:
@@ -117,7 +119,7 @@ def _lift(q: Layout, st: State, desk: Desk, count: int, low: int, high: int, sid
         while m >= 0:
             i = st.owner[m]
             s = st.start[i]
-            inside = s < high and q.ends[q.row[i], s] > low and q.spread[i] == ONE_POOL
+            inside = s < high and q.ends[q.row[i], s] > low and st.parts[i] == 1
             if inside and crowd < CROWD_MAX and desk.held[i] != desk.moves[0]:
                 desk.held[i] = desk.moves[0]
                 desk.crowd[crowd] = i
@@ -144,7 +146,7 @@ def _invite(
                 continue
             i = st.waiting[st.waiting_at[held] + below(dice, st.waits[held])]
             hoped = (q.worth[i] - least[i]) * q.gpus[i] * q.hours[i]
-            if q.spread[i] == ONE_POOL and (chosen < 0 or hoped > most):
+            if chosen < 0 or hoped > most:
                 chosen = i
                 most = hoped
         if chosen >= 0 and desk.held[chosen] != desk.moves[0]:
@@ -237,6 +239,8 @@ def _put_in(
         for a in range(count):
             j = entry_of(q, held, desk.chosen[a])
             if j < 0 or q.floor[j] > q.limit[i] or q.floor[j] * size >= best:
+                continue
+            if q.most[desk.chosen[a]] < q.gpus[i] * q.units[j]:
                 continue
             cost, s = _best_start(q, st, paid, dice, i, j, alpha, snug, noise, best)
             if s >= 0:

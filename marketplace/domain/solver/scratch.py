@@ -31,6 +31,9 @@ class Bench(NamedTuple):
     """Pools a gang might take, cheapest first: cost per GPU, entry, GPUs it could have there."""
     among: Ints
     """Entries a gang chooses from."""
+    low_at: Ints
+    low_to: Ints
+    """Of each of these, the slot before `low_to` in which its pool has the fewest units free."""
     dice: Ints
     """Random numbers, for what is blurred."""
     tolls: Floats
@@ -55,6 +58,8 @@ def bench_for(q: Layout, seed: int = 0) -> Bench:
         entry=np.zeros(widest, np.int64),
         room=np.zeros(widest, np.int64),
         among=np.zeros(longest, np.int64),
+        low_at=np.zeros(longest, np.int64),
+        low_to=np.zeros(longest, np.int64),
         dice=seeded(seed),
         tolls=np.zeros((groups, q.slots + 1)),
         levy=np.zeros(groups),

@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass
 
 from marketplace.domain.solver.problem import MILLIS_PER_HOUR, Ints, Problem
 
-NOT_ALWAYS = ("exact", "highs", "asked", "limits", "bounded", "gains", "rates")
+NOT_ALWAYS = ("exact", "highs", "asked", "limits", "bounded", "gains", "rates", "opened")
 """Stages that a certificate names only where they did anything."""
 
 
@@ -23,6 +23,8 @@ class Effort:
     limits, bounded, gains, rates: bids after which time was up where they were placed by their
     limits, asked for the bound, placed by what they gain, and by that per GPU-hour; 0 where it
     was not. Only kernels that run as Python take so long.
+    opened: steps of price finding in a smaller problem, at whose prices those of this one start; 0:
+    they start at zero.
     """
 
     dual: int = 60
@@ -34,6 +36,7 @@ class Effort:
     bounded: int = 0
     gains: int = 0
     rates: int = 0
+    opened: int = 0
 
     def __post_init__(self) -> None:
         if min(astuple(self)) < 0:

@@ -17,6 +17,7 @@ import numpy as np
 from marketplace.domain.kernels.jit import compiles
 from marketplace.domain.solver.arrays import Layout, lay_out
 from marketplace.domain.solver.branch_and_bound import demand, finish, version
+from marketplace.domain.solver.coarse import merged, spread_out
 from marketplace.domain.solver.decomposition import Halves
 from marketplace.domain.solver.dual_prices import Pricing, Wants, add_up
 from marketplace.domain.solver.insertion import place_all
@@ -67,14 +68,14 @@ def solve(
     soon = getattr(enough, "soon", enough)
     # Compiled, what runs once takes a fraction of a second, and nobody asks meanwhile.
     hurried = None if compiles() or enough is never else enough
-    pricing, state, worth, effort = _begun(problem, layout, effort, seed, hurried and soon)
+    pricing, state, worth, effort, most = _begun(problem, layout, effort, seed, hurried and soon)
     while pricing.steps < effort.dual and not soon():
         if not pricing.step(soon):
             break
     if effort.asked and pricing.steps == effort.dual:
         pricing.step(until=effort.asked)
     prices, fees = np.ceil(pricing.prices.mean), pricing.fees()
-    bound = pricing.bound(prices, fees, enough=hurried, until=effort.bounded)
+    bound = min(most, pricing.bound(prices, fees, enough=hurried, until=effort.bounded))
     paid = np.zeros((problem.pools, problem.slots + 1))
     add_up(layout, prices, paid)
     by_prices = _by_prices(problem, layout, paid, fees, pricing, effort, hurried)
@@ -103,6 +104,7 @@ def solve(
             bounded=pricing.bounded,
             gains=by_prices[0][2] if by_prices else 0,
             rates=by_prices[1][2] if by_prices else 0,
+            opened=effort.opened,
         ),
         seed=seed,
     )
@@ -133,11 +135,12 @@ def _begun(
     effort: Effort,
     seed: int,
     soon: Callable[[], bool] | None,
-) -> tuple[Pricing, State, float, Effort]:
+) -> tuple[Pricing, State, float, Effort, float]:
     """Place bids by limit, and open prices; in a large round, these take a first step meanwhile.
 
     In thin markets, every bid that can be placed at all is then placed as well as it can be: all
-    capacity is free of charge, and nothing is left to search.
+    capacity is free of charge, and nothing is left to search. Last comes what no clearing is worth
+    more than, as prices of zero prove.
 
     soon: asked now and then, and then what is placed goes before all else.
     """
@@ -151,21 +154,47 @@ def _begun(
             layout, state, nothing, bench, order, 0.0, pricing.between, soon, effort.limits
         )
 
-    def first_step() -> tuple[float, int]:
+    def open_and_step() -> tuple[float, int]:
+        opened = _open(problem, pricing, effort.opened)
         pricing.step()
-        return 0.0, 0
+        return 0.0, opened
 
+    opened = 0
     if soon is not None:
         worth, cut = by_limit()
         most = inf if cut else pricing.bound(np.zeros_like(pricing.prices.mean), enough=soon)
+        if effort.dual and not soon():
+            opened = _open(problem, pricing, effort.opened)
         if early and not soon():
             pricing.step(soon)
     else:
         most = pricing.bound(np.zeros_like(pricing.prices.mean))
-        worth, cut = both(by_limit, first_step)[0] if early else by_limit()
+        if early:
+            (worth, cut), (_, opened) = both(by_limit, open_and_step)
+        else:
+            worth, cut = by_limit()
     if not cut and not pricing.bounded and most <= worth * (1 + 2e-9) + 2.0:
-        pricing, effort = Pricing(problem, layout, seed), replace(effort, dual=0, search=0, asked=0)
-    return pricing, state, worth, replace(effort, limits=cut)
+        nothing_left = replace(effort, dual=0, search=0, asked=0, opened=0)
+        return Pricing(problem, layout, seed), state, worth, nothing_left, most
+    if soon is None and effort.dual and not early:
+        opened = _open(problem, pricing, effort.opened)
+    return pricing, state, worth, replace(effort, limits=cut, opened=opened), most
+
+
+def _open(problem: Problem, pricing: Pricing, steps: int) -> int:
+    """Start prices at those of a problem in which like pools are one; return its steps of pricing.
+
+    None are taken where pools cannot be added up.
+    """
+    found = merged(problem) if steps else None
+    if found is None:
+        return 0
+    small, merged_in = found
+    other = Pricing(small, lay_out(small, pricing.layout), pricing.seed)
+    for _ in range(steps):
+        other.step()
+    pricing.start_at(spread_out(problem, small, merged_in, other.prices.mean), other)
+    return steps
 
 
 def place_some(

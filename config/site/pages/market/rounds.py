@@ -54,6 +54,7 @@ def index(request: HttpRequest) -> HttpResponse:
 STAGES = {
     "dual": "Steps of price finding",
     "asked": "Bids asked in the last of these",
+    "opened": "Steps towards first prices, like pools taken together",
     "limits": "Bids placed by their limits before time was up",
     "bounded": "Bids asked for the bound before time was up",
     "gains": "Bids placed by their gains before time was up",
