@@ -45,6 +45,8 @@ from marketplace.snapshots.port import Snapshot
 PAGE = 1_000
 FACTS_MAX = 200_000
 """Facts before a round, from the snapshot before it on, beyond which it is not replayed."""
+COMPILED = (" search", " opened")
+"""Stages that as Python take minutes for what a compiled round did in a second."""
 KEPT_MAX = 128
 """Replays kept by this process: what they say of a round never changes."""
 
@@ -236,8 +238,8 @@ def cleared_again(found: Found, now: int, rules: Rules = PRESENT) -> Sequence[Ma
     if found.trigger is None:
         certificate = found.cleared.certificate
         steps = dict(certificate.iterations) if certificate is not None else None
-        if any(count and name.endswith(" search") for name, count in (steps or {}).items()):
-            kernels.use()  # as Python, what a compiled search did in a second takes minutes
+        if any(count and name.endswith(COMPILED) for name, count in (steps or {}).items()):
+            kernels.use()
         aside = () if certificate is None else certificate.aside
         return on_round(
             found.book, now=now, round_id=round_id, rules=rules, steps=steps, aside=aside

@@ -191,7 +191,7 @@ class _AfterARound:
     def _of_all_alike(self, book: Book, calendar: Calendar, bid: OpenBid, now: int) -> str | None:
         if self._left is None:
             self._left = book.catalogue.under(calendar)
-        within = list(book.within_reach(bid, now=now, left=self._left))
+        within = book.within_reach(bid, now=now, left=self._left)
         if sizes.fit(bid, within, calendar, now=now) is not None:
             return None
         return book.reason(bid, now=now, calendar=calendar, left=self._left)

@@ -27,7 +27,7 @@ Try = Callable[[OpenBid], Placement | None]
 
 def fit(
     bid: OpenBid,
-    entries: Sequence[Entry],
+    entries: Iterable[Entry],
     calendar: Calendar,
     *,
     now: int,
@@ -39,10 +39,11 @@ def fit(
 
     Args: as of `placement.place`.
     """
-    whole = place(bid, entries, calendar, now=now, limit=limit)
+    several = list(entries) if bid.has_ranges else ()
+    whole = place(bid, several or entries, calendar, now=now, limit=limit)
     if whole is not None:
         return bid, whole
-    return smaller(bid, entries, calendar, now=now, limit=limit)
+    return smaller(bid, several, calendar, now=now, limit=limit)
 
 
 def smaller(

@@ -53,7 +53,7 @@ DUAL_MIN, DUAL_MAX = 3, 200
 DUAL_GUARDED_MAX = 40
 """Steps of price finding in a larger round at most, where a clock ends it: its prices start near
 their end, and what time is left is better spent on the search."""
-OPENED = 30
+OPENED = 16
 """Steps of price finding in which a larger round looks for prices to start at."""
 SEARCH_MAX, SEARCH_GUARDED_MAX = 200, 2_500
 """Chunks of search at most, where no clock ends it, and where one does: then a large round makes

@@ -283,7 +283,7 @@ def _let(
     def find(wish: OpenBid) -> Given | None:
         if wish.terms.tenant_id in book.owners:
             return fit(book, wish, calendar, now=now)
-        within = list(book.within_reach(wish, now=now, left=left_free))
+        within = book.within_reach(wish, now=now, left=left_free)
         if freed:
             more = book.entries_on(wish.shape, freed)
             within = sorted({entry.offer: entry for entry in (*within, *more)}.values())

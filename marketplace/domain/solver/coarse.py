@@ -14,18 +14,22 @@ from marketplace.domain.solver.problem import ONE_POOL, Floats, Ints, Problem
 
 BANDS = 4
 """Bands of floors in each class of pools."""
+WORTH_IT = 2
+"""So many pools have to become one on the mean."""
 
 
 def merged(problem: Problem) -> tuple[Problem, Ints] | None:
     """Return the problem with like pools as one, and the number of each pool there.
 
-    None where pools cannot be added up: cards that are divided into slices.
+    None where pools cannot be added up, as cards that are divided into slices, or few are alike.
     """
     if problem.divided.any() or not len(problem.pool) or not problem.bids:
         return None
     kinds = np.repeat(np.arange(len(problem.kind_at) - 1), np.diff(problem.kind_at))
     merged_in = _classes(problem, kinds)
     first = np.unique(merged_in, return_index=True)[1]
+    if len(first) * WORTH_IT > problem.pools:
+        return None
     capacity = np.zeros((len(first), problem.slots), np.int64)
     np.add.at(capacity, merged_in, problem.capacity)
     keys, one, entry = np.unique(
@@ -57,7 +61,7 @@ def merged(problem: Problem) -> tuple[Problem, Ints] | None:
         group_at=problem.group_at,
         group=problem.group,
         share=problem.share,
-        counted=problem.counted[:, first],
+        counted=np.ascontiguousarray(problem.counted[:, first]),  # as kernels are compiled for
         concurrent=problem.concurrent,
         gpu_ms=problem.gpu_ms,
         since=problem.since,

@@ -138,7 +138,7 @@ def find_single(q: Layout, st: State, paid: Floats, bench: Bench, i: int, alpha:
     return start
 
 
-@compiled
+@woven_in
 def _line_up(
     bench: Bench, n: int, total: int, k: int, rate: float, j: int, fit: int
 ) -> tuple[int, int]:
@@ -162,7 +162,7 @@ def _line_up(
     return n, total
 
 
-@compiled
+@woven_in
 def _keep(st: State, bench: Bench, m: int, n: int, k: int) -> None:
     """Write the pools lined up as pieces; the dearest takes what is left."""
     left = k
@@ -172,7 +172,7 @@ def _keep(st: State, bench: Bench, m: int, n: int, k: int) -> None:
         left -= st.gpus[m + at]
 
 
-@compiled
+@woven_in
 def _cost(bench: Bench, n: int, k: int) -> float:
     left = k
     total = 0.0
@@ -232,7 +232,7 @@ def _least_free(st: State, bench: Bench, a: int, p: int, s: int, e: int) -> int:
     return low  # type: ignore[no-any-return]
 
 
-@compiled
+@woven_in
 def gang_at(
     q: Layout, st: State, paid: Floats, bench: Bench, i: int, s: int, since: int, until: int,
     alpha: float, best: float, start: int, careful: int,
@@ -351,13 +351,28 @@ def on_host(
             if bench.barred[t]:
                 full = t
             t += 1
-        if full >= s:
+        if full >= s or _costs_at_least(q, paid, bench, i, s, since, until, alpha) * SURELY > best:
             continue
         cost, at = gang_at(q, st, paid, bench, i, s, since, until, alpha, best, start, NOTHING)
         if cost < best or at != start:
             best = cost
             start = found = s
     return best, found
+
+
+@woven_in
+def _costs_at_least(
+    q: Layout, paid: Floats, bench: Bench, i: int, s: int, since: int, until: int, alpha: float
+) -> float:
+    """Return what the gang would cost from slot `s` if it fitted in the cheapest pool at hand."""
+    e = q.ends[q.row[i], s]
+    low = FAR
+    for a in range(since, until):
+        j = bench.among[a]
+        p = q.pool[j]
+        rate = q.floor[j] * q.hours[i] + alpha * q.units[j] * (paid[p, e] - paid[p, s])
+        low = min(low, rate)
+    return low * q.gpus[i]  # type: ignore[no-any-return]
 
 
 @woven_in

@@ -68,14 +68,14 @@ def solve(
     soon = getattr(enough, "soon", enough)
     # Compiled, what runs once takes a fraction of a second, and nobody asks meanwhile.
     hurried = None if compiles() or enough is never else enough
-    pricing, state, worth, effort, most = _begun(problem, layout, effort, seed, hurried and soon)
+    pricing, state, worth, effort = _begun(problem, layout, effort, seed, hurried and soon)
     while pricing.steps < effort.dual and not soon():
         if not pricing.step(soon):
             break
     if effort.asked and pricing.steps == effort.dual:
         pricing.step(until=effort.asked)
     prices, fees = np.ceil(pricing.prices.mean), pricing.fees()
-    bound = min(most, pricing.bound(prices, fees, enough=hurried, until=effort.bounded))
+    bound = pricing.bound(prices, fees, enough=hurried, until=effort.bounded)
     paid = np.zeros((problem.pools, problem.slots + 1))
     add_up(layout, prices, paid)
     by_prices = _by_prices(problem, layout, paid, fees, pricing, effort, hurried)
@@ -135,14 +135,13 @@ def _begun(
     effort: Effort,
     seed: int,
     soon: Callable[[], bool] | None,
-) -> tuple[Pricing, State, float, Effort, float]:
+) -> tuple[Pricing, State, float, Effort]:
     """Place bids by limit, and open prices; in a large round, these take a first step meanwhile.
 
     In thin markets, every bid that can be placed at all is then placed as well as it can be: all
-    capacity is free of charge, and nothing is left to search. Last comes what no clearing is worth
-    more than, as prices of zero prove.
+    capacity is free of charge, and nothing is left to search.
 
-    soon: asked now and then, and then what is placed goes before all else.
+    soon: asked now and then, and then what is placed goes before all else; prices start at zero.
     """
     state, pricing = begin(problem, layout), Pricing(problem, layout, seed)
     nothing, bench = np.zeros((problem.pools, problem.slots + 1)), bench_for(layout)
@@ -163,8 +162,6 @@ def _begun(
     if soon is not None:
         worth, cut = by_limit()
         most = inf if cut else pricing.bound(np.zeros_like(pricing.prices.mean), enough=soon)
-        if effort.dual and not soon():
-            opened = _open(problem, pricing, effort.opened)
         if early and not soon():
             pricing.step(soon)
     else:
@@ -175,10 +172,10 @@ def _begun(
             worth, cut = by_limit()
     if not cut and not pricing.bounded and most <= worth * (1 + 2e-9) + 2.0:
         nothing_left = replace(effort, dual=0, search=0, asked=0, opened=0)
-        return Pricing(problem, layout, seed), state, worth, nothing_left, most
+        return Pricing(problem, layout, seed), state, worth, nothing_left
     if soon is None and effort.dual and not early:
         opened = _open(problem, pricing, effort.opened)
-    return pricing, state, worth, replace(effort, limits=cut, opened=opened), most
+    return pricing, state, worth, replace(effort, limits=cut, opened=opened)
 
 
 def _open(problem: Problem, pricing: Pricing, steps: int) -> int:

@@ -14,7 +14,7 @@ from marketplace.domain.solver.arrays import Layout
 
 Part = TypeVar("Part")
 
-BIDS_MIN = 2_000
+BIDS_MIN = 512
 """Smaller rounds are done as a whole; so are those with quotas, which bids share."""
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
+
+import numpy as np
 
 from marketplace.domain.quotas.card_units import UNITS, part_of
 from marketplace.domain.solver import (
@@ -145,4 +148,20 @@ def _ask(
         spread=chance.choice([ONE_POOL, ONE_POOL, ONE_HOST, ANYWHERE]),
         groups=counts_for,
         shares=tuple(limit if group == money else 1 for group in counts_for),
+    )
+
+
+def without_quotas(problem: Problem) -> Problem:
+    """Return the round as if nobody had a quota."""
+    none = np.zeros(0, np.int64)
+    return replace(
+        problem,
+        group_at=np.zeros(problem.bids + 1, np.int64),
+        group=none,
+        share=none,
+        gpu_ms=none,
+        since=none,
+        until=none,
+        counted=np.zeros((0, problem.pools), np.int64),
+        concurrent=np.zeros((0, problem.slots), np.int64),
     )

@@ -25,7 +25,7 @@ from marketplace.domain.solver.problem import Floats
 from marketplace.domain.solver.quota_costs import bar
 from marketplace.domain.solver.scratch import bench_for
 from marketplace.domain.solver.state import State, begin
-from tests.marketplace.optimum.markets import CENT, HOUR, PROFILES
+from tests.marketplace.solver.markets import CENT, HOUR, PROFILES
 
 Found = tuple[float, int]
 ROUNDS, SLOTS = 40, 12
@@ -116,7 +116,7 @@ def partly_leased(problem: Problem, layout: Layout, chance: Random) -> tuple[Sta
     state, bench = begin(problem, layout), bench_for(layout)
     some = chance.sample(range(problem.bids), problem.bids // 4)
     free = np.zeros((problem.pools, problem.slots + 1))
-    place_all(layout, state, free, bench, np.array(some, np.int64), 0.0)
+    place_all(layout, state, free, bench, np.array(some, np.int64), 0.0, 0.0)
     steps = [
         [0] + [chance.choice([0, 0, 1, 2, 5]) * 10_000_000 for _ in range(problem.slots)]
         for _ in range(problem.pools)
@@ -165,7 +165,7 @@ def test_what_a_bid_for_one_host_could_gain_is_what_a_plain_search_finds(seed: i
     add_up(layout, pricing.prices.live, paid)
     bench = bench_for(layout)
 
-    gains(layout, pricing.empty, paid, bench, pricing.wants, np.zeros(SHORT), 0, problem.bids)
+    gains(layout, pricing.empty, paid, bench, pricing.wants, np.zeros(SHORT), 0, problem.bids, 0.0)
 
     waits = pricing.empty.seat >= 0
     for i in np.flatnonzero((layout.spread == ONE_HOST) & waits).tolist():

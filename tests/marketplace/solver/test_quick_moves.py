@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from marketplace.domain.kernels.jit import compiles
-from marketplace.domain.solver import Effort, Problem, solve, threads
+from marketplace.domain.solver import Effort, solve, threads
 from marketplace.domain.solver.arrays import lay_out
 from marketplace.domain.solver.dual_prices import Pricing, add_up
 from marketplace.domain.solver.insertion import place_all
@@ -20,26 +17,11 @@ from marketplace.domain.solver.solve import by_price
 from marketplace.domain.solver.state import begin, value
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.solver.checking import audit
-from tests.marketplace.solver.markets import small_round
-from tests.marketplace.solver.telling import optimum_as_python, told
+from tests.marketplace.solver.markets import small_round, without_quotas
+from tests.marketplace.solver.telling import told
+from tests.marketplace.support.kernels_as_python import kernels_as_python
 
 BIDS = SMALL_MAX + 44
-
-
-def without_quotas(problem: Problem) -> Problem:
-    """Return the round as if nobody had a quota."""
-    none = np.zeros(0, np.int64)
-    return dataclasses.replace(
-        problem,
-        group_at=np.zeros(problem.bids + 1, np.int64),
-        group=none,
-        share=none,
-        gpu_ms=none,
-        since=none,
-        until=none,
-        counted=np.zeros((0, problem.pools), np.int64),
-        concurrent=np.zeros((0, problem.slots), np.int64),
-    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -85,20 +67,12 @@ def test_moves_say_what_they_change(heat: float) -> None:
 
 @pytest.mark.parametrize("halved", [False, True])
 def test_as_python_quick_moves_give_the_same(halved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert compiles()
     problem, effort = draw(TIGHT, BIDS, 5), Effort(dual=2, search=2)
     if halved:
         monkeypatch.setattr(threads, "BIDS_MIN", BIDS)
     compiled = solve(problem, effort=effort, seed=5)
 
-    with optimum_as_python() as plain:
-        if halved:
-            monkeypatch.setattr(plain.threads, "BIDS_MIN", BIDS)
-        columns = {
-            field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)
-        }
-        interpreted = plain.solve(
-            plain.Problem(**columns), effort=plain.Effort(dual=2, search=2), seed=5
-        )
+    with kernels_as_python():
+        interpreted = solve(problem, effort=effort, seed=5)
 
     assert told(compiled) == told(interpreted)

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marketplace.domain.kernels.jit import compiles
 from marketplace.domain.solver import (
     Ask,
     Effort,
@@ -28,7 +27,8 @@ from marketplace.domain.solver.warm_up import crowded, scarce, warm
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.solver.checking import audit
 from tests.marketplace.solver.markets import CENT, HOUR, small_round
-from tests.marketplace.solver.telling import optimum_as_python, told
+from tests.marketplace.solver.telling import told
+from tests.marketplace.support.kernels_as_python import kernels_as_python
 
 SEEDS = st.integers(0, 2**32)
 EFFORT = Effort(dual=10, search=2)
@@ -86,17 +86,11 @@ def test_what_a_guard_cut_short_can_be_done_again_without_it(seed: int, looks: i
 
 @pytest.mark.parametrize("seed", range(4))
 def test_as_python_the_clearing_is_the_same(seed: int) -> None:
-    assert compiles()
     problem = small_round(14, seed)
     compiled = solve(problem, effort=Effort(dual=4, search=1), seed=seed)
 
-    with optimum_as_python() as plain:
-        columns = {
-            field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)
-        }
-        interpreted = plain.solve(
-            plain.Problem(**columns), effort=plain.Effort(dual=4, search=1), seed=seed
-        )
+    with kernels_as_python():
+        interpreted = solve(problem, effort=Effort(dual=4, search=1), seed=seed)
 
     assert told(compiled) == told(interpreted)
 
