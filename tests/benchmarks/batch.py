@@ -19,7 +19,7 @@ from ortools.sat.python import cp_model
 
 from marketplace.domain.solver import Effort, Problem, solve
 from marketplace.domain.solver.arrays import Layout, lay_out
-from marketplace.domain.solver.insertion import place_all
+from marketplace.domain.solver.greedy import place_all
 from marketplace.domain.solver.scratch import bench_for
 from marketplace.domain.solver.solve import by_price
 from marketplace.domain.solver.state import begin

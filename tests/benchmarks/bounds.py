@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from marketplace.domain.solver import Problem
 from marketplace.domain.solver.arrays import Layout, lay_out
-from marketplace.domain.solver.dual_prices import Pricing, add_up
+from marketplace.domain.solver.dual_prices import add_up
+from marketplace.domain.solver.pricing import Pricing
 from marketplace.domain.solver.problem import Floats
 
 Ways = NDArray[Any]

@@ -94,20 +94,19 @@ class Layout(NamedTuple):
     piece_at: Ints
     """[N+1] where the pieces of a bid are kept: one, or as many as its GPUs may spread over."""
 
+    @property
+    def times(self) -> tuple[Narrow, Ints, Ints, Ints]:
+        """Return when bids may start, and end."""
+        return self.ends, self.row, self.first, self.last
+
 
 def lay_out(problem: Problem, like: Layout | None = None) -> Layout:
-    """Return the arrays that the kernels of this package work on.
-
-    like: the layout of a problem with the same slots and times of bids.
-    """
-    times = _times(problem) if like is None else (like.ends, like.row, like.first, like.last)
-    ends, row, first, last = times
+    """Return the arrays that kernels work on. like: of a problem with the same slots and times."""
+    ends, row, first, last = _times(problem) if like is None else like.times
     spread = np.where(problem.gpus == 1, ONE_POOL, problem.spread)
     listed, list_at, entries = _lists(problem, spread)
     pool = problem.pool[entries].astype(np.int64)
     members = np.repeat(np.arange(len(list_at) - 1), np.diff(list_at))
-    lengths = np.diff(list_at)[listed] if problem.bids else np.zeros(0, np.int64)
-    pieces = np.where(spread == ONE_POOL, 1, np.maximum(1, np.minimum(problem.gpus, lengths)))
     host_of, beside = _hosts(problem)
     grouped = np.repeat(np.arange(problem.bids), np.diff(problem.group_at))
     dense = _dense(problem, list_at, members, pool)
@@ -158,8 +157,15 @@ def lay_out(problem: Problem, like: Layout | None = None) -> Layout:
         member_at=_starts(np.bincount(problem.group, minlength=problem.groups)),
         member=grouped[_sorted(problem.group)].astype(np.int64),
         slot_hours=np.diff(problem.grid) / MILLIS_PER_HOUR,
-        piece_at=_starts(pieces),
+        piece_at=_starts(_pieces(problem, spread, np.diff(list_at), listed)),
     )
+
+
+def _pieces(problem: Problem, spread: Ints, lengths: Ints, listed: Ints) -> Ints:
+    """Return in how many pools each bid may lie at most."""
+    most = lengths[listed] if problem.bids else np.zeros(0, np.int64)
+    found: Ints = np.where(spread == ONE_POOL, 1, np.maximum(1, np.minimum(problem.gpus, most)))
+    return found
 
 
 def _hosts(problem: Problem) -> tuple[Ints, list[Ints]]:

@@ -11,11 +11,11 @@ import numpy as np
 
 from marketplace.domain.kernels.jit import compiled, woven_in
 from marketplace.domain.solver.arrays import Layout
-from marketplace.domain.solver.problem import ONE_HOST, ONE_POOL, Floats, Ints
-from marketplace.domain.solver.quota_costs import allowed, bar, dues
+from marketplace.domain.solver.problem import ONE_HOST, Floats
+from marketplace.domain.solver.quota_costs import allowed, dues
 from marketplace.domain.solver.rng import share as dice_share
 from marketplace.domain.solver.scratch import Bench
-from marketplace.domain.solver.state import State, counts_ms, enter
+from marketplace.domain.solver.state import State, counts_ms
 
 FAR = 1e300
 SNUG = 0.03
@@ -445,39 +445,3 @@ def cut(q: Layout, st: State, i: int, s: int) -> None:
         st.mask[m] = 0
         if q.divided[q.pool[j]]:
             st.mask[m] = slices(q, st, j, s, q.ends[q.row[i], s], st.gpus[m], 0)[1]
-
-
-@compiled
-def place(q: Layout, st: State, paid: Floats, bench: Bench, i: int, alpha: float) -> bool:
-    """Grant the bid the cheapest place there is; alpha: how much scarcity prices count."""
-    if not bar(q, st, i, bench):
-        return False
-    if q.spread[i] == ONE_POOL:
-        start = find_single(q, st, paid, bench, i, alpha)
-    else:
-        count = NOTHING
-        for j in range(q.list_at[q.listed[i]], q.list_at[q.listed[i] + 1]):
-            if q.floor[j] <= q.limit[i]:
-                bench.among[count] = j
-                count += 1
-        start = find_gang(q, st, paid, bench, i, count, alpha)[1]
-    if start < 0:
-        return False
-    enter(q, st, i, start)
-    return True
-
-
-@compiled
-def place_all(
-    q: Layout, st: State, paid: Floats, bench: Bench, order: Ints, alpha: float, total: float
-) -> float:
-    """Grant the bids one after the other, those that still wait; add what it is worth to `total`.
-
-    As numbers are added in the same order, it does not matter in how many calls bids are placed.
-    """
-    for n in range(order.size):
-        i = order[n]
-        if st.seat[i] >= 0 and place(q, st, paid, bench, i, alpha):
-            for m in range(q.piece_at[i], q.piece_at[i] + st.parts[i]):
-                total += (q.worth[i] - q.floor[st.entry[m]]) * st.gpus[m] * q.hours[i]
-    return total

@@ -19,12 +19,13 @@ from marketplace.domain.solver.arrays import Layout, lay_out
 from marketplace.domain.solver.branch_and_bound import demand, finish, version
 from marketplace.domain.solver.coarse import merged, spread_out
 from marketplace.domain.solver.decomposition import Halves
-from marketplace.domain.solver.dual_prices import Pricing, Wants, add_up
-from marketplace.domain.solver.insertion import place_all
+from marketplace.domain.solver.dual_prices import Wants, add_up
+from marketplace.domain.solver.greedy import place_some
 from marketplace.domain.solver.lns import CHUNK_MOVES, SMALL_MAX
 from marketplace.domain.solver.lns_choice import Mover
+from marketplace.domain.solver.pricing import Pricing
 from marketplace.domain.solver.problem import Floats, Ints, Problem
-from marketplace.domain.solver.scratch import Bench, Fees, bench_for, lay_fees
+from marketplace.domain.solver.scratch import Fees, bench_for, lay_fees
 from marketplace.domain.solver.solution import Effort, Piece, Placed, Solution, welfare_of
 from marketplace.domain.solver.state import State, begin
 from marketplace.domain.solver.threads import both, divisible
@@ -79,8 +80,7 @@ def solve(
     paid = np.zeros((problem.pools, problem.slots + 1))
     add_up(layout, prices, paid)
     by_prices = _by_prices(problem, layout, paid, fees, pricing, effort, hurried)
-    for other, total, _ in by_prices:
-        state, worth = max((state, worth), (other, total), key=itemgetter(1))
+    state, worth = max([(state, worth), *(each[:2] for each in by_prices)], key=itemgetter(1))
     climb = Climb(layout, state, paid, pricing.wants, seed, worth)
     lay_fees(layout, climb.mover.bench, fees)
     searchable = problem.pools > 0 and problem.bids > 0
@@ -192,24 +192,6 @@ def _open(problem: Problem, pricing: Pricing, steps: int) -> int:
         other.step()
     pricing.start_at(spread_out(problem, small, merged_in, other.prices.mean), other)
     return steps
-
-
-def place_some(
-    q: Layout, st: State, paid: Floats, bench: Bench, order: Ints, alpha: float,
-    between: int, enough: Callable[[], bool] | None, until: int,
-) -> tuple[float, int]:  # fmt: skip
-    """Place bids one after the other; return what that is worth, and how many if not all.
-
-    enough: asked after `between` bids each; once true, no more are placed. until: only so many are,
-    where not 0.
-    """
-    most, done, worth = until or len(order), 0, 0.0
-    while done < most:
-        at, done = done, most if enough is None else min(most, done + between)
-        worth = float(place_all(q, st, paid, bench, order[at:done], alpha, worth))
-        if done < most and enough is not None and enough():
-            break
-    return worth, done if done < len(order) else 0
 
 
 def _by_prices(

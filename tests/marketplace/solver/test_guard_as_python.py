@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from marketplace.domain.solver import Effort, Problem, dual_prices, solve, threads
+from marketplace.domain.solver import Effort, Problem, pricing, solve, threads
 from tests.benchmarks.families import TIGHT, draw
 from tests.marketplace.solver.telling import told
 
@@ -49,8 +49,8 @@ def test_wherever_time_is_up_the_round_ends_and_can_be_made_again_compiled(
     guard, whole = Asked(most), solve(problem, effort=EFFORT, seed=5)
     with monkeypatch.context() as as_python:
         as_python.setattr(stages, "compiles", lambda: False)
-        as_python.setattr(dual_prices, "compiles", lambda: False)
-        as_python.setattr(dual_prices, "LOOK_WORK_PLAIN", 1)  # so that each bid asks
+        as_python.setattr(pricing, "compiles", lambda: False)
+        as_python.setattr(pricing, "LOOK_WORK_PLAIN", 1)  # so that each bid asks
         cut = solve(problem, effort=EFFORT, seed=5, enough=guard)
 
     again = solve(problem, effort=cut.done, seed=5)
@@ -64,8 +64,8 @@ def test_each_bid_that_is_placed_asks_if_there_is_time(
     monkeypatch: pytest.MonkeyPatch, problem: Problem
 ) -> None:
     monkeypatch.setattr(stages, "compiles", lambda: False)
-    monkeypatch.setattr(dual_prices, "compiles", lambda: False)
-    monkeypatch.setattr(dual_prices, "LOOK_WORK_PLAIN", 1)
+    monkeypatch.setattr(pricing, "compiles", lambda: False)
+    monkeypatch.setattr(pricing, "LOOK_WORK_PLAIN", 1)
 
     done = solve(problem, effort=EFFORT, seed=5, enough=Asked(20)).done
 

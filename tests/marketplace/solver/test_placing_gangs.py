@@ -19,8 +19,10 @@ from marketplace.domain.solver import (
     pose,
 )
 from marketplace.domain.solver.arrays import Layout, lay_out
-from marketplace.domain.solver.dual_prices import SHORT, Pricing, add_up, gains
-from marketplace.domain.solver.insertion import find_gang, place_all, slices
+from marketplace.domain.solver.dual_prices import SHORT, add_up, gains
+from marketplace.domain.solver.greedy import place_all
+from marketplace.domain.solver.insertion import find_gang, slices
+from marketplace.domain.solver.pricing import Pricing
 from marketplace.domain.solver.problem import Floats
 from marketplace.domain.solver.quota_costs import bar
 from marketplace.domain.solver.scratch import bench_for

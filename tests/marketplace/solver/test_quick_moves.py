@@ -7,11 +7,12 @@ import pytest
 
 from marketplace.domain.solver import Effort, solve, threads
 from marketplace.domain.solver.arrays import lay_out
-from marketplace.domain.solver.dual_prices import Pricing, add_up
-from marketplace.domain.solver.insertion import place_all
+from marketplace.domain.solver.dual_prices import add_up
+from marketplace.domain.solver.greedy import place_all
 from marketplace.domain.solver.lns import SMALL_MAX
 from marketplace.domain.solver.lns_choice import Mover
 from marketplace.domain.solver.lns_scratch import assess
+from marketplace.domain.solver.pricing import Pricing
 from marketplace.domain.solver.problem import ONE_POOL
 from marketplace.domain.solver.solve import by_price
 from marketplace.domain.solver.state import begin, value
