@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.site.parts.figures import NANOS, amount_text, duration_text, gpu_hours_text, since_text
+from config.site.parts.figures import (
+    NANOS,
+    amount_text,
+    duration_text,
+    gpu_hours_text,
+    percent_ppm,
+    since_text,
+)
 from config.templatetags import offpeak
 
 
@@ -67,4 +74,4 @@ def test_times_are_written_in_utc_with_z() -> None:
     noon = datetime(2026, 1, 5, 12, 0, 0, 999_999, tzinfo=UTC)
 
     assert offpeak.rfc3339(noon) == "2026-01-05T12:00:00Z"
-    assert offpeak.percent_ppm(305_499) == "30.5%"
+    assert percent_ppm(305_499) == "30.5%"
