@@ -136,9 +136,12 @@ class Installation:
         return True
 
     def start(self, name: str, *, under: str = "") -> None:
-        """Start `web` or a group of loops; `under`: another name, for a second one of a group."""
+        """Start `web` or a group of loops; `under`: another name, for a second one of a group.
+
+        As children of `manage.py up` they make no checks of settings: `migrate` has made them.
+        """
         words = ["web"] if name == "web" else ["run", *LOOP_GROUPS[name]]
-        self.spawn(under or name, [sys.executable, "manage.py", *words])
+        self.spawn(under or name, [sys.executable, "manage.py", *words, "--skip-checks"])
 
     def spawn(
         self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None

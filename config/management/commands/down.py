@@ -19,9 +19,13 @@ DOWN_SECONDS_MAX = 30
 
 
 class Command(BaseCommand):
-    """Ask the supervisor to end, wait for it, then stop the embedded database."""
+    """Ask the supervisor to end, wait for it, then stop the embedded database.
+
+    It serves nothing: what is wrong with the site keeps nobody from ending it.
+    """
 
     help = "End what `manage.py up` left running under OFFPEAK_HOME."
+    requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
         """End it, or say that nothing runs."""
