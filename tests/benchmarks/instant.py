@@ -2,8 +2,9 @@
 
 Hosts with 1, 2, 4 or 8 GPUs (seven models, four regions) offer one window each within a day; bids
 wait that found nothing, twenty to a window. A third of all bids name a model, the others the memory
-they need; four in ten are bound to a region; a third have a fixed window. Facts more come on top:
-60 % bids, 20 % cancellations, 15 % offers, 5 % withdrawals.
+they need; four in ten are bound to a region; a third have a fixed window. One owner in five holds
+out for several times the usual price, so part of the supply is free. Facts more come on top: 60 %
+bids, of which one in eight pays any price, 20 % cancellations, 15 % offers, 5 % withdrawals.
 
 The clock runs while a fact is folded, decided and its decisions are folded. No garbage is collected
 meanwhile, and the book is kept out of the collector's sight. Beside the figures stands how long one
@@ -68,6 +69,8 @@ HOURS = 24
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 NAMES = UUID("b1d5c0de-0000-4000-8000-0ffea4000010")
 Key = TypeVar("Key")
+HOLDING_OUT, PAYING = 1 / 5, 1 / 8
+HIGH, ANYTHING = 6.0, 20.0
 MIX = (("bid", 60), ("cancel", 20), ("offer", 15), ("withdraw", 5))
 
 
@@ -77,6 +80,10 @@ class Traffic:
 
     random: random.Random
     made: int = 0
+    holding_out: float = 0.0
+    """The share of offers that ask `HIGH` times the usual price."""
+    paying: float = 0.0
+    """The share of bids that pay `ANYTHING` times the usual price."""
 
     def offer(self) -> OfferPublished:
         """Return a new host's offer: one window of four to 24 hours within the day."""
@@ -106,7 +113,7 @@ class Traffic:
             gpus=gpus,
             windows=(Window(starts, starts + timedelta(hours=length)),),
             weekly=None,
-            floor=_rate(PRICE[model] * rng.uniform(0.35, 0.95)),
+            floor=_rate(self._asked() * PRICE[model] * rng.uniform(0.35, 0.95)),
             lease_min_seconds=900,
             notice_seconds=300,
             reclaim_fee_ppm=100_000,
@@ -117,9 +124,14 @@ class Traffic:
             at=NOON,
         )
 
+    def _asked(self) -> float:
+        return HIGH if self.holding_out and self.random.random() < self.holding_out else 1.0
+
     def bid(self, worth: float = 1.0) -> BidPlaced:
         """Return a new bid. worth: what its limit is multiplied by."""
         rng = self.random
+        if self.paying and rng.random() < self.paying:
+            worth = ANYTHING
         model = rng.choices(range(7), SHARES)[0]
         strict = rng.random() < 0.33
         hours = min(max(round(rng.lognormvariate(math.log(3), 0.9)), 1), HOURS * 2 // 3)
@@ -211,10 +223,11 @@ def filled(windows: int, resting: int, traffic: Traffic) -> Lane:
 
 def run() -> Iterator[Figure]:
     """Fill a market, then time every fact that comes on top."""
-    traffic = Traffic(random.Random(SEED))
+    traffic = Traffic(random.Random(SEED), holding_out=HOLDING_OUT)
     started, worked = time.perf_counter(), time.thread_time()
     lane = filled(WINDOWS, RESTING, traffic)
     seconds = time.perf_counter() - started
+    traffic.paying = PAYING
     yield Figure("bids waiting, when the clock starts", len(lane.book.bids), "bids")
     yield Figure("loops compiled (numba)", int(compiles()), "of 1", digits=0)
     yield Figure("filling the book", seconds, "s")
@@ -224,7 +237,7 @@ def run() -> Iterator[Figure]:
     yield from timed(lane, traffic, EVENTS)
     busy = [each for kind in _of_processor(lane, traffic).values() for each in kind]
     rate, most = len(busy) / sum(busy), percentile(busy, 0.99) * 1e3
-    yield Figure("facts, by seconds of the processor", rate, "/s", goal="≥ 10,000")
+    yield Figure("facts, by seconds of the processor", rate, "/s", goal="≥ 15,000")
     yield Figure("all facts, p99, of the processor", most, "ms", goal="≤ 2 ms", digits=3)
     yield from _noise()
 
@@ -245,23 +258,25 @@ def _noise() -> Iterator[Figure]:
     yield Figure("the same, on average", sum(taken) / len(taken), "ms", digits=3)
 
 
-def timed(lane: Lane, traffic: Traffic, count: int) -> Iterator[Figure]:
+def timed(lane: Lane, traffic: Traffic, count: int, goal: str = "≥ 15,000") -> Iterator[Figure]:
     """Let `count` facts come and print how long each kind took."""
     times = times_of(lane, traffic, count)
     everything = [each for kind in times.values() for each in kind]
-    goals = {"bid, nothing found": "≤ 1 ms", "bid, granted": "≤ 1 ms", "offer": "≤ 2 ms"}
+    bids = times["bid, nothing found"] + times["bid, granted"]
+    yield Figure("bids that came", len(bids), "bids")
+    yield Figure("of these granted at once", len(times["bid, granted"]), "bids", goal="≥ 1,000")
+    goals = {"bid, nothing found": "≤ 0.5 ms", "bid, granted": "≤ 0.5 ms", "offer": "≤ 2 ms"}
     for kind, taken in sorted(times.items()):
         half, most = percentile(taken, 0.5) * 1e3, percentile(taken, 0.99) * 1e3
         yield Figure(f"{kind}, p50 ({len(taken):,})", half, "ms", digits=3)
         yield Figure(f"{kind}, p99", most, "ms", goal=goals.get(kind, ""), digits=3)
-    bids = times["bid, nothing found"] + times["bid, granted"]
-    yield Figure("all bids, p99", percentile(bids, 0.99) * 1e3, "ms", goal="≤ 1 ms", digits=3)
+    yield Figure("all bids, p99", percentile(bids, 0.99) * 1e3, "ms", goal="≤ 0.5 ms", digits=3)
     most = percentile(everything, 0.99) * 1e3
     yield Figure("all facts, p99", most, "ms", goal="≤ 2 ms", digits=3)
     rare = percentile(everything, 0.999) * 1e3
     yield Figure("all facts, p99.9", rare, "ms", digits=3)
     rate = len(everything) / sum(everything)
-    yield Figure("facts, one after the other", rate, "/s", goal="≥ 10,000")
+    yield Figure("facts, one after the other", rate, "/s", goal=goal)
 
 
 def times_of(

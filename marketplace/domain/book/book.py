@@ -40,7 +40,7 @@ from marketplace.domain.facts.events import (
 )
 from marketplace.domain.facts.instants import whole_second
 from marketplace.domain.index.bid_queue import Queue, Selection
-from marketplace.domain.index.host_matcher import Desk, OneHost, is_uniform
+from marketplace.domain.index.host_matcher import Desk, OneHost, are_plain
 from marketplace.domain.index.offer_index import SHAPES_MAX, Catalogue
 from marketplace.domain.index.own_supply import Owners
 from marketplace.domain.orderbook.calendar import Calendar
@@ -148,18 +148,14 @@ class Book:
         calendar: Calendar,
         *,
         now: int,
-        only: OneHost | None = None,
         freed: Collection[HostId] | None = None,
     ) -> tuple[int, Iterator[OpenBid]]:
         """Return how many bids `resting` would, and those of them for which there may be room.
 
         calendar: in which the caller takes room for one bid before it asks for the next.
-        only: the room of the only host there is, in which the caller takes too.
         freed: the hosts with more room, where on the others it is quotas that leave more.
         """
         served = self.queue.served(self.catalogue.floors(hosts))
-        if only is not None:
-            return len(served), only.bids(served)
         if freed is None:
             return len(served), self._with_room(served, hosts, calendar, now)
         near = self.queue.served(self.catalogue.floors(freed))
@@ -180,17 +176,17 @@ class Book:
     def only_host(
         self, hosts: Collection[HostId], calendar: Calendar, *, now: int
     ) -> OneHost | None:
-        """Return the room of a host where only time tells GPUs apart; None: there are others."""
+        """Return the room of the only host there is; None: there are others, or more to look at."""
         if len(hosts) != 1:
             return None
-        offers = [each for host in hosts for each in self.catalogue.on(host) if not each.paused]
-        if len(offers) != 1 or not is_uniform(offers[0]):
+        ranked = [each for host in hosts for each in self.catalogue.on(host) if not each.paused]
+        ranked.sort(key=lambda each: each.rank)
+        if not ranked or not are_plain(ranked):
             return None
-        listed, until = offers[0], now
-        if listed.terms.weekly is not None:
-            until = self.queue.served(self.catalogue.floors(hosts)).furthest
-        waits = self.queue.waits_but(self.owners.bids_of(listed.terms.tenant_id))
-        return OneHost(listed, calendar, self._desk, now=now, until=until, waits=waits)
+        served = self.queue.served(self.catalogue.floors(hosts))
+        waits = self.queue.waits_but(self.owners.bids_of(ranked[0].terms.tenant_id))
+        fits = self.catalogue.kinds.fitting_specs([each.number for each in ranked])
+        return OneHost(ranked, served, calendar, self._desk, now=now, waits=waits, fits=fits)
 
     def glance(self, bid: OpenBid, *, now: int) -> str | None:
         """Return what `reason` would, where one look tells that a bid cannot be placed at once."""

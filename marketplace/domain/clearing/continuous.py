@@ -61,7 +61,10 @@ def clear(
         placed = [(bid, lease_id(bid), at) for bid, at in own_use]
         home = {bid.bid_id for bid, _, _ in placed}
         only = book.only_host(hosts or (), calendar, now=now) if gate is None else None
-        waiting, bids = book.served_by(hosts or (), calendar, now=now, only=only, freed=freed)
+        if only is None:
+            waiting, bids = book.served_by(hosts or (), calendar, now=now, freed=freed)
+        else:
+            waiting, bids = len(only.served), only.bids()
         waiting -= sum(_could_pay(book, bid, hosts or ()) for bid, _, _ in placed)
     promised = len(placed)
     for bid in bids if gate is None else gate.turns(bids, now=now):

@@ -1,12 +1,13 @@
-"""The room on a host that has one offer, and whom it serves: what `placement` says, faster.
+"""The room on one host, and whom it serves: what `placement` says, faster.
 
-Most hosts have one offer with GPUs that are all alike. What tells those apart is then only when
-they are free, and which of them are linked: so `kernels.fill_host` goes through the bids that wait.
+On most hosts a few things tell GPUs apart: whose price and terms they have, what they are, when
+they are free, and which are linked. So `kernels.fill_host` goes through the bids that wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,19 +17,21 @@ from marketplace.domain.index.bid_queue import Selection
 from marketplace.domain.index.free_levels import seen
 from marketplace.domain.kernels.fill_host import (
     CLEANING,
+    FIRST,
     FULL,
+    LAST,
     LEASE_MIN,
     LEVELS_MAX,
     LOOK,
     MORE,
     NOBODY,
-    NOW,
+    PRICE,
     TERMS,
     cut,
-    lay_out,
     serve,
 )
 from marketplace.domain.kernels.layout import Bools, Ints
+from marketplace.domain.kernels.next_bid import lay_out
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Listed, Spans
 from marketplace.domain.orderbook.open_bid import OpenBid
@@ -36,6 +39,8 @@ from marketplace.domain.placement.placement import Placement
 
 _placement = maker(Placement)
 GPUS_START, SPANS_START, PARTS_START = 16, 32, 64
+OFFERS_MAX, SPECS_MAX = 8, 32
+"""Offers of one host, and what their GPUs are, up to which they are looked at here."""
 AT_ONCE = 64
 """Bids that are placed before the first of them is handed on."""
 
@@ -48,7 +53,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.stretches: Ints = np.zeros((PARTS_START, 2), np.int64)
-        self.terms: Ints = np.zeros(TERMS, np.int64)
+        self.terms: Ints = np.zeros((1, TERMS), np.int64)
         self._make_room(GPUS_START, SPANS_START)
 
     def _make_room(self, gpus: int, spans: int) -> None:
@@ -56,6 +61,7 @@ class Desk:
         self.spans: Ints = np.zeros((gpus, spans, 2), np.int64)
         self.counts: Ints = np.zeros(gpus, np.int64)
         self.links: Ints = np.zeros(gpus, np.int64)
+        self.specs: Ints = np.zeros(gpus, np.int64)
         self.sizes: Ints = np.zeros(gpus + 1, np.int64)
         self.reach: Ints = np.zeros(2 + LEVELS_MAX + gpus, np.int64)
         self.found: Ints = np.zeros((gpus * spans, 6), np.int64)
@@ -91,70 +97,100 @@ class Desk:
         return self.stretches[:count]
 
 
-def is_uniform(listed: Listed) -> bool:
-    """Tell if but two things tell the GPUs of an offer apart: when they are free, and links."""
-    named_well = "" not in listed.groups.values()
-    is_open = listed.terms.reserved_for is None and not listed.paused
-    return is_open and named_well and len(listed.kind.specs) == 1
+def are_plain(ranked: Sequence[Listed]) -> bool:
+    """Tell if offers of one host, in order of rank, have nothing but what is looked at here."""
+    for listed in ranked:
+        if "" in listed.groups.values() or listed.terms.reserved_for is not None or listed.paused:
+            return False
+    if len(ranked) == 1:
+        return len(ranked[0].kind.specs) <= SPECS_MAX
+    gpus = [uuid for listed in ranked for uuid in listed.groups]
+    return (
+        len(ranked) <= OFFERS_MAX
+        and sum([len(listed.kind.specs) for listed in ranked]) <= SPECS_MAX
+        and all(a.floor < b.floor for a, b in pairwise(ranked))
+        and len(set(gpus)) == len(gpus)
+        and not any(listed.parted for listed in ranked)
+    )
 
 
 class OneHost:
-    """When the GPUs of the only offer of a host are free, while room is only taken.
-
-    until: nobody is to be placed there who has to be over later than this, in milliseconds. waits:
-    by slot, the bids that may be placed there.
-    """
+    """When the GPUs of a host are free, and who waits for them, while room is only taken."""
 
     placed: Placement | None = None
     """Where the bid that was yielded last goes; None: that is to be looked for, and then taken."""
 
     def __init__(
         self,
-        listed: Listed,
+        ranked: Sequence[Listed],
+        served: Selection,
         calendar: Calendar,
         desk: Desk,
         *,
         now: int,
-        until: int,
         waits: Bools,
+        fits: Ints,
     ) -> None:
-        self.listed, self._desk, self._waits = listed, desk, waits
+        """Look at a host.
+
+        Args:
+            ranked: its offers, cheapest first; see `are_plain`.
+            served: the bids that wait and pay for any of them.
+            waits: by slot, those of them that may be placed there.
+            fits: by shape, which specs of the offers do, a bit for each.
+        """
+        self.served, self._desk, self._waits, self._fits = served, desk, waits, fits
         self._since = since = whole_second(now)
+        self._floor = ranked[0].floor
         of_spans: dict[int, Spans] = {}
-        free = listed.all_free(calendar, since=now, until=until)
-        for _, spans in free:  # mostly many GPUs have the very same
-            if id(spans) not in of_spans:
-                of_spans[id(spans)] = _coming(spans, since)
-        free.sort()
-        self._uuids = [uuid for uuid, _ in free]
-        desk.for_host([of_spans[id(spans)] for _, spans in free])
+        free, named = list[Spans](), list[tuple[Listed, str]]()
+        desk.terms = np.zeros((len(ranked), TERMS), np.int64)
+        terms, bits, bit = seen(desk.terms), list[int](), 1
+        for at, listed in enumerate(ranked):
+            until = now if listed.terms.weekly is None else served.furthest
+            all_free = listed.all_free(calendar, since=now, until=until)
+            all_free.sort()
+            for uuid, spans in all_free:
+                coming = of_spans.get(id(spans))  # mostly many GPUs have the very same
+                if coming is None:
+                    coming = of_spans[id(spans)] = _coming(spans, since)
+                named.append((listed, uuid))
+                free.append(coming)
+            terms[at, PRICE], terms[at, LEASE_MIN] = listed.floor, listed.lease_min
+            terms[at, CLEANING] = listed.cleaning
+            terms[at, FIRST], terms[at, LAST] = len(named) - len(all_free), len(named)
+            if len(listed.kind.specs) == 1:
+                bits += [bit] * len(all_free)
+            else:
+                of_gpu = dict(zip(listed.groups, listed.specs, strict=True))
+                bits += [bit << of_gpu[uuid] for uuid, _ in all_free]
+            bit <<= len(listed.kind.specs)
+        self._named = named
+        desk.for_host(free)
+        desk.specs[: len(bits)] = bits
         self._links, self._sizes = desk.links[: len(free)], desk.sizes[:1]
-        groups = listed.groups
-        named = sorted({group for group in groups.values() if group is not None})
-        if named:
-            places = {None: 0} | {group: place for place, group in enumerate(named, 1)}
-            self._links[:] = [places[groups[uuid]] for uuid in self._uuids]
+        groups = {one for listed in ranked for one in listed.groups.values() if one is not None}
+        if groups:
+            places = {None: 0} | {group: place for place, group in enumerate(sorted(groups), 1)}
+            self._links[:] = [places[listed.groups[uuid]] for listed, uuid in named]
             self._sizes = desk.sizes[: len(places)]
 
-    def bids(self, served: Selection) -> Iterator[OpenBid]:
+    def bids(self) -> Iterator[OpenBid]:
         """Yield the bids that find room, in order, and `placed`; and those to be looked at."""
-        desk, listed, uuids, bids = self._desk, self.listed, self._uuids, served.bids
-        one, gpus = served.floors.one, len(uuids)
-        assert one is not None, "a host with one offer"
-        stretches = desk.lay_out(served, one.floor)
-        named, floor = [(listed, uuid) for uuid in uuids], listed.floor
-        terms = seen(desk.terms)
-        terms[LEASE_MIN], terms[CLEANING] = listed.lease_min, listed.cleaning
-        terms[NOW] = self._since
+        desk, named, bids, served = self._desk, self._named, self.served.bids, self.served
+        gpus, one_floor = len(named), self._floor if len(desk.terms) == 1 else None
+        stretches = desk.lay_out(served, self._floor)
         code = MORE
         while code != NOBODY:
             code, count = serve(
                 served.columns.order,
                 served.columns.asked,
                 stretches,
-                one.fits,
+                self._fits,
                 self._waits,
+                self._since,
                 desk.terms,
+                desk.specs,
                 desk.spans,
                 desk.counts[:gpus],
                 self._links,
@@ -167,6 +203,7 @@ class OneHost:
                 bid = bids[slot]
                 assert bid is not None
                 at = tuple([named[gpu] for gpu in chosen[: bid.gpus]])
+                floor = one_floor or max([listed.floor for listed, _ in at])
                 self.placed = _placement(start, at, floor)
                 yield bid
             self.placed = None
@@ -179,9 +216,10 @@ class OneHost:
 
     def take(self, uuids: Collection[str], starts: int, ends: int) -> None:
         """Give a span of some GPUs to a bid that was not placed here."""
-        desk, gap = self._desk, self.listed.cleaning
-        for gpu, uuid in enumerate(self._uuids):
+        desk = self._desk
+        for gpu, (listed, uuid) in enumerate(self._named):
             if uuid in uuids:
+                gap = listed.cleaning
                 cut(desk.spans, desk.counts, gpu, starts - gap, ends + gap)
 
 

@@ -155,6 +155,20 @@ class Kinds:
         sets: npt.NDArray[np.int64] = (1 << np.arange(len(kinds))) @ fits.astype(np.int64)
         return sets
 
+    def fitting_specs(self, kinds: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Return for each shape which specs of some kinds fit it: one bit for each, in order."""
+        shapes = len(self._listed_shapes)
+        if len(kinds) == 1 and len(self._specs[kinds[0]].get(0, ())) == 1:
+            return self._table[kinds[0], :shapes].astype(np.int64)
+        found, bit = np.zeros(shapes, np.int64), 1
+        for kind in kinds:
+            passed = self._specs[kind]
+            for spec in range(len(passed[0]) if passed else 0):
+                fits = [passed[shape][spec] == self._all_passed for shape in self.fitting(kind)]
+                found[self.fitting(kind)] += bit * np.array(fits, np.int64)
+                bit <<= 1
+        return found
+
     def specs(self, kind: int, shape: int) -> tuple[int, ...]:
         """Return for each spec of a kind how many constraints it passes; not of a mixed kind."""
         return self._specs[kind][shape]

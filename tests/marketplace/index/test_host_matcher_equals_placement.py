@@ -1,15 +1,18 @@
-"""A host whose GPUs are all alike is cleared by a shorter way, compiled or not: to the same end."""
+"""Most hosts are cleared by a shorter way, compiled or not: to the same end."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
+from datetime import timedelta
 from random import Random
 
 import pytest
 
-from marketplace.domain.facts.events import LeaseGranted
+from ledger.domain.span import Window
+from marketplace.domain.facts.events import GpuRequest, LeaseGranted
 from marketplace.domain.index import availability
-from tests.benchmarks.instant import Lane
+from tests.benchmarks.instant import NOON, Lane, Traffic
 from tests.kernels import as_python
 from tests.marketplace.support.odd_traffic import facts
 from tests.marketplace.support.plain_book import PlainBook
@@ -31,3 +34,24 @@ def test_an_offer_is_filled_as_by_looking_at_everything(compiled: bool, seed: in
             assert decided == plain.take_in(event)
             grants += sum(isinstance(each, LeaseGranted) for each in decided)
     assert grants
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_lease_of_a_month_is_not_too_long_for_the_columns(compiled: bool) -> None:
+    traffic, lane = Traffic(Random(1)), Lane()
+    offer, bid = traffic.offer(), traffic.bid(worth=100.0)
+    month = timedelta(days=30)
+    bid = replace(
+        bid,
+        request=GpuRequest(),
+        gpus=1,
+        duration_seconds=month // timedelta(seconds=1),
+        earliest_start=NOON,
+        deadline=NOON + 2 * month,
+    )
+
+    with nullcontext() if compiled else as_python():
+        assert not any(isinstance(each, LeaseGranted) for each in lane.take_in(bid))
+        decided = lane.take_in(replace(offer, windows=(Window(NOON, NOON + 2 * month),)))
+
+    assert [each.bid_id for each in decided if isinstance(each, LeaseGranted)] == [bid.bid_id]

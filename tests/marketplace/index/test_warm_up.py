@@ -19,7 +19,8 @@ def test_every_bid_of_a_rehearsal_is_served() -> None:
 
 def test_after_a_rehearsal_nothing_is_left_to_compile() -> None:
     from marketplace.domain.kernels.bid_rows import stand
-    from marketplace.domain.kernels.fill_host import cut, lay_out, serve
+    from marketplace.domain.kernels.fill_host import cut, serve
+    from marketplace.domain.kernels.next_bid import lay_out
     from marketplace.domain.kernels.scan_hosts import room_on
 
     kernels: tuple[Any, ...] = (room_on, lay_out, serve, cut, stand)

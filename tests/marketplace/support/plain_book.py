@@ -52,7 +52,6 @@ class PlainBook(Book):
         calendar: Calendar,
         *,
         now: int,
-        only: OneHost | None = None,
         freed: Collection[HostId] | None = None,
     ) -> tuple[int, Iterator[OpenBid]]:
         waiting = self.resting(hosts)
