@@ -165,7 +165,7 @@ def test_a_bid_that_asks_for_more_grace_is_told_what_it_leaves_out(
     told = consumer.post("/bids/estimate", bid_form(query="grace>=16s")).content.decode()
 
     assert "It would wait" in told
-    assert "Too few GPUs with that much time between the signal to stop and the kill" in told
+    assert "Too few GPUs with that grace period" in told
     assert "with the grace you ask for, at least 16 s" in told
 
 
