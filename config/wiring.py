@@ -51,7 +51,7 @@ from metering.queries.uptime import contacts, uptime
 
 GATHER_SECONDS = 0.01
 """Between two looks of those whom people wait for: rows, and leases for what was granted."""
-REST_SECONDS_MAX = 0.02
+REST_SECONDS_MAX = 0.1
 BULK_GATHER_SECONDS = 0.1
 """Between two pages of rows that nobody waits for: prices, trades, the tape, money, meters."""
 WATCHED_FOR = timedelta(hours=1)
@@ -352,6 +352,6 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """How the loops of one market are spread over processes; `loop_groups` adds those of others."""
 
-GIVE_WAY: Mapping[str, int] = {"clockwork": 3, "overflow": 5, "snapshots": 10}
-"""Niceness of the processes that may be late where cores are few: those who bid, and whoever looks
-for their lease, do not wait for them, and what they ask of the database is not held back."""
+GIVE_WAY: Mapping[str, int] = {"read-side": 3, "clockwork": 3, "overflow": 5, "snapshots": 10}
+"""Niceness of the processes that may be late where cores are few: those who bid do not wait for
+them, and what they ask of the database is not held back."""

@@ -118,6 +118,7 @@ def pgbench(*, inserts: int = 1, clients: int = 1) -> float:
             **os.environ,
             "PGHOST": str(parameters["host"]),
             "PGUSER": str(parameters["user"]),
+            "PGPASSWORD": str(parameters.get("password", "")),
             "PGDATABASE": str(parameters["dbname"]),
         }
         out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

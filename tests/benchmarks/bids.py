@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from uuid import uuid4
 
+from django.db import transaction
 from django.utils import timezone
 
 from config.wiring import projections
@@ -127,8 +128,9 @@ def _end_to_end() -> Iterator[Figure]:
 def _begin_anew() -> None:
     clear_event_table()
     Checkpoint.objects.all().delete()
-    for table in {table for projection in projections() for table in projection.tables}:
-        table._default_manager.all().delete()
+    with transaction.atomic():  # an entry may not stand for a moment without its postings
+        for table in {table for projection in projections() for table in projection.tables}:
+            table._default_manager.all().delete()
 
 
 def _times(
