@@ -339,7 +339,7 @@ def test_the_first_figure_is_how_much_of_the_week_gpus_are_used_without_leases_a
     page = owner.get("/owner").content.decode()
 
     [figure, before] = re.search(
-        r"Utilisation, last 7 days</dt><dd class=\"figure\">([0-9.]+)%</dd>"
+        r"Utilisation, last 7 days</dt><dd class=\"figure\">([0-9.]+)%</dd>\s*"
         r"<dd class=\"sub\">([0-9.]+)% without leases",
         page,
     ).groups()  # type: ignore[union-attr]
