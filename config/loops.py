@@ -51,7 +51,7 @@ class Loop:
     gather_seconds: least time from one pass to the next, so that a stream of events is worked off
     in pages, not one by one; the first after a silence is not kept waiting.
     rest_seconds_max: a pass that did something is followed by a rest as long as it took, but no
-        longer than this: the more there is to do, the larger pages become.
+    longer than this: the more there is to do, the larger pages become.
     prepare: done once before the loop asks for its turn, so that it holds up nobody.
     kernels: says how far the process is with the compiled kernels that the loop decides by.
     """

@@ -103,7 +103,7 @@ class Live:
             self._place(*self._dice.bid(now=now, tastes=PATIENT, hours=BATCH_HOURS), now)
 
     def _session(self, now: datetime) -> None:
-        """Ask for minutes, at once or not at all."""
+        """Ask for minutes, soon."""
         self._place(*self._dice.bid(now=now, tastes=BRIEF, hours=SESSION_HOURS), now)
 
     def _burst(self, now: datetime) -> None:

@@ -23,7 +23,8 @@ class Taste:
     """One kind of demand.
 
     hours: the least and most that its work takes. limit: lowest and highest price per GPU-hour that
-    is bid. waits: for how many hours it may wait for a start; 0: at once or not at all.
+    is bid. waits: for how many hours it may wait for a start; 0: for a quarter of one, in the
+    instant lane.
     """
 
     query: str
@@ -42,7 +43,7 @@ BATCH = (
     Taste("gpu=A100,H100 memory>=40GiB", (1, 2, 2), (2, 6), (0.9, 2.4), "training", 4, waits=0),
     Taste("gpu=L40S", (2, 4, 4), (4, 10), (0.6, 1.5), "render", 8, waits=0),
 )
-"""Work that runs for hours and may wait for the night."""
+"""Work that runs for hours; some of it may wait for the evening."""
 SESSIONS = (
     Taste("gpu=H100", (1,), (0.5, 3), (1.6, 3.2), "interactive", 2, waits=0),
     Taste("gpu=A100", (1, 1, 2), (0.5, 4), (0.9, 2.2), "interactive", 3, waits=0),
