@@ -52,16 +52,17 @@ _COLUMNS = (
 )
 _APPEND = (
     "SELECT outcome, at_version, at_position FROM es_append("
-    "%s::text, %s::bigint, %s::uuid[], %s::text[], %s::int[], %s::bytea[], %s::bytea)"
+    "%s::text, %s::bigint, %b::uuid[], %b::text[], %s::int[], %b::bytea[], %s::bytea)"
 )
+"""Arrays go as bytes: as text each event would be searched for what has to be masked."""
 _APPEND_ONE = (
     "SELECT outcome, at_version, at_position FROM es_append_one("
     "%s::text, %s::bigint, %s::uuid, %s::text, %s::int, %s::bytea, %s::bytea)"
 )
 _APPEND_EACH = (
     "SELECT outcome, at_version, at_position FROM es_append_each("
-    "%s::text[], %s::bigint[], %s::int[], %s::bytea[], %s::int[], %s::bigint[], %s::uuid[],"
-    " %s::text[], %s::int[], %s::bytea[])"
+    "%s::text[], %s::bigint[], %s::int[], %b::bytea[], %s::int[], %s::bigint[], %b::uuid[],"
+    " %b::text[], %s::int[], %b::bytea[])"
 )
 _APPEND_WHOLE = _APPEND_EACH.replace("es_append_each", "es_append_whole")
 _LOCK = "SELECT set_config('lock_timeout', '5s', true), pg_advisory_xact_lock(5121)"
