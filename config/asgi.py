@@ -21,11 +21,11 @@ from channels.security.websocket import AllowedHostsOriginValidator
 from django.conf import settings
 
 from config.database import limits
-from config.front import Front
-from config.intake import Intake, Outlet
-from config.probes import Probes, watch_clock
-from config.proxies import Proxies
-from config.sockets import Sockets, socket_urls
+from config.web.front import Front
+from config.web.intake import Intake, Outlet
+from config.web.probes import Probes, watch_clock
+from config.web.proxies import Proxies
+from config.web.sockets import Sockets, socket_urls
 
 WEB_THREADS = 8
 

@@ -13,12 +13,12 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, connection
 
-from config import fitness
+from config.database.private import open_entries
 from config.database.roles import means_against_guard
-from config.health import Finding, compiled_kernels, findings
-from config.private import open_entries
-from config.signing_keys import disagreement
-from config.starting import TAKEN_MAX
+from config.operations.health import Finding, compiled_kernels, findings
+from config.processes import fitness
+from config.processes.starting import TAKEN_MAX
+from config.security.signing_keys import disagreement
 from config.wiring import keeping_of
 from ledger import parking
 from ledger.access import Actor

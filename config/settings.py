@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 from config import VERSION
 from config.address import LOOPBACK_HOSTS, is_everywhere, is_loopback, read_host
 from config.database.address import AddressUnclear, read_address
+from config.database.private import keep_private
 from config.database.roles import SERVES
 from config.env import Env, read_env
-from config.private import keep_private
-from config.proxies import read_networks
-from config.secrets import secret_key
-from config.single_signon import oidc_providers
+from config.security.secrets import secret_key
+from config.security.single_signon import oidc_providers
+from config.web.proxies import read_networks
 from ledger.domain.addresses import Network
 from ledger.domain.events import Role
 from listings.domain.markets import MarketsUnclear, read_markets
@@ -89,9 +89,9 @@ WATCHERS = _networks("OFFPEAK_WATCHERS", ENV.watchers)
 keep_private(HOME)
 SECRET_KEY = secret_key(ENV, HOME)
 DEBUG = ENV.debug
-LOGGING_CONFIG = "config.logs.configure"
+LOGGING_CONFIG = "config.logs.setup.configure"
 LOGGING = {"env": ENV, "secret_key": SECRET_KEY}
-DEFAULT_EXCEPTION_REPORTER_FILTER = "config.reports.NothingOfOurs"
+DEFAULT_EXCEPTION_REPORTER_FILTER = "config.logs.reports.NothingOfOurs"
 ALLOWED_HOSTS = _hosts(ENV)
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
@@ -127,13 +127,13 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "config.naming.by_our_name",
+    "config.web.naming.by_our_name",
     "django.middleware.security.SecurityMiddleware",
-    "config.security.debug_stays_here",
-    "config.security.security_headers",
+    "config.web.csp.debug_stays_here",
+    "config.web.csp.security_headers",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "config.compression.PagesCompressed",
-    "config.errors.pages_for_bare_answers",
+    "config.web.compression.PagesCompressed",
+    "config.web.errors.pages_for_bare_answers",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -141,7 +141,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "config.visitors.Visitors",
+    "config.web.visitors.Visitors",
 ]
 
 TEMPLATES: list[dict[str, Any]] = [
@@ -234,7 +234,7 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 CSRF_TRUSTED_ORIGINS = [ENV.base_url] if ENV.base_url else []
-CSRF_FAILURE_VIEW = "config.errors.csrf_failure"
+CSRF_FAILURE_VIEW = "config.web.errors.csrf_failure"
 DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.request_bytes_max
 
 CHANNEL_LAYERS: dict[str, Any] = (

@@ -7,12 +7,13 @@ from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularJSONAPIView
 
 from bursting.urls import api_urls as bursting_api
-from config import health, issuer
-from config.insiders import for_insiders, in_short
+from config.operations import health
 from config.site.manual import pages as manual
 from config.site.pages.account import by_mail
 from config.site.pages.urls import page_urls
 from config.site.parts.gallery import gallery
+from config.web import issuer
+from config.web.insiders import for_insiders, in_short
 from ledger.urls import api_urls as ledger_api
 from listings.urls import api_urls as listings_api
 from marketplace.urls import api_urls as marketplace_api
@@ -36,8 +37,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
 if settings.ENV.demo or settings.DEBUG:
     urlpatterns.append(path("gallery/", gallery))
 
-handler400 = "config.errors.bad_request"
-handler403 = "config.errors.forbidden"
-handler404 = "config.errors.not_found"
-handler500 = "config.errors.server_error"
-handler429 = "config.errors.too_many_tries"
+handler400 = "config.web.errors.bad_request"
+handler403 = "config.web.errors.forbidden"
+handler404 = "config.web.errors.not_found"
+handler500 = "config.web.errors.server_error"
+handler429 = "config.web.errors.too_many_tries"

@@ -26,12 +26,12 @@ import metering.projections
 import metering.watching
 from bursting import reaper
 from bursting.loops import Overflowing
-from config.beating import Beats
 from config.env import Env
-from config.hearing import answers
-from config.kernels import kernels_here
-from config.loops import Loop
+from config.operations.hearing import answers
 from config.overflow import ADMIT_AGENT, overflow_of, sweep_tokens
+from config.processes.beating import Beats
+from config.processes.kernels import kernels_here
+from config.processes.loops import Loop
 from config.site.live import tape
 from config.site.live.relay import Relay
 from ledger.collecting import let_go, settle

@@ -7,7 +7,7 @@ import os
 import django
 from django.core.wsgi import get_wsgi_application
 
-from config.statics import gather_static_files
+from config.web.statics import gather_static_files
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup()

@@ -6,8 +6,8 @@ import config.wsgi  # isort: skip  # sets Django up first
 
 import uvicorn
 
-import config.sockets
 import config.urls
+import config.web.sockets
 import marketplace.engine
 
 __all__ = ["config", "marketplace", "uvicorn"]

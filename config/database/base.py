@@ -61,7 +61,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     behind the back of who relies on that."""
 
     as_owner = False
-    """Whether the next connection to the embedded server is its owner's (`config.owning`)."""
+    """Whether the next connection to the embedded server is its owner's (see `owning`)."""
 
     @cached_property
     def wrap_database_errors(self) -> Errors:

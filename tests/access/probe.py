@@ -122,6 +122,6 @@ urlpatterns = [
     path("api/v1/secrets", SecretProbe.as_view()),
     path("api/v1/agent", AgentProbe.as_view()),
 ]
-handler404 = "config.errors.not_found"
-handler500 = "config.errors.server_error"
-handler400 = "config.errors.bad_request"
+handler404 = "config.web.errors.not_found"
+handler500 = "config.web.errors.server_error"
+handler400 = "config.web.errors.bad_request"

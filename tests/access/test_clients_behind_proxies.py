@@ -17,7 +17,7 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.proxies import Proxies, read_networks
+from config.web.proxies import Proxies, read_networks
 from ledger.domain.addresses import client_behind, is_loopback
 from ledger.models import Person
 from ledger.signin import set_password

@@ -23,7 +23,7 @@ from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
 from config.site.live.relay import render_fragment
-from config.sockets import socket_urls
+from config.web.sockets import socket_urls
 from ledger.eventstore import default_store
 from ledger.eventstore.port import Position
 from ledger.models import Person

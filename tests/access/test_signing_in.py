@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from config.env import Env, read_env
-from config.single_signon import oidc_providers
+from config.security.single_signon import oidc_providers
 from ledger.domain.events import MemberAdmitted, TenantRegistered
 from ledger.eventstore import default_store
 from ledger.models import MemberRow, Person, TenantRow
@@ -23,7 +23,7 @@ from tests.access.conftest import Caller, admit
 
 pytestmark = pytest.mark.urls("tests.access.site")
 
-VISITORS = "config.visitors.Visitors"
+VISITORS = "config.web.visitors.Visitors"
 PASSWORD = "correct horse battery"
 
 

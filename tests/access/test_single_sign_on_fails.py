@@ -13,7 +13,7 @@ import pytest
 from django.test import Client
 
 from config.env import read_env
-from config.single_signon import oidc_providers
+from config.security.single_signon import oidc_providers
 
 pytestmark = pytest.mark.django_db
 KEYS = {"OFFPEAK_OIDC_CLIENT_ID": "gpu", "OFFPEAK_OIDC_CLIENT_SECRET": "s" * 20}

@@ -11,8 +11,8 @@ from django.conf import settings as django_settings
 from django.test import Client
 from django.utils import timezone
 
-from config.proxies import read_networks
-from config.security import NOT_KEPT
+from config.web.csp import NOT_KEPT
+from config.web.proxies import read_networks
 from ledger.models import MemberRow, Person
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from django.conf import settings
 from django.db import connection
 
-from config.loops import run_loop
+from config.processes.loops import run_loop
 from config.wiring import loops
 from ledger.eventstore.postgres import PostgresStore
 from ledger.models import Checkpoint

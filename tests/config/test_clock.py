@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from config.clock import SETTLED, Clock, ClockUnsure
+from config.processes.clock import SETTLED, Clock, ClockUnsure
 from tests.conftest import NOON
 
 HOUR = timedelta(hours=1)

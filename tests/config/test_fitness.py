@@ -11,9 +11,9 @@ import pytest
 from django.core.management.base import CommandError
 from django.db import connection, connections
 
-from config import fitness, starting
 from config.models import Wrote
-from config.starting import refuse_unfit
+from config.processes import fitness, starting
+from config.processes.starting import refuse_unfit
 from tests.conftest import NOON
 from tests.journeys.installation import until
 
@@ -119,7 +119,7 @@ def test_a_database_that_is_away_is_waited_for_and_not_called_unfit(
 
 
 def test_loops_that_stand_by_cost_their_process_one_connection() -> None:
-    from config.loops import InLine, _hold
+    from config.processes.loops import InLine, _hold
 
     names = [f"standby-{number}" for number in range(6)]
     for name in names:

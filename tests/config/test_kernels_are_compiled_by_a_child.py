@@ -12,11 +12,11 @@ from threading import Thread
 
 import pytest
 
-from config import kernels as beside
-from config.health import compiled_kernels
-from config.kernels import COMPILED, Kernels
 from config.models import LoopRun
-from config.orphans import PARENT
+from config.operations.health import compiled_kernels
+from config.processes import kernels as beside
+from config.processes.kernels import COMPILED, Kernels
+from config.processes.orphans import PARENT
 from marketplace import kernels
 
 PATIENCE_SECONDS = 30.0

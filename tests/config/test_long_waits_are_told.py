@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config import health
+from config.operations import health
 
 
 @pytest.mark.django_db

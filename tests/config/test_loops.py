@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from django.db import connection, connections
 
-from config import loops
-from config.loops import Loop, run_loop
+from config.processes import loops
+from config.processes.loops import Loop, run_loop
 from ledger.eventstore.port import EventStore
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -28,7 +28,7 @@ from django.conf import settings
 settings.DATABASES["default"]["NAME"] = sys.argv[1]
 import django
 django.setup()
-from config.loops import Loop, run_loop
+from config.processes.loops import Loop, run_loop
 def say(store, now):
     print("pass", flush=True)
     return 0

@@ -12,10 +12,10 @@ from django.test import Client
 from django.urls import path
 from django.views.decorators.csrf import csrf_protect
 
-from config import health
 from config import settings as product
 from config.checks import plain_http
 from config.env import read_env
+from config.operations import health
 from config.urls import *  # noqa: F403  # handlers and addresses of the product
 from ledger.access.visits import site_address
 

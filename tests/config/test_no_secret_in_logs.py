@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.env import read_env, secrets_of
-from config.log_lines import LINES_PER_MINUTE, Pace, Redaction, told
+from config.logs.lines import LINES_PER_MINUTE, Pace, Redaction, told
 from ledger.domain import tokens
 from ledger.domain.redaction import HIDDEN, redact, spellings
 
@@ -131,7 +131,7 @@ def test_one_kind_of_line_leaves_room_for_the_others_and_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("config.log_lines.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("config.logs.lines.time.monotonic", lambda: clock[0])
     pace = Pace()
 
     taken = [pace.take("foreign host") for _ in range(LINES_PER_MINUTE + 7)]
@@ -150,7 +150,7 @@ django.setup()
 import structlog
 from django.conf import settings
 from django.test import Client
-from config.statics import gather_static_files
+from config.web.statics import gather_static_files
 gather_static_files()
 token, password = sys.argv[1:]
 client = Client(raise_request_exception=False, SERVER_NAME="localhost")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from config.log_files import Lines, LogFile
-from config.private import close, keep_private, open_entries, private_folder
+from config.database.private import close, keep_private, open_entries, private_folder
+from config.logs.files import Lines, LogFile
 from ledger.domain.redaction import redact
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from config import probes
-from config.clock import Clock
-from config.health import findings
-from config.measuring import exposition, kind_of
-from config.probes import Probes, Ready
+from config.operations.health import findings
+from config.operations.measuring import exposition, kind_of
+from config.processes.clock import Clock
+from config.web import probes
+from config.web.probes import Probes, Ready
 from tests.conftest import NOON
 
 

@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 
 from config.examination import examine
-from config.health import findings
-from config.signing_keys import ALIVE_SECONDS, digest_of, disagreement, tell_key
+from config.operations.health import findings
+from config.security.signing_keys import ALIVE_SECONDS, digest_of, disagreement, tell_key
 
 pytestmark = pytest.mark.django_db
 FIRST, SECOND = "a" * 48, "b" * 48

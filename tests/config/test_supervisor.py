@@ -21,8 +21,8 @@ PATIENCE_SECONDS = 60.0
 SUPERVISOR = """
 import json, os, pathlib, random, signal, sys, threading, time
 from functools import partial
-from config.orphans import end_with_supervisor
-from config.supervisor import Supervisor
+from config.processes.orphans import end_with_supervisor
+from config.processes.supervisor import Supervisor
 
 folder = pathlib.Path(sys.argv[1])
 made_once = time.monotonic_ns()

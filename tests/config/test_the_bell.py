@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from config import loops
-from config.loops import Bell
+from config.processes import loops
+from config.processes.loops import Bell
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import START, CaughtUp, Position, Recorded
 

@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils.functional import empty
 
 from config import settings as product
-from config.statics import gather_static_files
+from config.web.statics import gather_static_files
 
 GZIP: dict[str, Any] = {"HTTP_ACCEPT_ENCODING": "gzip"}
 

@@ -12,10 +12,10 @@ import pytest
 from django.db import InternalError, OperationalError, connection
 from redis.exceptions import ConnectionError as RedisLost
 
-from config.loops import NotNow
+from config.processes.loops import NotNow
 from config.site.live import relay as live
 from config.site.live.relay import Relay
-from config.sockets import TRY_AGAIN_LATER, Sockets
+from config.web.sockets import TRY_AGAIN_LATER, Sockets
 from ledger.domain.ids import OfferId
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Expect, NewEvent

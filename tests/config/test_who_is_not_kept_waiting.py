@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from config.env import Env
-from config.loops import Loop, rest_after
+from config.processes.loops import Loop, rest_after
 from config.wiring import GIVE_WAY, loop_groups, loops, projections
 from ledger.eventstore.port import EventStore
 from marketplace.models import BidRow, LeaseRow, LeaseShareRow

@@ -19,6 +19,7 @@ from psycopg import sql
 from pytest_django.plugin import DjangoDbBlocker
 
 from config.database import embedded
+from config.database.owning import as_owner
 from config.database.roles import (
     EXCEPTIONS,
     OWNER,
@@ -28,7 +29,6 @@ from config.database.roles import (
     serving,
 )
 from config.examination import _guard
-from config.owning import as_owner
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [

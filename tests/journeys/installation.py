@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from config.database.embedded import stop as stop_database
-from config.orphans import PARENT
+from config.processes.orphans import PARENT
 from config.wiring import LOOP_GROUPS
 from marketplace.sdk.client import Client
 from marketplace.sdk.problems import Problem

@@ -12,8 +12,8 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.db import connections
 from django.test import Client
 
-from config import attendance
-from config.attendance import NOBODY, SOCKETS_MAX, TOO_MANY, Attended
+from config.site.live import attendance
+from config.site.live.attendance import NOBODY, SOCKETS_MAX, TOO_MANY, Attended
 from ledger.models import MemberRow, Person
 from tests.access.conftest import admit
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from config.beating import TOLD_FROM, Beats
+from config.processes.beating import TOLD_FROM, Beats
 from ledger.domain.span import Window
 from ledger.domain.uptime import Uptime
 from ledger.eventstore.memory import MemoryStore

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from config.private import open_entries
+from config.database.private import open_entries
 from tests.journeys.installation import Installation, until
 
 START_SECONDS = 600.0

@@ -13,9 +13,9 @@ from django.core import mail
 from django.test import Client, override_settings
 from django.utils import timezone
 
-from config import visitors
 from config.env import Env
 from config.site.parts import paging as parts
+from config.web import visitors
 from ledger import commands
 from ledger.domain.account_ids import funds_account
 from ledger.domain.events import MemberInvited

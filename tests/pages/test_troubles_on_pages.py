@@ -118,7 +118,7 @@ def test_a_method_that_an_address_does_not_take_is_told_on_a_page(
 
 
 def test_too_many_log_ins_get_a_page_of_ours(client: Client, db: None, rf: Any) -> None:
-    from config.errors import too_many_tries
+    from config.web.errors import too_many_tries
 
     answer = too_many_tries(rf.get("/accounts/login/"))
 

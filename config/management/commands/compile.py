@@ -9,10 +9,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from config.giving_way import give_way
-from config.kernels import LOCK
-from config.orphans import end_with_supervisor
-from config.private import private_folder
+from config.database.private import private_folder
+from config.processes.giving_way import give_way
+from config.processes.kernels import LOCK
+from config.processes.orphans import end_with_supervisor
 from marketplace import kernels
 
 

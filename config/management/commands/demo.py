@@ -19,7 +19,7 @@ from config.demo.live import Live
 from config.demo.secrets import Secrets
 from config.demo.seeding import seed
 from config.env import Env
-from config.orphans import end_with_supervisor
+from config.processes.orphans import end_with_supervisor
 from config.wiring import policies, projections
 from ledger.eventstore import default_store
 from ledger.following import Policy

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from config import fitness
 from config.examination import examine
+from config.processes import fitness
 
 
 class Command(BaseCommand):

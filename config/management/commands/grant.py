@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from config.owning import as_owner, begin_serving
+from config.database.owning import as_owner, begin_serving
 
 
 class Command(BaseCommand):

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.commands import migrate
 
-from config.owning import as_owner, keep_serving
+from config.database.owning import as_owner, keep_serving
 
 
 class Command(migrate.Command):

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from config.owning import as_owner
+from config.database.owning import as_owner
 from config.wiring import projections
 from ledger.eventstore import default_store
 from ledger.rebuilding import RebuildRunning, rebuild

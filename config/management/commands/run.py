@@ -11,13 +11,13 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from config.clock import clock, end_when_turned_back
 from config.database import limits
-from config.giving_way import give_way
-from config.loops import run_loop
-from config.orphans import end_with_supervisor
-from config.signing_keys import tell_key_meanwhile
-from config.starting import refuse_unfit
+from config.processes.clock import clock, end_when_turned_back
+from config.processes.giving_way import give_way
+from config.processes.loops import run_loop
+from config.processes.orphans import end_with_supervisor
+from config.processes.starting import refuse_unfit
+from config.security.signing_keys import tell_key_meanwhile
 from config.wiring import loop_groups, loops
 
 

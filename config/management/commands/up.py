@@ -23,17 +23,17 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 
-from config import logs
 from config.address import address_on_this_machine
 from config.database.embedded import stop as stop_database
+from config.database.private import private_folder
 from config.demo.secrets import Secrets
+from config.logs import setup as logs
 from config.management.commands.demo import CONSUMER
 from config.models import LoopRun
-from config.orphans import end_with_supervisor
-from config.private import private_folder
-from config.sharing import import_for_all, manage
-from config.starting import refuse_unfit
-from config.supervisor import Supervisor
+from config.processes.orphans import end_with_supervisor
+from config.processes.sharing import import_for_all, manage
+from config.processes.starting import refuse_unfit
+from config.processes.supervisor import Supervisor
 from config.wiring import GIVE_WAY, loop_groups, loops
 from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreError

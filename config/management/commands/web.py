@@ -8,12 +8,12 @@ import uvicorn
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from config.beating import beat_in_background
-from config.connections import Connection, allow_many_connections
 from config.database import limits
-from config.orphans import end_with_supervisor
-from config.signing_keys import tell_key_meanwhile
-from config.starting import refuse_unfit
+from config.processes.beating import beat_in_background
+from config.processes.orphans import end_with_supervisor
+from config.processes.starting import refuse_unfit
+from config.security.signing_keys import tell_key_meanwhile
+from config.web.connections import Connection, allow_many_connections
 
 
 class Command(BaseCommand):
@@ -38,5 +38,5 @@ class Command(BaseCommand):
             access_log=False,
             log_config=None,
             timeout_graceful_shutdown=5,
-            proxy_headers=False,  # `config.proxies` looks who the client is
+            proxy_headers=False,  # `config.web.proxies` looks who the client is
         )

@@ -23,9 +23,9 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.template.loader import render_to_string
 
-from config.attendance import Attended
-from config.loops import NotNow
-from config.redis_away import is_redis_away
+from config.processes.loops import NotNow
+from config.site.live.attendance import Attended
+from config.site.live.redis_away import is_redis_away
 from config.site.live.tape import KINDS, Line, known_now, line_of
 from ledger.eventstore import default_store
 from ledger.eventstore.port import CaughtUp, EventStore, Position, Recorded, StoreError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config.front import PATH
+from config.web.front import PATH
 from ledger.rest import idempotency
 from tests.access.world import Party, follow
 from tests.marketplace.support.front_door import asked, at_once, party, placed, together

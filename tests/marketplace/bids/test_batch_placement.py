@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from config.front import PATH
+from config.web.front import PATH
 from ledger.commands.money import placing_hold
 from ledger.commands.tokens import revoke_token
 from ledger.domain.accounts import Account

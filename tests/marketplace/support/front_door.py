@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from config.front import PATH, Front
+from config.web.front import PATH, Front
 from ledger.eventstore import default_store
 from ledger.following import names_of
 from ledger.rest import gathering

@@ -10,9 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from config.health import findings, warnings
-from config.measuring import lateness, loop_runs, queues, requests_of_this_process
 from config.models import LoopRun
+from config.operations.health import findings, warnings
+from config.operations.measuring import lateness, loop_runs, queues, requests_of_this_process
 from config.site.forms.answers import page
 from config.site.pages.market.choosing import choice_of, market_of
 from ledger.access import PlatformOnly

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 import structlog
 
 from config.env import Env, secrets_of
-from config.log_lines import TEXT_MAX, Pace, PaceFilter, Redaction, plain_tracebacks
+from config.logs.lines import TEXT_MAX, Pace, PaceFilter, Redaction, plain_tracebacks
 from ledger.domain.redaction import spellings
 
 

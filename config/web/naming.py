@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.request import split_domain_port
 
 from config.address import is_loopback
-from config.errors import unknown_name
+from config.web.errors import unknown_name
 
 PROBED = frozenset({"/healthz", "/readyz", "/metrics"})
 """What machines ask by whatever address they have: a load balancer by that of one process."""

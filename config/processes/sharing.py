@@ -8,7 +8,7 @@ from importlib import import_module
 from django.core.management import ManagementUtility
 
 from config.env import Env
-from config.fitness import known_migrations
+from config.processes.fitness import known_migrations
 
 
 def manage(*words: str) -> None:

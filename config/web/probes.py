@@ -20,10 +20,10 @@ from django.conf import settings
 from django.db import DatabaseError, connections
 from django.template.loader import render_to_string
 
-from config.application import App, Message, Receive, Scope, Send
-from config.clock import COMPARED_EVERY_SECONDS, ClockUnsure, clock
-from config.health import readiness
-from config.measuring import ANSWERS, RUNNING, SECONDS, kind_of
+from config.operations.health import readiness
+from config.operations.measuring import ANSWERS, RUNNING, SECONDS, kind_of
+from config.processes.clock import COMPARED_EVERY_SECONDS, ClockUnsure, clock
+from config.web.application import App, Message, Receive, Scope, Send
 from ledger.rest.problems import MEDIA_TYPE, problem_of
 
 Readiness = Callable[[], tuple[int, dict[str, object]]]

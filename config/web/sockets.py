@@ -8,9 +8,9 @@ from typing import Any, cast
 import structlog
 from django.urls import URLPattern, path
 
-from config.lab_socket import LabConsumer
-from config.redis_away import is_redis_away
+from config.site.live.redis_away import is_redis_away
 from config.site.live.relay import MarketConsumer
+from config.web.lab_socket import LabConsumer
 from ledger.outages import outage_of
 
 socket_urls: list[URLPattern] = [

@@ -10,9 +10,9 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
-from config.asking import elsewhere, to_log_in
-from config.errors import show
 from config.site.parts.zone import zone_of
+from config.web.asking import elsewhere, to_log_in
+from config.web.errors import show
 from config.wiring import projections
 from ledger.access import TENANT_CHOSEN, Actor, actors_of_person
 from ledger.access.second_factor import SecondFactorMissing, lacking

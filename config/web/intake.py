@@ -25,8 +25,8 @@ from django.http import parse_cookie
 from django.utils import timezone
 from rest_framework.renderers import JSONRenderer
 
-from config.application import App, Message, Receive, Send
-from config.connections import abort_of
+from config.web.application import App, Message, Receive, Send
+from config.web.connections import abort_of
 from ledger.access import actor_of_token
 from ledger.domain.refusal import Refusal
 from ledger.rest.endpoint import request_id_of

@@ -1,7 +1,7 @@
 """Web and loops as one tree of processes, for `make up`. In production: one unit each.
 
 One thread looks after all of them and holds nothing else, so that a child that died is made again
-from a parent as clean as at its start (`config.children`).
+from a parent as clean as at its start (`config.processes.children`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from config.children import fork, settle_before_forks
-from config.log_files import Lines, LogFile
-from config.private import private_folder
+from config.database.private import private_folder
+from config.logs.files import Lines, LogFile
+from config.processes.children import fork, settle_before_forks
 from ledger.domain.redaction import redact
 
 STOP_SECONDS = 10.0

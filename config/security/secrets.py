@@ -6,8 +6,8 @@ import os
 import secrets
 from pathlib import Path
 
+from config.database.private import private_folder
 from config.env import Env
-from config.private import private_folder
 
 
 def secret_key(env: Env, home: Path) -> str:

@@ -16,12 +16,12 @@ from django.http import HttpRequest, QueryDict
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from config.attendance import Attended
+from config.site.live.attendance import Attended
 from config.site.pages.fairness import trial as fairness_try
 from config.site.pages.lab import views as lab
 from config.site.pages.lab.tables import result_of
 from config.site.parts.zone import zone_of
-from config.visitors import seat
+from config.web.visitors import seat
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Refusal
 from marketplace.lab.apart import Apart

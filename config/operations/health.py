@@ -13,12 +13,12 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from config import fitness
-from config.clock import clock
-from config.kernels import COMPILED, FAILED
-from config.measuring import UNCHARGED_AFTER, exposition
 from config.models import LoopRun
-from config.signing_keys import disagreement
+from config.operations.measuring import UNCHARGED_AFTER, exposition
+from config.processes import fitness
+from config.processes.clock import clock
+from config.processes.kernels import COMPILED, FAILED
+from config.security.signing_keys import disagreement
 from ledger import parking
 from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreError
@@ -173,7 +173,7 @@ def readiness() -> tuple[int, dict[str, object]]:
 
 
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Answer that this process answers. Served by `config.probes`; this is for other servers."""
+    """Answer that this process answers, for servers that do not run `config.web.probes`."""
     return JsonResponse({"status": "up"})
 
 

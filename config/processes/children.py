@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from config.orphans import PARENT
+from config.processes.orphans import PARENT
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 """What a supervisor handles by itself, and a child as any other process."""

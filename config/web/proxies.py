@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import MutableMapping
 from typing import Any
 
-from config.application import App, Receive, Send
+from config.web.application import App, Receive, Send
 from ledger.domain.addresses import Network, client_behind, read_address
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-from config.security import HEADER, NOT_KEPT, PERMISSIONS, VARIES, policy_of
+from config.web.csp import HEADER, NOT_KEPT, PERMISSIONS, VARIES, policy_of
 from ledger.rest.endpoint import request_id_of
 from ledger.rest.gathering import Gathering
 from ledger.rest.problems import answer_problem

@@ -10,10 +10,10 @@ from django.db import DatabaseError, connection
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from config.clock import clock
-from config.fitness import connections_taken
-from config.kernels import COMPILED
 from config.models import LoopRun
+from config.processes.clock import clock
+from config.processes.fitness import connections_taken
+from config.processes.kernels import COMPILED
 from ledger import parking
 from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreError

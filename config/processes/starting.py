@@ -8,7 +8,7 @@ import structlog
 from django.core.management.base import CommandError
 from django.db import DatabaseError, connections
 
-from config import fitness
+from config.processes import fitness
 
 WAIT_SECONDS = 2.0
 TAKEN_MAX = 0.8

@@ -18,8 +18,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.request import UnreadablePostError
 from django.template.loader import render_to_string
 
-from config.asking import asks_for_part, page_asked_from, path_here
-from config.security import HEADER, policy_of
+from config.web.asking import asks_for_part, page_asked_from, path_here
+from config.web.csp import HEADER, policy_of
 from ledger.domain.refusal import Forbidden, Refusal, Unknown
 from ledger.rest.problems import (
     MEDIA_TYPE,

@@ -14,8 +14,8 @@ from django.urls import URLPattern, path
 from requests import RequestException
 from requests.exceptions import HTTPError, InvalidJSONError, Timeout
 
-from config.errors import show
-from config.single_signon import discovery_of
+from config.security.single_signon import discovery_of
+from config.web.errors import show
 from ledger.domain.refusal import Refusal
 
 ANSWER_SECONDS_MAX = settings.SOCIALACCOUNT_REQUESTS_TIMEOUT

@@ -22,12 +22,12 @@ from typing import IO
 import structlog
 from django.conf import settings
 
-from config.orphans import PARENT
-from config.private import private_folder
+from config.database.private import private_folder
+from config.processes.orphans import PARENT
 from ledger.domain.redaction import redact
 from marketplace import kernels
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NICE = 19
 LOOK_SECONDS = 1.0
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 10.0, 600.0

@@ -24,9 +24,9 @@ import structlog
 from django.db import DatabaseError, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from config.clock import ClockUnsure, clock
 from config.database.base import DatabaseWrapper
-from config.running import Notes
+from config.processes.clock import ClockUnsure, clock
+from config.processes.running import Notes
 from ledger.eventstore import default_store
 from ledger.eventstore.port import EventStore, StoreError
 

@@ -1,0 +1,1 @@
+"""Structured logs that hold no secret, in files of bounded size."""

@@ -1,0 +1,1 @@
+"""How web and loops are started, watched and ended as processes, and on whose clock they decide."""

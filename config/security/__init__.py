@@ -1,0 +1,1 @@
+"""Keys of the installation, and sign-in by an issuer."""
