@@ -36,7 +36,7 @@ from ledger.eventstore.port import (
 )
 from marketplace.commands.bids import expire_bid
 from marketplace.domain.book.book import READS, Book
-from marketplace.domain.clearing.rule_set import PRESENT, Rules
+from marketplace.domain.clearing.fills import PRESENT, Rules
 from marketplace.domain.decisions.decide import RoundUnsound, follow_up, on_fact, on_round
 from marketplace.domain.facts.events import MarketEvent, NothingDecided
 from marketplace.domain.facts.faults import Fault

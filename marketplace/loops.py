@@ -18,10 +18,9 @@ from ledger.turns import each_alone, turns_of
 from marketplace.commands.bids import release_stray_hold
 from marketplace.commands.extending import extend_when_due
 from marketplace.commands.moving import ask_for_move
-from marketplace.domain.bids.rerouting import PAUSE, better
+from marketplace.domain.bids.routing import PAUSE, better
 from marketplace.domain.facts.events import LeaseEvent
-from marketplace.domain.leases.contacts import Contacts
-from marketplace.domain.leases.lease import NONE_TOLD, Lease, LeaseUnknown
+from marketplace.domain.leases.lease import NONE_TOLD, Contacts, Lease, LeaseUnknown
 from marketplace.queries.bids import bids_known
 from marketplace.queries.extensions import leases_ending
 from marketplace.queries.leases import due_leases

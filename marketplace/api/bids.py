@@ -31,7 +31,7 @@ from marketplace.api.shapes import (
 from marketplace.commands import bids as commands
 from marketplace.commands.chains import end_chain
 from marketplace.domain.bids.bid import Bid, BidTerms
-from marketplace.domain.facts.route_events import BidRouted
+from marketplace.domain.facts.bid_events import BidRouted
 from marketplace.explain.ended_bid import explain_ended
 from marketplace.explain.minimum_runtime import Undisturbed, undisturbed_for
 from marketplace.models.bids import BidRow

@@ -16,11 +16,10 @@ from ledger.rest import AmountField, CountField, Endpoint, MomentField
 from listings.domain.permits import ListingPermits
 from marketplace.api.market import market_named
 from marketplace.api.quota_bodies import OfMarket, policies_of
-from marketplace.domain.clearing.rule_set import PriceRule, Rules
+from marketplace.domain.clearing.fills import PriceRule, Rules
 from marketplace.domain.facts.policy_events import GovernanceEvent
 from marketplace.domain.governance.authority import Setter
-from marketplace.domain.governance.fair_share import HALF_LIFE_SECONDS_MAX
-from marketplace.domain.governance.minimum_runtime import LEAST_RUN_SECONDS_MAX
+from marketplace.domain.governance.dispatch import HALF_LIFE_SECONDS_MAX, LEAST_RUN_SECONDS_MAX
 from marketplace.lab.apart import compare_apart
 from marketplace.lab.comparing import (
     CANNOT_CHANGE,

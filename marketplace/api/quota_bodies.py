@@ -11,13 +11,13 @@ from rest_framework import serializers
 from ledger.access import Actor
 from ledger.rest import AmountField, Body, CountField, MomentField, TextField
 from marketplace.domain.governance.authority import GPU_HOURS_MAX, WHY_CHARS_MAX
-from marketplace.domain.governance.fair_share import (
+from marketplace.domain.governance.dispatch import (
     HALF_LIFE_SECONDS_MAX,
+    LEAST_RUN_SECONDS_MAX,
     PERIOD_SECONDS_MAX,
     PERIOD_SECONDS_MIN,
     WEIGHT_PPM_MAX,
 )
-from marketplace.domain.governance.minimum_runtime import LEAST_RUN_SECONDS_MAX
 from marketplace.trials.proposed_policies import Asked, policy_of
 
 HOURS: Mapping[str, Any] = {

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from ledger.rest import AmountField, Endpoint, MomentField
 from marketplace.api.market import MARKET, LevelShape, market_of
-from marketplace.domain.clearing.rule_set import PRICE_RULES
+from marketplace.domain.clearing.fills import PRICE_RULES
 from marketplace.queries import market as queries
 from marketplace.replay.round import replay_round
 from marketplace.replay.under_other_rules import clear_otherwise, read_rules

@@ -34,8 +34,8 @@ from marketplace.domain.bids.bid import (
     same_terms,
 )
 from marketplace.domain.bids.routing import Route
+from marketplace.domain.facts.bid_events import BidRouted
 from marketplace.domain.facts.events import BidEvent
-from marketplace.domain.facts.route_events import BidRouted
 
 
 def place_bid(

@@ -9,8 +9,8 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, load
 from marketplace.commands.leases import refuse_extension, request_extension
 from marketplace.domain.bids.bid import Bid
-from marketplace.domain.leases.auto_extension import BudgetSpent, need_budget, next_end
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
+from marketplace.domain.leases.renewals import BudgetSpent, need_budget, next_end
 
 
 def extend_when_due(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime) -> bool:

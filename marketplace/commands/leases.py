@@ -11,8 +11,7 @@ from ledger.domain.money import Rate
 from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from marketplace.domain.facts.events import LeaseEvent
-from marketplace.domain.leases.checkpoint_reports import save
-from marketplace.domain.leases.lease import Lease, LeaseUnknown
+from marketplace.domain.leases.lease import Lease, LeaseUnknown, save
 from marketplace.domain.leases.reclaim import reclaim
 from marketplace.domain.leases.resale import keep_rest, list_rest, take_first
 

@@ -7,8 +7,7 @@ from datetime import datetime
 from ledger.domain.ids import BidId
 from ledger.eventstore.port import EventStore, Meta, load, record
 from marketplace.domain.bids.bid import Bid
-from marketplace.domain.bids.rerouting import ask_move
-from marketplace.domain.bids.routing import Look
+from marketplace.domain.bids.routing import Look, ask_move
 from marketplace.domain.facts.events import BidMoveAsked
 
 

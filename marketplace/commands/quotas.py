@@ -77,7 +77,7 @@ def lift_override(
     Raises: PolicyNotYours, OverrideUnknown, ReasonTooLong.
     """
 
-    def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
+    def rule(policies: Policies) -> Sequence[GovernanceEvent]:
         authority.need_reason(why)
         return authority.lift_override(
             policies, override_id, setter, market=market, why=why, now=now
@@ -96,7 +96,7 @@ def approve_request(
 
     token_id = uuid4()
 
-    def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
+    def rule(policies: Policies) -> Sequence[GovernanceEvent]:
         return quota_requests.approve_request(
             policies, request_id, setter, token_id=token_id, now=now
         )
@@ -119,7 +119,7 @@ def decline_request(
     Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
     """
 
-    def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
+    def rule(policies: Policies) -> Sequence[GovernanceEvent]:
         return quota_requests.decline_request(policies, request_id, setter, why=why, now=now)
 
     return _decide(store, market, rule, by)
@@ -140,7 +140,7 @@ def take_up(
     Raises: QuotaRequestUnknown, also for one of others; EscalationTokenWrong.
     """
 
-    def rule(policies: Policies | None) -> Sequence[GovernanceEvent]:
+    def rule(policies: Policies) -> Sequence[GovernanceEvent]:
         return quota_requests.take_up(policies, request_id, token_id, setter, now=now)
 
     return _decide(store, market, rule, by)
@@ -149,7 +149,7 @@ def take_up(
 def _decide(
     store: EventStore,
     market: str,
-    rule: Callable[[Policies | None], Sequence[GovernanceEvent]],
+    rule: Callable[[Policies], Sequence[GovernanceEvent]],
     by: Meta,
 ) -> Position:
-    return record(store, Policies, market, rule, by=by)
+    return record(store, Policies, market, lambda now: rule(now or Policies()), by=by)

@@ -8,8 +8,8 @@ from datetime import datetime
 from ledger.domain.ids import HostId, LeaseId
 from ledger.eventstore.port import EventStore, Meta, Position, record
 from marketplace.domain.facts.events import LeaseEvent
-from marketplace.domain.leases.host_lost import lose_host
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
+from marketplace.domain.leases.reclaim import lose_host
 
 
 def end_for_silence(

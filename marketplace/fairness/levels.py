@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from marketplace.domain.quotas.cohort_tree import around
 from marketplace.domain.quotas.decayed_usage import FairShare
 from marketplace.domain.quotas.fair_share_order import Standings, parting
 from marketplace.domain.quotas.policies_in_force import Policies
@@ -66,7 +67,7 @@ def levels_of(policies: Policies, standings: Standings, seen: Seen) -> Iterator[
     inside: dict[str | None, set[str]] = defaultdict(set)
     units: dict[str, int] = defaultdict(int)
     for unit in policies.units:
-        for node in standings.around(unit):
+        for node in around(standings.parents, unit):
             units[node] += 1
             inside[standings.parents[node]].add(node)
 

@@ -16,8 +16,7 @@ from ledger.domain.refusal import Invalid
 from ledger.eventstore.port import START, EventStore, Position, Recorded
 from marketplace.domain.book.book import READS
 from marketplace.domain.facts.events import DECISIONS
-from marketplace.domain.governance.fair_share import HALF_LIFE_SECONDS_MAX
-from marketplace.domain.governance.minimum_runtime import LEAST_RUN_SECONDS_MAX
+from marketplace.domain.governance.dispatch import HALF_LIFE_SECONDS_MAX, LEAST_RUN_SECONDS_MAX
 from marketplace.lab.beginning import place_of, snapshot_before
 from marketplace.lab.figures import Figures, figures_of
 from marketplace.lab.parties import Swing, parties_of, swings

@@ -21,7 +21,7 @@ from ledger.eventstore.port import START, Position, Recorded, record
 from listings.domain.events import OfferPublished
 from marketplace.domain.bids.bid import NOW_OR_NEVER, Bid
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.clearing.fills import Rules
 from marketplace.domain.decisions.decide import on_round
 from marketplace.domain.facts.close_reasons import (
     CLOSED_BY_CONSUMER,

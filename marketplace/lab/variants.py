@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from listings.domain.permits import ListingPermits
-from marketplace.domain.clearing.rule_set import PRESENT, Rules
+from marketplace.domain.clearing.fills import PRESENT, Rules
 from marketplace.domain.facts.policy_events import GovernanceEvent, HalfLifeSet, LeastRunSet
 
 Lanes = Literal["as-bid", "instant", "patient"]

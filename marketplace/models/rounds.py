@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import models
 
-from marketplace.domain.facts.optimality_gap import gap_ppm
+from marketplace.domain.facts.values import gap_ppm
 
 
 class RoundRow(models.Model):

@@ -9,6 +9,7 @@ from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
 from marketplace.domain.bids.query_language import write_query
+from marketplace.domain.facts.bid_events import BidRouted
 from marketplace.domain.facts.events import (
     BidAmended,
     BidCancelled,
@@ -20,7 +21,6 @@ from marketplace.domain.facts.events import (
     BidPlaced,
     RoundCleared,
 )
-from marketplace.domain.facts.route_events import BidRouted
 from marketplace.models.bids import BidRow, RouteRow
 
 

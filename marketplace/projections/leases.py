@@ -32,8 +32,8 @@ from marketplace.domain.facts.events import (
     WorkStopped,
 )
 from marketplace.domain.leases.checkpoints import SECOND, together
-from marketplace.domain.leases.grace_period import grace_of
 from marketplace.domain.leases.reclaim_schedule import schedule_of
+from marketplace.domain.leases.state import grace_of
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
 Claim = ResaleListed | ResaleOpened | ResaleEnded | LeaseShortened | LeaseInterrupted | CutWithdrawn

@@ -29,8 +29,7 @@ from marketplace.domain.book.book import READS, Book
 from marketplace.domain.book.snapshot import restored
 from marketplace.domain.book.suspension import explained, left_out
 from marketplace.domain.clearing.continuous import clear
-from marketplace.domain.clearing.fills import Clearing, Fill, Lane
-from marketplace.domain.clearing.to_events import model_of
+from marketplace.domain.clearing.fills import Clearing, Fill, Lane, model_of
 from marketplace.domain.decisions.decide import Guards, RoundUnsound, patient_cleared, would_get
 from marketplace.domain.facts.events import BidPlaced, Share
 from marketplace.domain.facts.instants import from_above

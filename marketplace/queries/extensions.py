@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ledger.domain.ids import LeaseId
 from ledger.turns import behind
-from marketplace.domain.leases.auto_extension import LOOKED_AHEAD
+from marketplace.domain.leases.renewals import LOOKED_AHEAD
 from marketplace.models.bids import BidRow
 from marketplace.models.leases import LeaseRow
 from marketplace.queries.leases import FINAL

@@ -14,7 +14,7 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, load
 from marketplace.domain.bids.bid import Bid, BidTerms
 from marketplace.domain.bids.routing import Look
-from marketplace.domain.facts.route_events import Considered, RouteReason
+from marketplace.domain.facts.bid_events import Considered, RouteReason
 from marketplace.models.bids import RouteRow
 from marketplace.queries.bids import bid
 from marketplace.queries.books import preview

@@ -12,9 +12,9 @@ from listings.domain.markets import Market, named, within_reach
 from marketplace.domain.bids.bid import Bid, BidTerms
 from marketplace.domain.bids.routing import Look, Route, choose
 from marketplace.domain.book.book import Book
+from marketplace.domain.facts.bid_events import BidRouted
 from marketplace.domain.facts.events import GpuRequest
 from marketplace.domain.facts.instants import from_above
-from marketplace.domain.facts.route_events import BidRouted
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.queries.books import book_of, preview
 

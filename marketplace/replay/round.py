@@ -25,7 +25,7 @@ from ledger.eventstore.port import START, EventStore, Position, Recorded
 from marketplace import kernels
 from marketplace.domain.book.book import READS, Book
 from marketplace.domain.book.snapshot import restored
-from marketplace.domain.clearing.rule_set import PRESENT, Rules
+from marketplace.domain.clearing.fills import PRESENT, Rules
 from marketplace.domain.decisions.decide import (
     RoundUnsound,
     considered,
@@ -33,9 +33,15 @@ from marketplace.domain.decisions.decide import (
     on_fact,
     on_round,
 )
-from marketplace.domain.facts.events import DECISIONS, LeaseGranted, MarketEvent, RoundCleared
+from marketplace.domain.facts.events import (
+    DECISIONS,
+    ROUND_RULE,
+    RULE,
+    LeaseGranted,
+    MarketEvent,
+    RoundCleared,
+)
 from marketplace.domain.facts.instants import from_above
-from marketplace.domain.facts.rule_versions import ROUND_RULE, RULE
 from marketplace.domain.orderbook.triggers import Trigger
 from marketplace.queries.market import RoundUnknown
 from marketplace.replay.curves import Curve, curves_of

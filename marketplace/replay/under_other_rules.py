@@ -15,7 +15,7 @@ from ledger.domain.ids import BidId, OfferId
 from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.eventstore.port import EventStore
-from marketplace.domain.clearing.rule_set import PRICE_RULES, PriceRule, Rules
+from marketplace.domain.clearing.fills import PRICE_RULES, PriceRule, Rules
 from marketplace.domain.decisions.decide import RoundUnsound
 from marketplace.domain.facts.events import LeaseGranted
 from marketplace.domain.facts.instants import from_above

@@ -8,7 +8,7 @@ from hashlib import blake2b
 import msgspec
 
 from marketplace.domain.book.book import READS
-from marketplace.domain.facts.rule_versions import ROUND_RULE, RULE
+from marketplace.domain.facts.events import ROUND_RULE, RULE
 from marketplace.snapshots.port import Snapshot
 
 SCHEMA = 2

@@ -30,8 +30,7 @@ from marketplace.domain.facts.policy_events import (
     UnitPlaced,
     UseAllowed,
 )
-from marketplace.domain.governance.dispatch import Policy
-from marketplace.domain.governance.minimum_runtime import LeastRunMissing
+from marketplace.domain.governance.dispatch import LeastRunMissing, Policy
 
 Asked = Policy | ListingAllowed
 """What can be asked for: every policy of a market, and who may list on it."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from ledger.domain.ids import HostId
 from ledger.domain.span import Window
 from ledger.domain.uptime import Uptime
-from marketplace.domain.leases.contacts import Contacts, Heard
+from marketplace.domain.leases.lease import Contacts, Heard
 from metering.models import AgentContact, Beat, OutageRow
 
 WEB, CLOCK, ROWS = "web", "clock", "rows"

@@ -49,6 +49,7 @@ from listings.domain.events import (
     InventoryReported,
     OfferPublished,
 )
+from marketplace.domain.facts.bid_events import BidRouted
 from marketplace.domain.facts.events import (
     BidFilled,
     BidPlaced,
@@ -68,7 +69,6 @@ from marketplace.domain.facts.policy_events import (
     QuotaRequested,
     UnitPlaced,
 )
-from marketplace.domain.facts.route_events import BidRouted
 from tests.access.conftest import Caller
 
 UNITS = 1_000_000_000

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from ledger.domain.ids import HostId, TenantId
-from marketplace.domain.leases.contacts import Heard
+from marketplace.domain.leases.lease import Heard
 from metering.ingest.contacts import PAUSE, note_seen
 from metering.models import AgentContact
 from metering.queries.uptime import contacts

@@ -19,10 +19,9 @@ from ledger.domain.refusal import Refusal
 from ledger.domain.span import Window
 from marketplace.domain.facts.events import LeaseClosed, LeaseEvent
 from marketplace.domain.leases.actions import LeaseEndsSooner, LeaseOver, ReclaimUnderWay
-from marketplace.domain.leases.grace_period import waits_until
-from marketplace.domain.leases.interruption import interrupt
 from marketplace.domain.leases.lease import Lease
-from marketplace.domain.leases.reclaim import reclaim
+from marketplace.domain.leases.reclaim import interrupt, reclaim
+from marketplace.domain.leases.state import waits_until
 from metering.agent.reconcile import (
     WIND_DOWN_SHARE,
     Forget,

@@ -15,8 +15,8 @@ from ledger.eventstore.port import load, record
 from marketplace.commands import leases
 from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases.actions import ACTIONS, offered, standing_of
-from marketplace.domain.leases.interruption import interrupt
 from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.reclaim import interrupt
 from marketplace.models import LeaseRow
 from tests.pages.bid_form import form
 from tests.pages.world import BY, CONSUMER, OWNER, World

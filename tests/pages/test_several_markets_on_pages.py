@@ -15,7 +15,7 @@ from listings.commands import publish_offer, register_host, report_inventory
 from listings.domain.events import Gpu
 from listings.domain.markets import read_markets
 from listings.domain.terms import OfferTerms
-from marketplace.domain.facts.route_events import BidRouted
+from marketplace.domain.facts.bid_events import BidRouted
 from marketplace.engine import Engine
 from marketplace.loops import Mover
 from marketplace.models import BidRow, LeaseRow, RouteRow

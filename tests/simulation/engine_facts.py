@@ -10,7 +10,7 @@ from ledger.domain.money import NANOS_PER_UNIT, Rate
 from ledger.domain.span import Window
 from listings.domain.events import Gpu, OfferPublished
 from marketplace.domain.facts.events import BidPlaced, GpuRequest, LeaseGranted, Workload
-from marketplace.domain.leases.auto_extension import STEP_MAX
+from marketplace.domain.leases.renewals import STEP_MAX
 from tests.simulation.rules import Rules
 from tests.simulation.traces import DAY, GPUS_PER_NODE
 

@@ -37,7 +37,7 @@ from marketplace.domain.facts.events import (
     MarketEvent,
 )
 from marketplace.domain.facts.instants import from_above
-from marketplace.domain.leases.auto_extension import ANSWERED, AWAY_MAX
+from marketplace.domain.leases.renewals import ANSWERED, AWAY_MAX
 from tests.simulation.engine_facts import (
     MARKET,
     NAMES,

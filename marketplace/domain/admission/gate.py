@@ -64,7 +64,6 @@ class Gate:
 
     @property
     def quotas(self) -> QuotaBook:
-        """Return the quotas with what was let through."""
         return self._quotas
 
     def guaranteed(self, bids: Iterable[OpenBid], *, now: int) -> Iterator[OpenBid]:
@@ -101,7 +100,6 @@ class Gate:
         return [bid for bid in dict.fromkeys(bids) if self.may_still(bid)]
 
     def may_still(self, bid: OpenBid) -> bool:
-        """Tell if a bid was not let through yet."""
         return bid.bid_id not in self._let
 
     def admit(

@@ -252,7 +252,6 @@ class Bid:
         return [BidFilled(bid_id=self.terms.bid_id, lease_id=lease_id, at=now)]
 
     def is_filled_by(self, lease_id: LeaseId) -> bool:
-        """Tell if the bid became that lease."""
         return self.state == "filled" and self.lease_id == lease_id
 
     def refuse(
@@ -286,7 +285,6 @@ class Bid:
 
     @classmethod
     def evolve(cls, state: Bid | None, event: BidEvent, /) -> Bid:
-        """Return the bid after `event`."""
         if isinstance(event, BidPlaced):
             assert state is None
             return cls(terms=event, wanted=event, limit=event.limit, deadline=event.deadline)
@@ -324,7 +322,6 @@ def offered(state: BidState) -> tuple[BidAction, ...]:
 
 
 def cost_at_most(limit: Rate, gpus: int, duration_seconds: int) -> Money:
-    """Return limit × GPUs × duration."""
     return limit.charge(gpus * duration_seconds * 1000)
 
 

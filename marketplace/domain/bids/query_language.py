@@ -65,6 +65,10 @@ class ValueUnreadable(Invalid):
     """This condition's value cannot be read: `expected` shows how it is written."""
 
 
+Apply = Callable[[GpuRequest, str, str], GpuRequest | None]
+"""Returns a request narrowed by a sign and a value; None: the value cannot be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One word of the language. signs: those it is written with; empty: it stands alone."""
@@ -73,105 +77,7 @@ class Condition:
     signs: tuple[str, ...]
     example: str
     meaning: str
-    apply: Callable[[GpuRequest, str, str], GpuRequest | None]
-
-
-def _models(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    names = _words(value)
-    if names is None:
-        return None
-    return replace(request, not_models=names) if sign == "!=" else replace(request, models=names)
-
-
-def _memory(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    form = _MEMORY.fullmatch(value)
-    if form is None:
-        return None
-    mib = int(form[1]) * _MIB[(form[2] or "GiB").lower()]
-    return replace(request, memory_mib_min=mib) if 0 < mib <= 16 * 1024 * 1024 else None
-
-
-def _compute(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    return replace(request, compute_capability_min=value) if _CAPABILITY.fullmatch(value) else None
-
-
-def _share(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    form = _PERCENT.fullmatch(value)
-    percent = int(form[1]) if form else 0
-    return replace(request, compute_percent_min=percent) if 1 <= percent <= 100 else None
-
-
-def _driver(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    return replace(request, driver_min=value) if DRIVER.fullmatch(value) else None
-
-
-def _nvlink(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    if sign == ">=":
-        count = int(value) if re.fullmatch(r"[0-9]{1,3}", value) else 0
-        fits = 2 <= count <= LINKED_MAX
-        return replace(request, nvlink=True, nvlink_min=count) if fits else None
-    if sign == "=" and value not in ("yes", "no"):
-        return None
-    return replace(request, nvlink=value != "no")
-
-
-def _region(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    names = _words(value)
-    if names is None:
-        return None
-    if sign == "!=":
-        return replace(request, not_regions=names)
-    return replace(request, region=names[0], other_regions=names[1:])
-
-
-def _isolation(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    return replace(request, isolation=value) if value in ISOLATIONS else None
-
-
-def _tenant(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    return replace(request, own=True) if value == "own" else None
-
-
-def _hosts(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    hosts = _host_ids(value)
-    return replace(request, hosts=hosts) if hosts else None
-
-
-def _not_hosts(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    hosts = _host_ids(value)
-    return replace(request, not_hosts=hosts) if hosts else None
-
-
-def _prefer(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    words = tuple(value.split(","))
-    fits = len(set(words)) == len(words) <= PREFERENCES_MAX
-    fits = fits and all(map(PREFERENCE.fullmatch, words))
-    return replace(request, prefer=words) if fits else None
-
-
-def _reliability(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    if not re.fullmatch(r"(0(\.[0-9]{1,6})?|1(\.0{1,6})?)", value):
-        return None
-    ppm = int(Decimal(value) * PPM)
-    return replace(request, reliability_min_ppm=ppm) if ppm else None
-
-
-def _notice(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    seconds = _seconds(value)
-    return replace(request, notice_seconds_min=seconds) if 0 < seconds <= NOTICE_MAX else None
-
-
-def _reclaim(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    form = _PERCENT.fullmatch(value)
-    percent = int(form[1]) if form else 0
-    if not 1 <= percent <= 100:
-        return None
-    return replace(request, reclaim_fee_ppm_min=percent * PPM // 100)
-
-
-def _grace(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
-    seconds = _seconds(value)
-    return replace(request, grace_seconds_min=seconds) if 0 < seconds <= GRACE_MAX else None
+    apply: Apply
 
 
 def _seconds(value: str) -> int:
@@ -193,98 +99,155 @@ def _host_ids(value: str) -> tuple[HostId, ...] | None:
     return tuple(sorted(ids)) if len(words) <= HOSTS_MAX else None
 
 
+CONDITIONS: dict[str, Condition] = {}
+
+
+def _condition(name: str, example: str, *signs: str) -> Callable[[Apply], Apply]:
+    """Enter a word of the language. The docstring of what reads it is its meaning."""
+
+    def entered(apply: Apply) -> Apply:
+        CONDITIONS[name] = Condition(name, signs, example, apply.__doc__ or "", apply)
+        return apply
+
+    return entered
+
+
 _HOST = "00000000-0000-4000-8000-00000000000a"
 
-CONDITIONS = {
-    each.name: each
-    for each in (
-        Condition(
-            "gpu",
-            ("=", "!="),
-            "gpu=H100,A100",
-            "one of these models, or a kind of it; with != none of them",
-            _models,
-        ),
-        Condition(
-            "memory", (">=",), "memory>=40GiB", "memory of each GPU; GiB if no unit", _memory
-        ),
-        Condition("compute", (">=",), "compute>=8.0", "CUDA compute capability", _compute),
-        Condition(
-            "share",
-            (">=",),
-            "share>=50%",
-            "part of its card's compute: less than all in MIG instances and shares of GPUs",
-            _share,
-        ),
-        Condition("driver", (">=",), "driver>=570", "version of the host's driver", _driver),
-        Condition(
-            "nvlink",
-            ("", "=", ">="),
-            "nvlink>=4",
-            "the GPUs of a host are joined by NVLink; with a number: so many at least",
-            _nvlink,
-        ),
-        Condition(
-            "region",
-            ("=", "!="),
-            "region=eu,us-east",
-            "the host is in one of these regions, or in a part of one (eu-west); with != in none",
-            _region,
-        ),
-        Condition(
-            "isolation",
-            ("=",),
-            "isolation=mps",
-            "at least this level of isolation; without it never a share of a GPU",
-            _isolation,
-        ),
-        Condition("tenant", ("=",), "tenant=own", "GPUs of your own organisation only", _tenant),
-        Condition("host", ("=",), f"host={_HOST}", "only on these hosts, by id", _hosts),
-        Condition("not-host", ("=",), f"not-host={_HOST}", "on none of these hosts", _not_hosts),
-        Condition(
-            "reliability",
-            (">=",),
-            "reliability>=0.99",
-            "the share of leases that the host did not break off, once that is known",
-            _reliability,
-        ),
-        Condition(
-            "notice",
-            (">=",),
-            "notice>=30m",
-            "the notice that owners promise for a reclaim: m, h or d; not asked of your own GPUs",
-            _notice,
-        ),
-        Condition(
-            "reclaim",
-            (">=",),
-            "reclaim>=20%",
-            "what owners pay of the lost rest for a reclaim at that notice; not of your own GPUs",
-            _reclaim,
-        ),
-        Condition(
-            "grace",
-            (">=",),
-            "grace>=60s",
-            "what owners give work between signal and kill: s or m; not asked of your own GPUs",
-            _grace,
-        ),
-        Condition(
-            "prefer",
-            ("=",),
-            "prefer=label.rack,region",
-            "rather one rack, else one region, else one NVLink group on each host (nvlink)",
-            _prefer,
-        ),
-        Condition(
-            "label.NAME",
-            ("=", "!="),
-            "label.team=x",
-            "the offer carries this label; with != it does not",
-            lambda r, *_: r,
-        ),
-    )
-}
+
+@_condition("gpu", "gpu=H100,A100", "=", "!=")
+def _models(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """one of these models, or a kind of it; with != none of them"""
+    names = _words(value)
+    if names is None:
+        return None
+    return replace(request, not_models=names) if sign == "!=" else replace(request, models=names)
+
+
+@_condition("memory", "memory>=40GiB", ">=")
+def _memory(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """memory of each GPU; GiB if no unit"""
+    form = _MEMORY.fullmatch(value)
+    if form is None:
+        return None
+    mib = int(form[1]) * _MIB[(form[2] or "GiB").lower()]
+    return replace(request, memory_mib_min=mib) if 0 < mib <= 16 * 1024 * 1024 else None
+
+
+@_condition("compute", "compute>=8.0", ">=")
+def _compute(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """CUDA compute capability"""
+    return replace(request, compute_capability_min=value) if _CAPABILITY.fullmatch(value) else None
+
+
+@_condition("share", "share>=50%", ">=")
+def _share(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """part of its card's compute: less than all in MIG instances and shares of GPUs"""
+    form = _PERCENT.fullmatch(value)
+    percent = int(form[1]) if form else 0
+    return replace(request, compute_percent_min=percent) if 1 <= percent <= 100 else None
+
+
+@_condition("driver", "driver>=570", ">=")
+def _driver(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """version of the host's driver"""
+    return replace(request, driver_min=value) if DRIVER.fullmatch(value) else None
+
+
+@_condition("nvlink", "nvlink>=4", "", "=", ">=")
+def _nvlink(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """the GPUs of a host are joined by NVLink; with a number: so many at least"""
+    if sign == ">=":
+        count = int(value) if re.fullmatch(r"[0-9]{1,3}", value) else 0
+        fits = 2 <= count <= LINKED_MAX
+        return replace(request, nvlink=True, nvlink_min=count) if fits else None
+    if sign == "=" and value not in ("yes", "no"):
+        return None
+    return replace(request, nvlink=value != "no")
+
+
+@_condition("region", "region=eu,us-east", "=", "!=")
+def _region(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """the host is in one of these regions, or in a part of one (eu-west); with != in none"""
+    names = _words(value)
+    if names is None:
+        return None
+    if sign == "!=":
+        return replace(request, not_regions=names)
+    return replace(request, region=names[0], other_regions=names[1:])
+
+
+@_condition("isolation", "isolation=mps", "=")
+def _isolation(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """at least this level of isolation; without it never a share of a GPU"""
+    return replace(request, isolation=value) if value in ISOLATIONS else None
+
+
+@_condition("tenant", "tenant=own", "=")
+def _tenant(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """GPUs of your own organisation only"""
+    return replace(request, own=True) if value == "own" else None
+
+
+@_condition("host", f"host={_HOST}", "=")
+def _hosts(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """only on these hosts, by id"""
+    hosts = _host_ids(value)
+    return replace(request, hosts=hosts) if hosts else None
+
+
+@_condition("not-host", f"not-host={_HOST}", "=")
+def _not_hosts(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """on none of these hosts"""
+    hosts = _host_ids(value)
+    return replace(request, not_hosts=hosts) if hosts else None
+
+
+@_condition("reliability", "reliability>=0.99", ">=")
+def _reliability(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """the share of leases that the host did not break off, once that is known"""
+    if not re.fullmatch(r"(0(\.[0-9]{1,6})?|1(\.0{1,6})?)", value):
+        return None
+    ppm = int(Decimal(value) * PPM)
+    return replace(request, reliability_min_ppm=ppm) if ppm else None
+
+
+@_condition("notice", "notice>=30m", ">=")
+def _notice(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """the notice that owners promise for a reclaim: m, h or d; not asked of your own GPUs"""
+    seconds = _seconds(value)
+    return replace(request, notice_seconds_min=seconds) if 0 < seconds <= NOTICE_MAX else None
+
+
+@_condition("reclaim", "reclaim>=20%", ">=")
+def _reclaim(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """what owners pay of the lost rest for a reclaim at that notice; not of your own GPUs"""
+    form = _PERCENT.fullmatch(value)
+    percent = int(form[1]) if form else 0
+    ppm = percent * PPM // 100
+    return replace(request, reclaim_fee_ppm_min=ppm) if 0 < ppm <= PPM else None
+
+
+@_condition("grace", "grace>=60s", ">=")
+def _grace(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """what owners give work between signal and kill: s or m; not asked of your own GPUs"""
+    seconds = _seconds(value)
+    return replace(request, grace_seconds_min=seconds) if 0 < seconds <= GRACE_MAX else None
+
+
+@_condition("prefer", "prefer=label.rack,region", "=")
+def _prefer(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """rather one rack, else one region, else one NVLink group on each host (nvlink)"""
+    words = tuple(value.split(","))
+    fits = len(set(words)) == len(words) <= PREFERENCES_MAX
+    fits = fits and all(map(PREFERENCE.fullmatch, words))
+    return replace(request, prefer=words) if fits else None
+
+
+@_condition("label.NAME", "label.team=x", "=", "!=")
+def _labels(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """the offer carries this label; with != it does not"""
+    return request  # see `_add`: the label is part of the name
 
 
 def read_query(text: str) -> GpuRequest:

@@ -53,71 +53,40 @@ class Envelope:
     because: str
 
 
-def _envelope(
-    kind: str, title: str, gib: int, capability: str | None, hours: int | None, because: str
-) -> Envelope:
-    family = kind.split("-")[0]
-    return Envelope(kind, family, title, gib * MIB_PER_GIB, capability, hours, because)
+_TABLE = """
+inference-7b  | 18  | 7.0 | -   | Serve a 7B model | 7B × 2 bytes ÷ 0.7 (PagedAttention)
+inference-13b | 35  | 7.0 | -   | Serve a 13B model | 13B × 2 ÷ 0.7 (PagedAttention)
+inference-16b | 43  | 7.0 | -   | Serve a 16B model | 16B × 2 ÷ 0.7 (PagedAttention)
+inference-34b | 91  | 8.0 | -   | Serve a 34B model | 34B × 2 ÷ 0.7 (PagedAttention)
+inference-70b | 187 | 8.0 | -   | Serve a 70B model | 70B × 2 ÷ 0.7 (PagedAttention)
+finetune-7b   | 16  | 8.0 | 4   | Fine-tune a 7B model with adapters | 65B in 48 GB (QLoRA)
+finetune-13b  | 20  | 8.0 | 8   | Fine-tune a 13B model with adapters | 65B in 48 GB (QLoRA)
+finetune-70b  | 52  | 8.0 | 24  | Fine-tune a 70B model with adapters | 65B in 48 GB (QLoRA)
+training      | 16  | 7.0 | 24  | Train a model | 16 bytes a parameter: 1B (ZeRO)
+training-7b   | 105 | 8.0 | 168 | Train a 7B model | 7B × 16 bytes (ZeRO)
+training-13b  | 194 | 8.0 | 336 | Train a 13B model | 13B × 16 bytes (ZeRO)
+render        | 8   | 5.0 | 2   | Render frames | Blender's requirements: 8 GB, Maxwell
+video         | 8   | 5.2 | 2   | Transcode or generate video | NVENC sessions at 4K and room
+interactive   | 4   | -   | 4   | A notebook or a shell | a small model and its data
+other         | 0   | -   | -   | Something else | nothing is assumed
+"""
+"""Kind, GiB over all GPUs, least compute capability, typical hours (`-`: none), title, and why."""
 
 
-ENVELOPES = {
-    each.kind: each
-    for each in (
-        _envelope(
-            "inference-7b",
-            "Serve a 7B model",
-            18,
-            "7.0",
-            None,
-            "7B × 2 bytes ÷ 0.7 (PagedAttention)",
-        ),
-        _envelope(
-            "inference-13b", "Serve a 13B model", 35, "7.0", None, "13B × 2 ÷ 0.7 (PagedAttention)"
-        ),
-        _envelope(
-            "inference-16b", "Serve a 16B model", 43, "7.0", None, "16B × 2 ÷ 0.7 (PagedAttention)"
-        ),
-        _envelope(
-            "inference-34b", "Serve a 34B model", 91, "8.0", None, "34B × 2 ÷ 0.7 (PagedAttention)"
-        ),
-        _envelope(
-            "inference-70b", "Serve a 70B model", 187, "8.0", None, "70B × 2 ÷ 0.7 (PagedAttention)"
-        ),
-        _envelope(
-            "finetune-7b",
-            "Fine-tune a 7B model with adapters",
-            16,
-            "8.0",
-            4,
-            "65B in 48 GB (QLoRA)",
-        ),
-        _envelope(
-            "finetune-13b",
-            "Fine-tune a 13B model with adapters",
-            20,
-            "8.0",
-            8,
-            "65B in 48 GB (QLoRA)",
-        ),
-        _envelope(
-            "finetune-70b",
-            "Fine-tune a 70B model with adapters",
-            52,
-            "8.0",
-            24,
-            "65B in 48 GB (QLoRA)",
-        ),
-        _envelope("training", "Train a model", 16, "7.0", 24, "16 bytes a parameter: 1B (ZeRO)"),
-        _envelope("training-7b", "Train a 7B model", 105, "8.0", 168, "7B × 16 bytes (ZeRO)"),
-        _envelope("training-13b", "Train a 13B model", 194, "8.0", 336, "13B × 16 bytes (ZeRO)"),
-        _envelope("render", "Render frames", 8, "5.0", 2, "Blender's requirements: 8 GB, Maxwell"),
-        _envelope(
-            "video", "Transcode or generate video", 8, "5.2", 2, "NVENC sessions at 4K and room"
-        ),
-        _envelope("interactive", "A notebook or a shell", 4, None, 4, "a small model and its data"),
-        _envelope("other", "Something else", 0, None, None, "nothing is assumed"),
+def _envelope(row: str) -> Envelope:
+    kind, gib, capability, hours, title, because = (cell.strip() for cell in row.split("|"))
+    return Envelope(
+        kind=kind,
+        family=kind.split("-")[0],
+        title=title,
+        memory_mib=int(gib) * MIB_PER_GIB,
+        compute_capability=None if capability == "-" else capability,
+        hours_typical=None if hours == "-" else int(hours),
+        because=because,
     )
-}
+
+
+ENVELOPES = {each.kind: each for each in map(_envelope, _TABLE.strip().splitlines())}
 
 
 def workload_named(kind: str) -> Envelope:
@@ -226,7 +195,6 @@ class Advice:
 
     @property
     def hours(self) -> int | None:
-        """Return how long such work often takes."""
         return self.envelope.hours_typical
 
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ledger.domain.ids import BidId
-from marketplace.domain.facts.events import RoundCleared
+from marketplace.domain.facts.events import ROUND_RULE, RoundCleared
 from marketplace.domain.facts.instants import from_above
-from marketplace.domain.facts.rule_versions import ROUND_RULE
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.eligibility import Explanation, Stage
 

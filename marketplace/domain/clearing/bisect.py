@@ -47,11 +47,9 @@ class LookBudget:
         return bids[: max(many, GROUP_MAX)]
 
     def take(self, bids: Iterable[OpenBid]) -> None:
-        """Count a try of some bids."""
         self._left -= sum(map(self._of, bids))
 
     def over(self) -> bool:
-        """Tell if it was looked for long enough."""
         return self._left <= 0
 
     def _of(self, bid: OpenBid) -> int:

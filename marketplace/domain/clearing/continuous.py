@@ -13,10 +13,9 @@ from ledger.domain.ids import BidId, HostId, LeaseId
 from ledger.domain.making import maker
 from marketplace.domain.admission.gate import Gate, gate_of, outcome
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.fills import Clearing, Fill, lease_ids_of
+from marketplace.domain.clearing.fills import Clearing, Fill, instant_price, lease_ids_of
 from marketplace.domain.clearing.own_supply_first import fit_by_columns, others
 from marketplace.domain.clearing.own_supply_first import served as served_at_home
-from marketplace.domain.clearing.rule_set import instant_price
 from marketplace.domain.facts.instants import Millis
 from marketplace.domain.index.bid_queue import Queue
 from marketplace.domain.index.host_matcher import OneHost

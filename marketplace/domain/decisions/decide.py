@@ -18,9 +18,7 @@ from marketplace.domain.book.suspension import SET_ASIDE, left_out
 from marketplace.domain.clearing.bisect import LookBudget, without_culprits
 from marketplace.domain.clearing.continuous import clear
 from marketplace.domain.clearing.extension import decide_extension
-from marketplace.domain.clearing.fills import Clearing
-from marketplace.domain.clearing.rule_set import PRESENT, Rules
-from marketplace.domain.clearing.to_events import decided, told
+from marketplace.domain.clearing.fills import PRESENT, Clearing, Rules, decided, told
 from marketplace.domain.clearing.work_budget import BrokeOff, Watch
 from marketplace.domain.facts.events import BidHandedOn, LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.facts.faults import Fault
@@ -250,7 +248,6 @@ class Guards:
     anew: Callable[[], Guards] | None = None
 
     def again(self) -> Guards:
-        """Return the guards of one more try."""
         return self if self.anew is None else self.anew()
 
 

@@ -1,9 +1,10 @@
-"""What happens to a bid: streams bid-<bid_id>."""
+"""What happens to a bid: streams bid-<bid_id>, and route-<bid_id> if it had several markets."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Literal
 
 from ledger.domain.event import Event
 from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId, SubscriberId, TenantId, UserId
@@ -174,3 +175,36 @@ BidEvent = (
     | BidChainEnded
     | BidMoveAsked
 )
+
+
+RouteReason = Literal["cheapest-now", "soonest", "least-waited-for", "nowhere"]
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """What one market would do with a bid.
+
+    price, starts_at: of a quote; None: no room. fitting: GPUs listed that could serve it, taken or
+    not. wanted: GPUs that those ahead of it wait for.
+    """
+
+    market: str
+    price: Rate | None = None
+    starts_at: datetime | None = None
+    fitting: int = 0
+    wanted: int = 0
+
+    @property
+    def crowd_ppm(self) -> int:
+        """Return how many GPUs are waited for on each that could serve, in millionths."""
+        return self.wanted * 1_000_000 // self.fitting
+
+
+class BidRouted(Event, name="marketplace.bid-routed"):
+    """A bid that several markets could serve goes to one of them."""
+
+    bid_id: BidId
+    market: str
+    because: RouteReason
+    considered: tuple[Considered, ...]
+    at: datetime

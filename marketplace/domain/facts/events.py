@@ -19,82 +19,37 @@ from ledger.domain.ids import (
 )
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
-from marketplace.domain.facts.bid_events import (
-    BidAmended,
-    BidCancelled,
-    BidChainEnded,
-    BidEvent,
-    BidExpired,
-    BidFilled,
-    BidMoveAsked,
-    BidPlaced,
-    GrantRefused,
-)
-from marketplace.domain.facts.claim_events import (
-    CutWithdrawn,
-    LeaseHostLost,
-    LeaseInterrupted,
-    LeaseShortened,
-    ResaleEnded,
-    ResaleListed,
-    ResaleOpened,
-)
-from marketplace.domain.facts.values import (
-    Certificate,
-    Compensation,
-    Continues,
-    Cut,
-    ExpiryReason,
-    GoodTill,
-    GpuRequest,
-    GrantRefusal,
-    Patience,
-    Placement,
-    Resold,
-    Seeks,
-    ServiceClass,
-    Share,
-    Unmatched,
-    Workload,
-)
-from marketplace.domain.facts.work_events import WorkSaved
+from marketplace.domain.facts.bid_events import BidAmended as BidAmended
+from marketplace.domain.facts.bid_events import BidCancelled as BidCancelled
+from marketplace.domain.facts.bid_events import BidChainEnded as BidChainEnded
+from marketplace.domain.facts.bid_events import BidEvent as BidEvent
+from marketplace.domain.facts.bid_events import BidExpired as BidExpired
+from marketplace.domain.facts.bid_events import BidFilled as BidFilled
+from marketplace.domain.facts.bid_events import BidMoveAsked as BidMoveAsked
+from marketplace.domain.facts.bid_events import BidPlaced as BidPlaced
+from marketplace.domain.facts.bid_events import GrantRefused as GrantRefused
+from marketplace.domain.facts.values import Certificate as Certificate
+from marketplace.domain.facts.values import Compensation as Compensation
+from marketplace.domain.facts.values import Continues as Continues
+from marketplace.domain.facts.values import Cut as Cut
+from marketplace.domain.facts.values import ExpiryReason as ExpiryReason
+from marketplace.domain.facts.values import GoodTill as GoodTill
+from marketplace.domain.facts.values import GpuRequest as GpuRequest
+from marketplace.domain.facts.values import GrantRefusal as GrantRefusal
+from marketplace.domain.facts.values import Patience as Patience
+from marketplace.domain.facts.values import Placement as Placement
+from marketplace.domain.facts.values import Resold as Resold
+from marketplace.domain.facts.values import Seeks as Seeks
+from marketplace.domain.facts.values import ServiceClass as ServiceClass
+from marketplace.domain.facts.values import Share as Share
+from marketplace.domain.facts.values import Unmatched as Unmatched
+from marketplace.domain.facts.values import Workload as Workload
 
-__all__ = [
-    "BidAmended",
-    "BidCancelled",
-    "BidChainEnded",
-    "BidEvent",
-    "BidExpired",
-    "BidFilled",
-    "BidMoveAsked",
-    "BidPlaced",
-    "Certificate",
-    "Compensation",
-    "Continues",
-    "Cut",
-    "CutWithdrawn",
-    "ExpiryReason",
-    "GoodTill",
-    "GpuRequest",
-    "GrantRefusal",
-    "GrantRefused",
-    "LeaseHostLost",
-    "LeaseInterrupted",
-    "LeaseShortened",
-    "Patience",
-    "Placement",
-    "ResaleEnded",
-    "ResaleListed",
-    "ResaleOpened",
-    "Resold",
-    "Seeks",
-    "ServiceClass",
-    "Share",
-    "Unmatched",
-    "WorkSaved",
-    "Workload",
-]
-"""The values that events are made of, and the events of bids, are imported from here too."""
+RULE = "price-time-7"
+"""The version of the rule by which the instant lane matches, as its rounds are stamped."""
+ROUND_RULE = "welfare-8"
+"""That of rounds: see `batch_clearing.clear_round`."""
+
 # --- the engine's decisions: stream market-<name>, one append a round -------------------------
 
 
@@ -275,6 +230,18 @@ class WorkStopped(Event, name="marketplace.work-stopped"):
     at: datetime
 
 
+class WorkSaved(Event, name="marketplace.work-saved"):
+    """The work can go on from where it was at `safe_at`: a checkpoint.
+
+    host_id: whose agent reported it, of its part of the work; None: the consumer said so, of all.
+    """
+
+    lease_id: LeaseId
+    host_id: HostId | None
+    safe_at: datetime
+    at: datetime
+
+
 class ReclaimRequested(Event, name="marketplace.reclaim-requested", version=2, grown_from=1):
     """An owner takes capacity back: the work has until `stop_at`, then it is stopped.
 
@@ -316,6 +283,103 @@ class LeaseExtended(Event, name="marketplace.lease-extended"):
 
     lease_id: LeaseId
     ends_at: datetime
+    at: datetime
+
+
+class ResaleListed(Event, name="marketplace.resale-listed"):
+    """The consumer wants to sell what is left of the lease from `since` on.
+
+    floor: least per GPU-hour, not below the lease's own price. Until `opens_at` the owner of the
+    GPUs has the right of first refusal; then it is open to the market.
+    """
+
+    lease_id: LeaseId
+    market: str
+    since: datetime
+    ends_at: datetime
+    floor: Rate
+    lease_min_seconds: int
+    opens_at: datetime
+    at: datetime
+
+
+class ResaleOpened(Event, name="marketplace.resale-opened"):
+    """The owner did not take the rest of the lease: whoever bids for it may have it."""
+
+    lease_id: LeaseId
+    market: str
+    tenant_id: TenantId
+    since: datetime
+    ends_at: datetime
+    floor: Rate
+    lease_min_seconds: int
+    at: datetime
+
+
+class ResaleEnded(Event, name="marketplace.resale-ended"):
+    """The consumer keeps the rest of the lease after all."""
+
+    lease_id: LeaseId
+    market: str
+    at: datetime
+
+
+class LeaseShortened(Event, name="marketplace.lease-shortened"):
+    """The rest of the lease from `ends_at` on was sold: it belongs to `sold_to` now.
+
+    stands: False where an owner's reclaim came first; the lease sold is given back to the owner.
+    """
+
+    lease_id: LeaseId
+    market: str
+    sold_to: LeaseId
+    ends_at: datetime
+    stands: bool
+    at: datetime
+
+
+class LeaseInterrupted(Event, name="marketplace.lease-interrupted"):
+    """The market takes an interruptible lease's capacity for a firm bid, from `stop_at` on.
+
+    compensations: what the owners pay for it, by the terms of a reclaim with that notice.
+    """
+
+    lease_id: LeaseId
+    in_favour_of: LeaseId
+    stop_at: datetime
+    compensations: tuple[Compensation, ...]
+    at: datetime
+
+
+class LeaseHostLost(Event, name="marketplace.lease-host-lost"):
+    """A host of the lease was not heard for so long that the lease ends.
+
+    heard_at: when its agent was heard last. compensation: by its owner, as of a reclaim without
+    notice.
+    """
+
+    lease_id: LeaseId
+    market: str
+    host_id: HostId
+    owner_id: TenantId
+    heard_at: datetime
+    compensation: Money
+    at: datetime
+
+
+class CutWithdrawn(Event, name="marketplace.cut-withdrawn"):
+    """The grant for which the lease was to end sooner did not become one: it goes on as before.
+
+    Only where a store cannot write to several streams at once. ends_at, stop_at: as they are
+    without that grant. for_sale: whether the rest is for sale again.
+    """
+
+    lease_id: LeaseId
+    market: str
+    in_favour_of: LeaseId
+    ends_at: datetime
+    stop_at: datetime | None
+    for_sale: bool
     at: datetime
 
 

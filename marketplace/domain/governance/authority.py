@@ -35,6 +35,8 @@ OVERRIDE_MAX = timedelta(days=366)
 GPU_HOURS_MAX = 1_000_000_000
 WHY_CHARS_MAX = 300
 
+Events = Sequence[GovernanceEvent]
+"""What a rule records; nothing where that is in force already."""
 Reasoned = CohortPlaced | UnitPlaced | QuotaSet | LimitSet
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -107,14 +109,11 @@ class Setter:
     is_platform: bool
 
 
-def place_cohort(
-    policies: Policies | None, event: CohortPlaced, by: Setter
-) -> Sequence[GovernanceEvent]:
+def place_cohort(now: Policies, event: CohortPlaced, by: Setter) -> Events:
     """Make a cohort, or move it. Only the platform does.
 
     Raises: PolicyNotYours, CohortUnreadable, CohortUnknown, CohortCircular, TooManyPolicies.
     """
-    now = policies or Policies()
     need_platform(by)
     if not _NAME.fullmatch(event.cohort):
         raise CohortUnreadable(given=event.cohort[:40])
@@ -125,14 +124,11 @@ def place_cohort(
     return _unless_same(now.cohorts.get(event.cohort), event)
 
 
-def place_unit(
-    policies: Policies | None, event: UnitPlaced, by: Setter
-) -> Sequence[GovernanceEvent]:
+def place_unit(now: Policies, event: UnitPlaced, by: Setter) -> Events:
     """Put a unit into a cohort. A tenant's operators: their own, into their own cohort.
 
     Raises: PolicyNotYours, CohortUnknown, TooManyPolicies.
     """
-    now = policies or Policies()
     _known_cohort(now, event.cohort)
     if not by.is_platform:
         into = now.cohorts.get(event.cohort or "")
@@ -145,27 +141,23 @@ def place_unit(
     return _unless_same(now.units.get(str(event.subscriber_id)), event)
 
 
-def set_quota(policies: Policies | None, event: QuotaSet, by: Setter) -> Sequence[GovernanceEvent]:
+def set_quota(now: Policies, event: QuotaSet, by: Setter) -> Events:
     """Set the quota of a unit or cohort.
 
     Raises: GpuClassUnreadable, FigureOutOfRange, CohortUnknown, BorrowingNeedsCohort,
         PolicyNotYours, GrantExceeded.
     """
-    now = policies or Policies()
     _sound(now, event)
     if not by.is_platform:
         _within_grant(now, event, by)
     return _unless_same(now.quotas.get((event.node, event.gpu_class)), event)
 
 
-def override_quota(
-    policies: Policies | None, event: QuotaOverridden, by: Setter
-) -> Sequence[GovernanceEvent]:
+def override_quota(now: Policies, event: QuotaOverridden, by: Setter) -> Events:
     """Set another quota between two moments. Only the platform does.
 
     Raises: PolicyNotYours, OverrideSpanWrong, TooManyPolicies, and as `set_quota`.
     """
-    now = policies or Policies()
     need_platform(by)
     if event.override_id in now.overrides:
         return []
@@ -176,30 +168,23 @@ def override_quota(
 
 
 def lift_override(
-    policies: Policies | None,
-    override_id: UUID,
-    by: Setter,
-    *,
-    market: str,
-    why: str = "",
-    now: datetime,
-) -> Sequence[GovernanceEvent]:
+    policies: Policies, override_id: UUID, by: Setter, *, market: str, why: str = "", now: datetime
+) -> Events:
     """End an override before its time.
 
     Raises: PolicyNotYours, OverrideUnknown.
     """
     need_platform(by)
-    if override_id not in (policies or Policies()).overrides:
+    if override_id not in policies.overrides:
         raise OverrideUnknown(override_id=override_id)
     return [OverrideLifted(market=market, override_id=override_id, at=now, why=why)]
 
 
-def set_limit(policies: Policies | None, event: LimitSet, by: Setter) -> Sequence[GovernanceEvent]:
+def set_limit(now: Policies, event: LimitSet, by: Setter) -> Events:
     """Limit a bid, a user, a unit or a tenant. A tenant's operators: their own people and units.
 
     Raises: PolicyNotYours, FigureOutOfRange.
     """
-    now = policies or Policies()
     for figure in (event.gpus, event.memory_mib, event.gpu_hours):
         need_figure(figure, 10**9)
     if not by.is_platform and (
@@ -214,14 +199,11 @@ def set_limit(policies: Policies | None, event: LimitSet, by: Setter) -> Sequenc
     return _unless_same(was, event)
 
 
-def allow_use(
-    policies: Policies | None, event: UseAllowed, by: Setter
-) -> Sequence[GovernanceEvent]:
+def allow_use(now: Policies, event: UseAllowed, by: Setter) -> Events:
     """Set who may lease or borrow what. Only the platform does.
 
     Raises: PolicyNotYours, GpuClassUnreadable, CohortUnknown, TooManyPolicies.
     """
-    now = policies or Policies()
     need_platform(by)
     need_class(event.gpu_class)
     if event.who is not None and not _is_id(event.who):
@@ -248,32 +230,28 @@ def need_platform(by: Setter) -> None:
         raise PolicyNotYours()
 
 
-def _unless_same(was: Reasoned | None, event: Reasoned) -> Sequence[GovernanceEvent]:
+def _unless_same(was: Reasoned | None, event: Reasoned) -> Events:
     """Return a policy unless it says what is in force already, for whatever reason."""
     same = was is not None and replace(was, at=event.at, why=event.why) == event
     return [] if same else [event]
 
 
 def need_reason(why: str) -> None:
-    """Refuse a reason that is longer than the log keeps."""
     if len(why) > WHY_CHARS_MAX:
         raise ReasonTooLong(given=len(why))
 
 
 def need_figure(figure: int | None, most: int, *, least: int = 0) -> None:
-    """Refuse a figure out of range."""
     if figure is not None and not least <= figure <= most:
         raise FigureOutOfRange(given=figure, least=least, most=most)
 
 
 def need_class(gpu_class: str) -> None:
-    """Refuse what cannot name a class of GPUs."""
     if not _CLASS.fullmatch(gpu_class):
         raise GpuClassUnreadable(given=gpu_class[:40])
 
 
 def need_span(starts_at: datetime, ends_at: datetime, now: datetime) -> None:
-    """Refuse a span that no policy may have."""
     if not (starts_at < ends_at and now < ends_at and ends_at - starts_at <= OVERRIDE_MAX):
         raise OverrideSpanWrong(starts_at=starts_at, ends_at=ends_at)
 

@@ -1,13 +1,21 @@
-"""Which rule of governance a policy falls under: one place for setting it and for trying it."""
+"""Which rule of governance a policy falls under, and the rules of a market's own figures.
+
+One place for setting a policy and for trying it. How use counts (weights, half-life, period, parts
+of cards) and how long leases run undisturbed is the platform's to say; but a tenant's operators
+weigh their own units within their grant, against each other: what the grant has against others is
+not theirs to say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
+from ledger.domain.refusal import Invalid, Refusal
 from marketplace.domain.facts.policy_events import (
     CohortPlaced,
     CountingSet,
-    GovernanceEvent,
     GuaranteePeriodSet,
     HalfLifeSet,
     LeastRunSet,
@@ -19,9 +27,100 @@ from marketplace.domain.facts.policy_events import (
     UnitPlaced,
     UseAllowed,
 )
-from marketplace.domain.governance import authority, fair_share, minimum_runtime, quota_requests
-from marketplace.domain.governance.authority import Setter
+from marketplace.domain.governance import authority, quota_requests
+from marketplace.domain.governance.authority import (
+    Events,
+    Setter,
+    grant_of,
+    need_class,
+    need_figure,
+    need_node,
+    need_platform,
+)
+from marketplace.domain.quotas.card_units import ANY_CLASS
 from marketplace.domain.quotas.policies_in_force import Policies
+
+WEIGHT_PPM_MAX = 1_000_000_000
+HALF_LIFE_SECONDS_MAX = 366 * 86_400
+PERIOD_SECONDS_MIN, PERIOD_SECONDS_MAX = 3_600, 31 * 86_400
+
+
+def set_weight(now: Policies, event: ShareWeightSet, by: Setter) -> Events:
+    """Set how much use counts of a unit, or of all in a cohort, against those beside it.
+
+    A tenant's operators: of their own units within their grant, for as long as they stand there.
+
+    Raises: PolicyNotYours, CohortUnknown, FigureOutOfRange.
+    """
+    need_node(now, event.node)
+    within = None if by.is_platform else grant_of(now, event.node, by).cohort
+    need_figure(event.weight_ppm, WEIGHT_PPM_MAX)
+    same = (now.weights.get(event.node), now.weighed_in.get(event.node))
+    return [] if same == (event.weight_ppm, within) else [replace(event, within=within)]
+
+
+def set_half_life(now: Policies, event: HalfLifeSet, by: Setter) -> Events:
+    """Set in which time use is forgotten by half. Only the platform does.
+
+    Raises: PolicyNotYours, FigureOutOfRange.
+    """
+    need_platform(by)
+    need_figure(event.seconds, HALF_LIFE_SECONDS_MAX, least=60)
+    same = now.half_life_seconds == event.seconds
+    return [] if same else [event]
+
+
+def set_period(now: Policies, event: GuaranteePeriodSet, by: Setter) -> Events:
+    """Set in which spans guaranteed GPU-hours are counted. Only the platform does.
+
+    Raises: PolicyNotYours, FigureOutOfRange.
+    """
+    need_platform(by)
+    need_figure(event.seconds, PERIOD_SECONDS_MAX, least=PERIOD_SECONDS_MIN)
+    same = (now.period_seconds, now.period_starts) == (event.seconds, event.starts_at)
+    return [] if same else [event]
+
+
+def set_counting(now: Policies, event: CountingSet, by: Setter) -> Events:
+    """Set how parts of a card are counted. Only the platform does: it holds for all.
+
+    Raises: PolicyNotYours.
+    """
+    need_platform(by)
+    return [] if now.counts == event.counts else [event]
+
+
+LEAST_RUN_SECONDS_MAX = 86_400
+LEAST_RUN_CLASSES_MAX = 100
+
+
+class LeastRunMissing(Invalid):
+    """Say how long leases run at least, or lift what holds for a class that you name."""
+
+
+class TooManyLeastRuns(Refusal):
+    """A market has least running times of their own for at most a hundred classes of GPUs."""
+
+
+def set_least_run(now: Policies, event: LeastRunSet, by: Setter) -> Events:
+    """Set how long a lease runs at least before it is interrupted for another bid.
+
+    Raises: PolicyNotYours, GpuClassUnreadable, LeastRunMissing, FigureOutOfRange,
+        TooManyLeastRuns.
+    """
+    need_platform(by)
+    if event.gpu_class == ANY_CLASS:
+        event = replace(event, gpu_class=None)
+    if event.gpu_class is not None:
+        need_class(event.gpu_class)
+    elif event.lifted:
+        raise LeastRunMissing()
+    need_figure(event.seconds, LEAST_RUN_SECONDS_MAX)
+    after = now.least_runs.after(event)
+    if len(after.classes) > LEAST_RUN_CLASSES_MAX:
+        raise TooManyLeastRuns()
+    return [] if after == now.least_runs else [event]
+
 
 Policy = (
     CohortPlaced
@@ -39,34 +138,26 @@ Policy = (
 )
 
 
-def ruled(now: Policies | None, policy: Policy, setter: Setter) -> Sequence[GovernanceEvent]:
+_RULES: Mapping[type[Policy], Callable[[Policies, Any, Setter], Events]] = {
+    CohortPlaced: authority.place_cohort,
+    UnitPlaced: authority.place_unit,
+    QuotaSet: authority.set_quota,
+    QuotaOverridden: authority.override_quota,
+    LimitSet: authority.set_limit,
+    ShareWeightSet: set_weight,
+    HalfLifeSet: set_half_life,
+    CountingSet: set_counting,
+    GuaranteePeriodSet: set_period,
+    LeastRunSet: set_least_run,
+    UseAllowed: authority.allow_use,
+    QuotaRequested: quota_requests.request_quota,
+}
+
+
+def ruled(now: Policies | None, policy: Policy, setter: Setter) -> Events:
     """Return what setting a policy would record, by the rule that it falls under.
 
     Raises: every refusal of that rule.
     """
     authority.need_reason(policy.why)
-    match policy:
-        case CohortPlaced():
-            return authority.place_cohort(now, policy, setter)
-        case UnitPlaced():
-            return authority.place_unit(now, policy, setter)
-        case QuotaSet():
-            return authority.set_quota(now, policy, setter)
-        case QuotaOverridden():
-            return authority.override_quota(now, policy, setter)
-        case LimitSet():
-            return authority.set_limit(now, policy, setter)
-        case ShareWeightSet():
-            return fair_share.set_weight(now, policy, setter)
-        case HalfLifeSet():
-            return fair_share.set_half_life(now, policy, setter)
-        case CountingSet():
-            return fair_share.set_counting(now, policy, setter)
-        case GuaranteePeriodSet():
-            return fair_share.set_period(now, policy, setter)
-        case LeastRunSet():
-            return minimum_runtime.set_least_run(now, policy, setter)
-        case UseAllowed():
-            return authority.allow_use(now, policy, setter)
-        case QuotaRequested():
-            return quota_requests.request_quota(now, policy, setter)
+    return _RULES[type(policy)](now or Policies(), policy, setter)

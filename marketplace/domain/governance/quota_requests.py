@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID, uuid5
 
 from ledger.domain.refusal import Forbidden, Refusal, Unknown
 from marketplace.domain.facts.policy_events import (
-    GovernanceEvent,
     QuotaOverridden,
     QuotaRequestApproved,
     QuotaRequestDeclined,
@@ -16,6 +14,7 @@ from marketplace.domain.facts.policy_events import (
 )
 from marketplace.domain.governance.authority import (
     GPUS_MAX,
+    Events,
     PolicyNotYours,
     Setter,
     TooManyPolicies,
@@ -43,14 +42,11 @@ class EscalationTokenWrong(Forbidden):
     """That token does not take this quota up: it is another one, used already, or expired."""
 
 
-def request_quota(
-    policies: Policies | None, event: QuotaRequested, by: Setter
-) -> Sequence[GovernanceEvent]:
+def request_quota(now: Policies, event: QuotaRequested, by: Setter) -> Events:
     """Ask for another nominal quota for a time.
 
     Raises: PolicyNotYours, CohortUnknown, OverrideSpanWrong, FigureOutOfRange, TooManyPolicies.
     """
-    now = policies or Policies()
     if event.request_id in now.requests:
         return []
     unit = need_unit(now, event.subscriber_id)
@@ -66,8 +62,8 @@ def request_quota(
 
 
 def approve_request(
-    policies: Policies | None, request_id: UUID, by: Setter, *, token_id: UUID, now: datetime
-) -> Sequence[GovernanceEvent]:
+    policies: Policies, request_id: UUID, by: Setter, *, token_id: UUID, now: datetime
+) -> Events:
     """Approve a request: its token takes the quota up within a day, and before the request ends.
 
     Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
@@ -86,8 +82,8 @@ def approve_request(
 
 
 def decline_request(
-    policies: Policies | None, request_id: UUID, by: Setter, *, why: str, now: datetime
-) -> Sequence[GovernanceEvent]:
+    policies: Policies, request_id: UUID, by: Setter, *, why: str, now: datetime
+) -> Events:
     """Decline a request.
 
     Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
@@ -98,14 +94,13 @@ def decline_request(
 
 
 def take_up(
-    policies: Policies | None, request_id: UUID, token_id: UUID, by: Setter, *, now: datetime
-) -> Sequence[GovernanceEvent]:
+    policies: Policies, request_id: UUID, token_id: UUID, by: Setter, *, now: datetime
+) -> Events:
     """Turn an approved request into an override, by its token.
 
     Raises: QuotaRequestUnknown, also for one of others; EscalationTokenWrong.
     """
-    state = policies or Policies()
-    request = _request(state, request_id)
+    request = _request(policies, request_id)
     approved, asked = request.approved, request.asked
     if not by.is_platform and asked.tenant_id != by.tenant_id:
         raise QuotaRequestUnknown(request_id=request_id)  # as one that nobody made
@@ -116,7 +111,7 @@ def take_up(
     if now >= approved.expires_at:
         raise EscalationTokenWrong(request_id=request_id, expired_at=approved.expires_at)
     node = str(asked.subscriber_id)
-    was = state.quotas.get((node, asked.gpu_class))
+    was = policies.quotas.get((node, asked.gpu_class))
     return [
         QuotaOverridden(
             market=asked.market,
@@ -136,14 +131,14 @@ def take_up(
     ]
 
 
-def _request(policies: Policies | None, request_id: UUID) -> Request:
-    request = (policies or Policies()).requests.get(request_id)
+def _request(policies: Policies, request_id: UUID) -> Request:
+    request = policies.requests.get(request_id)
     if request is None:
         raise QuotaRequestUnknown(request_id=request_id)
     return request
 
 
-def _open_request(policies: Policies | None, request_id: UUID, now: datetime) -> Request:
+def _open_request(policies: Policies, request_id: UUID, now: datetime) -> Request:
     request = _request(policies, request_id)
     if request.state != "open" or now >= request.asked.expires_at:
         raise QuotaRequestClosed(request_id=request_id, state=request.state)

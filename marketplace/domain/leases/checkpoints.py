@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from ledger.domain.ids import HostId
 from ledger.domain.span import Window
-from marketplace.domain.facts.work_events import WorkSaved
+from marketplace.domain.facts.events import WorkSaved
 
 SECOND = timedelta(seconds=1)
 
@@ -52,11 +52,9 @@ class Progress:
     saved: tuple[tuple[HostId | None, datetime], ...] = ()
 
     def begun(self, at: datetime) -> Progress:
-        """Return the progress of work that runs on all its hosts now."""
         return replace(self, began_at=at)
 
     def after(self, event: WorkSaved) -> Progress:
-        """Return the progress after one more checkpoint."""
         others = tuple(each for each in self.saved if each[0] != event.host_id)
         return replace(self, saved=(*others, (event.host_id, event.safe_at)))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from ledger.domain.accounts import Account
 from ledger.domain.event import Event
@@ -29,8 +30,8 @@ from marketplace.domain.facts.events import (
     LeaseGranted,
     Share,
 )
-from marketplace.domain.leases.interruption import interrupt, owner_was_first
 from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.reclaim import interrupt, owner_was_first
 from marketplace.domain.leases.reclaim_schedule import least_notice
 from marketplace.domain.leases.resale import shorten
 from marketplace.domain.leases.state import claimed_for
@@ -41,6 +42,10 @@ lease: by so much the consumer, or the work that is told to stop, has less time 
 DOUBLINGS_MAX = 8
 """A bid that was refused for being late is given twice the time each time, so that a slow machine
 grants late rather than never; at most 2^8 times."""
+
+
+_promised = attrgetter("notice_seconds", "grace_seconds", "reclaim_fee_ppm", "reclaim_steps")
+"""What an owner promises for a reclaim."""
 
 
 class GrantUnfit(Refusal):
@@ -125,21 +130,8 @@ def supply_stands(offer: Offer | None, share: Share, granted: LeaseGranted) -> N
         raise GrantUnfit("supply-changed", offer_id=str(share.offer_id))
     if share.resold is not None:
         return
-    terms = offer.terms
-    promised = (
-        terms.notice_seconds,
-        terms.grace_seconds,
-        terms.reclaim_fee_ppm,
-        terms.reclaim_steps,
-    )
-    agreed = (
-        share.notice_seconds,
-        share.grace_seconds,
-        share.reclaim_fee_ppm,
-        share.reclaim_steps,
-    )
     too_dear = not granted.own and offer.floor > granted.price
-    if promised != agreed or too_dear:
+    if _promised(offer.terms) != _promised(share) or too_dear:
         raise GrantUnfit("supply-changed", offer_id=str(share.offer_id))
 
 
@@ -155,31 +147,31 @@ def cut_short(
 
     Raises: GrantUnfit.
     """
+    changed = GrantUnfit("lease-changed", lease_id=str(cut.lease_id))
     lease_id = granted.lease_id
     if lease is None:
-        raise GrantUnfit("lease-changed", lease_id=str(cut.lease_id))
+        raise changed
     if lease.cut is not None and claimed_for(lease.cut) == lease_id:
         return []
     if cut.because == "resold":
-        _need_for_sale(lease, cut, granted)
+        if not _is_for_sale(lease, cut, granted):
+            raise changed
         return shorten(lease, sold_to=lease_id, ends_at=cut.ends_at, now=granted.at)
     if lease.over or lease.state == "ending":
         return []
     if owner_was_first(lease) or lease.rights.resale_open:
-        raise GrantUnfit("lease-changed", lease_id=str(cut.lease_id))
+        raise changed
     if cut.ends_at < now + least_notice(lease.terms.shares) - LATE_MAX:
         raise GrantUnfit("too-late", decided_at=granted.at)
     return interrupt(lease, in_favour_of=lease_id, stop_at=cut.ends_at, now=granted.at)
 
 
-def _need_for_sale(lease: Lease, cut: Cut, granted: LeaseGranted) -> None:
+def _is_for_sale(lease: Lease, cut: Cut, granted: LeaseGranted) -> bool:
     sale = lease.rights.resale
-    is_open = sale is not None and lease.rights.resale_open and lease.stop_at is None
+    if sale is None or not lease.rights.resale_open or lease.stop_at is not None:
+        return False
     over = lease.over or lease.state == "ending"
-    if sale is None or not is_open or over:
-        raise GrantUnfit("lease-changed", lease_id=str(cut.lease_id))
-    if cut.ends_at < sale.since or granted.price < sale.floor:
-        raise GrantUnfit("lease-changed", lease_id=str(cut.lease_id))
+    return not over and cut.ends_at >= sale.since and granted.price >= sale.floor
 
 
 def withdraw_cut(lease: Lease | None, in_favour_of: LeaseId, *, now: datetime) -> list[LeaseEvent]:

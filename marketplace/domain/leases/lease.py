@@ -7,9 +7,10 @@ does the rest (`tick`). No lease ends without a reason (close_reasons.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
 from types import MappingProxyType
 
 from ledger.domain.ids import HostId
@@ -26,15 +27,25 @@ from marketplace.domain.facts.events import (
     LeaseEvent,
     LeaseExtended,
     LeaseStarting,
+    WorkSaved,
     WorkStarted,
     WorkStopped,
 )
-from marketplace.domain.leases.actions import LEASE_MAX, LeaseTooLong, need
+from marketplace.domain.leases.actions import LEASE_MAX, CheckpointOutOfLease, LeaseTooLong, need
 from marketplace.domain.leases.checkpoints import SECOND, Left
-from marketplace.domain.leases.contacts import Contacts, Heard
-from marketplace.domain.leases.grace_period import waits_until
 from marketplace.domain.leases.reclaim_schedule import due_from
-from marketplace.domain.leases.state import LeaseState
+from marketplace.domain.leases.state import LeaseState, waits_until
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Since when a host has been heard without a long pause, and when it was heard last."""
+
+    since: datetime
+    until: datetime
+
+
+Contacts = Mapping[HostId, Heard]
 
 
 class LeaseUnknown(Unknown):
@@ -71,13 +82,10 @@ class Lease(LeaseState):
         events: list[LeaseEvent] = []
         if not self.over and self.state != "ending" and now < self.due_at:
             events += self.rights.opening(tenant_id=self.terms.tenant_id, now=now)
-        lease = self
-        for event in events:
-            lease = Lease.evolve(lease, event)
+        lease = self._after_all(events)
         while step := lease._next(now, start_grace, uptime, heard):
             events += step
-            for event in step:
-                lease = Lease.evolve(lease, event)
+            lease = lease._after_all(step)
         return events
 
     def _next(
@@ -223,9 +231,7 @@ class Lease(LeaseState):
             else:
                 reason = close_reasons.WORK_FAILED
             events += self._end(reason, now)
-        lease = self
-        for event in events:
-            lease = Lease.evolve(lease, event)
+        lease = self._after_all(events)
         if lease.stopped >= lease.started:
             events.append(lease._close(now))
         return events
@@ -238,22 +244,18 @@ class Lease(LeaseState):
         if self.state == "ending":
             return []
         need("end", self, tenant_id=self.terms.tenant_id, now=now)
-        return list(self._end(close_reasons.CLOSED_BY_CONSUMER, now)) + self._closed_if_idle(
-            close_reasons.CLOSED_BY_CONSUMER, now
-        )
+        return self.abandon(now=now, reason=close_reasons.CLOSED_BY_CONSUMER)
 
     def abandon(self, *, now: datetime, reason: int) -> list[LeaseEvent]:
-        """End a lease at once."""
+        """End a lease at once; where no host has anything running, it is closed, too."""
         if self.over or self.state == "ending":
             return []
-        return list(self._end(reason, now)) + self._closed_if_idle(reason, now)
+        ending = self._end(reason, now)
+        idle = self.state == "scheduled"
+        return [*ending, *([self._after_all(ending)._close(now)] if idle else [])]
 
-    def _closed_if_idle(self, reason: int, now: datetime) -> list[LeaseEvent]:
-        """Close at once where no host has anything running."""
-        if self.state in ("scheduled",):
-            ending = LeaseEnding(lease_id=self.terms.lease_id, reason=reason, at=now)
-            return [Lease.evolve(self, ending)._close(now)]
-        return []
+    def _after_all(self, events: Iterable[LeaseEvent]) -> Lease:
+        return reduce(Lease.evolve, events, self)
 
     def ask_extension(self, *, ends_at: datetime, now: datetime) -> list[LeaseEvent]:
         """Decide whether the consumer may ask to go on; the engine decides whether it can be.
@@ -303,3 +305,27 @@ class Lease(LeaseState):
                 at=now,
             )
         ]
+
+
+def save(
+    lease: Lease, *, host_id: HostId | None, safe_at: datetime, now: datetime
+) -> list[LeaseEvent]:
+    """Take note of a checkpoint; one that is not later than the last changes nothing.
+
+    A host reports late and by another clock: what it says counts as far as it can be.
+
+    Args:
+        host_id: None: the consumer says so.
+
+    Raises: LeaseOver, CheckpointOutOfLease; neither of them where a host reports.
+    """
+    if host_id is None:
+        need("checkpoint", lease, tenant_id=lease.terms.tenant_id, now=now)
+        if not lease.starts_at <= safe_at <= now:
+            raise CheckpointOutOfLease(since=lease.starts_at, until=now)
+    elif lease.over or host_id not in lease.started or safe_at < lease.starts_at:
+        return []
+    safe_at = min(safe_at, now)
+    if not lease.progress.is_news(host_id, safe_at):
+        return []
+    return [WorkSaved(lease_id=lease.terms.lease_id, host_id=host_id, safe_at=safe_at, at=now)]

@@ -1,12 +1,27 @@
-"""An owner takes capacity back: whether that may be, and what each way of doing it costs."""
+"""Who ends a lease before its time: an owner, the market for a firm bid, or a host that is silent.
+
+An owner takes capacity back always, after the notice that was agreed. The market interrupts for a
+firm bid, which the engine has decided already: here it is taken up. Silence of a host up to a limit
+changes nothing: a line that is down for a quarter of an hour ends no lease. Beyond it the lease
+ends as the host's fault, so that its work may continue elsewhere.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ledger.domain.ids import TenantId
+from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.refusal import Invalid
-from marketplace.domain.facts.events import LeaseEvent, ReclaimRequested, Share
+from marketplace.domain.facts import close_reasons
+from marketplace.domain.facts.events import (
+    Compensation,
+    LeaseEnding,
+    LeaseEvent,
+    LeaseHostLost,
+    LeaseInterrupted,
+    ReclaimRequested,
+    Share,
+)
 from marketplace.domain.leases.actions import (
     LeaseEndsSooner,
     LeaseOver,
@@ -15,7 +30,13 @@ from marketplace.domain.leases.actions import (
     need,
 )
 from marketplace.domain.leases.lease import Lease
-from marketplace.domain.leases.reclaim_schedule import ONE_SECOND, Choice, choices, least_notice
+from marketplace.domain.leases.reclaim_schedule import (
+    ONE_SECOND,
+    Choice,
+    choices,
+    compensation,
+    least_notice,
+)
 
 
 class NoticeTooShort(Invalid):
@@ -84,3 +105,76 @@ def _shares_of(lease: Lease, owner_id: TenantId | None) -> list[Share]:
     if lease.over or lease.state == "ending":
         raise LeaseOver(lease_id=lease.terms.lease_id, state=lease.state)
     return mine
+
+
+def interrupt(
+    lease: Lease, *, in_favour_of: LeaseId, stop_at: datetime, now: datetime
+) -> list[LeaseEvent]:
+    """Take up that the engine gave a lease's capacity to a firm bid from `stop_at` on.
+
+    The consumer is compensated by each owner as by a reclaim with that notice. A lease that is
+    over, or stops by then because its owner wants it back, is left alone.
+    """
+    sooner = lease.stop_at is not None and lease.stop_at <= stop_at
+    if sooner or lease.over or lease.state == "ending":
+        return []
+    owners = dict.fromkeys(share.owner_id for share in lease.terms.shares)
+    owed = [
+        Compensation(owner, lease.compensation(owner, asked_at=now, stop_at=stop_at))
+        for owner in owners
+    ]
+    return [
+        LeaseInterrupted(
+            lease_id=lease.terms.lease_id,
+            in_favour_of=in_favour_of,
+            stop_at=stop_at,
+            compensations=tuple(owed),
+            at=now,
+        )
+    ]
+
+
+def owner_was_first(lease: Lease) -> bool:
+    """Tell if an owner had taken the capacity back before the market gave it to a firm bid.
+
+    Then the firm lease does not stand: owners come first, also where the engine had not read of
+    their reclaim yet.
+    """
+    if lease.rights.interrupted:
+        return lease.rights.reclaimed_first
+    return lease.stop_at is not None
+
+
+def lose_host(
+    lease: Lease, *, host_id: HostId, heard_at: datetime, now: datetime
+) -> list[LeaseEvent]:
+    """Decide that a lease ends because a host of it is not heard any more; once.
+
+    Nothing, where that host has nothing of it to run: before its start, and after its work is gone.
+    """
+    if lease.state not in ("starting", "active", "reclaiming"):
+        return []
+    if host_id not in lease.hosts or host_id in lease.stopped or now >= lease.due_at:
+        return []
+    shares = [share for share in lease.terms.shares if share.host_id == host_id]
+    owed = compensation(
+        shares,
+        lease.terms.price,
+        starts_at=lease.starts_at,
+        ends_at=lease.due_at,
+        asked_at=now,
+        stop_at=now,
+    )
+    lease_id = lease.terms.lease_id
+    return [
+        LeaseHostLost(
+            lease_id=lease_id,
+            market=lease.terms.market,
+            host_id=host_id,
+            owner_id=shares[0].owner_id,
+            heard_at=heard_at,
+            compensation=owed,
+            at=now,
+        ),
+        LeaseEnding(lease_id=lease_id, reason=close_reasons.HOST_SILENT, at=now),
+    ]

@@ -1,7 +1,14 @@
-"""What a lease stream adds up to: the terms granted, and what has happened to them so far."""
+"""What a lease stream adds up to: the terms granted, who claims the lease, and what has happened.
+
+Of the claims (reclaims of its owners, an interruption, a sale of its rest) the first that is due
+ends the lease. The work is then asked to stop and has a grace until it is killed. The grace lies
+before the deadline, never after it: what is left of it there is void. So the owner has the GPUs
+back on time whatever was promised.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Literal, Self, assert_never
@@ -31,10 +38,136 @@ from marketplace.domain.facts.events import (
     WorkStarted,
     WorkStopped,
 )
+from marketplace.domain.facts.values import Share
 from marketplace.domain.leases.checkpoints import UNBEGUN, Progress
-from marketplace.domain.leases.claims import NO_CLAIMS, Rights, RightsEvent
-from marketplace.domain.leases.grace_period import grace_of
-from marketplace.domain.leases.reclaim_schedule import compensation
+from marketplace.domain.leases.reclaim_schedule import Reclaim, compensation
+
+SILENT = timedelta(seconds=30)
+"""An agent that says nothing for so long after a deadline is not waited for."""
+ANSWER = timedelta(seconds=15)
+"""What an agent has to report after a kill without a deadline."""
+
+
+def grace_of(shares: Sequence[Share]) -> timedelta:
+    """Return the grace of a lease: one for all its hosts, as a gang stops in one moment.
+
+    The longest that an owner promised, so that no promise is undercut; but within the notice of
+    each owner, as nobody waits for GPUs longer than that. So it is no shorter than what each bid
+    asked of each owner. Those shares that are older than the grace as a term have 15 seconds at
+    any notice.
+    """
+    longest = max(share.grace_seconds for share in shares)
+    within = min(share.notice_seconds for share in shares)
+    least = min(share.grace_seconds for share in shares)
+    return timedelta(seconds=max(least, min(longest, within)))
+
+
+def waits_until(ending_at: datetime, due_at: datetime, grace: timedelta) -> datetime:
+    """Return when a lease that ends is closed, whether or not its hosts say that work stopped.
+
+    due_at: its deadline. Work that is stopped before it has the grace from then on, up to it.
+    """
+    left = min(grace, due_at - ending_at)
+    return ending_at + max(SILENT, left + ANSWER)
+
+
+RightsEvent = (
+    ReclaimRequested
+    | LeaseInterrupted
+    | ResaleListed
+    | ResaleOpened
+    | ResaleEnded
+    | LeaseShortened
+    | LeaseHostLost
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What was claimed of one lease, and by whom.
+
+    stop_at: when the first of all claims is due. reclaims: the last of each owner, the one that
+    is due first in front. interrupted: the market's own claim is due first; reclaimed_first: an
+    owner's claim was there before it.
+    """
+
+    stop_at: datetime | None = None
+    reclaims: tuple[Reclaim, ...] = ()
+    interrupted: bool = False
+    reclaimed_first: bool = False
+    resale: ResaleListed | None = None
+    resale_open: bool = False
+    shortened: LeaseShortened | None = None
+    heard_at: datetime | None = None
+    """When a host was heard last, for whose silence the lease ends."""
+
+    def opening(self, *, tenant_id: TenantId, now: datetime) -> list[ResaleOpened]:
+        """Open the rest to the market once the owner's first refusal is over."""
+        resale = self.resale
+        if resale is None or self.resale_open or now < resale.opens_at:
+            return []
+        return [
+            ResaleOpened(
+                lease_id=resale.lease_id,
+                market=resale.market,
+                tenant_id=tenant_id,
+                since=resale.since,
+                ends_at=resale.ends_at,
+                floor=resale.floor,
+                lease_min_seconds=resale.lease_min_seconds,
+                at=now,
+            )
+        ]
+
+    def after(self, event: RightsEvent, owed: Money | None) -> Rights:
+        """Return the claims after one more. owed: what a reclaim pays."""
+        match event:
+            case ReclaimRequested():
+                assert owed is not None
+                first = Reclaim(event.owner_id, event.stop_at, owed)
+                others = [each for each in self.reclaims if each.owner_id != event.owner_id]
+                return replace(
+                    self,
+                    stop_at=event.stop_at,
+                    reclaims=(first, *others),
+                    interrupted=False,
+                    resale=None,
+                )
+            case LeaseInterrupted():
+                paid = [Reclaim(c.owner_id, event.stop_at, c.money) for c in event.compensations]
+                return replace(
+                    self,
+                    stop_at=event.stop_at,
+                    reclaims=tuple(paid),
+                    interrupted=True,
+                    reclaimed_first=self.reclaimed_first
+                    or (self.stop_at is not None and not self.interrupted),
+                    resale=None,
+                )
+            case ResaleListed():
+                return replace(self, resale=event, resale_open=False)
+            case ResaleOpened():
+                return replace(self, resale_open=True)
+            case ResaleEnded():
+                return replace(self, resale=None)
+            case LeaseHostLost():
+                return self._with_lost(event)
+            case LeaseShortened():
+                return replace(self, shortened=event, resale=None)
+            case _:
+                assert_never(event)
+
+    def _with_lost(self, lost: LeaseHostLost) -> Rights:
+        """Add what the owner of a lost host pays, to what it owes for a reclaim that was due."""
+        owed = sum(each.money.nanos for each in self.reclaims if each.owner_id == lost.owner_id)
+        money = Money(owed + lost.compensation.nanos, lost.compensation.currency)
+        others = [each for each in self.reclaims if each.owner_id != lost.owner_id]
+        pays = Reclaim(lost.owner_id, lost.at, money)
+        return replace(self, reclaims=(pays, *others), heard_at=lost.heard_at)
+
+
+NO_CLAIMS = Rights()
+
 
 State = Literal["scheduled", "starting", "active", "reclaiming", "ending", "closed", "failed"]
 
@@ -65,22 +198,18 @@ class LeaseState:
 
     @property
     def over(self) -> bool:
-        """Tell if the state is final."""
         return self.state in ("closed", "failed")
 
     @property
     def hosts(self) -> frozenset[HostId]:
-        """Return every host that gives a share."""
         return frozenset(share.host_id for share in self.terms.shares)
 
     @property
     def gpus(self) -> int:
-        """Return how many GPUs the lease holds, over all its hosts."""
         return sum(len(share.gpu_uuids) for share in self.terms.shares)
 
     @property
     def starts_at(self) -> datetime:
-        """Return the start of the window granted."""
         return self.terms.window.starts_at
 
     @property
@@ -154,7 +283,6 @@ class LeaseState:
 
     @classmethod
     def evolve(cls, state: Self | None, event: LeaseEvent, /) -> Self:
-        """Return the lease after `event`."""
         if isinstance(event, LeaseScheduled):
             assert state is None
             return cls(terms=event, ends_at=event.window.ends_at)
@@ -205,5 +333,4 @@ class LeaseState:
 
 
 def claimed_for(cut: LeaseInterrupted | LeaseShortened) -> LeaseId:
-    """Return the lease for which another one ends sooner."""
     return cut.in_favour_of if isinstance(cut, LeaseInterrupted) else cut.sold_to

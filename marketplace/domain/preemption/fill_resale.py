@@ -16,9 +16,7 @@ from ledger.domain.ids import LeaseId, OfferId
 from ledger.domain.span import Window
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.held_leases import Held
-from marketplace.domain.clearing.fills import Clearing, Fill
-from marketplace.domain.clearing.rule_set import Rules, instant_price
-from marketplace.domain.clearing.to_events import decided
+from marketplace.domain.clearing.fills import Clearing, Fill, Rules, decided, instant_price
 from marketplace.domain.facts.events import (
     Cut,
     LeaseGranted,

@@ -27,10 +27,8 @@ from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.held_leases import Held
-from marketplace.domain.clearing.fills import Clearing, Fill, lease_id_of
+from marketplace.domain.clearing.fills import Clearing, Fill, Rules, decided, lease_id_of
 from marketplace.domain.clearing.own_supply_first import others
-from marketplace.domain.clearing.rule_set import Rules
-from marketplace.domain.clearing.to_events import decided
 from marketplace.domain.facts.events import Cut, LeaseGranted, MarketEvent, Share
 from marketplace.domain.facts.instants import ONE_MILLI, Millis, from_below, moment, whole_second
 from marketplace.domain.leases.reclaim_schedule import compensation, least_notice
@@ -56,7 +54,6 @@ class Victim:
 
     @property
     def lease_id(self) -> LeaseId:
-        """Return the lease's id."""
         return self.held.granted.lease_id
 
 

@@ -94,7 +94,6 @@ def _of_instance(model: str, compute: str | None, name: str) -> int:
 
 @lru_cache(maxsize=4_096)
 def is_part(model: str) -> bool:
-    """Tell if a model, or a class, is that of a part of a card."""
     return card_of(model) != model_of(model)
 
 

@@ -1,8 +1,8 @@
 """What units and cohorts use of one class of GPUs over time, and how much more each of them may.
 
-The arithmetic of `cohort_tree` for a whole window at once: what a node uses is kept as steps, and
+Asks the arithmetic of `cohort_tree` about a whole window: what a node uses is kept as steps, and
 what is left to a unit is worked out for all steps around it together, once until somebody takes
-some. A test holds it to `cohort_tree.Usage`, moment by moment.
+some. A test compares it with `cohort_tree.Usage`, moment by moment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marketplace.domain.quotas.cohort_tree import Tree, Usage, Verdict
+from marketplace.domain.quotas.cohort_tree import Tree, Usage, Verdict, beyond, borrowable
 from marketplace.domain.quotas.step_function import NOTHING, Ints, Steps, added
 from marketplace.domain.quotas.use import FOREVER
 
@@ -107,7 +107,6 @@ class Headroom:
                 pieces = [up for piece in pieces for up in self._above(node, before, *piece)]
 
     def forget_before(self, millis: int) -> None:
-        """Drop what is over, to bound memory."""
         self._used = {node: steps.since(millis) for node, steps in self._used.items()}
         self._views = {}
 
@@ -124,10 +123,10 @@ class Headroom:
             return None
         first = int(view.edges.searchsorted(starts, "right")) - 1
         last = int(view.edges.searchsorted(ends))
-        beyond = view.own[first:] < gpus
+        borrows = view.own[first:] < gpus
         refused = view.left[first:] < gpus
         if not may_borrow:
-            refused = refused | beyond
+            refused = refused | borrows
         at = int(refused[: last - first].argmax())
         if refused[at]:
             later = at + int(refused[at:].argmin())
@@ -138,7 +137,7 @@ class Headroom:
         at = int(bound.argmax())
         if not bound[at]:
             return None
-        borrowed = np.flatnonzero(beyond[: last - first])
+        borrowed = np.flatnonzero(borrows[: last - first])
         if borrowed.size:
             at = int(borrowed[-1])
         moment = max(starts, int(view.edges[first + at]))
@@ -174,7 +173,7 @@ class Headroom:
         if not kept.any():
             return steps
         times = np.unique(np.concatenate((steps.times, self._epochs)))
-        return Steps(times, np.maximum(0, steps.at(times) - kept[self._epochs_at(times)]))
+        return Steps(times, beyond(steps.at(times), kept[self._epochs_at(times)]))
 
     def _above(
         self, node: str, before: Steps, starts: int, ends: int, gpus: int
@@ -186,7 +185,7 @@ class Headroom:
         edges = np.concatenate((before.times, self._epochs))
         edges = np.unique(np.append(edges[(starts < edges) & (edges < ends)], starts))
         used, own = before.at(edges), kept[self._epochs_at(edges)]
-        more = np.maximum(0, used + gpus - own) - np.maximum(0, used - own)
+        more = beyond(used + gpus, own) - beyond(used, own)
         bounds = [*edges.tolist(), ends]
         found: list[tuple[int, int, int]] = []
         for since, until, size in zip(bounds, bounds[1:], more.tolist(), strict=False):
@@ -220,8 +219,7 @@ class Headroom:
             if each == path[-1]:
                 left = own
                 continue
-            left = np.minimum(left, total - kept - np.maximum(0, used - kept) + borrowing)
-            left = np.maximum(0, kept - used) + left
+            left = np.minimum(left, borrowable(total, kept, used, borrowing)) + beyond(kept, used)
         bound = binds[epochs]
         free = np.where(bound, left, UNBOUND)
         return _View(edges, free, np.where(bound, own, UNBOUND), bound)

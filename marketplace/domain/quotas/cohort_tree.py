@@ -1,9 +1,12 @@
 """Who may use how many GPUs: nominal quota, borrowing and lending within cohorts.
 
-Kueue's meaning of the words, as a tree for one class of GPUs at one moment. A business unit owns
-its nominal quota. What it does not use, others of its cohort may borrow, up to their borrowing
-limit and its lending limit; a cohort is to its own cohort what a unit is to it. Unset is not zero:
-a borrowing or lending limit that is not set (None) limits nothing, one that is 0 forbids.
+Kueue's meaning of the words, as a tree for one class of GPUs at one moment. The arithmetic is here
+once: `Usage` asks it about one moment, `cohort_timeline` about all moments of a window together.
+
+A business unit owns its nominal quota. What it does not use, others of its cohort may borrow, up
+to their borrowing limit and its lending limit; a cohort is to its own cohort what a unit is to it.
+Unset is not zero: a borrowing or lending limit that is not set (None) limits nothing, one that is 0
+forbids.
 
 All figures are in units, of which a tree says how many one GPU is: one, or more where the parts of
 a card count as parts of a GPU (`card_units`).
@@ -13,9 +16,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from marketplace.domain.quotas.card_units import said
+
+Amount = TypeVar("Amount", int, NDArray[np.int64])
+"""GPUs in units: at one moment, or at several."""
+
+
+def beyond(used: Amount, kept: Amount) -> Amount:
+    """Return what a node uses beyond what it keeps to itself: that counts in its cohort too."""
+    return (used - kept) * (used > kept)
+
+
+def borrowable(total: Amount, kept: Amount, used: Amount, borrowing: Amount) -> Amount:
+    """Return what a node may take more of its cohort's, were there as much.
+
+    total: what it has; kept: what of that it does not lend. borrowing: beyond what it has.
+    """
+    return total - kept - beyond(used, kept) + borrowing
+
+
+def around(parents: Mapping[str, str | None], node: str | None) -> Iterator[str]:
+    """Yield a node and the cohorts around it, from the inside; one that stands nowhere, alone."""
+    while node is not None:
+        yield node
+        node = parents.get(node)
+
 
 Outcome = Literal["nominal", "borrowed", "refused"]
 LimitedBy = Literal["nominal-quota", "borrowing-limit", "cohort"]
@@ -60,7 +90,6 @@ class Verdict:
 
     @property
     def fits(self) -> bool:
-        """Tell if it may be taken."""
         return self.outcome != "refused"
 
     def told(self) -> str:
@@ -113,18 +142,13 @@ class Tree:
         return sorted(self.parents, key=lambda node: (-depth[node], node))
 
     def quota(self, node: str) -> Quota:
-        """Return what a node has."""
         return self.quotas.get(node, UNSET)
 
     def path(self, node: str) -> Iterator[str]:
-        """Yield a node and the cohorts around it, from the inside."""
-        at: str | None = node
-        while at is not None:
-            yield at
-            at = self.parents[at]
+        """Return a node and the cohorts around it, from the inside."""
+        return around(self.parents, node)
 
     def root(self, node: str) -> str:
-        """Return the outermost cohort of a node."""
         return list(self.path(node))[-1]
 
     def governed(self, node: str) -> bool:
@@ -170,8 +194,7 @@ class Usage:
         return self._used[node]
 
     def borrowed(self, node: str) -> int:
-        """Return how many GPUs a node uses beyond its quota."""
-        return max(0, self._used[node] - self.tree.subtree[node])
+        return beyond(self._used[node], self.tree.subtree[node])
 
     def lent(self, node: str) -> int:
         """Return how many of a node's GPUs others could be using: what it does not use itself.
@@ -185,7 +208,6 @@ class Usage:
         return min(idle, sum(self.borrowed(each) for each in inside))
 
     def holds(self, use: object) -> bool:
-        """Tell if a use is counted."""
         return use in self._taken
 
     def take(self, use: object, node: str, gpus: int) -> None:
@@ -207,8 +229,7 @@ class Usage:
         while at is not None and gpus:
             before = used[at]
             after = used[at] = before + gpus
-            beyond = kept[at]
-            gpus = max(0, after - beyond) - max(0, before - beyond)
+            gpus = beyond(after, kept[at]) - beyond(before, kept[at])
             at = parents[at]
 
     def available(self, node: str) -> tuple[int, LimitedBy]:
@@ -222,16 +243,16 @@ class Usage:
         by = "cohort"
         borrowing = tree.quota(node).borrowing
         if borrowing is not None:
-            most = total - kept - max(0, used - kept) + borrowing
+            most = borrowable(total, kept, used, borrowing)
             if most < left:
                 left, by = most, "borrowing-limit" if borrowing else "nominal-quota"
-        return max(0, kept - used) + left, by
+        return beyond(kept, used) + left, by
 
     def fits(self, node: str, gpus: int) -> Verdict:
         """Tell if a unit may take some GPUs more, and from whose quota."""
         available, by = self.available(node)
         used, nominal = self._used[node], self.tree.subtree[node]
-        borrowed = max(0, used + gpus - nominal)
+        borrowed = beyond(used + gpus, nominal)
         outcome: Outcome = "borrowed" if borrowed else "nominal"
         if gpus > available:
             outcome = "refused"

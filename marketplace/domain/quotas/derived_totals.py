@@ -1,25 +1,131 @@
 """What is worked out of policies and uses and kept until either changes: trees, sums, permissions.
 
-Nothing here is part of a snapshot. Each sum is made when it is first asked for, and then kept in
-step use by use; a fork adds to sums of its own.
+Nothing here is part of a snapshot. Each sum is made when it is first asked for, so that a quota or
+a limit is asked without going through all that is used, and then kept in step use by use; a fork
+adds to sums of its own. `Tallies` is what limits need of users, business units and tenants: GPUs
+and memory at once, use in periods.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import ChainMap
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
+from uuid import UUID
 
+from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.facts.events import BidPlaced
 from marketplace.domain.facts.instants import EPOCH, from_above, moment
-from marketplace.domain.facts.policy_events import UseKind
+from marketplace.domain.facts.policy_events import LimitScope, UseKind
 from marketplace.domain.facts.values import Counts
 from marketplace.domain.quotas.cohort_timeline import Headroom, Part
-from marketplace.domain.quotas.cohort_tree import Tree
-from marketplace.domain.quotas.limit_totals import Tallies
+from marketplace.domain.quotas.cohort_tree import Tree, around
 from marketplace.domain.quotas.policies_in_force import Policies
-from marketplace.domain.quotas.step_function import EVER
-from marketplace.domain.quotas.use import Use
+from marketplace.domain.quotas.step_function import EVER, NOTHING, Steps
+from marketplace.domain.quotas.use import Use, subject_of
+
+Spent = ChainMap[tuple[UUID, str], int]
+"""By subject and currency, in nano-units; units × milliseconds under the currency ``""``."""
+Uses = Callable[[], Iterable[Use]]
+
+
+class Held(NamedTuple):
+    """What one has at once, over time: GPUs, in units, and MiB of their memory."""
+
+    gpus: Steps = NOTHING
+    memory: Steps = NOTHING
+
+    def plus(self, use: Use, sign: int, counts: Counts) -> Held:
+        """Return it with one use more, or less."""
+        return Held(
+            self.gpus.plus(use.starts, use.ends, sign * use.size(counts)),
+            self.memory.plus(use.starts, use.ends, sign * use.memory_mib),
+        )
+
+
+class Tallies:
+    """All sums that were asked for. Whoever changes the uses says so here."""
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts: Counts = counts
+        self._held: dict[LimitScope, ChainMap[UUID, Held]] = {}
+        self._spent: dict[tuple[LimitScope, int, int], Spent] = {}
+
+    def fork(self) -> Tallies:
+        """Return the same sums, to add to them."""
+        twin = Tallies(self._counts)
+        twin._held = {scope: held.new_child() for scope, held in self._held.items()}
+        twin._spent = {key: spent.new_child() for key, spent in self._spent.items()}
+        return twin
+
+    def add(self, use: Use, *, held: bool, sign: int = 1) -> None:
+        """Count a use, or stop counting it. held: at its time, beside in the periods it is in."""
+        if held:
+            for scope, by_subject in self._held.items():
+                subject = subject_of(scope, use.terms)
+                if subject is not None:
+                    before = by_subject.get(subject) or Held()
+                    by_subject[subject] = before.plus(use, sign, self._counts)
+        for (scope, starts, ends), spent in self._spent.items():
+            _spend(spent, scope, use, (starts, ends), sign, self._counts)
+
+    def forget_before(self, millis: int) -> None:
+        for scope, by_subject in self._held.items():
+            pruned = {
+                subject: Held(held.gpus.since(millis), held.memory.since(millis))
+                for subject, held in by_subject.items()
+            }
+            self._held[scope] = ChainMap(
+                {who: held for who, held in pruned.items() if len(held.gpus.times) > 1}
+            )
+        self._spent = {key: spent for key, spent in self._spent.items() if key[2] > millis}
+
+    def held(self, scope: LimitScope, subject: UUID, uses: Uses) -> Held:
+        """Return what one has at once. uses: returns all that are held."""
+        by_subject, counts = self._held.get(scope), self._counts
+        if by_subject is None:
+            spans: dict[UUID, list[Use]] = defaultdict(list)
+            for use in uses():
+                whose = subject_of(scope, use.terms)
+                if whose is not None:
+                    spans[whose].append(use)
+            by_subject = self._held[scope] = ChainMap(
+                {
+                    whose: Held(
+                        Steps.of((use.starts, use.ends, use.size(counts)) for use in mine),
+                        Steps.of((use.starts, use.ends, use.memory_mib) for use in mine),
+                    )
+                    for whose, mine in spans.items()
+                }
+            )
+        return by_subject.get(subject) or Held()
+
+    def spent(
+        self, scope: LimitScope, subject: UUID, span: tuple[int, int], uses: Uses
+    ) -> Callable[[str], int]:
+        """Return by currency what one spent in a period; units × ms for the currency ``""``.
+
+        uses: returns all that are held, and all that are over.
+        """
+        known = self._spent.get((scope, *span))
+        if known is None:
+            known = self._spent[scope, *span] = ChainMap({})
+            for use in uses():
+                _spend(known, scope, use, span, 1, self._counts)
+        return lambda currency: known.get((subject, currency), 0)
+
+
+def _spend(
+    spent: Spent, scope: LimitScope, use: Use, span: tuple[int, int], sign: int, counts: Counts
+) -> None:
+    lasts, subject = use.during(*span), subject_of(scope, use.terms)
+    if not lasts or subject is None:
+        return
+    paid = use.count * lasts * use.price // MILLIS_PER_HOUR
+    for currency, amount in (("", use.size(counts) * lasts), (use.terms.limit.currency, paid)):
+        key = (subject, currency)
+        spent[key] = spent.get(key, 0) + sign * amount
 
 
 class Sums:
@@ -47,15 +153,12 @@ class Sums:
         """Add a use to all sums there are, or take it from them. over: it is held no more."""
         self.tallies.add(use, held=not over, sign=sign)
         if not over:
-            node = str(use.terms.subscriber_id)
             for gpu_class, room in self._rooms.items():
-                size = use.of_class(gpu_class, self._counts)
-                room.take(Part(node, use.starts, use.ends, sign * size))
+                room.take(self._part(gpu_class, use, sign))
         for (gpu_class, starts, ends), hours in self._hours.items():
             self._spend(hours, gpu_class, use, (starts, ends), sign)
 
     def forget_before(self, millis: int) -> None:
-        """Drop what is over, to bound memory."""
         self.tallies.forget_before(millis)
         self._hours = {key: hours for key, hours in self._hours.items() if key[2] > millis}
         for room in self._rooms.values():
@@ -83,7 +186,6 @@ class Sums:
         return tree
 
     def may(self, what: UseKind, terms: BidPlaced, model: str) -> bool:
-        """Tell if a bid's unit may lease, or borrow, GPUs of a model."""
         if not self._policies.permits:
             return True
         key = (what, terms.subscriber_id, terms.tenant_id, model)
@@ -99,17 +201,13 @@ class Sums:
         if room is None:
             edges = [EVER, *self.edges(gpu_class)]
             trees = [(since, self.tree_at(gpu_class, since)) for since in edges]
-            parts = (
-                Part(
-                    str(use.terms.subscriber_id),
-                    use.starts,
-                    use.ends,
-                    use.of_class(gpu_class, self._counts),
-                )
-                for use in uses
-            )
+            parts = (self._part(gpu_class, use) for use in uses)
             room = self._rooms[gpu_class] = Headroom.of(trees, parts)
         return room
+
+    def _part(self, gpu_class: str, use: Use, sign: int = 1) -> Part:
+        size = sign * use.of_class(gpu_class, self._counts)
+        return Part(str(use.terms.subscriber_id), use.starts, use.ends, size)
 
     def hours(
         self, gpu_class: str, node: str, starts: int, ends: int, uses: Callable[[], Iterable[Use]]
@@ -126,18 +224,11 @@ class Sums:
         return hours.get(node, 0)
 
     def _spend(
-        self,
-        hours: ChainMap[str, int],
-        gpu_class: str,
-        use: Use,
-        span: tuple[int, int],
-        sign: int,
+        self, hours: ChainMap[str, int], gpu_class: str, use: Use, span: tuple[int, int], sign: int
     ) -> None:
         """Add a use to what its unit, and each cohort around it, has in a period."""
-        lasts = max(0, min(use.ends, span[1]) - max(use.starts, span[0]))
+        lasts = use.during(*span)
         millis = lasts and use.of_class(gpu_class, self._counts) * lasts
-        at: str | None = str(use.terms.subscriber_id) if millis else None
         parents = self.tree_at(gpu_class, span[0]).parents
-        while at is not None:
-            hours[at] = hours.get(at, 0) + sign * millis
-            at = parents.get(at)
+        for node in around(parents, str(use.terms.subscriber_id)) if millis else ():
+            hours[node] = hours.get(node, 0) + sign * millis

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
 from typing import TypeVar
 
+from marketplace.domain.quotas.cohort_tree import around
 from marketplace.domain.quotas.decayed_usage import FairShare, ShareKey, fair_share, remembered
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class Standings:
         self._shares: dict[str, FairShare] = {}
         terms: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for unit, of_unit in used.items():
-            for node in self.around(unit):
+            for node in around(parents, unit):
                 for model, left in of_unit.items():
                     terms[node][model].append(left)
         # fsum: the sum of a cohort is the same in whatever order its members come.
@@ -50,13 +51,6 @@ class Standings:
             node: {model: math.fsum(each) for model, each in by_model.items()}
             for node, by_model in terms.items()
         }
-
-    def around(self, node: str) -> Iterator[str]:
-        """Yield a node and the cohorts around it, from the inside."""
-        at: str | None = node
-        while at is not None:
-            yield at
-            at = self.parents[at]
 
     def share(self, node: str) -> FairShare:
         """Return the arithmetic of a unit, or of a cohort: of all in it, over its own weight."""
@@ -73,7 +67,7 @@ class Standings:
 
     def path(self, unit: str) -> tuple[FairShare, ...]:
         """Return the shares on the way to a unit: of its outermost cohort first, its own last."""
-        return tuple(self.share(node) for node in reversed([*self.around(unit)]))
+        return tuple(self.share(node) for node in reversed([*around(self.parents, unit)]))
 
     def key(self, unit: str) -> tuple[ShareKey, ...]:
         """Return what to sort units by: they are compared at the first level where they part."""
@@ -90,7 +84,7 @@ class Standings:
         alike at every level.
         """
         each_gpu = round(remembered(1, 0, millis, at=millis, half_life=self._half_life))
-        for node in self.around(unit):
+        for node in around(self.parents, unit):
             left = self._left.setdefault(node, {})
             for model, count in gpus.items():
                 left[model] = left.get(model, 0.0) + round(count * each_gpu)
@@ -104,7 +98,8 @@ class Standings:
         """
         queues = {unit: deque(each) for unit, each in waiting.items()}
         heaps: dict[str | None, list[tuple[ShareKey, str]]] = defaultdict(list)
-        nodes = {node for unit, each in queues.items() if each for node in self.around(unit)}
+        waits = [unit for unit, each in queues.items() if each]
+        nodes = {node for unit in waits for node in around(self.parents, unit)}
         for node in nodes:
             heaps[self.parents[node]].append((self.share(node).key, node))
         for heap in heaps.values():

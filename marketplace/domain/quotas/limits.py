@@ -12,7 +12,7 @@ from marketplace.domain.facts.instants import from_below, moment
 from marketplace.domain.facts.policy_events import LimitSet
 from marketplace.domain.facts.values import Counts
 from marketplace.domain.quotas.card_units import in_gpus, said, unit_of
-from marketplace.domain.quotas.limit_totals import Held
+from marketplace.domain.quotas.derived_totals import Held
 from marketplace.domain.quotas.use import FOREVER, Answer, Use, subject_of
 
 SpentIn = Callable[[int, int], tuple[int, int]]
@@ -122,7 +122,7 @@ def use_of_limit(
     limit: LimitSet, counted: Iterable[Use], at: int, subject: UUID, counts: Counts
 ) -> LimitUse:
     """Return what a subject uses of a limit at a moment."""
-    mine = [use for use in counted if subject_of(limit.scope, use) == subject]
+    mine = [use for use in counted if subject_of(limit.scope, use.terms) == subject]
     now = [use for use in mine if use.starts <= at < use.ends]
     [(starts, ends)] = periods(limit.period, at, at + 1)
     currency, unit = None if limit.money is None else limit.money.currency, unit_of(counts)

@@ -34,7 +34,6 @@ class LeastRuns:
     """By class, in order."""
 
     def after(self, event: LeastRunSet) -> LeastRuns:
-        """Return the policy after `event`."""
         if event.gpu_class is None:
             return replace(self, seconds=event.seconds)
         name = model_of(event.gpu_class)
@@ -49,7 +48,6 @@ class LeastRuns:
 
     @property
     def longest(self) -> int:
-        """Return the longest of all, in seconds."""
         return max(self.seconds, *(seconds for _, seconds in self.classes), 0)
 
 

@@ -31,7 +31,7 @@ from marketplace.domain.facts.policy_events import (
 )
 from marketplace.domain.facts.values import Counts
 from marketplace.domain.quotas.card_units import ANY_CLASS, in_class, unit_of
-from marketplace.domain.quotas.cohort_tree import Quota, Tree
+from marketplace.domain.quotas.cohort_tree import Quota, Tree, around
 from marketplace.domain.quotas.minimum_runtime import NONE_SET, LeastRuns
 
 HALF_LIFE_SECONDS = 7 * 86_400
@@ -93,7 +93,6 @@ class Policies:
 
     @classmethod
     def evolve(cls, state: Policies | None, event: GovernanceEvent, /) -> Policies:
-        """Return the policies after `event`."""
         now = state or cls()
         match event:
             case CohortPlaced():
@@ -165,7 +164,6 @@ class Policies:
 
     @property
     def unit(self) -> int:
-        """Return what one GPU counts as."""
         return unit_of(self.counts)
 
     @property
@@ -226,8 +224,7 @@ class Policies:
         if not self.permits:
             return True
         unit = str(terms.subscriber_id)
-        around = list(Tree(self.parents, {}).path(unit)) if unit in self.units else [unit]
-        for who in (*around, str(terms.tenant_id), None):
+        for who in (*around(self.parents, unit), str(terms.tenant_id), None):
             found = [
                 (gpu_class == ANY_CLASS, -len(gpu_class), allowed)
                 for (whose, kind, gpu_class), allowed in self.permits.items()
@@ -253,12 +250,7 @@ class Policies:
 
     def goes_last(self, unit: str) -> bool:
         """Tell if a unit, or a cohort that it stands in, has the weight 0: all others go before."""
-        at: str | None = unit
-        while at is not None:
-            if self.weight_of(at) <= 0:
-                return True
-            at = self.parents.get(at)
-        return False
+        return any(self.weight_of(node) <= 0 for node in around(self.parents, unit))
 
 
 def _quota(event: QuotaSet | QuotaOverridden, unit: int) -> Quota:

@@ -26,9 +26,8 @@ from marketplace.domain.facts.values import Counts
 from marketplace.domain.quotas.card_units import by_card, unit_of
 from marketplace.domain.quotas.cohort_tree import Quota, Tree, Usage
 from marketplace.domain.quotas.decayed_usage import Decayed, FairShare, remembered
-from marketplace.domain.quotas.derived_totals import Sums
+from marketplace.domain.quotas.derived_totals import Held, Sums
 from marketplace.domain.quotas.fair_share_order import Standings
-from marketplace.domain.quotas.limit_totals import Held
 from marketplace.domain.quotas.limits import at_once, in_periods
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.use import FREE, Answer, Use, subject_of
@@ -90,7 +89,6 @@ class QuotaBook:
                 decayed[model] = replace(before.carried(at), half_life=half_life)
 
     def take(self, lease_id: LeaseId, use: Use) -> None:
-        """Count a grant, once."""
         if lease_id not in self.uses:
             self._put(lease_id, use)
 
@@ -108,7 +106,6 @@ class QuotaBook:
         self._put(lease_id, use)
 
     def extend(self, lease_id: LeaseId, ends: int) -> None:
-        """Let a use go on."""
         if lease_id in self.uses:
             self.move(lease_id, replace(self.uses[lease_id], ends=ends))
 
@@ -129,7 +126,6 @@ class QuotaBook:
             decayed[each.model] = before.plus(each.gpus, done.starts, at, at=at)
 
     def forget_before(self, millis: int) -> None:
-        """Drop what can no longer count in any period."""
         self._over = [use for use in self._over if use.ends > millis - KEPT]
         self._sums.forget_before(millis)
 
@@ -211,7 +207,6 @@ class QuotaBook:
         return all(self.may("borrow", use.terms, each.model) for each in use.gpus)
 
     def may(self, what: UseKind, terms: BidPlaced, model: str) -> bool:
-        """Tell if a bid's unit may lease, or borrow, GPUs of a model."""
         return self._sums.may(what, terms, model)
 
     def _in_hours(self, gpu_class: str, use: Use, answer: Answer) -> Answer:
@@ -292,7 +287,7 @@ class QuotaBook:
 
     def _over_limit(self, scope: LimitScope, use: Use) -> Answer | None:
         assert self.policies is not None
-        subject = subject_of(scope, use)
+        subject = subject_of(scope, use.terms)
         limit = (
             None if subject is None else self.policies.limit(scope, subject, use.terms.tenant_id)
         )
@@ -324,7 +319,6 @@ class QuotaBook:
 
     @property
     def counts(self) -> Counts:
-        """Return how parts of a card are counted."""
         return "whole" if self.policies is None else self.policies.counts
 
     # --- fair shares -----------------------------------------------------------------------

@@ -76,7 +76,6 @@ def state_of_quotas(quotas: QuotaBook | None) -> QuotaState | None:
 
 
 def restored_quotas(state: QuotaState | None) -> QuotaBook | None:
-    """Return the quotas as they were."""
     if state is None:
         return None
     quotas = QuotaBook()

@@ -67,12 +67,10 @@ class Steps:
         )  # fmt: skip
 
     def at(self, times: Ints) -> Ints:
-        """Return the values at some moments."""
         found: Ints = self.values[self.times.searchsorted(times, "right") - 1]
         return found
 
     def value(self, at: int) -> int:
-        """Return the value at one moment."""
         return int(self.values[int(self.times.searchsorted(at, "right")) - 1])
 
     def since(self, millis: int) -> Steps:
@@ -89,7 +87,6 @@ NOTHING = Steps(np.array([EVER], np.int64), np.zeros(1, np.int64))
 
 
 def added(many: Iterable[Steps]) -> Steps:
-    """Return the sum of several."""
     all_of = list(many)
     if len(all_of) < 2:
         return all_of[0] if all_of else NOTHING

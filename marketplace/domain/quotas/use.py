@@ -46,12 +46,10 @@ class Use:
 
     @property
     def count(self) -> int:
-        """Return how many GPUs it takes."""
         return sum(each.gpus for each in self.gpus)
 
     @property
     def memory_mib(self) -> int:
-        """Return how much memory they have."""
         return sum(each.memory_mib for each in self.gpus)
 
     def size(self, counts: Counts) -> int:
@@ -71,9 +69,8 @@ class Use:
         return self.count * self.during(starts, ends)
 
 
-def subject_of(scope: LimitScope, use: Use) -> UUID | None:
-    """Return whom the limits of a scope ask about a use."""
-    terms = use.terms
+def subject_of(scope: LimitScope, terms: BidPlaced) -> UUID | None:
+    """Return whom the limits of a scope ask about a bid."""
     match scope:
         case "bid":
             return terms.bid_id
@@ -100,7 +97,6 @@ class Answer:
 
     @property
     def fits(self) -> bool:
-        """Tell if it may be taken."""
         return self.outcome != "refused"
 
 

@@ -16,8 +16,7 @@ from uuid import UUID
 from ledger.domain.ids import LeaseId
 from marketplace.domain.admission.gate import Found, Gate
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.fills import Fill, lease_id_of
-from marketplace.domain.clearing.to_events import shares_of
+from marketplace.domain.clearing.fills import Fill, lease_id_of, shares_of
 from marketplace.domain.clearing.work_budget import Tries
 from marketplace.domain.facts.events import Cut
 from marketplace.domain.facts.instants import moment

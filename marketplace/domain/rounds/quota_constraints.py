@@ -19,7 +19,6 @@ import numpy as np
 
 from ledger.domain.ids import BidId
 from ledger.domain.money import MILLIS_PER_HOUR
-from marketplace.domain.facts.events import BidPlaced
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.facts.policy_events import LimitScope, LimitSet
 from marketplace.domain.orderbook.open_bid import OpenBid
@@ -28,7 +27,7 @@ from marketplace.domain.quotas.cohort_tree import Tree
 from marketplace.domain.quotas.limits import periods
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.quota_book import QuotaBook
-from marketplace.domain.quotas.use import Gpus, Use
+from marketplace.domain.quotas.use import Gpus, Use, subject_of
 from marketplace.domain.rounds.pools import Pool
 from marketplace.domain.solver.builder import Quota
 from marketplace.domain.solver.problem import UNLIMITED, Ints
@@ -120,7 +119,7 @@ class _Posing:
         for scope in SCOPES:
             by_subject: dict[UUID, list[OpenBid]] = defaultdict(list)
             for bid in self._bids:
-                subject = _subject(scope, bid.terms)
+                subject = subject_of(scope, bid.terms)
                 if subject is not None:
                     by_subject[subject].append(bid)
             for subject, members in by_subject.items():
@@ -229,7 +228,7 @@ class _Posing:
         counts = self._policies.counts
         unit, sizes = unit_of(counts), [size_of(model, counts) for model in self._models]
         uses = [*self._quotas.uses.values()]
-        is_mine = [_subject(limit.scope, use.terms) == subject for use in uses]
+        is_mine = [subject_of(limit.scope, use.terms) == subject for use in uses]
 
         def left_of(most: int, had: Iterable[int]) -> Ints:
             held = (size if own else 0 for size, own in zip(had, is_mine, strict=True))
@@ -245,7 +244,7 @@ class _Posing:
         counted_uses = [
             use
             for use in (*uses, *self._quotas.over)
-            if _subject(limit.scope, use.terms) == subject
+            if subject_of(limit.scope, use.terms) == subject
         ]
         if limit.gpu_hours is None and limit.money is None:
             return
@@ -356,15 +355,3 @@ def _most_in(tree: Tree, node: str, beneath: Iterable[str]) -> int:
             return UNLIMITED
         most += borrowing
     return most + sum(tree.kept[name] for name in beneath if name != node)
-
-
-def _subject(scope: LimitScope, terms: BidPlaced) -> UUID | None:
-    match scope:
-        case "user":
-            return terms.user_id
-        case "subscriber":
-            return terms.subscriber_id
-        case "tenant":
-            return terms.tenant_id
-        case "bid":
-            return terms.bid_id

@@ -48,7 +48,6 @@ def faults_of_quotas(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fau
 
 
 def until(use: Use, ends: int) -> Use:
-    """Return a use that ends no later."""
     return Use(use.terms, use.gpus, use.starts, min(use.ends, ends), use.price)
 
 

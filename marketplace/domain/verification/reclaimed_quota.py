@@ -86,11 +86,9 @@ class InClass:
         return self.grants[: self.grants.index(self.granted)]
 
     def rules_at(self, at: datetime) -> RulesAt:
-        """Return who may use what at a moment."""
         return RulesAt(self.policies, self.gpu_class, at)
 
     def size(self, use: Use) -> Size:
-        """Return what a use counts as."""
         return gpus_in(self.policies, self.gpu_class, use)
 
     def size_of(self, lease_id: LeaseId) -> Size:

@@ -41,20 +41,9 @@ def terms_of(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) 
         yield f"price below the floor {listed.floor} of offer {offer.offer_id}"
     if offer.floor.currency != granted.price.currency:
         yield f"offer {offer.offer_id} is in {offer.floor.currency}"
-    told = (
-        share.notice_seconds,
-        share.grace_seconds,
-        share.reclaim_fee_ppm,
-        share.reclaim_steps,
-        share.source,
-    )
-    if share.resold is None and told != (
-        offer.notice_seconds,
-        offer.grace_seconds,
-        offer.reclaim_fee_ppm,
-        offer.reclaim_steps,
-        offer.source,
-    ):
+    names = ("notice_seconds", "grace_seconds", "reclaim_fee_ppm", "reclaim_steps", "source")
+    same = all(getattr(share, name) == getattr(offer, name) for name in names)
+    if share.resold is None and not same:
         yield f"offer {offer.offer_id} was listed on other terms of reclaim"
     if not _in_windows(offer, granted.window.starts_at, granted.window.ends_at):
         yield f"offer {offer.offer_id} has no window for {granted.window}"

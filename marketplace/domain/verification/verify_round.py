@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from itertools import pairwise
 
-from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.book.book import Book
 from marketplace.domain.facts.events import LeaseGranted, RoundCleared, Share
 from marketplace.domain.facts.faults import Fault
-from marketplace.domain.facts.instants import EPOCH, ONE_MILLI, from_above, moment
+from marketplace.domain.facts.instants import ONE_MILLI, moment
 from marketplace.domain.orderbook.open_bid import OpenBid
-from marketplace.domain.verification.card_layout import faults_of_cards
-from marketplace.domain.verification.cleaning_gaps import faults_of_cleaning
-from marketplace.domain.verification.cuts import ends_of, faults_of_cuts
+from marketplace.domain.verification.cuts import faults_of_cuts
+from marketplace.domain.verification.occupancy import (
+    faults_of_cards,
+    faults_of_cleaning,
+    held_twice,
+)
 from marketplace.domain.verification.quotas import faults_of_quotas
 from marketplace.domain.verification.terms import own_use, terms_of
 
@@ -42,7 +43,7 @@ def faults(book: Book, cleared: RoundCleared, grants: Sequence[LeaseGranted]) ->
     found = [Fault(said) for said in _round(book, cleared)]
     for granted in grants:
         found += [Fault(said, granted.lease_id) for said in _faults_of(book, cleared, granted)]
-    found += _twice(book, grants)
+    found += held_twice(book, grants)
     found += faults_of_cards(book, grants)
     found += faults_of_cleaning(book, grants)
     found += faults_of_cuts(book, grants)
@@ -135,7 +136,6 @@ def _money(granted: LeaseGranted, bid: OpenBid) -> Iterator[str]:
 
 
 def _use(granted: LeaseGranted) -> int:
-    """Return its GPU-milliseconds."""
     gpus = sum(len(share.gpu_uuids) for share in granted.shares)
     return gpus * (granted.window.length // ONE_MILLI)
 
@@ -155,34 +155,6 @@ def _links(book: Book, granted: LeaseGranted) -> Iterator[str]:
         joined = Counter(gpu.nvlink_group for gpu in book.offers[share.offer_id].terms.gpus)
         if any(joined[name] < least for name in groups[share.host_id]):
             yield f"fewer than {least} GPUs on {share.host_id} are joined by NVLink"
-
-
-def _twice(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
-    """Find GPUs that two hold at one instant, and bids that were granted twice."""
-    ends_at = ends_of(grants)
-    spans: dict[str, list[tuple[int, int, int, LeaseId | None]]] = defaultdict(list)
-    seen = set[object]()
-    for number, granted in enumerate(grants, 1):
-        starts = -((EPOCH - granted.window.starts_at) // ONE_MILLI)
-        ends = -((EPOCH - granted.window.ends_at) // ONE_MILLI)
-        for share in granted.shares:
-            for uuid in share.gpu_uuids:
-                spans[uuid].append((starts, ends, number, granted.lease_id))
-        if granted.bid_id in seen:
-            yield Fault(f"bid {granted.bid_id} is granted twice", granted.lease_id)
-        seen.add(granted.bid_id)
-    for uuid, taken in spans.items():
-        for span in book.calendar.of(uuid):
-            until = span.ends
-            if span.lease_id in ends_at:
-                until = min(until, from_above(ends_at[span.lease_id]))
-            if span.starts < until:
-                taken.append((span.starts, until, 0, span.lease_id))
-        taken.sort(key=lambda span: span[:3])
-        for earlier, later in pairwise(taken):
-            if later[0] < earlier[1]:
-                said = f"GPU {uuid} is held twice: {earlier[3]} and {later[3]}"
-                yield Fault(said, max(earlier, later, key=lambda span: span[2])[3])
 
 
 def _sums(book: Book, cleared: RoundCleared, grants: Sequence[LeaseGranted]) -> Iterator[str]:

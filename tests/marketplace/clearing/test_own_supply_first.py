@@ -10,7 +10,7 @@ import pytest
 
 from ledger.domain.ids import TenantId
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.rule_set import PriceRule, Rules
+from marketplace.domain.clearing.fills import PriceRule, Rules
 from marketplace.domain.facts.events import (
     BidPlaced,
     GpuRequest,

@@ -24,7 +24,7 @@ from ledger.eventstore.port import (
 from marketplace.domain.bids.bounds import DEADLINE_AHEAD_MAX
 from marketplace.domain.book.book import READS, Book
 from marketplace.domain.clearing.continuous import clear
-from marketplace.domain.clearing.to_events import decided
+from marketplace.domain.clearing.fills import decided
 from marketplace.domain.decisions.decide import on_round
 from marketplace.domain.facts.events import (
     BidExpired,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import config
 from marketplace.domain.bids.query_language import CONDITIONS
-from marketplace.domain.facts.rule_versions import RULE
+from marketplace.domain.facts.events import RULE
 from marketplace.domain.placement.eligibility import CONSTRAINTS, REASONS
 
 PAGE = (Path(config.__file__).parent / "docs" / "clearing.md").read_text()

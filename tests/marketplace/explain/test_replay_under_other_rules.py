@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.clearing.fills import Rules
 from marketplace.queries.market import RoundUnknown
 from marketplace.replay import round as replay
 from marketplace.replay.under_other_rules import (

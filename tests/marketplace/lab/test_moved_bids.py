@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.domain.money import NANOS_PER_UNIT
-from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.clearing.fills import Rules
 from marketplace.lab.comparing import Comparison, Question, compare
 from marketplace.lab.variants import Variant
 from tests.marketplace.support.market import Market

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from ledger.domain.money import NANOS_PER_UNIT
-from marketplace.domain.clearing.rule_set import PriceRule, Rules
+from marketplace.domain.clearing.fills import PriceRule, Rules
 from marketplace.domain.facts.policy_events import LeastRunSet, LimitSet
 from marketplace.lab import comparing
 from marketplace.lab.comparing import (

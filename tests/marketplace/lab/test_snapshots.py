@@ -8,7 +8,7 @@ import pytest
 
 from ledger.eventstore.port import START
 from ledger.eventstore.postgres import PostgresStore
-from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.clearing.fills import Rules
 from marketplace.lab import comparing
 from marketplace.lab.beginning import place_of, snapshot_before
 from marketplace.lab.comparing import Comparison, Question, StretchTooLong, compare

@@ -14,10 +14,8 @@ from ledger.domain.money import Rate
 from ledger.domain.refusal import Refusal
 from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases.actions import ACTIONS, Action, offered, standing_of
-from marketplace.domain.leases.checkpoint_reports import save
-from marketplace.domain.leases.interruption import interrupt
-from marketplace.domain.leases.lease import Lease
-from marketplace.domain.leases.reclaim import reclaim
+from marketplace.domain.leases.lease import Lease, save
+from marketplace.domain.leases.reclaim import interrupt, reclaim
 from marketplace.domain.leases.resale import keep_rest, list_rest, take_first
 from tests.conftest import NOON
 from tests.marketplace.support.leasing import (

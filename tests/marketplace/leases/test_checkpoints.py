@@ -18,9 +18,8 @@ from marketplace.domain.bids.bounds import RESUMES_FROM, CheckpointsOutOfBounds
 from marketplace.domain.facts.close_reasons import RECLAIMED, WORK_LOST
 from marketplace.domain.facts.events import LeaseClosed, Workload, WorkSaved
 from marketplace.domain.leases.actions import CheckpointOutOfLease, LeaseOver
-from marketplace.domain.leases.checkpoint_reports import save
 from marketplace.domain.leases.checkpoints import Progress
-from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.lease import Lease, save
 from tests.conftest import NOON
 from tests.marketplace.support.going import Going
 from tests.marketplace.support.leasing import (

@@ -15,8 +15,7 @@ from marketplace.commands import bids
 from marketplace.domain.bids.bid import Bid, BidTerms
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import LeaseClosed, LeaseEnding, LeaseEvent, LeaseStarting
-from marketplace.domain.leases.contacts import Contacts, Heard
-from marketplace.domain.leases.lease import NONE_TOLD, Lease
+from marketplace.domain.leases.lease import NONE_TOLD, Contacts, Heard, Lease
 from marketplace.domain.leases.reclaim import reclaim
 from marketplace.domain.leases.renewals import Before, follow
 from tests.conftest import NOON

@@ -9,9 +9,9 @@ import pytest
 
 from ledger.domain.ids import HostId
 from marketplace.domain.facts.events import BidPlaced, LeaseClosed, LeaseEnding, Share
-from marketplace.domain.leases.auto_extension import next_end
-from marketplace.domain.leases.grace_period import grace_of
 from marketplace.domain.leases.lease import Lease
+from marketplace.domain.leases.renewals import next_end
+from marketplace.domain.leases.state import grace_of
 from tests.conftest import NOON
 from tests.marketplace.support.leasing import (
     ADA,

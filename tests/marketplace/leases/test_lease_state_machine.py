@@ -28,9 +28,8 @@ from marketplace.domain.leases.actions import (
     NotTheOwner,
     ReclaimUnderWay,
 )
-from marketplace.domain.leases.interruption import interrupt
 from marketplace.domain.leases.lease import Lease
-from marketplace.domain.leases.reclaim import NoticeTooShort, quote, reclaim
+from marketplace.domain.leases.reclaim import NoticeTooShort, interrupt, quote, reclaim
 from marketplace.domain.leases.reclaim_schedule import OWED_NOTHING
 from tests.conftest import NOON
 from tests.marketplace.support.leasing import (

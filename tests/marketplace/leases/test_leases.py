@@ -24,9 +24,8 @@ from marketplace.domain.leases.actions import (
     NotTheOwner,
     ReclaimUnderWay,
 )
-from marketplace.domain.leases.interruption import interrupt, owner_was_first
 from marketplace.domain.leases.lease import ExtensionNotLater
-from marketplace.domain.leases.reclaim import reclaim
+from marketplace.domain.leases.reclaim import interrupt, owner_was_first, reclaim
 from tests.conftest import NOON
 from tests.marketplace.support.leasing import (
     ADA,

@@ -18,8 +18,7 @@ from marketplace.domain.facts.events import (
     LeaseHostLost,
     Workload,
 )
-from marketplace.domain.leases.host_lost import lose_host
-from marketplace.domain.leases.reclaim import reclaim
+from marketplace.domain.leases.reclaim import lose_host, reclaim
 from marketplace.domain.orderbook.host_reliability import PPM
 from marketplace.queries.books import book_of
 from tests.conftest import NOON

@@ -16,15 +16,15 @@ from ledger.domain.ids import BidId
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import Appended, Expect, Meta, NewEvent, load
 from marketplace.domain.bids.bid import Bid
-from marketplace.domain.bids.rerouting import (
+from marketplace.domain.bids.routing import (
     MOVES_MAX,
     PAUSE,
     PAUSE_MAX,
+    Look,
     ask_move,
     better,
     pause_after,
 )
-from marketplace.domain.bids.routing import Look
 from marketplace.domain.book.book import Book
 from marketplace.domain.facts.events import BidFilled, BidHandedOn, LeaseGranted
 from tests.conftest import NOON

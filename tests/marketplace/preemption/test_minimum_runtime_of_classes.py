@@ -30,11 +30,11 @@ from marketplace.domain.governance.authority import (
     PolicyNotYours,
     Setter,
 )
-from marketplace.domain.governance.minimum_runtime import LeastRunMissing, TooManyLeastRuns
+from marketplace.domain.governance.dispatch import LeastRunMissing, TooManyLeastRuns
 from marketplace.domain.preemption.interrupt import undisturbed_until
 from marketplace.domain.quotas.minimum_runtime import LeastRuns
 from marketplace.domain.quotas.policies_in_force import Policies
-from marketplace.domain.verification.minimum_runtime import least_run as verified
+from marketplace.domain.verification.cuts import least_run as verified
 from marketplace.domain.verification.verify_round import faults
 from marketplace.replay.round import replay_round
 from tests.conftest import NOON

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ledger.domain.money import Money, Rate
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.rule_set import PriceRule, Rules
+from marketplace.domain.clearing.fills import PriceRule, Rules
 from marketplace.domain.decisions.decide import on_fact
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import (
@@ -22,7 +22,7 @@ from marketplace.domain.facts.events import (
     Share,
 )
 from marketplace.domain.facts.instants import from_above
-from marketplace.domain.leases.interruption import interrupt
+from marketplace.domain.leases.reclaim import interrupt
 from tests.conftest import NOON
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.leasing import (

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.clearing.fills import Rules
 from marketplace.domain.decisions.decide import on_fact
 from marketplace.domain.facts.events import BidFilled, BidPlaced, LeaseGranted, ServiceClass
 from marketplace.domain.facts.instants import from_above

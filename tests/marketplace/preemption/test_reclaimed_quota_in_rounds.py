@@ -18,7 +18,7 @@ from ledger.domain.ids import BidId
 from ledger.domain.money import Rate
 from listings.domain.events import Division
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.clearing.fills import Rules
 from marketplace.domain.decisions.decide import on_round
 from marketplace.domain.facts.events import LeaseGranted, RoundCleared, ServiceClass
 from marketplace.domain.facts.instants import from_above

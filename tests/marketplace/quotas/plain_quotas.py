@@ -25,11 +25,11 @@ def plain(quotas: QuotaBook, use: Use) -> Plain:
     policies = quotas.policies
     assert policies is not None
     for scope in LAYERS:
-        subject = subject_of(scope, use)
+        subject = subject_of(scope, use.terms)
         limit = None if subject is None else policies.limit(scope, subject, use.terms.tenant_id)
         if limit is not None and limit.tenant_id in (None, use.terms.tenant_id):
             mine = [] if scope == "bid" else [
-                each for each in quotas.counted if subject_of(scope, each) == subject
+                each for each in quotas.counted if subject_of(scope, each.terms) == subject
             ]  # fmt: skip
             held = [each for each in mine if each in quotas.uses.values()]
             if _over(policies, limit, use, held, mine):

@@ -9,6 +9,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marketplace.domain.quotas.cohort_tree import around
 from marketplace.domain.quotas.decayed_usage import LN2, remembered
 from marketplace.domain.quotas.fair_share_order import Standings, parting
 
@@ -75,8 +76,8 @@ def level_by_level(
 
     def beside(parent: str | None) -> Iterator[str]:
         together: Used = {}
-        for node, around in parents.items():
-            if around == parent:
+        for node, parent_of in parents.items():
+            if parent_of == parent:
                 of_all = [used[unit] for unit in members(node)]
                 together[node] = {
                     model: math.fsum(each.get(model, 0.0) for each in of_all) for model in CLASSES
@@ -136,7 +137,7 @@ def test_who_joins_another_cohort_changes_nothing_within_this_one(market, joins)
     parents, used, capacity, weights = market
     before = standings_of(*market).ordered()
     for cohort in [node for node in parents if node not in used]:
-        inside = [unit for unit in used if cohort in standings_of(*market).around(unit)]
+        inside = [unit for unit in used if cohort in around(parents, unit)]
         elsewhere = [
             each
             for each in (None, *parents)

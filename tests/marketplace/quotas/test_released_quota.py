@@ -15,7 +15,7 @@ from ledger.domain.event import Event
 from ledger.domain.ids import SubscriberId, TenantId
 from listings.domain.events import OfferPublished
 from marketplace.domain.book.snapshot import restored, state_of
-from marketplace.domain.clearing import to_events
+from marketplace.domain.clearing import fills
 from marketplace.domain.decisions import decide
 from marketplace.domain.facts.events import BidPlaced, LeaseClosed, LeaseGranted
 from marketplace.domain.facts.policy_events import LimitSet, QuotaSet, UnitPlaced
@@ -151,7 +151,7 @@ def test_nothing_is_learnt_from_what_broke_off(monkeypatch: pytest.MonkeyPatch) 
     for event in (traffic.policy(), *[traffic.bid() for _ in range(BIDS)]):
         lane.take_in(event)
     known = set(lane.book.queue.placeless)
-    decided, broken = to_events.decided, list[int]()
+    decided, broken = fills.decided, list[int]()
 
     def breaks_at_first(*args: Any, **named: Any) -> Any:
         if not broken:

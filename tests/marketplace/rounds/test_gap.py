@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.domain.facts.optimality_gap import DUST_NANOS, gap_ppm
+from marketplace.domain.facts.values import DUST_NANOS, gap_ppm
 
 CENT = 10_000_000
 

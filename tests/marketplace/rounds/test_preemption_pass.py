@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ledger.domain.ids import LeaseId, TenantId
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.rule_set import Rules
+from marketplace.domain.clearing.fills import Rules
 from marketplace.domain.decisions.decide import on_round
 from marketplace.domain.facts.events import Cut, LeaseGranted, RoundCleared
 from marketplace.domain.facts.instants import from_above

@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 
 from ledger.domain.ids import LeaseId
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.fills import Clearing, Fill
-from marketplace.domain.clearing.to_events import decided
+from marketplace.domain.clearing.fills import Clearing, Fill, decided
 from marketplace.domain.decisions.decide import RoundUnsound, on_round
 from marketplace.domain.facts.events import LeaseGranted, RoundCleared
 from marketplace.domain.facts.faults import Fault

@@ -18,9 +18,8 @@ from ledger.access import Actor, PlatformOnly
 from ledger.access.visits import actor_of
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.eventstore import default_store
-from marketplace.domain.clearing.rule_set import PRICE_RULES, Rules
-from marketplace.domain.governance.fair_share import HALF_LIFE_SECONDS_MAX
-from marketplace.domain.governance.minimum_runtime import LEAST_RUN_SECONDS_MAX
+from marketplace.domain.clearing.fills import PRICE_RULES, Rules
+from marketplace.domain.governance.dispatch import HALF_LIFE_SECONDS_MAX, LEAST_RUN_SECONDS_MAX
 from marketplace.lab.apart import compare_apart
 from marketplace.lab.comparing import (
     CANNOT_CHANGE,

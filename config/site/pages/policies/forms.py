@@ -17,13 +17,13 @@ from config.site.forms.fields import HoursField, MomentField, MoneyField
 from config.site.pages.policies.choices import Choices, Options
 from config.site.pages.policies.one_form import NOT_SET, PolicyForm, count
 from marketplace.domain.governance.authority import GPU_HOURS_MAX
-from marketplace.domain.governance.fair_share import (
+from marketplace.domain.governance.dispatch import (
     HALF_LIFE_SECONDS_MAX,
+    LEAST_RUN_SECONDS_MAX,
     PERIOD_SECONDS_MAX,
     PERIOD_SECONDS_MIN,
     WEIGHT_PPM_MAX,
 )
-from marketplace.domain.governance.minimum_runtime import LEAST_RUN_SECONDS_MAX
 
 PPM = 1_000_000
 MIB_PER_GIB = 1_024

@@ -1,4 +1,4 @@
-"""Prove that what a round grants of a card in parts can be on that card together.
+"""Prove that a GPU has one lease at a time, is cleaned in between, and no card is overfilled.
 
 A MIG instance or a share is a GPU of its own to the market, and its host lists only such that
 exist beside each other. Here it is worked out anew for each instant: from the profiles of all
@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import NamedTuple
 
 from ledger.domain.ids import LeaseId
@@ -20,8 +22,79 @@ from listings.domain.mig import card_of, coexist
 from marketplace.domain.book.book import Book
 from marketplace.domain.facts.events import LeaseGranted
 from marketplace.domain.facts.faults import Fault
-from marketplace.domain.facts.instants import from_above, from_below
+from marketplace.domain.facts.instants import EPOCH, ONE_MILLI, from_above, from_below, moment
 from marketplace.domain.verification.cuts import ends_of
+
+Span = tuple[datetime, datetime, int, timedelta, LeaseId | None]
+"""From when, until when, which grant of the round (0: an older lease), how long its offer has the
+GPU cleaned before it and after it (of an older one: nothing is asked any more), and whose."""
+
+
+def held_spans(
+    book: Book, uuid: str, ends_at: dict[LeaseId, datetime]
+) -> Iterator[tuple[int, int, LeaseId | None]]:
+    """Yield from when until when a GPU is held by older leases, and by which.
+
+    ends_at: of those that the round cuts.
+    """
+    for starts, ends, lease_id in book.calendar.of(uuid):
+        if lease_id in ends_at:
+            ends = min(ends, from_above(ends_at[lease_id]))
+        yield starts, ends, lease_id
+
+
+def held_twice(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
+    """Find GPUs that two hold at one instant, and bids that were granted twice."""
+    ends_at = ends_of(grants)
+    spans: dict[str, list[tuple[int, int, int, LeaseId | None]]] = defaultdict(list)
+    seen = set[object]()
+    for number, granted in enumerate(grants, 1):
+        starts = -((EPOCH - granted.window.starts_at) // ONE_MILLI)
+        ends = -((EPOCH - granted.window.ends_at) // ONE_MILLI)
+        for share in granted.shares:
+            for uuid in share.gpu_uuids:
+                spans[uuid].append((starts, ends, number, granted.lease_id))
+        if granted.bid_id in seen:
+            yield Fault(f"bid {granted.bid_id} is granted twice", granted.lease_id)
+        seen.add(granted.bid_id)
+    for uuid, taken in spans.items():
+        for starts, ends, lease_id in held_spans(book, uuid, ends_at):
+            if starts < ends:
+                taken.append((starts, ends, 0, lease_id))
+        taken.sort(key=lambda span: span[:3])
+        for earlier, later in pairwise(taken):
+            if later[0] < earlier[1]:
+                said = f"GPU {uuid} is held twice: {earlier[3]} and {later[3]}"
+                yield Fault(said, max(earlier, later, key=lambda span: span[2])[3])
+
+
+def faults_of_cleaning(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
+    """Find leases that follow another on one GPU too soon for what the offer of either asks.
+
+    A GPU may be in several offers, one after the other, each with a time of its own.
+    """
+    ends_at = ends_of(grants)
+    spans: dict[str, list[Span]] = defaultdict(list)
+    cleaned = set[str]()
+    for number, granted in enumerate(grants, 1):
+        for share in granted.shares:
+            listed = book.offers.get(share.offer_id)
+            seconds = 0 if listed is None else listed.terms.cleaning_seconds
+            for uuid in share.gpu_uuids:
+                window, asked = granted.window, timedelta(seconds=seconds)
+                span = (window.starts_at, window.ends_at, number, asked, granted.lease_id)
+                spans[uuid].append(span)
+            if seconds:
+                cleaned.update(share.gpu_uuids)
+    for uuid in sorted(cleaned):
+        for starts, ends, lease_id in held_spans(book, uuid, ends_at):
+            if lease_id is not None:
+                spans[uuid].append((moment(starts), moment(ends), 0, timedelta(), lease_id))
+        for earlier, later in pairwise(sorted(spans[uuid], key=lambda span: span[:3])):
+            if later[0] < earlier[1] + max(earlier[3], later[3]) and (earlier[2] or later[2]):
+                said = f"GPU {uuid} is not cleaned between {earlier[4]} and {later[4]}"
+                yield Fault(said, max(earlier, later, key=lambda span: span[2])[4])
+
 
 _INSTANCE = re.compile(r"MIG-(GPU-[^/]+)/\d+/\d+")
 """An instance's UUID that names its card. Those of newer drivers do not: the host's list stands."""
@@ -80,9 +153,7 @@ def _held(book: Book, cards: set[str], grants: Sequence[LeaseGranted]) -> dict[s
     found: dict[str, list[_Held]] = defaultdict(list)
     for uuid in book.calendar.gpus():
         if card(uuid) in cards:
-            for starts, ends, lease_id in book.calendar.of(uuid):
-                if lease_id in ends_at:
-                    ends = min(ends, from_above(ends_at[lease_id]))
+            for starts, ends, lease_id in held_spans(book, uuid, ends_at):
                 found[card(uuid)].append(_Held(starts, ends, uuid, lease_id))
     return found
 
