@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Sum
 
 from ledger.access import Actor, visible
 from ledger.domain.money import Money, Rate
@@ -159,6 +159,15 @@ def heat(actor: Actor, *, since: datetime, until: datetime) -> QuerySet[HeatRow]
     """Return what the actor's hosts did in each hour of [since, until), by host and hour."""
     rows = visible(actor, HeatRow).filter(hour__gte=since, hour__lt=until)
     return rows.order_by("host_id", "hour")
+
+
+def granted_millis(actor: Actor, *, since: datetime, until: datetime) -> int:
+    """Return for how long GPUs of the actor's organisation were leased in [since, until).
+
+    In GPU-milliseconds, to others and to itself; whole hours only are known.
+    """
+    rows = heat(actor, since=since, until=until).filter(owner_id=actor.tenant_id)
+    return rows.aggregate(total=Sum("granted_ms"))["total"] or 0
 
 
 def agents(actor: Actor, *, now: datetime, poll_seconds: int) -> list[AgentSeen]:

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from marketplace.models import BidRow, LeaseRow
 from tests.pages.bid_form import form
+from tests.pages.reading import html
 from tests.pages.world import CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db
@@ -75,7 +76,7 @@ def test_a_waiting_bid_shows_where_it_fails(world: World, consumer: Client) -> N
     answer = consumer.post("/bids/new", form(gpus="3"))
     world.settle()
 
-    page = consumer.get(answer["Location"]).content.decode()
+    page = html(consumer.get(answer["Location"]).content)
 
     assert "Why it is not matched" in page
     assert "fewer than the 3 asked for" in page
@@ -92,11 +93,11 @@ def test_a_waiting_bid_shows_where_it_fails(world: World, consumer: Client) -> N
 def test_a_funnel_names_the_promise_that_is_lacking(
     world: World, consumer: Client, query: str, step: str
 ) -> None:
-    told = consumer.post("/bids/estimate", form(query=query)).content.decode()
+    told = html(consumer.post("/bids/estimate", form(query=query)).content)
     place = consumer.post("/bids/new", form(query=query))["Location"]
     world.settle()
 
-    for page in (told, consumer.get(place).content.decode()):
+    for page in (told, html(consumer.get(place).content)):
         assert f'<span>{step} <span class="quiet">2&nbsp;fewer</span>' in page
 
 
@@ -154,7 +155,7 @@ def test_a_bid_can_be_changed_and_withdrawn(world: World, consumer: Client) -> N
     assert (changed.status_code, withdrawn.status_code) == (302, 302)
     row = BidRow.objects.get()
     assert (row.state, row.limit_nanos_per_gpu_hour) == ("cancelled", 1_100_000_000)
-    page = consumer.get(place).content.decode()
+    page = html(consumer.get(place).content)
     assert "Why it was not matched" in page and "it would have won" in page
     told = consumer.get(f"/api/v1/bids/{row.bid_id}/explain").json()
     assert (told["reason"]["constraint"], told["price_needed"]) == ("limit", "2.00")
@@ -224,7 +225,7 @@ def test_what_stands_in_the_way_of_an_extension_is_told(world: World, consumer: 
         assert consumer.post(f"/leases/{lease.lease_id}/extend", form).status_code == 302
         world.settle()
         shape = consumer.get(f"/api/v1/leases/{lease.lease_id}").json()
-        return shape["extension"], consumer.get(f"/leases/{lease.lease_id}").content.decode()
+        return shape["extension"], html(consumer.get(f"/leases/{lease.lease_id}").content)
 
     before = consumer.get(f"/api/v1/leases/{lease.lease_id}").json()["extension"]
     refused, page = asked(22)

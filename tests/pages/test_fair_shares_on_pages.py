@@ -26,6 +26,7 @@ from marketplace.models.rounds import RoundRow
 from tests.pages.bid_form import form as bid_form
 from tests.pages.browser import FIRST_SCHEME, browsing, enter, faults, served
 from tests.pages.governing import BY, OTHER, govern, shown
+from tests.pages.reading import html
 from tests.pages.world import CONSUMER, OWNER, PLATFORM, World
 
 
@@ -143,8 +144,8 @@ def test_what_is_tried_can_be_tried_again(governed: World) -> None:
     operator = governed.member(PLATFORM, "operator")
     asked = f"/fairness/try?node={governed.unit_id}&gpu_class=H100&nominal=0"
 
-    fresh = operator.get("/fairness/try").content.decode()
-    tried = operator.get(asked).content.decode()
+    fresh = html(operator.get("/fairness/try").content)
+    tried = html(operator.get(asked).content)
 
     assert "<button>Try it</button></div></form></section>" in fresh
     again = tried.index('<button class="plain">Try it again</button></div></form></section>')

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from listings.models import OfferRow
 from tests.pages.offer_form import form
+from tests.pages.reading import html
 from tests.pages.world import CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db
@@ -88,7 +89,7 @@ def test_a_wrong_price_is_said_beside_its_field_and_once(world: World, owner: Cl
 def test_terms_that_owners_leave_as_they_are_are_folded_until_one_is_wrong(
     world: World, owner: Client
 ) -> None:
-    page = owner.get("/offers/new").content.decode()
+    page = html(owner.get("/offers/new").content)
     assert '<details class="more"><summary>' in page
 
     wrong = owner.post("/offers/new", form(world, lease_min="0")).content.decode()

@@ -19,6 +19,7 @@ from marketplace.domain.leases.lease import Lease
 from marketplace.domain.leases.reclaim import interrupt
 from marketplace.models import LeaseRow
 from tests.pages.bid_form import form
+from tests.pages.reading import html
 from tests.pages.world import BY, CONSUMER, OWNER, World
 
 pytestmark = pytest.mark.django_db
@@ -94,7 +95,7 @@ def test_what_a_running_lease_offers_is_gone_while_it_is_reclaimed(
     world.settle()
 
     agrees(world, lease_id, (consumer, CONSUMER), (owner, OWNER))
-    page = consumer.get(f"/leases/{lease_id}").content.decode()
+    page = html(consumer.get(f"/leases/{lease_id}").content)
     row = LeaseRow.objects.get()
     assert row.stop_at is not None
     assert 'role="alert" id="notice"' in page

@@ -17,10 +17,11 @@ from ledger.eventstore.port import Meta
 from listings.commands import change_offer
 from listings.domain.changes import TermsChange
 from listings.domain.events import ReclaimStep
-from listings.models import OfferRow
+from listings.models import HostRow, OfferRow
 from marketplace.models import LeaseRow
 from tests.pages.bid_form import form as bid_form
 from tests.pages.offer_form import form
+from tests.pages.reading import text
 from tests.pages.world import CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db
@@ -335,13 +336,28 @@ def test_the_first_figure_is_how_much_of_the_week_gpus_are_used_without_leases_a
 ) -> None:
     """None of them was listed for long: the week counts as the owner's own, and so as used."""
     world.list_gpus(0, 1)
+    HostRow.objects.update(registered_at=timezone.now() - timedelta(days=30))
 
-    page = owner.get("/owner").content.decode()
+    page = text(owner.get("/owner").content)
 
-    [figure, before] = re.search(
-        r"Utilisation, last 7 days</dt><dd class=\"figure\">([0-9.]+)%</dd>\s*"
-        r"<dd class=\"sub\">([0-9.]+)% without leases",
-        page,
-    ).groups()  # type: ignore[union-attr]
+    found = re.search(r"Utilisation, last 7 days ([0-9.]+)% ([0-9.]+)% without leases", page)
+    assert found is not None
     assert page.index("Utilisation, last 7 days") < page.index("Leased now")
-    assert float(figure) == float(before) > 99
+    assert float(found[1]) == float(found[2]) > 99
+
+
+def test_a_host_counts_from_when_it_is_known_on(world: World, owner: Client) -> None:
+    """All of its time was on offer so far, and nothing of it leased."""
+    world.list_gpus(0, 1)
+
+    page = text(owner.get("/owner").content)
+
+    found = re.search(r"Utilisation, last 7 days ([0-9.]+)% ([0-9.]+)% without leases", page)
+    assert found is not None
+    assert float(found[2]) < 99
+
+
+def test_utilisation_is_not_known_before_hours_were_listed(owner: Client) -> None:
+    page = text(owner.get("/owner").content)
+
+    assert "Utilisation, last 7 days – known once you have listed idle hours" in page

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
@@ -39,6 +38,7 @@ HEAT_DAYS = 7
 HOSTS_MAX = 200
 HOLDING = ("scheduled", "starting", "active", "reclaiming", "ending")
 MILLI = timedelta(milliseconds=1)
+NONE = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _show(request: HttpRequest, *, refusal: Refusal | None = None) -> HttpRespon
         "earnings": money.accounts(actor).filter(kind="earnings", tenant_id=actor.tenant_id),
         "heat": heat,
         "share_ppm": share_ppm,
-        "utilisation": _utilisation(actor, gpus, now),
+        "utilisation": _utilisation(actor, hosts, now),
         "what": what,
         "running": running,
         "own": actor.tenant_id,
@@ -152,14 +152,14 @@ def _first_choice(row: LeaseRow, actor: Actor, now: datetime) -> Choice | None:
     return choices[0] if choices else None
 
 
-def _utilisation(actor: Actor, gpus: int, now: datetime) -> Utilisation:
-    """Return what the organisation's GPUs were used for in the last seven days."""
+def _utilisation(actor: Actor, hosts: list[HostRow], now: datetime) -> Utilisation:
+    """Return what these hosts were used for in the last seven days, or since they are known."""
     since = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=HEAT_DAYS)
-    rows = usage.heat(actor, since=since, until=now).filter(owner_id=actor.tenant_id)
+    known = (each.gpu_count * max(now - max(since, each.registered_at), NONE) for each in hosts)
     return Utilisation(
-        whole_ms=gpus * ((now - since) // MILLI),
+        whole_ms=sum(known, NONE) // MILLI,
         listed_ms=listings.listed_millis(actor, since=since, until=now),
-        leased_ms=rows.aggregate(total=Sum("granted_ms"))["total"] or 0,
+        leased_ms=usage.granted_millis(actor, since=since, until=now),
     )
 
 
