@@ -227,7 +227,7 @@ def _share(share: FairShare) -> dict[str, Any]:
         "fraction": share.fraction,
         "weight_ppm": share.weight_ppm,
         "share": None if share.weight_ppm <= 0 else share.share,
-        "told": share.told(),
+        "told": share.in_words(),
     }
 
 

@@ -57,7 +57,7 @@ class Gate:
         """Leases within nominal quota, which pay the transfer price."""
         self.reasons: dict[BidId, str] = {}
         """Why bids were held back that had a place."""
-        self.told: dict[BidId, str] = {}
+        self.figures: dict[BidId, str] = {}
         """The same in figures."""
         self._standings: Standings | None = None
         """Fair shares, while guaranteed demand takes its turns."""
@@ -116,7 +116,7 @@ class Gate:
             return None
         sized, placement = found
         use = use_of(sized, placement)
-        own = self._quotas.asks(use).outcome == "nominal"
+        own = self._quotas.check(use).outcome == "nominal"
         if self.only_own and not own:
             return None
         self._count(bid, lease_id, use, own=own)
@@ -124,7 +124,7 @@ class Gate:
 
     def _smaller(self, bid: OpenBid, find: Callable[[OpenBid], Found | None]) -> Found | None:
         """Find the largest size of a bid for which there are a place and quota."""
-        why = self.reasons[bid.bid_id], self.told.get(bid.bid_id)
+        why = self.reasons[bid.bid_id], self.figures.get(bid.bid_id)
         if why[0] == NOT_ALLOWED:
             return None
 
@@ -136,7 +136,7 @@ class Gate:
         found = largest(bid, {listed.lease_min for listed in self._offers}, attempt)
         self.reasons[bid.bid_id] = why[0]
         if why[1] is not None:
-            self.told[bid.bid_id] = why[1]
+            self.figures[bid.bid_id] = why[1]
         return found
 
     def _find(self, bid: OpenBid, find: Callable[[OpenBid], Found | None]) -> Found | None:
@@ -152,10 +152,10 @@ class Gate:
                 return None
             sized, placement = found
             use = use_of(sized, placement)
-            answer = self._quotas.asks(use)
+            answer = self._quotas.check(use)
             if answer.fits:
                 return (bid if sized is wish else sized), placement
-            self.reasons[bid.bid_id], self.told[bid.bid_id] = answer.reason, answer.told
+            self.reasons[bid.bid_id], self.figures[bid.bid_id] = answer.reason, answer.figures
             later = max(answer.again, placement.starts + 1)
             latest = asked.deadline - asked.duration_min
             starts = self._quotas.soonest(_at(use, later), latest) if later <= latest else None
@@ -171,7 +171,7 @@ class Gate:
     def lets(self, bid: OpenBid, placement: Placement, lease_id: LeaseId) -> bool:
         """Tell if the quotas allow a placement as it is, and count it."""
         use = use_of(bid, placement)
-        answer = self._quotas.asks(use)
+        answer = self._quotas.check(use)
         own = answer.outcome == "nominal"
         if not answer.fits or (self.only_own and not own):
             return False
@@ -182,7 +182,7 @@ class Gate:
         """Tell if the quotas allow a grant in another place than it has, and count it there."""
         before = self._quotas.drop(lease_id)
         use = use_of(bid, placement)
-        answer = self._quotas.asks(use)
+        answer = self._quotas.check(use)
         if before is not None:
             self._quotas.take(lease_id, use if answer.fits else before)
         if answer.fits:

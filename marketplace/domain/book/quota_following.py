@@ -178,7 +178,7 @@ def explained(
         placement=None,
         reason=reason,
         price_needed=None,
-        told=gate.told.get(bid.bid_id, ""),
+        told=gate.figures.get(bid.bid_id, ""),
     )
 
 

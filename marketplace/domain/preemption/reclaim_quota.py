@@ -238,7 +238,7 @@ class _Attempt:
             placement = place(wish, self._entries, calendar, now=self._now)
             if placement is None:
                 return None
-            answer = quotas.asks(use_of(wish, placement), borrowing=False)
+            answer = quotas.check(use_of(wish, placement), borrowing=False)
             if answer.outcome == "nominal":
                 return placement
             if answer.fits or answer.again >= FOREVER:
@@ -293,7 +293,7 @@ def lawful(book: Book, events: list[MarketEvent]) -> list[MarketEvent]:
         for cut in event.cuts:
             quotas.extend(cut.lease_id, from_above(cut.ends_at))
         use = use_of_grant(book, event, bid.terms)
-        if not quotas.asks(use).fits:
+        if not quotas.check(use).fits:
             return []
         quotas.take(event.lease_id, use)
     return events

@@ -123,6 +123,6 @@ def in_gpus(units: int, unit: int) -> int | float:
     return units // unit if units % unit == 0 else round(units / unit, 3)
 
 
-def said(units: int, unit: int) -> str:
+def in_words(units: int, unit: int) -> str:
     """Return a number of GPUs in words: "0.143"."""
     return f"{in_gpus(units, unit):.10g}"

@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WindowVerdict:
     """What quotas say to some GPUs more: the arithmetic at the moment that decides.
 
     again: of a refusal, when they might fit: from then on, for a moment at least, they would.
@@ -110,9 +110,9 @@ class Headroom:
         self._used = {node: steps.since(millis) for node, steps in self._used.items()}
         self._views = {}
 
-    def asks(
+    def check(
         self, node: str, starts: int, ends: int, gpus: int, *, may_borrow: bool
-    ) -> Told | None:
+    ) -> WindowVerdict | None:
         """Tell if a unit may have some GPUs more over a span; None: no quota speaks of it.
 
         Where it may, the verdict is that of the last moment at which some are borrowed, or of the
@@ -132,7 +132,7 @@ class Headroom:
             later = at + int(refused[at:].argmin())
             again = FOREVER if refused[later] else int(view.edges[first + later])
             moment = max(starts, int(view.edges[first + at]))
-            return Told(self.verdict(node, moment, gpus), fits=False, again=again)
+            return WindowVerdict(self.verdict(node, moment, gpus), fits=False, again=again)
         bound = view.bound[first:last]
         at = int(bound.argmax())
         if not bound[at]:
@@ -141,7 +141,7 @@ class Headroom:
         if borrowed.size:
             at = int(borrowed[-1])
         moment = max(starts, int(view.edges[first + at]))
-        return Told(self.verdict(node, moment, gpus), fits=True)
+        return WindowVerdict(self.verdict(node, moment, gpus), fits=True)
 
     def verdict(self, node: str, at: int, gpus: int) -> Verdict:
         """Return the arithmetic for some GPUs more at one moment."""

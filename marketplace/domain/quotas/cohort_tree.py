@@ -21,7 +21,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from marketplace.domain.quotas.card_units import said
+from marketplace.domain.quotas.card_units import in_words
 
 Amount = TypeVar("Amount", int, NDArray[np.int64])
 """GPUs in units: at one moment, or at several."""
@@ -92,20 +92,20 @@ class Verdict:
     def fits(self) -> bool:
         return self.outcome != "refused"
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """Return the arithmetic as a sentence."""
-        used, nominal, gpus = self._said(self.used), self._said(self.nominal), self._said(self.gpus)
-        available = self._said(self.available)
+        used, nominal, gpus = self._gpus(self.used), self._gpus(self.nominal), self._gpus(self.gpus)
+        available = self._gpus(self.available)
         start = f"{used} of {nominal} GPUs used, {gpus} more asked"
         if self.outcome == "nominal":
-            then = self._said(self.used + self.gpus)
+            then = self._gpus(self.used + self.gpus)
             return f"{start}: {then} ≤ {nominal}, within the nominal quota"
         if self.outcome == "borrowed":
-            return f"{start}: {self._said(self.borrowed)} borrowed, {available} could be had"
+            return f"{start}: {self._gpus(self.borrowed)} borrowed, {available} could be had"
         return f"{start}: {gpus} > {available} that can be had ({self.limited_by})"
 
-    def _said(self, units: int) -> str:
-        return said(units, self.unit)
+    def _gpus(self, units: int) -> str:
+        return in_words(units, self.unit)
 
 
 class Tree:

@@ -83,13 +83,13 @@ class FairShare:
             self.node,
         )
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """Return the arithmetic as a sentence."""
         hours = self.gpu_millis / 3_600_000
-        said = f"{hours:.6g} GPU-hours of {self.dominant} remembered, {self.fraction:.6g} of all"
+        use = f"{hours:.6g} GPU-hours of {self.dominant} remembered, {self.fraction:.6g} of all"
         if self.weight_ppm <= 0:
-            return f"{said}; weight 0: goes last"
-        return f"{said}, over weight {self.weight_ppm / 1_000_000:g}: share {self.share:.6g}"
+            return f"{use}; weight 0: goes last"
+        return f"{use}, over weight {self.weight_ppm / 1_000_000:g}: share {self.share:.6g}"
 
 
 def fair_share(

@@ -11,7 +11,7 @@ from ledger.domain.money import MILLIS_PER_HOUR, Money
 from marketplace.domain.facts.instants import from_below, moment
 from marketplace.domain.facts.policy_events import LimitSet
 from marketplace.domain.facts.values import Counts
-from marketplace.domain.quotas.card_units import in_gpus, said, unit_of
+from marketplace.domain.quotas.card_units import in_gpus, in_words, unit_of
 from marketplace.domain.quotas.derived_totals import Held
 from marketplace.domain.quotas.use import FOREVER, Answer, Use, subject_of
 
@@ -38,13 +38,13 @@ def at_once(limit: LimitSet, use: Use, held: Held, counts: Counts) -> Answer | N
         if over[at]:
             later = at + int(over[at:].argmin())
             again = FOREVER if over[later] else int(steps.times[first + later])
-            had = said(int(steps.values[first + at]), unit)
-            told = f"{had} + {said(asked, unit)} > {allowed} {name} at one time"
-            found.append((max(use.starts, int(steps.times[first + at])), again, told))
+            had = in_words(int(steps.values[first + at]), unit)
+            figures = f"{had} + {in_words(asked, unit)} > {allowed} {name} at one time"
+            found.append((max(use.starts, int(steps.times[first + at])), again, figures))
     if not found:
         return None
-    _, again, told = min(found, key=lambda one: one[0])
-    return _refused(limit, told, again)
+    _, again, figures = min(found, key=lambda one: one[0])
+    return _refused(limit, figures, again)
 
 
 def in_periods(limit: LimitSet, use: Use, spent: SpentIn, counts: Counts) -> Answer | None:
@@ -69,21 +69,21 @@ def in_periods(limit: LimitSet, use: Use, spent: SpentIn, counts: Counts) -> Ans
             return FOREVER if limit.scope == "bid" else ends - max(0, most) // of_each
 
         if hours is not None and used + size * lasts > hours * hour:
-            told = f"{used / hour:g} + {size * lasts / hour:g} > {hours} GPU-hours"
+            figures = f"{used / hour:g} + {size * lasts / hour:g} > {hours} GPU-hours"
             return _refused(
-                limit, f"{told} in the {limit.period}", again(hours * hour - used, size)
+                limit, f"{figures} in the {limit.period}", again(hours * hour - used, size)
             )
         if money is not None:
             cost = use.count * lasts * use.price // MILLIS_PER_HOUR
             if cost and paid + cost > money.nanos:
-                told = f"{Money(paid, money.currency)} + {Money(cost, money.currency)} > {money}"
+                figures = f"{Money(paid, money.currency)} + {Money(cost, money.currency)} > {money}"
                 most = ((money.nanos - paid + 1) * MILLIS_PER_HOUR - 1) // use.price
-                return _refused(limit, f"{told} in the {limit.period}", again(most, use.count))
+                return _refused(limit, f"{figures} in the {limit.period}", again(most, use.count))
     return None
 
 
-def _refused(limit: LimitSet, told: str, again: int) -> Answer:
-    return Answer("refused", f"limit-{limit.scope}", told, again)
+def _refused(limit: LimitSet, figures: str, again: int) -> Answer:
+    return Answer("refused", f"limit-{limit.scope}", figures, again)
 
 
 def periods(period: str, starts: int, ends: int) -> Iterator[tuple[int, int]]:

@@ -142,7 +142,7 @@ class QuotaBook:
     def extends(self, lease_id: LeaseId, ends: int) -> Answer:
         """Tell if a use may go on until `ends`."""
         use = self.uses.get(lease_id)
-        return FREE if use is None else self.asks(replace(use, starts=use.ends, ends=ends))
+        return FREE if use is None else self.check(replace(use, starts=use.ends, ends=ends))
 
     @property
     def over(self) -> list[Use]:
@@ -151,7 +151,7 @@ class QuotaBook:
 
     # --- asking ----------------------------------------------------------------------------
 
-    def asks(self, use: Use, *, borrowing: bool = True) -> Answer:
+    def check(self, use: Use, *, borrowing: bool = True) -> Answer:
         """Tell if one more use fits every quota and every limit at every moment of it.
 
         borrowing: whether it may be more than is its unit's own.
@@ -178,7 +178,7 @@ class QuotaBook:
     def soonest(self, use: Use, latest: int) -> int | None:
         """Return the first start at which a use fits, or None; not after `latest`."""
         for _ in range(HOPS_MAX):
-            answer = self.asks(use)
+            answer = self.check(use)
             if answer.fits:
                 return use.starts
             starts = max(answer.again, use.starts + 1)
@@ -190,17 +190,17 @@ class QuotaBook:
     def _in_class(self, gpu_class: str, use: Use, gpus: int, borrowing: bool) -> Answer:
         node = str(use.terms.subscriber_id)
         may_borrow = borrowing and self._may_borrow(use)
-        told = self._sums.room(gpu_class, self.uses.values()).asks(
+        found = self._sums.room(gpu_class, self.uses.values()).check(
             node, use.starts, use.ends, gpus, may_borrow=may_borrow
         )
         answer = FREE
-        if told is not None:
-            said = f"{gpu_class}: {told.verdict.told()}"
-            if not told.fits:
-                if told.verdict.outcome == "borrowed":
-                    said += ", and may not be borrowed"
-                return Answer("refused", QUOTA, said, told.again)
-            answer = Answer(told.verdict.outcome, told=said)
+        if found is not None:
+            figures = f"{gpu_class}: {found.verdict.in_words()}"
+            if not found.fits:
+                if found.verdict.outcome == "borrowed":
+                    figures += ", and may not be borrowed"
+                return Answer("refused", QUOTA, figures, found.again)
+            answer = Answer(found.verdict.outcome, figures=figures)
         return self._in_hours(gpu_class, use, answer)
 
     def _may_borrow(self, use: Use) -> bool:
@@ -223,12 +223,13 @@ class QuotaBook:
             used = self._sums.hours(gpu_class, over, starts, ends, lambda: self.counted)
             more = asked * max(0, min(use.ends, ends) - max(use.starts, starts))
             if used + more > hours * hour:
-                figures = (used / hour, more / hour)
-                said = f"{figures[0]:g} + {figures[1]:g} > {hours} guaranteed GPU-hours of {over}"
-                return replace(answer, outcome=answer.outcome and "borrowed", told=said)
+                sums = f"{used / hour:g} + {more / hour:g}"
+                figures = f"{sums} > {hours} guaranteed GPU-hours of {over}"
+                return replace(answer, outcome=answer.outcome and "borrowed", figures=figures)
         only_hours = self._quota(gpu_class, node, use.starts).nominal is None
         if answer.outcome == "nominal" or only_hours:
-            return replace(answer, outcome="nominal", told=answer.told or "within its GPU-hours")
+            figures = answer.figures or "within its GPU-hours"
+            return replace(answer, outcome="nominal", figures=figures)
         return answer
 
     def _quota(self, gpu_class: str, node: str, at: int) -> Quota:

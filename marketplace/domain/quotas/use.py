@@ -86,13 +86,13 @@ def subject_of(scope: LimitScope, terms: BidPlaced) -> UUID | None:
 class Answer:
     """Whether a use fits. outcome None: no quota speaks of it.
 
-    reason, told: of a refusal, with its figures. again: the first moment later than the one at
+    reason, figures: of a refusal. again: the first moment later than the one at
     which it is refused at which it is not, for the same reason; FOREVER: never.
     """
 
     outcome: Outcome | None
     reason: str = ""
-    told: str = ""
+    figures: str = ""
     again: int = FOREVER
 
     @property

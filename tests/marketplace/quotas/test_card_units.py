@@ -24,7 +24,7 @@ from marketplace.domain.facts.events import GpuRequest, LeaseGranted, Patience
 from marketplace.domain.facts.instants import from_above, from_below
 from marketplace.domain.facts.policy_events import CountingSet
 from marketplace.domain.facts.values import Counts
-from marketplace.domain.quotas.card_units import UNITS, card_of, part_of, said, size_in
+from marketplace.domain.quotas.card_units import UNITS, card_of, in_words, part_of, size_in
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.use import Gpus, Use
 from marketplace.domain.verification.card_units import gpus_in, gpus_of_all
@@ -178,7 +178,7 @@ def test_a_class_that_names_the_part_counts_it_as_one() -> None:
 
 
 def test_figures_are_told_with_three_decimals_at_most() -> None:
-    assert [said(units, UNITS) for units in (0, 200, 350, 1_200, 2_800)] == [
+    assert [in_words(units, UNITS) for units in (0, 200, 350, 1_200, 2_800)] == [
         "0", "0.143", "0.25", "0.857", "2",
     ]  # fmt: skip
     assert card_of("H100-80GB-1g.10gb") == "H100-80GB"
@@ -209,10 +209,10 @@ def test_a_refusal_tells_the_arithmetic_with_the_fraction(market: Divided) -> No
     quotas = book_of_all(market).quotas
     assert quotas is not None
 
-    answer = quotas.asks(next(iter(quotas.uses.values())))
+    answer = quotas.check(next(iter(quotas.uses.values())))
 
     assert answer.reason == "quota"
-    assert answer.told == (
+    assert answer.figures == (
         "H100: 1 of 1 GPUs used, 0.143 more asked: 0.143 > 0 that can be had (cohort)"
     )
 

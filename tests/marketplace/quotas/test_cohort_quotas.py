@@ -21,7 +21,7 @@ def test_what_a_unit_owns_is_nominal_and_what_it_takes_beyond_is_borrowed() -> N
     assert use.fits("a", 6).outcome == "borrowed"
     assert use.fits("a", 6).borrowed == 2
     assert use.fits("a", 9).outcome == "refused"
-    assert "9 > 8" in use.fits("a", 9).told()
+    assert "9 > 8" in use.fits("a", 9).in_words()
 
 
 def test_a_borrowing_limit_that_is_not_set_is_not_zero() -> None:

@@ -74,7 +74,7 @@ def test_a_weight_of_zero_never_comes_first() -> None:
     none = share_of("a", {}, {"any": 8}, weight_ppm=0)
     most = share_of("b", {"any": busy}, {"any": 8}, weight_ppm=1)
     assert min((none, most), key=lambda each: each.key) is most
-    assert "goes last" in none.told()
+    assert "goes last" in none.in_words()
 
 
 def test_twice_the_weight_is_half_the_share() -> None:

@@ -105,12 +105,12 @@ class People:
 def agree(people: People, quotas: QuotaBook) -> None:
     """Ask both rules; and that nothing sooner fits than is said."""
     use = people.use()
-    answer = quotas.asks(use)
+    answer = quotas.check(use)
     assert (answer.outcome, answer.reason) == plain(quotas, use)
     latest = use.starts + 60 * HALF_HOUR
     soonest = quotas.soonest(use, latest)
     if soonest is not None:
-        assert quotas.asks(at(use, soonest)).fits
+        assert quotas.check(at(use, soonest)).fits
     passed_over = range(use.starts, latest if soonest is None else soonest, HALF_HOUR)
     for starts in people.random.sample(passed_over, min(6, len(passed_over))):
         assert plain(quotas, at(use, starts))[0] == "refused"
