@@ -15,10 +15,9 @@ from typing import Protocol
 from ledger.domain.ids import BidId, LeaseId, OfferId
 from listings.domain.gpus import model_matches
 from marketplace.domain.facts.instants import whole_second
-from marketplace.domain.index.own_supply import is_own
 from marketplace.domain.orderbook.listed_offer import Listed
 from marketplace.domain.orderbook.open_bid import OpenBid
-from marketplace.domain.placement.placement import Placement
+from marketplace.domain.placement.placement import Placement, is_own
 from marketplace.domain.placement.sizes import largest
 from marketplace.domain.quotas.card_units import by_card
 from marketplace.domain.quotas.fair_share_order import Standings

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 from ledger.domain.money import NANOS_MAX, NANOS_PER_UNIT, CurrencyUnknown, Money, Rate
 from ledger.domain.refusal import Invalid
-from marketplace.domain.bids.locality import PREFERENCE, PREFERENCES_MAX
 from marketplace.domain.bids.query_language import (
     DRIVER,
     GRACE_MAX,
@@ -15,6 +14,8 @@ from marketplace.domain.bids.query_language import (
     LINKED_MAX,
     NOTICE_MAX,
     PPM,
+    PREFERENCE,
+    PREFERENCES_MAX,
 )
 from marketplace.domain.bids.workload_profiles import workload_named
 from marketplace.domain.facts.events import GoodTill, GpuRequest, Patience, Seeks, Workload

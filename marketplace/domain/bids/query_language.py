@@ -15,7 +15,6 @@ from uuid import UUID
 
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Invalid
-from marketplace.domain.bids.locality import PREFERENCE, PREFERENCES_MAX
 from marketplace.domain.facts.events import GpuRequest
 
 QUERY_CHARS_MAX = 1_000
@@ -36,6 +35,11 @@ LINKED_MAX = 576
 """GPUs of the largest NVLink domain there is (NVL576)."""
 HOSTS_MAX = 12
 PPM = 1_000_000
+PREFERENCES_MAX = 4
+PREFERENCE = re.compile(r"nvlink|region|label\.[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?")
+"""What GPUs of one gang had best have in common. `nvlink`: of each host one NVLink group. `region`,
+`label.rack`: all in one region, one rack. A preference and no condition: it decides between places
+of one price and one start, so nobody pays more or waits longer for it."""
 
 
 class QueryTooLong(Invalid):

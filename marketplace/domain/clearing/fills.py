@@ -43,11 +43,10 @@ from marketplace.domain.facts.events import (
     Unmatched,
 )
 from marketplace.domain.facts.instants import Millis, moment
-from marketplace.domain.index.own_supply import is_own
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Listed
 from marketplace.domain.orderbook.open_bid import OpenBid
-from marketplace.domain.placement.placement import Placement
+from marketplace.domain.placement.placement import Placement, is_own
 
 Lane = Literal["instant", "round"]
 

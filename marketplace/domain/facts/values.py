@@ -61,7 +61,7 @@ class GpuRequest:
     with nvlink. hosts: only on one of these; not_hosts: on none of these. own: only GPUs of the
     bidder's own organisation. compute_percent_min: of its card's compute, which shares and MIG
     instances have in part. prefer: what a gang's GPUs had best have in common, the most wanted
-    first (`locality.PREFERENCE`): it leaves nothing out. reliability_min_ppm: only hosts that
+    first (`query_language.PREFERENCE`): it leaves nothing out. reliability_min_ppm: only hosts that
     proved so reliable. notice_seconds_min, reclaim_fee_ppm_min: only owners who promise so much
     for a reclaim: notice at least, and at that notice what part of the lost rest they pay.
     grace_seconds_min: and who give work so long between the signal to stop and the kill.

@@ -22,8 +22,7 @@ from marketplace.domain.index.host_columns import ALWAYS, NO_OFFERS, Asked, Host
 from marketplace.domain.index.price_levels import Ranking
 from marketplace.domain.kernels.layout import FLOOR, KNOWN_UNTIL, Ints
 from marketplace.domain.orderbook.calendar import Calendar
-from marketplace.domain.orderbook.compatibility import Kinds
-from marketplace.domain.orderbook.listed_offer import Entry, Listed, Spans
+from marketplace.domain.orderbook.listed_offer import Entry, Kinds, Listed, Spans
 from marketplace.domain.orderbook.open_bid import OpenBid, Shape
 from marketplace.domain.placement.eligibility import CONSTRAINTS, passed
 

@@ -16,16 +16,9 @@ from marketplace.domain.index.offer_index import Catalogue
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry, Listed
 from marketplace.domain.orderbook.open_bid import OpenBid
-from marketplace.domain.placement.placement import Placement
 
 FEW = 32
 """Hosts that are simply gone through; of more, the columns say which have room."""
-
-
-def is_own(bid: OpenBid, placement: Placement) -> bool:
-    """Tell if a bid goes to its own tenant's GPUs: then all of them are, and nothing is paid."""
-    owner = placement.gpus[0][0].terms.tenant_id
-    return owner.int == bid.terms.tenant_id.int  # asked of every grant: `==` is a call
 
 
 class Owners:

@@ -23,8 +23,7 @@ from marketplace.domain.facts.events import GpuRequest
 from marketplace.domain.facts.instants import whole_second
 from marketplace.domain.facts.values import ReclaimTerm
 from marketplace.domain.orderbook.calendar import Calendar
-from marketplace.domain.orderbook.compatibility import Kind, Spec
-from marketplace.domain.orderbook.listed_offer import Entry, Listed
+from marketplace.domain.orderbook.listed_offer import Entry, Kind, Listed, Spec
 from marketplace.domain.orderbook.open_bid import OpenBid, Shape
 from marketplace.domain.placement.placement import Placement, cheapest
 from marketplace.domain.placement.sizes import apart, home_first

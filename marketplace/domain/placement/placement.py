@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ledger.domain.ids import HostId
 from ledger.domain.making import made_quickly
-from marketplace.domain.bids.locality import place_of, places, wants_links
+from listings.domain.events import OfferPublished
 from marketplace.domain.facts.instants import Millis, whole_second
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry, Listed
@@ -47,6 +47,12 @@ class Placement:
     starts: Millis
     gpus: tuple[tuple[Listed, str], ...]
     floor: int
+
+
+def is_own(bid: OpenBid, placement: Placement) -> bool:
+    """Tell if a bid goes to its own tenant's GPUs: then all of them are, and nothing is paid."""
+    owner = placement.gpus[0][0].terms.tenant_id
+    return owner.int == bid.terms.tenant_id.int  # asked of every grant: `==` is a call
 
 
 COMPARED_MAX = 8
@@ -129,7 +135,7 @@ def _on_one_host(
     pools: dict[object, list[Start]] = defaultdict(list)
     best: dict[object, tuple[int, bool, int]] = {}
     at_once = 0
-    linked = wants_links(bid.terms.request.prefer)
+    linked = "nvlink" in bid.terms.request.prefer
     level = highest
     for entry in entries:
         if entry.floor > level:
@@ -369,3 +375,15 @@ def _first_level(
         else:
             low = middle + 1
     return sizes[low][1] if low < len(sizes) else None
+
+
+def places(prefer: Sequence[str]) -> tuple[str, ...]:
+    """Return what the hosts of a gang had best have in common, the most wanted first."""
+    return tuple(word for word in prefer if word != "nvlink")
+
+
+def place_of(offer: OfferPublished, word: str) -> str:
+    """Return where an offer is, in that respect; one that does not say is near to nothing else."""
+    if word == "region":
+        return offer.region
+    return dict(offer.labels).get(word.removeprefix("label."), f"host {offer.host_id}")

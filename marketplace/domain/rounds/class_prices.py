@@ -10,8 +10,8 @@ from ledger.domain.ids import BidId
 from marketplace.domain.admission.gate import Gate
 from marketplace.domain.clearing.fills import Fill, lease_id_of
 from marketplace.domain.clearing.work_budget import Tries
-from marketplace.domain.index.own_supply import is_own
 from marketplace.domain.orderbook.open_bid import OpenBid
+from marketplace.domain.placement.placement import is_own
 from marketplace.domain.rounds.ageing import weight_of
 from marketplace.domain.rounds.class_problem import Part, Usable
 from marketplace.domain.rounds.clearing_prices import RIVALS_MAX, Prices

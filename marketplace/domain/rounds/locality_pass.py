@@ -13,7 +13,6 @@ from dataclasses import replace
 from uuid import UUID
 
 from marketplace.domain.admission.gate import Gate
-from marketplace.domain.bids.locality import place_of, places
 from marketplace.domain.book.book import Book
 from marketplace.domain.clearing.fills import lease_id_of
 from marketplace.domain.clearing.own_supply_first import others
@@ -21,7 +20,7 @@ from marketplace.domain.clearing.work_budget import Tries
 from marketplace.domain.facts.instants import Millis
 from marketplace.domain.orderbook.calendar import Calendar, Taken
 from marketplace.domain.orderbook.open_bid import OpenBid
-from marketplace.domain.placement.placement import Placement, place
+from marketplace.domain.placement.placement import Placement, place, place_of, places
 from marketplace.domain.placement.sizes import Found
 
 
