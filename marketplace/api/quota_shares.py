@@ -17,7 +17,7 @@ from ledger.domain.refusal import Invalid
 from ledger.rest import AmountField, Endpoint, MomentField
 from marketplace.api.counted import CountedField
 from marketplace.api.market import MARKET, market_of
-from marketplace.domain.quotas.decayed_usage import FairShare
+from marketplace.domain.quotas.fair_share_order import FairShare
 from marketplace.fairness.levels import Level
 from marketplace.fairness.standings import (
     LimitFigures,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from marketplace.domain.quotas.cohort_tree import around
-from marketplace.domain.quotas.decayed_usage import FairShare
-from marketplace.domain.quotas.fair_share_order import Standings, parting
+from marketplace.domain.quotas.fair_share_order import FairShare, Standings, parting
 from marketplace.domain.quotas.policies_in_force import Policies
 
 Seen = Callable[[str], bool]

@@ -24,8 +24,7 @@ from marketplace.domain.facts.values import Counts
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.quotas.card_units import by_card, in_gpus
 from marketplace.domain.quotas.cohort_tree import Quota, Tree, Usage
-from marketplace.domain.quotas.decayed_usage import LN2, FairShare
-from marketplace.domain.quotas.fair_share_order import Standings
+from marketplace.domain.quotas.fair_share_order import LN2, FairShare, Standings
 from marketplace.domain.quotas.limits import LimitUse, use_of_limit
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.quota_book import LAYERS, QuotaBook

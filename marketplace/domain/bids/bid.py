@@ -9,23 +9,8 @@ from typing import ClassVar, Literal, TypedDict, assert_never, get_args
 from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId, SubscriberId, TenantId, UserId
 from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal, Unknown
-from marketplace.domain.bids.bounds import (
-    DEADLINE_AHEAD_MAX,
-    DEADLINE_ROOM,
-    LimitCurrencyDiffers,
-    check_account,
-    check_deadline,
-    check_extension,
-    check_lasting,
-    check_money,
-    check_repeat,
-    check_request,
-    check_seeks,
-    check_size,
-    check_start,
-    check_workload,
-    in_utc,
-)
+from marketplace.domain.bids import bounds
+from marketplace.domain.bids.bounds import DEADLINE_AHEAD_MAX, DEADLINE_ROOM, in_utc
 from marketplace.domain.bids.workload_profiles import complete
 from marketplace.domain.facts.events import (
     BidAmended,
@@ -185,10 +170,10 @@ class Bid:
         if (limit, deadline) == (self.limit, self.deadline) and not sized:
             return []
         if limit.currency != self.limit.currency:
-            raise LimitCurrencyDiffers(currency=self.limit.currency)
-        check_money(limit)
+            raise bounds.LimitCurrencyDiffers(currency=self.limit.currency)
+        bounds.check_money(limit)
         duration = shortest(self.terms)
-        check_deadline(max(self.terms.earliest_start, now), duration, deadline, now)
+        bounds.check_deadline(max(self.terms.earliest_start, now), duration, deadline, now)
         return [
             BidAmended(bid_id=self.terms.bid_id, limit=limit, deadline=deadline, at=now, **sized)
         ]
@@ -201,7 +186,7 @@ class Bid:
             raise CountIsFixed(gpus=wanted.gpus)
         fewest = None if wanted.gpus_min is None else min(wanted.gpus_min, gpus)
         seconds = wanted.duration_seconds
-        fewest, _ = check_size(gpus=gpus, gpus_min=fewest, seconds=seconds, seconds_min=None)
+        fewest, _ = bounds.check_size(gpus=gpus, gpus_min=fewest, seconds=seconds, seconds_min=None)
         kind, request = wanted.workload.kind, wanted.request
         bare = replace(request, memory_mib_min=None)
         if request == complete(bare, kind, gpus=wanted.gpus_min or wanted.gpus):
@@ -345,7 +330,7 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
 
     Raises: a refusal for each bound in `bounds`, WorkloadUnknown, CurrencyUnknown.
     """
-    gpus_min, seconds_min = check_size(
+    gpus_min, seconds_min = bounds.check_size(
         gpus=terms.gpus,
         gpus_min=terms.gpus_min,
         seconds=terms.duration_seconds,
@@ -353,16 +338,15 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
     )
     least = timedelta(seconds=seconds_min or terms.duration_seconds)
     earliest_start, deadline = _times(terms, now)
-    check_start(earliest_start, now)
+    bounds.check_start(earliest_start, now)
     ends, good_till = earliest_start + least, terms.good_till
-    repeat_until = check_repeat(terms.repeat_until, good_till, earliest_end=ends, now=now)
-    check_deadline(earliest_start, least, deadline, now)
-    check_money(terms.limit, terms.budget)
-    has_ranges = gpus_min is not None or seconds_min is not None
-    good_until = _good_until(terms, has_ranges, deadline, now)
-    check_account(market=terms.market, cost_centre=terms.cost_centre)
-    check_request(terms.request)
-    check_workload(terms.workload)
+    repeat_until = bounds.check_repeat(terms.repeat_until, good_till, earliest_end=ends, now=now)
+    bounds.check_deadline(earliest_start, least, deadline, now)
+    bounds.check_money(terms.limit, terms.budget)
+    good_until = _good_until(terms, (gpus_min, seconds_min) != (None, None), deadline, now)
+    bounds.check_account(market=terms.market, cost_centre=terms.cost_centre)
+    bounds.check_request(terms.request)
+    bounds.check_workload(terms.workload)
     return BidPlaced(
         bid_id=terms.bid_id,
         tenant_id=terms.tenant_id,
@@ -389,11 +373,13 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
         gpus_min=gpus_min,
         duration_min_seconds=seconds_min,
         budget=terms.budget,
-        auto_extend_until=check_extension(terms.auto_extend_until, earliest_end=ends, now=now),
+        auto_extend_until=bounds.check_extension(
+            terms.auto_extend_until, earliest_end=ends, now=now
+        ),
         repeat_until=repeat_until,
         resume=terms.resume,
         continues=terms.continues,
-        seeks=check_seeks(terms.seeks, terms.patience),
+        seeks=bounds.check_seeks(terms.seeks, terms.patience),
     )
 
 
@@ -409,7 +395,7 @@ def _times(terms: BidTerms, now: datetime) -> tuple[datetime, datetime]:
 def _good_until(
     terms: BidTerms, has_ranges: bool, deadline: datetime, now: datetime
 ) -> datetime | None:
-    return check_lasting(
+    return bounds.check_lasting(
         terms.good_till,
         terms.good_until,
         patience=terms.patience,

@@ -13,30 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from ledger.domain.refusal import Invalid, Refusal
-from marketplace.domain.facts.policy_events import (
-    CohortPlaced,
-    CountingSet,
-    GuaranteePeriodSet,
-    HalfLifeSet,
-    LeastRunSet,
-    LimitSet,
-    QuotaOverridden,
-    QuotaRequested,
-    QuotaSet,
-    ShareWeightSet,
-    UnitPlaced,
-    UseAllowed,
-)
+from marketplace.domain.facts import policy_events
 from marketplace.domain.governance import authority, quota_requests
-from marketplace.domain.governance.authority import (
-    Events,
-    Setter,
-    grant_of,
-    need_class,
-    need_figure,
-    need_node,
-    need_platform,
-)
+from marketplace.domain.governance.authority import Events, Setter
 from marketplace.domain.quotas.card_units import ANY_CLASS
 from marketplace.domain.quotas.policies_in_force import Policies
 
@@ -45,48 +24,48 @@ HALF_LIFE_SECONDS_MAX = 366 * 86_400
 PERIOD_SECONDS_MIN, PERIOD_SECONDS_MAX = 3_600, 31 * 86_400
 
 
-def set_weight(now: Policies, event: ShareWeightSet, by: Setter) -> Events:
+def set_weight(now: Policies, event: policy_events.ShareWeightSet, by: Setter) -> Events:
     """Set how much use counts of a unit, or of all in a cohort, against those beside it.
 
     A tenant's operators: of their own units within their grant, for as long as they stand there.
 
     Raises: PolicyNotYours, CohortUnknown, FigureOutOfRange.
     """
-    need_node(now, event.node)
-    within = None if by.is_platform else grant_of(now, event.node, by).cohort
-    need_figure(event.weight_ppm, WEIGHT_PPM_MAX)
+    authority.need_node(now, event.node)
+    within = None if by.is_platform else authority.grant_of(now, event.node, by).cohort
+    authority.need_figure(event.weight_ppm, WEIGHT_PPM_MAX)
     same = (now.weights.get(event.node), now.weighed_in.get(event.node))
     return [] if same == (event.weight_ppm, within) else [replace(event, within=within)]
 
 
-def set_half_life(now: Policies, event: HalfLifeSet, by: Setter) -> Events:
+def set_half_life(now: Policies, event: policy_events.HalfLifeSet, by: Setter) -> Events:
     """Set in which time use is forgotten by half. Only the platform does.
 
     Raises: PolicyNotYours, FigureOutOfRange.
     """
-    need_platform(by)
-    need_figure(event.seconds, HALF_LIFE_SECONDS_MAX, least=60)
+    authority.need_platform(by)
+    authority.need_figure(event.seconds, HALF_LIFE_SECONDS_MAX, least=60)
     same = now.half_life_seconds == event.seconds
     return [] if same else [event]
 
 
-def set_period(now: Policies, event: GuaranteePeriodSet, by: Setter) -> Events:
+def set_period(now: Policies, event: policy_events.GuaranteePeriodSet, by: Setter) -> Events:
     """Set in which spans guaranteed GPU-hours are counted. Only the platform does.
 
     Raises: PolicyNotYours, FigureOutOfRange.
     """
-    need_platform(by)
-    need_figure(event.seconds, PERIOD_SECONDS_MAX, least=PERIOD_SECONDS_MIN)
+    authority.need_platform(by)
+    authority.need_figure(event.seconds, PERIOD_SECONDS_MAX, least=PERIOD_SECONDS_MIN)
     same = (now.period_seconds, now.period_starts) == (event.seconds, event.starts_at)
     return [] if same else [event]
 
 
-def set_counting(now: Policies, event: CountingSet, by: Setter) -> Events:
+def set_counting(now: Policies, event: policy_events.CountingSet, by: Setter) -> Events:
     """Set how parts of a card are counted. Only the platform does: it holds for all.
 
     Raises: PolicyNotYours.
     """
-    need_platform(by)
+    authority.need_platform(by)
     return [] if now.counts == event.counts else [event]
 
 
@@ -102,20 +81,20 @@ class TooManyLeastRuns(Refusal):
     """A market has least running times of their own for at most a hundred classes of GPUs."""
 
 
-def set_least_run(now: Policies, event: LeastRunSet, by: Setter) -> Events:
+def set_least_run(now: Policies, event: policy_events.LeastRunSet, by: Setter) -> Events:
     """Set how long a lease runs at least before it is interrupted for another bid.
 
     Raises: PolicyNotYours, GpuClassUnreadable, LeastRunMissing, FigureOutOfRange,
         TooManyLeastRuns.
     """
-    need_platform(by)
+    authority.need_platform(by)
     if event.gpu_class == ANY_CLASS:
         event = replace(event, gpu_class=None)
     if event.gpu_class is not None:
-        need_class(event.gpu_class)
+        authority.need_class(event.gpu_class)
     elif event.lifted:
         raise LeastRunMissing()
-    need_figure(event.seconds, LEAST_RUN_SECONDS_MAX)
+    authority.need_figure(event.seconds, LEAST_RUN_SECONDS_MAX)
     after = now.least_runs.after(event)
     if len(after.classes) > LEAST_RUN_CLASSES_MAX:
         raise TooManyLeastRuns()
@@ -123,34 +102,34 @@ def set_least_run(now: Policies, event: LeastRunSet, by: Setter) -> Events:
 
 
 Policy = (
-    CohortPlaced
-    | UnitPlaced
-    | QuotaSet
-    | QuotaOverridden
-    | LimitSet
-    | ShareWeightSet
-    | HalfLifeSet
-    | CountingSet
-    | GuaranteePeriodSet
-    | LeastRunSet
-    | UseAllowed
-    | QuotaRequested
+    policy_events.CohortPlaced
+    | policy_events.UnitPlaced
+    | policy_events.QuotaSet
+    | policy_events.QuotaOverridden
+    | policy_events.LimitSet
+    | policy_events.ShareWeightSet
+    | policy_events.HalfLifeSet
+    | policy_events.CountingSet
+    | policy_events.GuaranteePeriodSet
+    | policy_events.LeastRunSet
+    | policy_events.UseAllowed
+    | policy_events.QuotaRequested
 )
 
 
 _RULES: Mapping[type[Policy], Callable[[Policies, Any, Setter], Events]] = {
-    CohortPlaced: authority.place_cohort,
-    UnitPlaced: authority.place_unit,
-    QuotaSet: authority.set_quota,
-    QuotaOverridden: authority.override_quota,
-    LimitSet: authority.set_limit,
-    ShareWeightSet: set_weight,
-    HalfLifeSet: set_half_life,
-    CountingSet: set_counting,
-    GuaranteePeriodSet: set_period,
-    LeastRunSet: set_least_run,
-    UseAllowed: authority.allow_use,
-    QuotaRequested: quota_requests.request_quota,
+    policy_events.CohortPlaced: authority.place_cohort,
+    policy_events.UnitPlaced: authority.place_unit,
+    policy_events.QuotaSet: authority.set_quota,
+    policy_events.QuotaOverridden: authority.override_quota,
+    policy_events.LimitSet: authority.set_limit,
+    policy_events.ShareWeightSet: set_weight,
+    policy_events.HalfLifeSet: set_half_life,
+    policy_events.CountingSet: set_counting,
+    policy_events.GuaranteePeriodSet: set_period,
+    policy_events.LeastRunSet: set_least_run,
+    policy_events.UseAllowed: authority.allow_use,
+    policy_events.QuotaRequested: quota_requests.request_quota,
 }
 
 

@@ -12,18 +12,8 @@ from marketplace.domain.facts.policy_events import (
     QuotaRequestDeclined,
     QuotaRequested,
 )
-from marketplace.domain.governance.authority import (
-    GPUS_MAX,
-    Events,
-    PolicyNotYours,
-    Setter,
-    TooManyPolicies,
-    need_class,
-    need_figure,
-    need_platform,
-    need_span,
-    need_unit,
-)
+from marketplace.domain.governance import authority
+from marketplace.domain.governance.authority import Events, Setter
 from marketplace.domain.quotas.policies_in_force import Policies, Request
 
 REQUESTS_MAX = 1_000
@@ -49,15 +39,15 @@ def request_quota(now: Policies, event: QuotaRequested, by: Setter) -> Events:
     """
     if event.request_id in now.requests:
         return []
-    unit = need_unit(now, event.subscriber_id)
+    unit = authority.need_unit(now, event.subscriber_id)
     if not by.is_platform and unit.tenant_id != by.tenant_id:
-        raise PolicyNotYours(subscriber_id=event.subscriber_id)
-    need_class(event.gpu_class)
-    need_figure(event.nominal, GPUS_MAX)
-    need_span(event.starts_at, event.ends_at, event.at)
+        raise authority.PolicyNotYours(subscriber_id=event.subscriber_id)
+    authority.need_class(event.gpu_class)
+    authority.need_figure(event.nominal, authority.GPUS_MAX)
+    authority.need_span(event.starts_at, event.ends_at, event.at)
     open_ones = [each for each in now.requests.values() if each.state == "open"]
     if len(open_ones) >= REQUESTS_MAX:
-        raise TooManyPolicies()
+        raise authority.TooManyPolicies()
     return [event]
 
 
@@ -68,7 +58,7 @@ def approve_request(
 
     Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
     """
-    need_platform(by)
+    authority.need_platform(by)
     request = _open_request(policies, request_id, now)
     return [
         QuotaRequestApproved(
@@ -88,7 +78,7 @@ def decline_request(
 
     Raises: PolicyNotYours, QuotaRequestUnknown, QuotaRequestClosed.
     """
-    need_platform(by)
+    authority.need_platform(by)
     market = _open_request(policies, request_id, now).asked.market
     return [QuotaRequestDeclined(market=market, request_id=request_id, why=why, at=now)]
 

@@ -16,28 +16,7 @@ from typing import ClassVar, Literal, Self, assert_never
 from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.money import Money
 from ledger.domain.span import Window
-from marketplace.domain.facts.events import (
-    CutWithdrawn,
-    ExtensionRefused,
-    ExtensionRequested,
-    LeaseActivated,
-    LeaseClosed,
-    LeaseEnding,
-    LeaseEvent,
-    LeaseExtended,
-    LeaseHostLost,
-    LeaseInterrupted,
-    LeaseScheduled,
-    LeaseShortened,
-    LeaseStarting,
-    ReclaimRequested,
-    ResaleEnded,
-    ResaleListed,
-    ResaleOpened,
-    WorkSaved,
-    WorkStarted,
-    WorkStopped,
-)
+from marketplace.domain.facts import events
 from marketplace.domain.facts.values import Share
 from marketplace.domain.leases.checkpoints import UNBEGUN, Progress
 from marketplace.domain.leases.reclaim_schedule import Reclaim, compensation
@@ -72,13 +51,13 @@ def waits_until(ending_at: datetime, due_at: datetime, grace: timedelta) -> date
 
 
 RightsEvent = (
-    ReclaimRequested
-    | LeaseInterrupted
-    | ResaleListed
-    | ResaleOpened
-    | ResaleEnded
-    | LeaseShortened
-    | LeaseHostLost
+    events.ReclaimRequested
+    | events.LeaseInterrupted
+    | events.ResaleListed
+    | events.ResaleOpened
+    | events.ResaleEnded
+    | events.LeaseShortened
+    | events.LeaseHostLost
 )
 
 
@@ -95,19 +74,19 @@ class Rights:
     reclaims: tuple[Reclaim, ...] = ()
     interrupted: bool = False
     reclaimed_first: bool = False
-    resale: ResaleListed | None = None
+    resale: events.ResaleListed | None = None
     resale_open: bool = False
-    shortened: LeaseShortened | None = None
+    shortened: events.LeaseShortened | None = None
     heard_at: datetime | None = None
     """When a host was heard last, for whose silence the lease ends."""
 
-    def opening(self, *, tenant_id: TenantId, now: datetime) -> list[ResaleOpened]:
+    def opening(self, *, tenant_id: TenantId, now: datetime) -> list[events.ResaleOpened]:
         """Open the rest to the market once the owner's first refusal is over."""
         resale = self.resale
         if resale is None or self.resale_open or now < resale.opens_at:
             return []
         return [
-            ResaleOpened(
+            events.ResaleOpened(
                 lease_id=resale.lease_id,
                 market=resale.market,
                 tenant_id=tenant_id,
@@ -122,7 +101,7 @@ class Rights:
     def after(self, event: RightsEvent, owed: Money | None) -> Rights:
         """Return the claims after one more. owed: what a reclaim pays."""
         match event:
-            case ReclaimRequested():
+            case events.ReclaimRequested():
                 assert owed is not None
                 first = Reclaim(event.owner_id, event.stop_at, owed)
                 others = [each for each in self.reclaims if each.owner_id != event.owner_id]
@@ -133,7 +112,7 @@ class Rights:
                     interrupted=False,
                     resale=None,
                 )
-            case LeaseInterrupted():
+            case events.LeaseInterrupted():
                 paid = [Reclaim(c.owner_id, event.stop_at, c.money) for c in event.compensations]
                 return replace(
                     self,
@@ -144,20 +123,20 @@ class Rights:
                     or (self.stop_at is not None and not self.interrupted),
                     resale=None,
                 )
-            case ResaleListed():
+            case events.ResaleListed():
                 return replace(self, resale=event, resale_open=False)
-            case ResaleOpened():
+            case events.ResaleOpened():
                 return replace(self, resale_open=True)
-            case ResaleEnded():
+            case events.ResaleEnded():
                 return replace(self, resale=None)
-            case LeaseHostLost():
+            case events.LeaseHostLost():
                 return self._with_lost(event)
-            case LeaseShortened():
+            case events.LeaseShortened():
                 return replace(self, shortened=event, resale=None)
             case _:
                 assert_never(event)
 
-    def _with_lost(self, lost: LeaseHostLost) -> Rights:
+    def _with_lost(self, lost: events.LeaseHostLost) -> Rights:
         """Add what the owner of a lost host pays, to what it owes for a reclaim that was due."""
         owed = sum(each.money.nanos for each in self.reclaims if each.owner_id == lost.owner_id)
         money = Money(owed + lost.compensation.nanos, lost.compensation.currency)
@@ -181,7 +160,7 @@ class LeaseState:
 
     STREAM: ClassVar[str] = "lease"
 
-    terms: LeaseScheduled
+    terms: events.LeaseScheduled
     ends_at: datetime
     state: State = "scheduled"
     started: frozenset[HostId] = frozenset()
@@ -192,8 +171,8 @@ class LeaseState:
     ending_at: datetime | None = None
     starting_at: datetime | None = None
     extension_asked: datetime | None = None
-    extension_refused: ExtensionRefused | None = None
-    cut: LeaseInterrupted | LeaseShortened | None = None
+    extension_refused: events.ExtensionRefused | None = None
+    cut: events.LeaseInterrupted | events.LeaseShortened | None = None
     uncut: Self | None = None
 
     @property
@@ -251,13 +230,15 @@ class LeaseState:
             stop_at=stop_at,
         )
 
-    def _extending(self, event: ExtensionRequested | ExtensionRefused | LeaseExtended) -> Self:
+    def _extending(
+        self, event: events.ExtensionRequested | events.ExtensionRefused | events.LeaseExtended
+    ) -> Self:
         match event:
-            case ExtensionRequested():
+            case events.ExtensionRequested():
                 return replace(self, extension_asked=event.ends_at)
-            case ExtensionRefused():
+            case events.ExtensionRefused():
                 return replace(self, extension_refused=event)
-            case LeaseExtended():
+            case events.LeaseExtended():
                 return replace(
                     self, ends_at=event.ends_at, extension_asked=None, extension_refused=None
                 )
@@ -266,7 +247,7 @@ class LeaseState:
 
     def _claimed(self, event: RightsEvent) -> Rights:
         owed = None
-        if isinstance(event, ReclaimRequested):
+        if isinstance(event, events.ReclaimRequested):
             owed = event.compensation
             if owed is None:
                 owed = self.compensation(event.owner_id, asked_at=event.at, stop_at=event.stop_at)
@@ -282,55 +263,60 @@ class LeaseState:
         return None if before is None else type(self).evolve(before, self.cut)
 
     @classmethod
-    def evolve(cls, state: Self | None, event: LeaseEvent, /) -> Self:
-        if isinstance(event, LeaseScheduled):
+    def evolve(cls, state: Self | None, event: events.LeaseEvent, /) -> Self:
+        if isinstance(event, events.LeaseScheduled):
             assert state is None
             return cls(terms=event, ends_at=event.window.ends_at)
         assert state is not None
-        if isinstance(event, CutWithdrawn):
+        if isinstance(event, events.CutWithdrawn):
             return state.without_cut(event.in_favour_of) or state
         after = cls._after(state, event)
-        if isinstance(event, LeaseInterrupted | LeaseShortened):
+        if isinstance(event, events.LeaseInterrupted | events.LeaseShortened):
             return replace(after, cut=event, uncut=state)
         if state.uncut is None:
             return after
         return replace(after, uncut=cls.evolve(state.uncut, event))
 
     @classmethod
-    def _after(cls, state: Self, event: LeaseEvent, /) -> Self:
+    def _after(cls, state: Self, event: events.LeaseEvent, /) -> Self:
         match event:
-            case LeaseStarting():
+            case events.LeaseStarting():
                 return replace(state, state="starting", starting_at=event.at)
-            case WorkStarted():
+            case events.WorkStarted():
                 return replace(state, started=state.started | {event.host_id})
-            case LeaseActivated():
+            case events.LeaseActivated():
                 running: State = "active" if state.stop_at is None else "reclaiming"
                 return replace(state, state=running, progress=state.progress.begun(event.at))
-            case WorkStopped():
+            case events.WorkStopped():
                 return replace(state, stopped=state.stopped | {event.host_id})
-            case WorkSaved():
+            case events.WorkSaved():
                 return replace(state, progress=state.progress.after(event))
-            case ReclaimRequested() | LeaseInterrupted():
+            case events.ReclaimRequested() | events.LeaseInterrupted():
                 stopping: State = "scheduled" if state.state == "scheduled" else "reclaiming"
                 return replace(state, state=stopping, rights=state._claimed(event))
-            case ExtensionRequested() | ExtensionRefused() | LeaseExtended():
+            case events.ExtensionRequested() | events.ExtensionRefused() | events.LeaseExtended():
                 return state._extending(event)
-            case LeaseShortened():
+            case events.LeaseShortened():
                 ends_at = min(state.ends_at, event.ends_at)
                 return replace(state, ends_at=ends_at, rights=state._claimed(event))
-            case ResaleListed() | ResaleOpened() | ResaleEnded() | LeaseHostLost():
+            case (
+                events.ResaleListed()
+                | events.ResaleOpened()
+                | events.ResaleEnded()
+                | events.LeaseHostLost()
+            ):
                 return replace(state, rights=state._claimed(event))
-            case LeaseEnding():
+            case events.LeaseEnding():
                 return replace(
                     state, state="ending", ending_reason=event.reason, ending_at=event.at
                 )
-            case LeaseClosed():
+            case events.LeaseClosed():
                 return replace(state, state="failed" if event.failed else "closed")
-            case LeaseScheduled() | CutWithdrawn():
+            case events.LeaseScheduled() | events.CutWithdrawn():
                 raise AssertionError("`evolve` takes these in")
             case _:
                 assert_never(event)
 
 
-def claimed_for(cut: LeaseInterrupted | LeaseShortened) -> LeaseId:
-    return cut.in_favour_of if isinstance(cut, LeaseInterrupted) else cut.sold_to
+def claimed_for(cut: events.LeaseInterrupted | events.LeaseShortened) -> LeaseId:
+    return cut.in_favour_of if isinstance(cut, events.LeaseInterrupted) else cut.sold_to

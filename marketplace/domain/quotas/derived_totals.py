@@ -19,10 +19,9 @@ from marketplace.domain.facts.events import BidPlaced
 from marketplace.domain.facts.instants import EPOCH, from_above, moment
 from marketplace.domain.facts.policy_events import LimitScope, UseKind
 from marketplace.domain.facts.values import Counts
-from marketplace.domain.quotas.cohort_timeline import Headroom, Part
+from marketplace.domain.quotas.cohort_timeline import EVER, NOTHING, Headroom, Part, Steps
 from marketplace.domain.quotas.cohort_tree import Tree, around
 from marketplace.domain.quotas.policies_in_force import Policies
-from marketplace.domain.quotas.step_function import EVER, NOTHING, Steps
 from marketplace.domain.quotas.use import Use, subject_of
 
 Spent = ChainMap[tuple[UUID, str], int]

@@ -9,26 +9,8 @@ from typing import ClassVar, Literal, Protocol, assert_never
 from uuid import UUID
 
 from ledger.domain.ids import SubscriberId, TenantId
-from marketplace.domain.facts.policy_events import (
-    CohortPlaced,
-    CountingSet,
-    GovernanceEvent,
-    GuaranteePeriodSet,
-    HalfLifeSet,
-    LeastRunSet,
-    LimitScope,
-    LimitSet,
-    OverrideLifted,
-    QuotaOverridden,
-    QuotaRequestApproved,
-    QuotaRequestDeclined,
-    QuotaRequested,
-    QuotaSet,
-    ShareWeightSet,
-    UnitPlaced,
-    UseAllowed,
-    UseKind,
-)
+from marketplace.domain.facts import policy_events
+from marketplace.domain.facts.policy_events import GovernanceEvent, LimitScope, UseKind
 from marketplace.domain.facts.values import Counts
 from marketplace.domain.quotas.card_units import ANY_CLASS, in_class, unit_of
 from marketplace.domain.quotas.cohort_tree import Quota, Tree, around
@@ -65,9 +47,9 @@ def span_at(at: datetime, *, starts_at: datetime, seconds: int) -> tuple[datetim
 class Request:
     """A request for quota. approved: with the token and when that expires."""
 
-    asked: QuotaRequested
+    asked: policy_events.QuotaRequested
     state: Literal["open", "approved", "declined", "taken-up"] = "open"
-    approved: QuotaRequestApproved | None = None
+    approved: policy_events.QuotaRequestApproved | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +58,13 @@ class Policies:
 
     STREAM: ClassVar[str] = "governance"
 
-    cohorts: Mapping[str, CohortPlaced] = field(default_factory=dict)
-    units: Mapping[str, UnitPlaced] = field(default_factory=dict)
-    quotas: Mapping[tuple[str, str], QuotaSet] = field(default_factory=dict)
-    overrides: Mapping[UUID, QuotaOverridden] = field(default_factory=dict)
-    limits: Mapping[tuple[LimitScope, UUID | None], LimitSet] = field(default_factory=dict)
+    cohorts: Mapping[str, policy_events.CohortPlaced] = field(default_factory=dict)
+    units: Mapping[str, policy_events.UnitPlaced] = field(default_factory=dict)
+    quotas: Mapping[tuple[str, str], policy_events.QuotaSet] = field(default_factory=dict)
+    overrides: Mapping[UUID, policy_events.QuotaOverridden] = field(default_factory=dict)
+    limits: Mapping[tuple[LimitScope, UUID | None], policy_events.LimitSet] = field(
+        default_factory=dict
+    )
     weights: Mapping[str, int] = field(default_factory=dict)
     weighed_in: Mapping[str, str] = field(default_factory=dict)
     half_life_seconds: int = HALF_LIFE_SECONDS
@@ -95,44 +79,48 @@ class Policies:
     def evolve(cls, state: Policies | None, event: GovernanceEvent, /) -> Policies:
         now = state or cls()
         match event:
-            case CohortPlaced():
+            case policy_events.CohortPlaced():
                 return replace(now, cohorts={**now.cohorts, event.cohort: event})
-            case UnitPlaced():
+            case policy_events.UnitPlaced():
                 return replace(now, units={**now.units, str(event.subscriber_id): event})
-            case QuotaSet():
+            case policy_events.QuotaSet():
                 return replace(now, quotas={**now.quotas, (event.node, event.gpu_class): event})
-            case QuotaOverridden():
+            case policy_events.QuotaOverridden():
                 return now._overridden(event)
-            case OverrideLifted():
+            case policy_events.OverrideLifted():
                 left = {k: v for k, v in now.overrides.items() if k != event.override_id}
                 return replace(now, overrides=left)
-            case LimitSet():
+            case policy_events.LimitSet():
                 return replace(now, limits={**now.limits, (event.scope, event.subject): event})
-            case ShareWeightSet():
+            case policy_events.ShareWeightSet():
                 return now._weighed(event)
-            case HalfLifeSet():
+            case policy_events.HalfLifeSet():
                 return replace(now, half_life_seconds=event.seconds)
-            case CountingSet():
+            case policy_events.CountingSet():
                 return replace(now, counts=event.counts)
-            case GuaranteePeriodSet():
+            case policy_events.GuaranteePeriodSet():
                 return replace(now, period_seconds=event.seconds, period_starts=event.starts_at)
-            case LeastRunSet():
+            case policy_events.LeastRunSet():
                 return replace(now, least_runs=now.least_runs.after(event))
-            case UseAllowed():
+            case policy_events.UseAllowed():
                 key = (event.who, event.what, event.gpu_class)
                 return replace(now, permits={**now.permits, key: event.allowed})
-            case QuotaRequested() | QuotaRequestApproved() | QuotaRequestDeclined():
+            case (
+                policy_events.QuotaRequested()
+                | policy_events.QuotaRequestApproved()
+                | policy_events.QuotaRequestDeclined()
+            ):
                 return now._with_request(now._request_after(event))
             case _:
                 assert_never(event)
 
-    def _overridden(self, event: QuotaOverridden) -> Policies:
+    def _overridden(self, event: policy_events.QuotaOverridden) -> Policies:
         after = replace(self, overrides={**self.overrides, event.override_id: event})
         if event.request_id is None or event.request_id not in self.requests:
             return after
         return after._with_request(replace(self.requests[event.request_id], state="taken-up"))
 
-    def _weighed(self, event: ShareWeightSet) -> Policies:
+    def _weighed(self, event: policy_events.ShareWeightSet) -> Policies:
         weighed_in = {node: each for node, each in self.weighed_in.items() if node != event.node}
         if event.within is not None:
             weighed_in[event.node] = event.within
@@ -140,14 +128,17 @@ class Policies:
         return replace(self, weights=weights, weighed_in=weighed_in)
 
     def _request_after(
-        self, event: QuotaRequested | QuotaRequestApproved | QuotaRequestDeclined
+        self,
+        event: policy_events.QuotaRequested
+        | policy_events.QuotaRequestApproved
+        | policy_events.QuotaRequestDeclined,
     ) -> Request:
         match event:
-            case QuotaRequested():
+            case policy_events.QuotaRequested():
                 return Request(event)
-            case QuotaRequestApproved():
+            case policy_events.QuotaRequestApproved():
                 return Request(self.requests[event.request_id].asked, "approved", event)
-            case QuotaRequestDeclined():
+            case policy_events.QuotaRequestDeclined():
                 return Request(self.requests[event.request_id].asked, "declined")
             case _:
                 assert_never(event)
@@ -205,7 +196,7 @@ class Policies:
 
     def limit(
         self, scope: LimitScope, subject: UUID | None, tenant_id: TenantId | None = None
-    ) -> LimitSet | None:
+    ) -> policy_events.LimitSet | None:
         """Return the limit of one, or that of each.
 
         tenant_id: whose it is: what another organisation says of it is not heard.
@@ -253,7 +244,7 @@ class Policies:
         return any(self.weight_of(node) <= 0 for node in around(self.parents, unit))
 
 
-def _quota(event: QuotaSet | QuotaOverridden, unit: int) -> Quota:
+def _quota(event: policy_events.QuotaSet | policy_events.QuotaOverridden, unit: int) -> Quota:
     nominal, borrowing, lending = (
         None if each is None else each * unit
         for each in (event.nominal, event.borrowing, event.lending)

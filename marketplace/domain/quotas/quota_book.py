@@ -25,9 +25,8 @@ from marketplace.domain.facts.policy_events import (
 from marketplace.domain.facts.values import Counts
 from marketplace.domain.quotas.card_units import by_card, unit_of
 from marketplace.domain.quotas.cohort_tree import Quota, Tree, Usage
-from marketplace.domain.quotas.decayed_usage import Decayed, FairShare, remembered
 from marketplace.domain.quotas.derived_totals import Held, Sums
-from marketplace.domain.quotas.fair_share_order import Standings
+from marketplace.domain.quotas.fair_share_order import Decayed, FairShare, Standings, remembered
 from marketplace.domain.quotas.limits import at_once, in_periods
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.use import FREE, Answer, Use, subject_of

@@ -18,8 +18,8 @@ from marketplace.domain.facts.policy_events import (
     UseKind,
 )
 from marketplace.domain.facts.values import Counts
-from marketplace.domain.quotas.decayed_usage import Decayed
 from marketplace.domain.quotas.derived_totals import Sums
+from marketplace.domain.quotas.fair_share_order import Decayed
 from marketplace.domain.quotas.minimum_runtime import NONE_SET, LeastRuns
 from marketplace.domain.quotas.policies_in_force import Policies, Request
 from marketplace.domain.quotas.quota_book import QuotaBook

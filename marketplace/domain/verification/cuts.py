@@ -20,9 +20,8 @@ from marketplace.domain.book.held_leases import Held
 from marketplace.domain.facts.events import Cut, LeaseGranted, Resold
 from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import ONE_MILLI, moment
-from marketplace.domain.leases.reclaim_schedule import compensation
 from marketplace.domain.orderbook.open_bid import OpenBid
-from marketplace.domain.verification.reclaimed_quota import Stopped, faults_of_reclaim
+from marketplace.domain.verification.reclaimed_quota import Stopped, faults_of_reclaim, owed
 
 NAME_CHARS = 64
 """A name of models that is as long may be cut off: then all that is set may be about the lease."""
@@ -218,14 +217,7 @@ def _paid_for(granted: LeaseGranted, stopped: Stopped) -> Iterator[str]:
         uuids = {uuid for share in first.shares for uuid in share.gpu_uuids}
         rest = max(timedelta(0), moment(held.ends) - cut.ends_at) // ONE_MILLI
         loses += first.price.charge(rest * len(uuids)).nanos
-        loses += compensation(
-            first.shares,
-            first.price,
-            starts_at=first.window.starts_at,
-            ends_at=moment(held.ends),
-            asked_at=granted.at,
-            stop_at=cut.ends_at,
-        ).nanos
+        loses += owed(held, cut, first.shares, asked_at=granted.at)
         freed |= uuids
     taken = sum(uuid in freed for share in granted.shares for uuid in share.gpu_uuids)
     use = taken * (granted.window.length // ONE_MILLI)

@@ -14,7 +14,7 @@ from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.held_leases import Held
-from marketplace.domain.facts.events import Cut, LeaseGranted
+from marketplace.domain.facts.events import Cut, LeaseGranted, Share
 from marketplace.domain.facts.instants import ONE_MILLI, from_above, from_below, moment
 from marketplace.domain.leases.reclaim_schedule import compensation
 from marketplace.domain.orderbook.open_bid import OpenBid
@@ -207,25 +207,31 @@ class InClass:
         return False
 
 
+def owed(held: Held, cut: Cut, shares: Sequence[Share], *, asked_at: datetime) -> int:
+    """Return what the owners of some shares of a cut lease owe its consumer, in nano-units."""
+    first = held.granted
+    return compensation(
+        shares,
+        first.price,
+        starts_at=first.window.starts_at,
+        ends_at=moment(held.ends),
+        asked_at=asked_at,
+        stop_at=cut.ends_at,
+    ).nanos
+
+
 def faults_of_compensation(book: Book, granted: LeaseGranted, stopped: Stopped) -> Iterator[str]:
     """Check that each owner earns its floors, and on top what it owes those that stop."""
-    owed = Counter[TenantId]()
+    owes = Counter[TenantId]()
     for held, cut in stopped:
         for share in held.granted.shares:
-            owed[share.owner_id] += compensation(
-                [share],
-                held.granted.price,
-                starts_at=held.granted.window.starts_at,
-                ends_at=moment(held.ends),
-                asked_at=granted.at,
-                stop_at=cut.ends_at,
-            ).nanos
+            owes[share.owner_id] += owed(held, cut, [share], asked_at=granted.at)
     earns: dict[TenantId, int] = defaultdict(int)
     lasts = granted.window.length // ONE_MILLI
     for share in granted.shares:
         listed = book.offers.get(share.offer_id)
         floor = 0 if listed is None else listed.floor
         earns[share.owner_id] += (granted.price.nanos_per_gpu_hour - floor) * len(share.gpu_uuids)
-    for owner_id, nanos in owed.items():
+    for owner_id, nanos in owes.items():
         if nanos and earns[owner_id] * lasts < nanos * MILLIS_PER_HOUR:
             yield f"owner {owner_id} owes {nanos} for what is taken back, and earns less for it"

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketplace.domain.quotas.cohort_tree import around
-from marketplace.domain.quotas.decayed_usage import LN2, remembered
-from marketplace.domain.quotas.fair_share_order import Standings, parting
+from marketplace.domain.quotas.fair_share_order import LN2, Standings, parting, remembered
 
 HALF_LIFE = 3_600_000
 CLASSES = ("A100", "H100", "T4")

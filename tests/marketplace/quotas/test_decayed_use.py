@@ -7,7 +7,13 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.domain.quotas.decayed_usage import LN2, Decayed, FairShare, fair_share, remembered
+from marketplace.domain.quotas.fair_share_order import (
+    LN2,
+    Decayed,
+    FairShare,
+    fair_share,
+    remembered,
+)
 
 HOUR = 3_600_000
 WEEK = 168 * HOUR

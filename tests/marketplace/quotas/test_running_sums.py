@@ -18,8 +18,8 @@ from marketplace.domain.facts.events import BidPlaced
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.facts.policy_events import CountingSet, LimitSet
 from marketplace.domain.facts.values import Counts
+from marketplace.domain.quotas.cohort_timeline import NOTHING, Steps, added
 from marketplace.domain.quotas.quota_book import KEPT, QuotaBook
-from marketplace.domain.quotas.step_function import NOTHING, Steps, added
 from marketplace.domain.quotas.use import Gpus, Use
 from tests.conftest import NOON
 from tests.marketplace.quotas.governed_crowd import GovernedCrowd

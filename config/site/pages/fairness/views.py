@@ -24,7 +24,7 @@ from ledger.domain.money import MILLIS_PER_HOUR
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from ledger.queries.parties import people, tenants, unit_titles
-from marketplace.domain.quotas.decayed_usage import FairShare
+from marketplace.domain.quotas.fair_share_order import FairShare
 from marketplace.fairness.levels import Level, Named
 from marketplace.fairness.standings import (
     LimitFigures,
