@@ -16,6 +16,7 @@ from ledger.domain.periods import Period
 from ledger.domain.span import Window
 from ledger.models import AccountRow, TokenRow
 from ledger.queries import money
+from tests.pages.reading import html
 from tests.pages.world import BY, CONSUMER, OWNER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db
@@ -61,7 +62,7 @@ def finance(world: World) -> Client:
 
 
 def test_finance_sees_spend_debts_and_a_balance_of_zero(period: str, finance: Client) -> None:
-    page = finance.get(f"/finance?period={period}").content.decode()
+    page = html(finance.get(f"/finance?period={period}").content)
 
     assert "CI-2100" in page
     assert "2.00 GPU-h in 1 lease" in page

@@ -22,6 +22,7 @@ from listings.models import OfferRow
 from marketplace.models import LeaseRow
 from tests.pages.bid_form import form as bid_form
 from tests.pages.offer_form import form as offer_form
+from tests.pages.reading import html
 from tests.pages.world import CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +40,7 @@ def test_the_page_lists_by_demand_and_tells_what_became_of_it(world: World, owne
     world.settle()
     assert answer.status_code == 302, answer.content
     row = OfferRow.objects.get(offer_id=id_in(answer["Location"]))
-    page = owner.get(answer["Location"]).content.decode()
+    page = html(owner.get(answer["Location"]).content)
     assert (row.isolation, row.floor_nanos_per_gpu_hour) == ("whole", 2_000_000_000)
     assert "by demand, 30 min in one at least" in page and "4 shares by MPS" in page
 
@@ -57,8 +58,8 @@ def test_the_page_lists_by_demand_and_tells_what_became_of_it(world: World, owne
     world.settle()
 
     row.refresh_from_db()
-    assert "in <a href" in owner.get(f"/offers/{row.offer_id}").content.decode()
-    page = owner.get(f"/offers/{row.succeeded_by}").content.decode()
+    assert "in <a href" in html(owner.get(f"/offers/{row.offer_id}").content)
+    page = html(owner.get(f"/offers/{row.succeeded_by}").content)
     assert "bids that waited would pay up to <b>$2.40</b> in it (3 bids)" in page
     assert f'<a href="/offers/{row.offer_id}">the one before</a> (0)' in page
 
@@ -122,5 +123,5 @@ def test_bids_that_wait_for_a_share_divide_a_card_that_nobody_wants_whole(
     assert first.succeeded_by is not None
     second = OfferRow.objects.get(offer_id=first.succeeded_by)
     assert (first.state, second.state, second.isolation) == ("withdrawn", "listed", "mps")
-    assert "$3.40</b> in it (2 bids)" in owner.get(f"/offers/{second.offer_id}").content.decode()
+    assert "$3.40</b> in it (2 bids)" in html(owner.get(f"/offers/{second.offer_id}").content)
     assert choose(default_store(), first.published_at + timedelta(hours=1)) == 0

@@ -15,6 +15,7 @@ from marketplace.models import LeaseRow
 from marketplace.queries.leases import assignments_for
 from tests.pages.bid_form import form as bid_form
 from tests.pages.offer_form import form as offer_form
+from tests.pages.reading import html
 from tests.pages.world import CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +50,7 @@ def quoted(client: Client, lease_id: UUID) -> list[dict[str, Any]]:
 def test_an_owner_sees_what_each_notice_costs_before_reclaiming(
     world: World, owner: Client, lease_id: UUID
 ) -> None:
-    page = owner.get(f"/leases/{lease_id}").content.decode()
+    page = html(owner.get(f"/leases/{lease_id}").content)
     assert 'name="notice_seconds" value="600" checked' in page
     assert 'name="notice_seconds" value="3600"' in page
 
@@ -59,7 +60,7 @@ def test_an_owner_sees_what_each_notice_costs_before_reclaiming(
     assert answer.status_code == 302
     row = LeaseRow.objects.get()
     assert row.stop_at is not None
-    told = owner.get(f"/leases/{lease_id}").content.decode()
+    told = html(owner.get(f"/leases/{lease_id}").content)
     assert "The owner pays" in told
     # It may still be brought forward.
     assert 'name="notice_seconds" value="600" checked' in told
@@ -122,15 +123,14 @@ def test_the_grace_goes_from_the_form_to_the_lease_and_its_agent(
     assert answer.status_code == 302, answer.content
     offer_id = id_in(answer["Location"])
     assert owner.get(f"/api/v1/offers/{offer_id}").json()["grace_seconds"] == seconds
-    assert (
-        f"Grace period, within it</dt><dd>{said}"
-        in owner.get(f"/offers/{offer_id}").content.decode()
+    assert f"Grace period, within it</dt><dd>{said}" in html(
+        owner.get(f"/offers/{offer_id}").content
     )
     [listed] = consumer.get("/api/v1/listings").json()["data"]
     assert listed["grace_seconds"] == seconds
 
     query = {"query": f"grace>={seconds}s"}
-    told = consumer.post("/bids/estimate", bid_form(**query)).content.decode()
+    told = html(consumer.post("/bids/estimate", bid_form(**query)).content)
     assert f"Grace period</dt><dd>{said}" in told
     consumer.post("/bids/new", bid_form(**query))
     world.settle()
@@ -139,7 +139,7 @@ def test_the_grace_goes_from_the_form_to_the_lease_and_its_agent(
     shown = consumer.get(f"/api/v1/leases/{lease.lease_id}").json()
     assert shown["grace_seconds"] == lease.grace_seconds == seconds
     for whose in (consumer, owner):
-        page = whose.get(f"/leases/{lease.lease_id}").content.decode()
+        page = html(whose.get(f"/leases/{lease.lease_id}").content)
         assert f"Grace period</dt><dd>{said}" in page
     advance_leases(world.store, now=lease.starts_at, start_grace=timedelta(minutes=10))
     world.settle()
@@ -239,7 +239,7 @@ def test_what_a_reclaim_would_pay_is_told_before_the_bid_is_placed(
 ) -> None:
     world.list_gpus(0, 1)
 
-    told = consumer.post("/bids/estimate", bid_form()).content.decode()
+    told = html(consumer.post("/bids/estimate", bid_form()).content)
     answer = consumer.post(
         "/api/v1/bids/preview",
         {

@@ -14,6 +14,7 @@ from config.site.parts.figures import aligned_text, places_of
 from ledger import commands
 from ledger.domain.ids import EntryId
 from ledger.domain.money import Money
+from tests.pages.reading import html
 from tests.pages.world import BY, CONSUMER, PLATFORM, World
 
 pytestmark = pytest.mark.django_db
@@ -46,7 +47,7 @@ def payments(page: str) -> list[int]:
 def get(client: Client, world: World, **query: str) -> str:
     answer = client.get(f"/finance/accounts/{world.account_id}", query)
     assert answer.status_code == 200
-    return answer.content.decode()
+    return html(answer.content)
 
 
 def link(page: str, text: str) -> str | None:
