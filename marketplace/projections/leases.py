@@ -31,7 +31,8 @@ from marketplace.domain.facts.events import (
     WorkStarted,
     WorkStopped,
 )
-from marketplace.domain.leases.checkpoints import SECOND, together
+from marketplace.domain.facts.instants import ONE_SECOND
+from marketplace.domain.leases.checkpoints import together
 from marketplace.domain.leases.reclaim_schedule import schedule_of
 from marketplace.domain.leases.state import grace_of
 from marketplace.models.leases import LeaseRow, LeaseShareRow
@@ -152,7 +153,7 @@ def _extension(
 
 def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
     shares = scheduled.shares
-    grace_seconds = grace_of(shares) // SECOND
+    grace_seconds = grace_of(shares) // ONE_SECOND
     rows.add(
         LeaseRow(
             lease_id=scheduled.lease_id,

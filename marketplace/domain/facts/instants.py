@@ -13,7 +13,7 @@ from typing import NewType
 Millis = NewType("Millis", int)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-ONE_MILLI = timedelta(milliseconds=1)
+ONE_MILLI, ONE_SECOND = timedelta(milliseconds=1), timedelta(seconds=1)
 SECOND = 1_000
 
 

@@ -153,7 +153,7 @@ class Resold:
 class Share:
     """The part of a grant that one offer gives. resold: None, if its owner gives it directly.
 
-    grace_seconds: what the offer's owner promised; the lease's own is `grace_period.grace_of`.
+    grace_seconds: what the offer's owner promised; the lease's own is `state.grace_of`.
     """
 
     offer_id: OfferId

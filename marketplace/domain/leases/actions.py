@@ -13,7 +13,8 @@ from typing import Literal, assert_never, get_args
 
 from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.refusal import Forbidden, Invalid, Refusal
-from marketplace.domain.leases.reclaim_schedule import ONE_SECOND, least_notice
+from marketplace.domain.facts.instants import ONE_SECOND
+from marketplace.domain.leases.reclaim_schedule import least_notice
 from marketplace.domain.leases.state import LeaseState, State
 
 Action = Literal["end", "extend", "sell", "keep", "checkpoint", "reclaim", "take-first"]

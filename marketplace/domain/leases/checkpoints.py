@@ -17,8 +17,7 @@ from datetime import datetime, timedelta
 from ledger.domain.ids import HostId
 from ledger.domain.span import Window
 from marketplace.domain.facts.events import WorkSaved
-
-SECOND = timedelta(seconds=1)
+from marketplace.domain.facts.instants import ONE_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,10 @@ class Progress:
             return None
         known = [] if self.safe_at is None else [self.safe_at]
         ran = stopped_at - self.began_at
-        if every_seconds is not None and ran >= every_seconds * SECOND:
-            known.append(self.began_at + ran // (every_seconds * SECOND) * every_seconds * SECOND)
+        if every_seconds is not None and ran >= every_seconds * ONE_SECOND:
+            known.append(
+                self.began_at + ran // (every_seconds * ONE_SECOND) * every_seconds * ONE_SECOND
+            )
         return max(known, default=None)
 
     def left(self, window: Window, *, stopped_at: datetime, every_seconds: int | None) -> Left:

@@ -31,8 +31,9 @@ from marketplace.domain.facts.events import (
     WorkStarted,
     WorkStopped,
 )
+from marketplace.domain.facts.instants import ONE_SECOND
 from marketplace.domain.leases.actions import LEASE_MAX, CheckpointOutOfLease, LeaseTooLong, need
-from marketplace.domain.leases.checkpoints import SECOND, Left
+from marketplace.domain.leases.checkpoints import Left
 from marketplace.domain.leases.reclaim_schedule import due_from
 from marketplace.domain.leases.state import LeaseState, waits_until
 
@@ -167,8 +168,8 @@ class Lease(LeaseState):
             at=now,
             ended_at=self.right_ends_at,
             compensations=tuple(others),
-            kept_seconds=None if left is None else left.kept // SECOND,
-            lost_seconds=None if left is None else -(-left.lost // SECOND),
+            kept_seconds=None if left is None else left.kept // ONE_SECOND,
+            lost_seconds=None if left is None else -(-left.lost // ONE_SECOND),
         )
 
     def left(self, now: datetime) -> Left:

@@ -22,6 +22,7 @@ from marketplace.domain.facts.events import (
     ReclaimRequested,
     Share,
 )
+from marketplace.domain.facts.instants import ONE_SECOND
 from marketplace.domain.leases.actions import (
     LeaseEndsSooner,
     LeaseOver,
@@ -31,7 +32,6 @@ from marketplace.domain.leases.actions import (
 )
 from marketplace.domain.leases.lease import Lease
 from marketplace.domain.leases.reclaim_schedule import (
-    ONE_SECOND,
     Choice,
     choices,
     compensation,

@@ -21,9 +21,7 @@ from ledger.domain.money import Money, Rate
 from listings.domain.events import ReclaimStep
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import Compensation, Share
-
-ONE_SECOND = timedelta(seconds=1)
-ONE_MILLI = timedelta(milliseconds=1)
+from marketplace.domain.facts.instants import ONE_MILLI, ONE_SECOND
 
 OWED_NOTHING = frozenset(
     {

@@ -39,6 +39,7 @@ from marketplace.domain.bids.bounds import (
 from marketplace.domain.bids.query_language import GRACE_MAX
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import BidPlaced, Continues, Workload
+from marketplace.domain.facts.instants import ONE_MILLI, ONE_SECOND
 from marketplace.domain.leases.actions import LEASE_MAX
 from marketplace.domain.leases.lease import Lease
 
@@ -92,7 +93,7 @@ def follow(before: Before, *, now: datetime) -> BidTerms | Because:
     if terms.continues is not None and terms.continues.number >= LINKS_MAX:
         return "links"
     if lease is None:
-        return _anew(before, now) if terms.repeat_until is not None else "expired"
+        return _repeated(before, now) if terms.repeat_until is not None else "expired"
     reason = lease.ending_reason
     if reason in _BY_CONSUMER:
         return "consumer"
@@ -103,11 +104,11 @@ def follow(before: Before, *, now: datetime) -> BidTerms | Because:
     if reason in close_reasons.CUT_SHORT and terms.resume:
         rest = _rest(lease, now)
         if rest >= DURATION_MIN:
-            return _rest_of(before, lease, rest, now)
-    return _anew(before, now) if terms.repeat_until is not None else "done"
+            return _resumed(before, lease, rest, now)
+    return _repeated(before, now) if terms.repeat_until is not None else "done"
 
 
-def _anew(before: Before, now: datetime) -> BidTerms | Because:
+def _repeated(before: Before, now: datetime) -> BidTerms | Because:
     """Ask for all of it once more."""
     until = before.base.repeat_until
     assert until is not None
@@ -120,10 +121,10 @@ def _anew(before: Before, now: datetime) -> BidTerms | Because:
     return _paid(before, replace(terms, earliest_start=earliest, deadline=deadline), now)
 
 
-def _rest_of(before: Before, lease: Lease, rest: timedelta, now: datetime) -> BidTerms | Because:
+def _resumed(before: Before, lease: Lease, rest: timedelta, now: datetime) -> BidTerms | Because:
     """Ask for the rest of a lease, with as many GPUs as it had, by the same deadline."""
     terms = before.bid.wanted
-    seconds, gpus = rest // timedelta(seconds=1), lease.gpus
+    seconds, gpus = rest // ONE_SECOND, lease.gpus
     shortest, fewest = terms.duration_min_seconds, terms.gpus_min
     continues = _link(before, resumes=True)
     asked = replace(
@@ -155,7 +156,7 @@ def _copied(before: Before, base: BidPlaced) -> BidTerms:
             "market": base.market if before.lease is None else before.lease.terms.market,
             "good_till": "good-till-deadline",
             "good_until": None,
-            "workload": _told(base.workload, before.lease),
+            "workload": _with_checkpoint(base.workload, before.lease),
             "continues": _link(before, resumes=False),
         }
     )
@@ -173,7 +174,7 @@ def _link(before: Before, *, resumes: bool) -> Continues:
     )
 
 
-def _told(workload: Workload, lease: Lease | None) -> Workload:
+def _with_checkpoint(workload: Workload, lease: Lease | None) -> Workload:
     """Tell the work which lease came before and up to when it is safe: where its checkpoint is."""
     if lease is None:
         return workload
@@ -210,7 +211,7 @@ def _spent(lease: Lease | None, now: datetime) -> int:
     """Return what a lease that is over cost at most, in nano-units."""
     if lease is None:
         return 0
-    millis = _ran(lease, now) // timedelta(milliseconds=1)
+    millis = _ran(lease, now) // ONE_MILLI
     return lease.terms.price.charge(millis * lease.gpus).nanos
 
 
@@ -224,8 +225,7 @@ def _ran(lease: Lease, now: datetime) -> timedelta:
 def _rest(lease: Lease, now: datetime) -> timedelta:
     """Return what is still to be done of its time, in whole seconds."""
     rest = lease.ends_at - lease.starts_at - lease.left(now).kept
-    second = timedelta(seconds=1)
-    return min(-(-rest // second) * second, DURATION_MAX)
+    return min(-(-rest // ONE_SECOND) * ONE_SECOND, DURATION_MAX)
 
 
 STEP_MAX = timedelta(hours=1)

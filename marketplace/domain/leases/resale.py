@@ -23,9 +23,9 @@ from marketplace.domain.facts.events import (
     ResaleEnded,
     ResaleListed,
 )
+from marketplace.domain.facts.instants import ONE_MILLI, ONE_SECOND
 from marketplace.domain.leases.actions import FIRST_REFUSAL, NothingOnSale, RestTooShort, need
 from marketplace.domain.leases.lease import Lease
-from marketplace.domain.leases.reclaim_schedule import ONE_MILLI, ONE_SECOND
 
 LEASE_MIN_SECONDS_MAX = 30 * 86_400
 

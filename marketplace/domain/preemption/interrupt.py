@@ -30,7 +30,14 @@ from marketplace.domain.book.held_leases import Held
 from marketplace.domain.clearing.fills import Clearing, Fill, Rules, decided, lease_id_of
 from marketplace.domain.clearing.own_supply_first import others
 from marketplace.domain.facts.events import Cut, LeaseGranted, MarketEvent, Share
-from marketplace.domain.facts.instants import ONE_MILLI, Millis, from_below, moment, whole_second
+from marketplace.domain.facts.instants import (
+    ONE_MILLI,
+    SECOND,
+    Millis,
+    from_below,
+    moment,
+    whole_second,
+)
 from marketplace.domain.leases.reclaim_schedule import compensation, least_notice
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.open_bid import OpenBid
@@ -38,8 +45,6 @@ from marketplace.domain.placement.placement import Placement, place
 from marketplace.domain.preemption.fill_resale import cut_short
 from marketplace.domain.quotas.minimum_runtime import LeastRuns
 
-SECOND = 1_000
-"""In milliseconds."""
 VICTIMS_MAX = 64
 """Leases tried for one bid, those with least to lose first."""
 
