@@ -186,10 +186,7 @@ def check_size(
         raise MinimumOutOfBounds(gpus_min=gpus_min, gpus=gpus)
     if seconds_min is not None and not shortest <= seconds_min <= seconds:
         raise MinimumOutOfBounds(duration_min_seconds=seconds_min, duration_seconds=seconds)
-    return (
-        None if gpus_min == gpus else gpus_min,
-        None if seconds_min == seconds else seconds_min,
-    )
+    return (None if gpus_min == gpus else gpus_min, None if seconds_min == seconds else seconds_min)
 
 
 def check_lasting(
@@ -230,9 +227,7 @@ def check_extension(
     until = in_utc(until)
     if not earliest_end < until <= now + DEADLINE_AHEAD_MAX:
         raise ExtensionOutOfBounds(
-            auto_extend_until=until,
-            earliest_end=earliest_end,
-            latest=now + DEADLINE_AHEAD_MAX,
+            auto_extend_until=until, earliest_end=earliest_end, latest=now + DEADLINE_AHEAD_MAX
         )
     return until
 

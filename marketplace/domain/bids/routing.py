@@ -70,11 +70,7 @@ def choose(looks: Sequence[Look], *, bid_id: BidId, earliest: datetime, now: dat
         else:
             best, because = looks[0], "nowhere"
     return BidRouted(
-        bid_id=bid_id,
-        market=best.market,
-        because=because,
-        considered=tuple(looks),
-        at=now,
+        bid_id=bid_id, market=best.market, because=because, considered=tuple(looks), at=now
     )
 
 

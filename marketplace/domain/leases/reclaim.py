@@ -31,12 +31,7 @@ from marketplace.domain.leases.actions import (
     need,
 )
 from marketplace.domain.leases.lease import Lease
-from marketplace.domain.leases.reclaim_schedule import (
-    Choice,
-    choices,
-    compensation,
-    least_notice,
-)
+from marketplace.domain.leases.reclaim_schedule import Choice, choices, compensation, least_notice
 
 
 class NoticeTooShort(Invalid):

@@ -31,11 +31,7 @@ from marketplace.domain.book.held_leases import Held
 from marketplace.domain.book.quota_following import use_of_grant
 from marketplace.domain.clearing.own_supply_first import others
 from marketplace.domain.facts.events import LeaseGranted, MarketEvent
-from marketplace.domain.facts.instants import (
-    from_above,
-    from_below,
-    whole_second,
-)
+from marketplace.domain.facts.instants import from_above, from_below, whole_second
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry
 from marketplace.domain.orderbook.open_bid import OpenBid

@@ -16,12 +16,7 @@ from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.facts.events import BidPlaced
 from marketplace.domain.facts.instants import from_above, from_below, moment
-from marketplace.domain.facts.policy_events import (
-    GovernanceEvent,
-    HalfLifeSet,
-    LimitScope,
-    UseKind,
-)
+from marketplace.domain.facts.policy_events import GovernanceEvent, HalfLifeSet, LimitScope, UseKind
 from marketplace.domain.facts.values import Counts
 from marketplace.domain.quotas.card_units import by_card, unit_of
 from marketplace.domain.quotas.cohort_tree import Quota, Tree, Usage

@@ -141,11 +141,7 @@ class Planner:
         return self.usage.fits(node, gpus).fits and placeable([each.lease_id for each, _ in gone])
 
     def _needed(
-        self,
-        node: str,
-        gpus: int,
-        gone: Sequence[tuple[Running, Ground]],
-        placeable: Placeable,
+        self, node: str, gpus: int, gone: Sequence[tuple[Running, Ground]], placeable: Placeable
     ) -> list[tuple[Running, Ground]]:
         """Let those stay after all who need not go, the last to go first."""
         needed = list(gone)

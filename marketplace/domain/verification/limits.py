@@ -58,10 +58,7 @@ def over_time(
 
 
 def faults_of_limits(
-    policies: Policies,
-    there: Sequence[Counted],
-    over: Sequence[Counted],
-    new: Sequence[Counted],
+    policies: Policies, there: Sequence[Counted], over: Sequence[Counted], new: Sequence[Counted]
 ) -> Iterator[Fault]:
     """Find grants of a round that go beyond a limit, the last of them first.
 
@@ -171,11 +168,8 @@ def _part(
 def _periods(period: str, starts: int, ends: int) -> Iterator[tuple[int, int]]:
     """Yield the days, weeks from Monday, or months, in UTC, that a span touches."""
     day = moment(starts).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    at = {
-        "day": day,
-        "week": day - timedelta(days=day.weekday()),
-        "month": day.replace(day=1),
-    }[period]
+    monday = day - timedelta(days=day.weekday())
+    at = {"day": day, "week": monday, "month": day.replace(day=1)}[period]
     while from_below(at) < ends:
         step = {"day": 1, "week": 7, "month": 32}[period]
         after = at + timedelta(days=step)

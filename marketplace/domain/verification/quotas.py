@@ -21,12 +21,7 @@ from marketplace.domain.facts.policy_events import QuotaOverridden, QuotaSet
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.use import Use, gpus_of
 from marketplace.domain.verification.card_units import Size, belongs, gpus_in
-from marketplace.domain.verification.limits import (
-    Counted,
-    Running,
-    faults_of_limits,
-    over_time,
-)
+from marketplace.domain.verification.limits import Counted, Running, faults_of_limits, over_time
 
 
 def faults_of_quotas(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
