@@ -22,9 +22,8 @@ from marketplace.api.explanations import (
 )
 from marketplace.api.promises import PromiseShape, promises_json
 from marketplace.domain.bids.bid import BidTerms
-from marketplace.domain.bids.bounds import GPUS_MAX
+from marketplace.domain.bids.bounds import GPUS_MAX, read_good_till, write_good_till
 from marketplace.domain.bids.query_language import read_query, write_query
-from marketplace.domain.bids.time_in_force import read_good_till, write_good_till
 from marketplace.domain.bids.workload_profiles import Advice, advise
 from marketplace.domain.facts.events import Patience, Placement, Seeks, ServiceClass, Workload
 from marketplace.models.bids import BidRow

@@ -12,7 +12,7 @@ from ledger.domain.money import Money
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import load
 from marketplace.commands.bids import place_bid
-from marketplace.domain.bids import bounds, time_in_force
+from marketplace.domain.bids import bounds
 from marketplace.domain.bids.bid import Bid
 from marketplace.domain.facts.events import BidExpired, LeaseGranted, RoundCleared, Workload
 from tests.conftest import NOON
@@ -225,13 +225,13 @@ def test_the_memory_of_a_workload_is_shared_by_the_fewest_gpus_that_would_do() -
     assert bid.terms.request.memory_mib_min == 18 * 1024
 
 
-@pytest.mark.parametrize("text", [*time_in_force.WORDS, "2026-01-05T18:00:00Z"])
+@pytest.mark.parametrize("text", [*bounds.GOOD_TILL_WORDS, "2026-01-05T18:00:00Z"])
 def test_how_long_it_waits_reads_back_as_it_is_written(text: str) -> None:
-    assert time_in_force.write_good_till(*time_in_force.read_good_till(text)) == text
+    assert bounds.write_good_till(*bounds.read_good_till(text)) == text
 
 
 def test_a_moment_is_read_with_its_offset() -> None:
-    assert time_in_force.read_good_till("2026-01-05T18:00:00+01:00") == (
+    assert bounds.read_good_till("2026-01-05T18:00:00+01:00") == (
         "good-till-moment",
         datetime(2026, 1, 5, 17, tzinfo=UTC),
     )
@@ -239,10 +239,10 @@ def test_a_moment_is_read_with_its_offset() -> None:
 
 @pytest.mark.parametrize("text", ["", "ioc", "tomorrow", "2026-01-05", "2026-13-05T18:00:00Z"])
 def test_what_is_neither_a_word_nor_a_moment_is_refused(text: str) -> None:
-    with pytest.raises(time_in_force.GoodTillUnreadable):
-        time_in_force.read_good_till(text)
+    with pytest.raises(bounds.GoodTillUnreadable):
+        bounds.read_good_till(text)
 
 
 def test_a_moment_without_an_offset_is_refused() -> None:
-    with pytest.raises((bounds.TimeWithoutZone, time_in_force.GoodTillUnreadable)):
-        time_in_force.read_good_till("2026-01-05T18:00:00")
+    with pytest.raises((bounds.TimeWithoutZone, bounds.GoodTillUnreadable)):
+        bounds.read_good_till("2026-01-05T18:00:00")
