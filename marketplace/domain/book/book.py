@@ -25,7 +25,7 @@ from marketplace.domain.book.quarantine import RULES as HEALTH_RULES
 from marketplace.domain.book.quarantine import Quarantine, withhold
 from marketplace.domain.book.quota_following import KINDS, explained, follow, set_policy
 from marketplace.domain.book.suspension import Aside, noted
-from marketplace.domain.book.unmatched_reason import at_a_glance, reason_of
+from marketplace.domain.book.unmatched_reason import reason_of
 from marketplace.domain.facts.events import (
     BidAmended,
     BidCancelled,
@@ -122,11 +122,14 @@ class Book:
 
         left: the offers with the room that a fork of the calendar leaves.
         """
+        found = self._may_serve(bid, left or self.catalogue, now)
+        return list(found) if bid.has_ranges else found
+
+    def _may_serve(self, bid: OpenBid, catalogue: Catalogue, now: int) -> Iterable[Entry]:
         earliest = max(bid.earliest, whole_second(now))
-        found = (left or self.catalogue).candidates(
+        return catalogue.candidates(
             bid.least, earliest=earliest, limit=bid.reach, longest=bid.duration
         )
-        return list(found) if bid.has_ranges else found
 
     def patient(self) -> list[OpenBid]:
         """Return the bids that wait for a round, in the order of the round."""
@@ -189,11 +192,12 @@ class Book:
         return OneHost(ranked, served, calendar, self._desk, now=now, waits=waits, fits=fits)
 
     def glance(self, bid: OpenBid, *, now: int) -> str | None:
-        """Return what `reason` would, where one look tells that a bid cannot be placed at once."""
+        """Return what `reason` does, where no host can have room for a bid; None: one may have."""
         if self.quotas is not None or bid.terms.tenant_id in self.owners:
             return None
-        withheld = self.calendar.withheld
-        return at_a_glance(bid, self.catalogue, now=now, withheld=withheld)
+        if self._may_serve(bid, self.catalogue, now) != ():
+            return None
+        return reason_of(bid.least, self.catalogue, self.calendar, now=now)
 
     def reason(
         self, bid: OpenBid, *, now: int, calendar: Calendar, left: Catalogue | None = None

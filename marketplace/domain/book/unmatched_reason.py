@@ -18,24 +18,6 @@ from marketplace.domain.placement.eligibility import CONSTRAINTS, TOGETHER
 from marketplace.domain.placement.placement import NO_LIMIT
 
 
-def at_a_glance(
-    bid: OpenBid, catalogue: Catalogue, *, now: int, withheld: Collection[str] = ()
-) -> str | None:
-    """Return why nothing serves a bid, where one look tells; None: it has to be looked at.
-
-    withheld: GPUs that nobody can have now.
-    Most bids that come fit GPUs with windows long enough, of which none is free for long enough.
-    """
-    earliest = max(bid.earliest, whole_second(now))
-    if bid.has_ranges or catalogue.has_room(bid, earliest=earliest):
-        return None
-    witness = catalogue.witness(bid)
-    if witness is None or _count(witness[1], withheld) < bid.gpus:
-        return None
-    listed = witness[0]
-    return "taken" if _usable(listed, bid) and _fits_in(listed, bid, earliest) else None
-
-
 def reason_of(bid: OpenBid, catalogue: Catalogue, calendar: Calendar, *, now: int) -> str:
     """Return the first constraint that leaves too few GPUs for a bid that cannot be placed."""
     earliest = max(bid.earliest, whole_second(now))
@@ -75,22 +57,16 @@ def _free(
 ) -> bool:
     """Tell if enough GPUs within a limit are free for long enough, each at its own time."""
     found = set[str]()
-    for entry in catalogue.candidates(bid, earliest=earliest, limit=limit, gpus=1):
-        if entry.floor > limit:
-            break
+    for entry in catalogue.perhaps_free(bid, earliest=earliest, limit=limit):
         if not _usable(entry.listed, bid):
             continue
-        for uuid in entry.uuids:
-            spans = entry.listed.free(uuid, calendar, since=earliest, until=bid.deadline)
-            if _long_enough(spans, bid, earliest):
+        wanted = entry.uuids
+        for uuid, spans in entry.listed.all_free(calendar, since=earliest, until=bid.deadline):
+            if uuid in wanted and _long_enough(spans, bid, earliest):
                 found.add(uuid)
         if len(found) >= bid.gpus:
             return True
     return False
-
-
-def _count(uuids: Collection[str], withheld: Collection[str]) -> int:
-    return len(set(uuids).difference(withheld)) if withheld else len(uuids)
 
 
 def _enough(

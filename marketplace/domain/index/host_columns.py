@@ -13,11 +13,9 @@ import numpy as np
 from marketplace.domain.index.free_levels import NOWHERE, Level, Levels, asked_for, seen
 from marketplace.domain.kernels.layout import (
     CLOSES,
-    FLOOR,
     KIND,
     KNOWN_FROM,
     KNOWN_UNTIL,
-    LEASE_MIN,
     LONGEST,
     OPENS,
     Bools,
@@ -106,18 +104,10 @@ class HostColumns:
 
         table: which kinds fit which shapes.
         """
-        found, seconds = NOWHERE, asked_for(asked.earliest, asked.deadline, asked.duration)
-        if number < len(self._levels) and seconds is not None:
-            found = self._look(self._levels[number], table, asked, seconds)
-        if not self.loose:
-            return found
-        unknown = self._unknown(table, asked)
-        floors = self._facts[FLOOR, unknown]
-        return np.concatenate([found[0], unknown]), np.concatenate([found[1], floors])
-
-    def _look(
-        self, level: Level, table: Bools, asked: Asked, seconds: tuple[int, int, int]
-    ) -> tuple[Ints, Ints]:
+        seconds = asked_for(asked.earliest, asked.deadline, asked.duration)
+        if number >= len(self._levels) or seconds is None:
+            return NOWHERE
+        level = self._levels[number]
         if len(self._found) < level.count:
             self._found = np.zeros((len(level.slots), 2), np.int64)
         count = room_on(
@@ -138,17 +128,6 @@ class HostColumns:
             return NOWHERE
         rows = self._found[:count].copy()
         return rows[:, 0], rows[:, 1]
-
-    def _unknown(self, table: Bools, asked: Asked) -> Ints:
-        """Return the slots of hosts of which it is not known what windows they have then."""
-        facts = self._facts[:, : self._count]
-        unknown = facts[KNOWN_UNTIL] < asked.deadline
-        unknown |= facts[KNOWN_FROM] > asked.earliest
-        slots: Ints = unknown.nonzero()[0]
-        fit = table[facts[KIND, slots], asked.shape]
-        fit &= facts[LEASE_MIN, slots] <= asked.longest
-        found: Ints = slots[fit]
-        return found
 
     def with_windows(self, table: Bools, asked: Asked) -> list[int]:
         """Return the slots of hosts with a window that may be long enough, the longest first."""

@@ -17,10 +17,10 @@ from ledger.domain.ids import HostId, OfferId
 from marketplace.domain.index.availability import ANYBODY, Free, Hosts
 from marketplace.domain.index.bid_queue import Selection
 from marketplace.domain.index.floors import Floors
-from marketplace.domain.index.free_levels import NOWHERE, level_of, levels_of
+from marketplace.domain.index.free_levels import level_of, levels_of
 from marketplace.domain.index.host_columns import ALWAYS, NO_OFFERS, Asked, HostColumns
 from marketplace.domain.index.price_levels import Ranking
-from marketplace.domain.kernels.layout import FLOOR, KNOWN_UNTIL, Ints
+from marketplace.domain.kernels.layout import FLOOR, KNOWN_FROM, KNOWN_UNTIL, Ints
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry, Kinds, Listed, Spans
 from marketplace.domain.orderbook.open_bid import OpenBid, Shape
@@ -57,8 +57,8 @@ class Catalogue:
         self._of_kind: dict[int, dict[OfferId, Listed]] = defaultdict(dict)
         self._ranking = Ranking(self.offers, self._entry)
         self._asked = NOTHING_ASKED
-        self._roomy: tuple[Ints, Ints] = NOWHERE
-        """What has one GPU free for what was asked last, at any price."""
+        self._roomy: dict[int, tuple[Ints, Ints]] = {}
+        """By level, what may have room for what was asked last, at any price."""
         self._witnesses: dict[tuple[int, int], Listed] = {}
         """For each shape and level, an offer that had a window long enough the last time."""
 
@@ -152,6 +152,11 @@ class Catalogue:
             facts = self._describe(host, listed)
             self.columns.describe(host.slot, facts)
             levels = levels_of(_free(listed, self._calendar)) if listed else []
+            if host.loose:
+                unknown = ((-ALWAYS, facts[KNOWN_FROM]), (facts[KNOWN_UNTIL], ALWAYS))
+                depth = level_of(sum([len(each.groups) for each in listed])) + 1
+                levels += [[]] * (depth - len(levels))
+                levels = [[*spans, *unknown] for spans in levels]
             self.columns.write(host.slot, facts[FLOOR], host.rows, levels)
             if not host.offers:
                 del self._hosts[host_id]
@@ -252,41 +257,62 @@ class Catalogue:
                 where several hosts may serve it together.
             longest: how long it may be leased at most, where that is not how long at least.
         """
-        if not self.has_room(bid, earliest=earliest, longest=longest):
-            return ()
         if gpus is None:
             gpus = bid.gpus if bid.terms.placement == "same-host" else 1
-        slots, floors = self._roomy
-        number, shape = level_of(gpus), self._asked.shape
-        if number:
-            slots, floors = self.columns.with_room(number, self.kinds.table, self._asked)
-        cheap = floors <= limit
-        slots, floors = slots[cheap], floors[cheap]
-        if not len(slots):
+        slots, floors = self._with_room(bid, level_of(gpus), earliest, longest)
+        if not len(slots) or floors.min() > limit:
             return ()
-        order = floors.argsort(kind="stable")
-        return self._in_order(slots[order].tolist(), floors[order].tolist(), shape)
+        return self._in_order(slots, floors, limit, self._asked.shape)
 
-    def has_room(self, bid: OpenBid, *, earliest: int, longest: int | None = None) -> bool:
-        """Tell if any GPU that fits may be free for long enough, at any price.
+    def perhaps_free(self, bid: OpenBid, *, earliest: int, limit: int) -> Iterator[Entry]:
+        """Yield the offers within a limit, in no order, of hosts that may have a GPU for a bid.
 
-        None is for most bids that come, and then nothing else need be looked at.
+        First of those that may have all that it asks for.
+        """
+        seen = set[int]()
+        for level in {level_of(bid.gpus): None, 0: None}:
+            slots, floors = self._with_room(bid, level, earliest, None)
+            shape = self._asked.shape
+            for slot, floor in zip(slots.tolist(), floors.tolist(), strict=True):
+                if slot in seen or floor > limit:
+                    continue
+                seen.add(slot)
+                host = self._by_slot[slot]
+                try:
+                    for listed in host.offers.values():
+                        entry = None if listed.paused else self._entry(listed, shape)
+                        if entry is not None and entry.floor <= limit:
+                            yield entry
+                finally:
+                    self._note_known(host)
+
+    def _with_room(
+        self, bid: OpenBid, level: int, earliest: int, longest: int | None
+    ) -> tuple[Ints, Ints]:
+        """Return the slots and lowest floors of hosts that may have room at a level.
+
+        Kept while the same is asked: of most bids that come several levels are looked at.
         """
         self._bring_up_to_date()
         shape, longest = self.kinds.shape(bid.shape), longest or bid.duration
         asked = Asked(shape, earliest, bid.deadline, bid.duration, longest)
         if asked != self._asked:
-            self._roomy = self.columns.with_room(0, self.kinds.table, asked)
             self._asked = asked
-        return len(self._roomy[0]) > 0
+            self._roomy.clear()
+        found = self._roomy.get(level)
+        if found is None:
+            found = self._roomy[level] = self.columns.with_room(level, self.kinds.table, asked)
+        return found
 
-    def _in_order(self, slots: list[int], floors: list[int], shape: int) -> Iterator[Entry]:
-        """Yield the entries of hosts, which come by their lowest floor, in order of rank."""
+    def _in_order(self, slots: Ints, floors: Ints, limit: int, shape: int) -> Iterator[Entry]:
+        """Yield the entries of hosts with an offer within a limit, in order of rank."""
+        order = floors.argsort(kind="stable")
+        order = order[: floors[order].searchsorted(limit, side="right")]
         ahead: list[Entry] = []
         seen = set[int]()
         loose: list[_Host] = []
         try:
-            for slot, floor in zip(slots, floors, strict=True):
+            for slot, floor in zip(slots[order].tolist(), floors[order].tolist(), strict=True):
                 while ahead and ahead[0].floor < floor:
                     yield heappop(ahead)
                 if slot in seen:
@@ -302,12 +328,17 @@ class Catalogue:
             while ahead:
                 yield heappop(ahead)
         finally:
-            # Whoever looked at them made more of their windows known.
             for host in loose:
-                known = self.columns.fact(host.slot, KNOWN_UNTIL)
-                for listed in host.offers.values():
-                    if listed.terms.weekly is not None and listed.known[1] > known:
-                        self.touch(listed.terms.host_id)
+                self._note_known(host)
+
+    def _note_known(self, host: _Host) -> None:
+        """Take note that who looked at a host may have made more of its windows known."""
+        if not host.loose:
+            return
+        known = self.columns.fact(host.slot, KNOWN_UNTIL)
+        for listed in host.offers.values():
+            if listed.terms.weekly is not None and listed.known[1] > known:
+                self.touch(listed.terms.host_id)
 
     def entries(self, shape: Shape) -> Sequence[Entry]:
         """Return the offers that fit a shape and are not paused, cheapest first."""
