@@ -358,8 +358,8 @@ class Book:
         return BidCame(bid_id)
 
     def _unqueue(self, bid: OpenBid) -> None:
-        self.queue.remove(bid)
-        self.owners.leave(bid)
+        self.queue.remove_each((bid,))
+        self.owners.leave_each((bid,))
 
     def _drop_shapes_without_bids(self) -> None:
         if self.catalogue.kinds.shapes > self._shapes_max:
@@ -388,10 +388,11 @@ class Book:
         bids = [self.bids.pop(event.bid_id, None) for event in grants]
         known = [bid for bid in bids if bid is not None]
         self.queue.remove_each(known)
+        self.owners.leave_each(known)
         for bid in known:
-            self.owners.leave(bid)
-            self.told.pop(bid.terms.bid_id, None)
-        self.granted_bids.update((bid.terms.bid_id, bid) for bid in known)
+            bid_id = bid.terms.bid_id
+            self.told.pop(bid_id, None)
+            self.granted_bids[bid_id] = bid
         terms = [None if bid is None else bid.terms for bid in bids]
         self.leases.granted(zip(grants, terms, strict=True))
 

@@ -65,6 +65,7 @@ def _free(
             if uuid in wanted and _long_enough(spans, bid, earliest):
                 found.add(uuid)
         if len(found) >= bid.gpus:
+            catalogue.note_enough(bid, entry.listed)
             return True
     return False
 

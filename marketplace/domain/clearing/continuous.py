@@ -67,11 +67,10 @@ def clear(
         waiting -= sum(_could_pay(book, bid, hosts or ()) for bid, _, _ in placed)
     promised = len(placed)
     for bid in bids if gate is None else gate.turns(bids, now=now):
-        if only is not None and only.placed is not None:
-            placed.append((bid, lease_id(bid), only.placed))
-            continue
         if home and bid.bid_id in home:
             continue
+        if only is not None:
+            placed += [(each, lease_id(each), at) for each, at in only.placed()]
         promised = _promise(calendar, placed, promised)
         if gate is None:
             found = _found(book, bid, hosts=hosts, calendar=calendar, now=now)
@@ -84,6 +83,8 @@ def clear(
             placed.append((found[0], lease_id(bid), found[1]))
             promised = _promise(calendar, placed, promised)
             _take(only, placed[-1])
+    if only is not None:
+        placed += [(each, lease_id(each), at) for each, at in only.placed()]
     _promise(calendar, placed, promised)
     _note(book.queue, refused, gate, everywhere=hosts is None or freed is not None)
     own, refused, held_back = outcome(gate, refused)

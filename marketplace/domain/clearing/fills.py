@@ -269,24 +269,32 @@ def decided(
         at=at,
         certificate=_certificate(clearing, tries),
     )
-    granted = [
-        _granted(
-            lease_id=fill.lease_id,
-            bid_id=fill.bid.bid_id,
-            market=book.market,
-            round_id=round_id,
-            shares=fill.shares or shares_of(fill.placement),
-            gpu_model=model_of(fill.placement),
-            window=fill.window,
-            price=_rate(fill.price, fill.bid.shape.currency),
-            at=at,
-            cuts=fill.cuts,
-            own=at_home,
-            binds=False,
+    events: list[RoundCleared | LeaseGranted] = [cleared]
+    known: dict[int, tuple[tuple[Share, ...], str]] = {}
+    market = book.market
+    for fill, at_home in zip(clearing.fills, own, strict=True):
+        bid, placement = fill.bid, fill.placement
+        gpus = placement.gpus  # often the very same for several bids, one after the other
+        given = known.get(id(gpus))
+        if given is None:
+            given = known[id(gpus)] = shares_of(placement), model_of(placement)
+        events.append(
+            _granted(
+                lease_id=fill.lease_id,
+                bid_id=bid.terms.bid_id,
+                market=market,
+                round_id=round_id,
+                shares=fill.shares or given[0],
+                gpu_model=given[1],
+                window=fill.window,
+                price=_rate(fill.price, bid.shape.currency),
+                at=at,
+                cuts=fill.cuts,
+                own=at_home,
+                binds=False,
+            )
         )
-        for fill, at_home in zip(clearing.fills, own, strict=True)
-    ]
-    return [cleared, *granted]
+    return events
 
 
 def told(book: Book, bid: OpenBid, reason: str, *, now: int, round_id: UUID) -> list[RoundCleared]:

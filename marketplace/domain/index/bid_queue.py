@@ -145,10 +145,6 @@ class Queue:
         waits[slots] = False
         return waits
 
-    def remove(self, bid: OpenBid) -> None:
-        """Let a bid wait no longer; it need not have waited."""
-        self.remove_each((bid,))
-
     def remove_each(self, bids: Iterable[OpenBid]) -> None:
         """Let some bids wait no longer; they need not have waited."""
         slots, of_slot, shapes, of_shape = self._slots, self._bids, self._shapes, self._of_shape

@@ -55,10 +55,11 @@ def levels_of(gpus: Sequence[Sequence[tuple[int, int]]]) -> Levels:
         if not turn & 1:
             free += 1
             if free & (free - 1) == 0:  # a power of two is reached
-                since[level_of(free)] = turn >> 1
+                since[free.bit_length() - 1] = turn >> 1
         else:
             if free & (free - 1) == 0:
-                levels[level_of(free)].append((since[level_of(free)], turn >> 1))
+                level = free.bit_length() - 1
+                levels[level].append((since[level], turn >> 1))
             free -= 1
     return levels
 

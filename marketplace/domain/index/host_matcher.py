@@ -117,9 +117,6 @@ def are_plain(ranked: Sequence[Listed]) -> bool:
 class OneHost:
     """When the GPUs of a host are free, and who waits for them, while room is only taken."""
 
-    placed: Placement | None = None
-    """Where the bid that was yielded last goes; None: that is to be looked for, and then taken."""
-
     def __init__(
         self,
         ranked: Sequence[Listed],
@@ -166,6 +163,8 @@ class OneHost:
                 bits += [bit << of_gpu[uuid] for uuid, _ in all_free]
             bit <<= len(listed.kind.specs)
         self._named = named
+        self._places: dict[tuple[int, ...], tuple[tuple[tuple[Listed, str], ...], int]] = {}
+        self._placed: list[tuple[OpenBid, Placement]] = []
         desk.for_host(free)
         desk.specs[: len(bits)] = bits
         self._links, self._sizes = desk.links[: len(free)], desk.sizes[:1]
@@ -176,9 +175,12 @@ class OneHost:
             self._sizes = desk.sizes[: len(places)]
 
     def bids(self) -> Iterator[OpenBid]:
-        """Yield the bids that find room, in order, and `placed`; and those to be looked at."""
-        desk, named, bids, served = self._desk, self._named, self.served.bids, self.served
-        gpus, one_floor = len(named), self._floor if len(desk.terms) == 1 else None
+        """Place the bids that find room, in order; yield those that are to be looked at.
+
+        For such a one a place has to be looked for, and to be taken here.
+        """
+        desk, bids, served, gpus = self._desk, self.served.bids, self.served, len(self._named)
+        places, placed = self._places, self._placed.append
         stretches = desk.lay_out(served, self._floor)
         code = MORE
         while code != NOBODY:
@@ -202,17 +204,25 @@ class OneHost:
             for slot, start, *chosen in desk.answers[:count, : 2 + gpus].tolist():
                 bid = bids[slot]
                 assert bid is not None
-                at = tuple([named[gpu] for gpu in chosen[: bid.gpus]])
-                floor = one_floor or max([listed.floor for listed, _ in at])
-                self.placed = _placement(start, at, floor)
-                yield bid
-            self.placed = None
+                which = tuple(chosen[: bid.gpus])
+                placed((bid, _placement(start, *(places.get(which) or self._place(which)))))
             if code == LOOK:
                 odd = bids[int(desk.answers[count, 0])]
                 assert odd is not None
                 yield odd
             elif code == FULL:
                 desk.with_more_spans()
+
+    def _place(self, which: tuple[int, ...]) -> tuple[tuple[tuple[Listed, str], ...], int]:
+        """Return some GPUs and the highest of their floors: the same to all who get these."""
+        at = tuple([self._named[gpu] for gpu in which])
+        place = self._places[which] = (at, max([listed.floor for listed, _ in at]))
+        return place
+
+    def placed(self) -> list[tuple[OpenBid, Placement]]:
+        """Return the bids that were placed since this was last asked, in order."""
+        placed, self._placed[:] = self._placed.copy(), ()
+        return placed
 
     def take(self, uuids: Collection[str], starts: int, ends: int) -> None:
         """Give a span of some GPUs to a bid that was not placed here."""

@@ -35,12 +35,16 @@ NOTHING_ASKED = Asked(-1, 0, 0, 0, 0)
 
 @dataclass(slots=True, eq=False)
 class _Host:
-    """One host's offers. loose: some come back every week, so not all its time is known."""
+    """One host's offers. loose: some come back every week, so not all its time is known.
+
+    described: whether what the columns say of it is so, but for when it is free.
+    """
 
     slot: int
     offers: dict[OfferId, Listed] = field(default_factory=dict)
     rows: list[list[int]] = field(default_factory=list)
     loose: bool = False
+    described: bool = False
 
 
 class Catalogue:
@@ -61,6 +65,8 @@ class Catalogue:
         """By level, what may have room for what was asked last, at any price."""
         self._witnesses: dict[tuple[int, int], Listed] = {}
         """For each shape and level, an offer that had a window long enough the last time."""
+        self._enough: dict[tuple[int, int], Listed] = {}
+        """For each shape and number of GPUs, an offer of which so many were free the last time."""
 
     def under(self, calendar: Calendar) -> Catalogue:
         """Return the same offers, with the room that a fork of the calendar leaves.
@@ -112,7 +118,9 @@ class Catalogue:
 
     def changed(self, listed: Listed) -> None:
         """Take note that an offer's floor or state is another."""
-        self.touch(listed.terms.host_id)
+        host_id = listed.terms.host_id
+        self._hosts[host_id].described = False
+        self.touch(host_id)
         self._ranking.changed(listed)
 
     def touch(self, host_id: HostId) -> None:
@@ -134,12 +142,15 @@ class Catalogue:
         self.kinds = Kinds(passed, len(CONSTRAINTS))
         self._ranking.clear()
         self._witnesses.clear()
+        self._enough.clear()
         self._asked = NOTHING_ASKED
         self._of_kind.clear()
         for listed in self.offers.values():
             listed.fits.clear()
             self._number(listed)
-        self._stale.update({host: host_id for host_id, host in self._hosts.items()})
+        for host_id, host in self._hosts.items():
+            host.described = False
+            self._stale[host] = host_id
 
     # --- keeping the columns up to date ----------------------------------------------------
 
@@ -149,15 +160,18 @@ class Catalogue:
         self._asked = NOTHING_ASKED
         for host, host_id in self._stale.items():
             listed = [each for each in host.offers.values() if not each.paused]
-            facts = self._describe(host, listed)
-            self.columns.describe(host.slot, facts)
+            if host.loose or not host.described:
+                self.columns.describe(host.slot, self._describe(host, listed))
+                host.described = True
             levels = levels_of(_free(listed, self._calendar)) if listed else []
             if host.loose:
-                unknown = ((-ALWAYS, facts[KNOWN_FROM]), (facts[KNOWN_UNTIL], ALWAYS))
+                known = [self.columns.fact(host.slot, it) for it in (KNOWN_FROM, KNOWN_UNTIL)]
+                unknown = ((-ALWAYS, known[0]), (known[1], ALWAYS))
                 depth = level_of(sum([len(each.groups) for each in listed])) + 1
                 levels += [[]] * (depth - len(levels))
                 levels = [[*spans, *unknown] for spans in levels]
-            self.columns.write(host.slot, facts[FLOOR], host.rows, levels)
+            floor = self.columns.fact(host.slot, FLOOR)
+            self.columns.write(host.slot, floor, host.rows, levels)
             if not host.offers:
                 del self._hosts[host_id]
                 self.columns.give_back(host.slot)
@@ -267,12 +281,18 @@ class Catalogue:
     def perhaps_free(self, bid: OpenBid, *, earliest: int, limit: int) -> Iterator[Entry]:
         """Yield the offers within a limit, in no order, of hosts that may have a GPU for a bid.
 
-        First of those that may have all that it asks for.
+        First what was enough for another such bid, then of those that may have all that it asks
+        for. Some may come twice.
         """
+        shape = self.kinds.shape(bid.shape)
+        listed = self._enough.get((shape, bid.gpus))
+        if listed is not None and not listed.gone and listed.floor <= limit:
+            entry = self._entry(listed, shape)
+            assert entry is not None, "it fitted once"
+            yield entry
         seen = set[int]()
         for level in {level_of(bid.gpus): None, 0: None}:
             slots, floors = self._with_room(bid, level, earliest, None)
-            shape = self._asked.shape
             for slot, floor in zip(slots.tolist(), floors.tolist(), strict=True):
                 if slot in seen or floor > limit:
                     continue
@@ -285,6 +305,10 @@ class Catalogue:
                             yield entry
                 finally:
                     self._note_known(host)
+
+    def note_enough(self, bid: OpenBid, listed: Listed) -> None:
+        """Take note that an offer had enough GPUs free for a bid, at some price."""
+        self._enough[self.kinds.shape(bid.shape), bid.gpus] = listed
 
     def _with_room(
         self, bid: OpenBid, level: int, earliest: int, longest: int | None
@@ -352,9 +376,9 @@ class Catalogue:
         self._bring_up_to_date()
         shape = self.kinds.shape(bid.shape)
         key = (shape, level_of(bid.gpus))
-        witness = self.witness(bid)
-        if witness is not None:
-            entry = self._entry(witness[0], shape)
+        witness = self._witnesses.get(key)
+        if witness is not None and not witness.gone:
+            entry = self._entry(witness, shape)
             assert entry is not None, "it fitted once"
             yield entry
         asked = Asked(shape, earliest, bid.deadline, bid.duration, bid.duration)
@@ -364,12 +388,6 @@ class Catalogue:
                 if entry is not None:
                     self._witnesses[key] = listed
                     yield entry
-
-    def witness(self, bid: OpenBid) -> tuple[Listed, Sequence[str]] | None:
-        """Return what had a window long enough for another such bid, and which GPUs of it fit."""
-        shape = self.kinds.shape(bid.shape)
-        listed = self._witnesses.get((shape, level_of(bid.gpus)))
-        return None if listed is None or listed.gone else (listed, listed.fits[shape][0])
 
     def passing(self, shape: Shape, constraints: int) -> Iterator[Entry]:
         """Yield the offers with GPUs that pass so many of `CONSTRAINTS`, in no order."""

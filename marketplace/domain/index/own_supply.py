@@ -64,19 +64,23 @@ class Owners:
         if queue is not None:
             queue.add(bid)
 
-    def leave(self, bid: OpenBid) -> None:
-        """Take note that a bid waits no longer; it need not have waited."""
-        tenant_id = bid.terms.tenant_id
-        bids = self._bids.get(tenant_id)
-        # Taken out in one look: what is there is None.
-        if bids is None or bids.pop(bid, bid) is not None:
-            return
-        queue = self._queues.get(tenant_id) if self._queues else None
-        if queue is not None:
-            queue.remove(bid)
-        if not bids:
-            del self._bids[tenant_id]
-            self._queues.pop(tenant_id, None)
+    def leave_each(self, of: Iterable[OpenBid]) -> None:
+        """Take note that some bids wait no longer; they need not have waited."""
+        tenant_id: TenantId | None = None
+        bids = dict[OpenBid, None]()
+        for bid in of:
+            if bid.terms.tenant_id is not tenant_id:  # an id is hashed by a call
+                tenant_id = bid.terms.tenant_id
+                bids = self._bids.get(tenant_id, {})
+            # Taken out in one look: what is there is None.
+            if bids.pop(bid, bid) is not None:
+                continue
+            queue = self._queues.get(tenant_id) if self._queues else None
+            if queue is not None:
+                queue.remove_each((bid,))
+            if not bids:
+                del self._bids[tenant_id]
+                self._queues.pop(tenant_id, None)
 
     def renumber(self) -> None:
         """Ask for the numbers of all shapes again."""

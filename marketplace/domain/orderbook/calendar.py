@@ -161,13 +161,18 @@ class Calendar:
             self._keep_promises()
         starts, ends, _ = span
         of_gpu, is_first = self._taken, self._parent is None and starts < ends
+        before: tuple[Taken, ...] | None = None
+        after: tuple[Taken, ...] = ()
         for uuid in uuids:
             spans = of_gpu.get(uuid)
+            if "/" in uuid:
+                self._put(uuid, span)
+            elif after and spans is before:
+                of_gpu[uuid] = after  # the very same for GPUs that are always leased together
             # Mostly it is the first that is taken of a card, or comes after all others.
-            if spans and spans[-1][1] <= starts < ends and "/" not in uuid:
-                of_gpu[uuid] = (*spans, span)
-            elif not spans and is_first and "/" not in uuid:
-                of_gpu[uuid] = (span,)
+            elif (spans and spans[-1][1] <= starts < ends) or (not spans and is_first):
+                before, after = spans, (*(spans or ()), span)
+                of_gpu[uuid] = after
             else:
                 self._put(uuid, span)
         self.changes += len(uuids)

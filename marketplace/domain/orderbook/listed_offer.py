@@ -269,6 +269,8 @@ class Listed:
     _known_until: int = 0
     _free: dict[str, tuple[tuple[Taken, ...], Spans, Spans]] = field(default_factory=dict)
     """By GPU: what is taken of it, the windows, what is free; under "" where nothing is taken."""
+    _latest: tuple[tuple[Taken, ...], Spans, Spans] = ((), (), ())
+    """What was worked out last."""
 
     def __post_init__(self) -> None:
         self.published = self.since
@@ -339,12 +341,14 @@ class Listed:
         if self.parted or calendar.parted:
             taken = calendar.with_rivals(uuid, taken)
         known = self._free.get(uuid if taken else "")
-        if known is not None and known[0] is taken and known[1] is windows:
-            return known[2]
-        free = gaps(windows, self._with_cleaning(taken) if self.cleaning else taken)
-        spans = tuple([(at, ends) for starts, ends in free if (at := whole_second(starts)) < ends])
-        self._free[uuid if taken else ""] = (taken, windows, spans)
-        return spans
+        if known is None or known[0] is not taken or known[1] is not windows:
+            known = self._latest  # GPUs that are leased together are free together
+            if known[0] is not taken or known[1] is not windows:
+                free = gaps(windows, self._with_cleaning(taken) if self.cleaning else taken)
+                spans = [(at, ends) for starts, ends in free if (at := whole_second(starts)) < ends]
+                known = self._latest = (taken, windows, tuple(spans))
+            self._free[uuid if taken else ""] = known
+        return known[2]
 
     def _with_cleaning(self, taken: tuple[Taken, ...]) -> tuple[Taken, ...]:
         """Widen what is leased to both sides; what its owner keeps needs no cleaning."""

@@ -42,7 +42,7 @@ def test_those_who_reach_a_floor_are_found_in_order(seed: int, compiled: bool) -
             waiting.append(bid)
             queue.add(bid)
             if random.random() < 0.3:
-                queue.remove(waiting.pop(random.randrange(len(waiting))))
+                queue.remove_each([waiting.pop(random.randrange(len(waiting)))])
     lowest = {shape: random.randrange(10**9) for shape in range(0, len(shapes), 2)}
     served = queue.served(Floors(lowest, len(shapes)))
 
