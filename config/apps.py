@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class SiteConfig(AppConfig):
-    """The composition root's place in Django: installs the event store."""
+    """The composition root's place in Django: installs event store and storage."""
 
     name = "config"
     label = "site"
@@ -14,9 +14,10 @@ class SiteConfig(AppConfig):
         from django.conf import settings
 
         from config import checks  # noqa: F401  # registers itself
-        from config.wiring import build_store
+        from config.wiring import build_storage, build_store
         from ledger import eventstore
-        from marketplace import kernels
+        from marketplace import kernels, storage
 
         eventstore.install(lambda: build_store(settings.ENV))
+        storage.install(lambda: build_storage(settings.ENV, settings.HOME))
         kernels.home = settings.KERNELS

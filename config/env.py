@@ -109,6 +109,20 @@ class Env:
     """Another address for EC2's API: a private cloud, or a test server."""
     ec2_region: str = "us-east-1"
     """Region in which EC2 instances are rented."""
+    storage: str = "folder"
+    """Where files of leased work are kept: `folder` (below `home`, sent through the web process) or
+    `s3` (a bucket of Amazon S3 or of what speaks its API, straight from and to clients). Web
+    processes on several machines need `s3`, or one folder that all of them share."""
+    storage_bucket: str = ""
+    """The bucket, which must be there. Keys come from the environment, a profile or an instance
+    role, as boto3 finds them; they need to list, read, write and delete its objects."""
+    storage_endpoint_url: str = ""
+    """Another address for S3's API, as clients and agents reach it too: a storage of your own, or
+    a test server."""
+    storage_region: str = "us-east-1"
+    """Region of the bucket."""
+    files_gib_max: int = 100
+    """How many GiB of files each organisation may keep."""
     agent_sample_seconds: int = 5
     """How often agents sample their GPUs."""
     agent_poll_seconds: int = 2
@@ -200,6 +214,9 @@ FORMS: Mapping[str, tuple[str, str]] = {
     "database_url": ("(postgresql|postgres)://.+", "postgresql://user:password@host:port/name"),
     "redis_url": ("(redis|rediss|unix)://.+", "redis://host:port/0"),
     "secret_key": (r"(?s).{32,}", "at least 32 characters"),
+    "storage": ("folder|s3", "folder or s3"),
+    "storage_bucket": (r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]", "a bucket's name"),
+    "storage_region": ("[a-z]+(-[a-z0-9]+)*", "a region's name, such as us-east-1"),
     "ec2_image_id": ("ami-[0-9a-f]{8,17}", "a machine image's id, ami- and 8 to 17 digits"),
     "ec2_region": ("[a-z]+(-[a-z]+)+-[0-9]{1,2}", "a region's name, such as us-east-1"),
 }
@@ -215,6 +232,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "agent_sample_seconds": (1, 3_600),
     "agent_poll_seconds": (1, 3_600),
     "throttle_per_minute": (1, 10**9),
+    "files_gib_max": (0, 2**20),
     "request_bytes_max": (1_024, 2**30),
 }
 """Least and most of a number; others may be anything from 0 on."""
@@ -223,6 +241,7 @@ READERS: Mapping[str, Callable[[str], str]] = {
     "base_url": address.read_base_url,
     "oidc_issuer_url": address.read_service_url,
     "ec2_endpoint_url": address.read_service_url,
+    "storage_endpoint_url": address.read_service_url,
     "host": lambda text: address.read_host(text).strip("[]"),
     "allowed_hosts": lambda text: ",".join(address.read_host_names(text)),
 }
@@ -297,6 +316,8 @@ def _check_together(env: Env) -> None:
     if bool(env.mail_user) != bool(env.mail_password):
         given_one, lacking_one = ("mail_user", "mail_password")[:: 1 if env.mail_user else -1]
         raise SystemExit(f"{variable_of(given_one)} needs {variable_of(lacking_one)} beside it")
+    if env.storage == "s3" and not env.storage_bucket:
+        raise SystemExit("OFFPEAK_STORAGE=s3 needs OFFPEAK_STORAGE_BUCKET beside it")
     if env.burst_cloud == "ec2":
         if not env.ec2_image_id:
             raise SystemExit("OFFPEAK_BURST_CLOUD=ec2 needs OFFPEAK_EC2_IMAGE_ID beside it")

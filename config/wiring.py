@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 
 import structlog
 
@@ -16,6 +17,7 @@ import listings.loops
 import listings.policies
 import listings.projections
 import listings.queries
+import marketplace.folders
 import marketplace.forming
 import marketplace.loops
 import marketplace.policies
@@ -46,6 +48,9 @@ from marketplace.domain.leases.actions import LEASE_MAX
 from marketplace.engine import Engine
 from marketplace.keeper import Keeper
 from marketplace.snapshots import snapshots_for
+from marketplace.storage import default_storage
+from marketplace.storage.folder import FolderStorage
+from marketplace.storage.port import Storage
 from metering.loops import BEAT_SECONDS
 from metering.queries.uptime import contacts, uptime
 
@@ -80,6 +85,19 @@ def build_store(env: Env) -> EventStore:
     raise SystemExit(
         f"EVENTSTORE_URL must be postgres, memory or esdb://…, not {env.eventstore_url!r}"
     )
+
+
+def build_storage(env: Env, home: Path) -> Storage:
+    """Return the storage for files that OFFPEAK_STORAGE names. Loads boto3 only where it is S3."""
+    if env.storage == "s3":
+        from marketplace.storage.s3 import S3Storage
+
+        return S3Storage(
+            env.storage_bucket,
+            region=env.storage_region,
+            endpoint_url=env.storage_endpoint_url or None,
+        )
+    return FolderStorage(home / "blobs")
 
 
 def projections() -> tuple[Projection, ...]:
@@ -148,6 +166,11 @@ def loops(env: Env) -> tuple[Loop, ...]:
         ),
         Loop("old-tokens", 60.0, lambda store, now: sweep_tokens(store, now=now)),
         Loop("old-keys", 3_600.0, lambda store, now: forget_old_keys(now=now)),
+        Loop(
+            "old-blobs",
+            600.0,
+            lambda store, now: marketplace.folders.forget_unused(default_storage(), now=now),
+        ),
         Loop(
             "charges",
             60.0,
@@ -346,6 +369,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "stray-holds",
         "old-tokens",
         "old-keys",
+        "old-blobs",
     ),
     "overflow": ("bursting", "reaper", "forms"),
     "snapshots": ("snapshots",),

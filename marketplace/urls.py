@@ -6,6 +6,7 @@ from django.urls import URLPattern, path
 
 from marketplace.api.advice import AdviseBid, ExplainOffer
 from marketplace.api.bids import BidChain, Bids, ExplainBid, OneBid, PreviewBids
+from marketplace.api.folders import FolderLinks, Folders, MissingBlobs, OneFolder
 from marketplace.api.lab import Lab
 from marketplace.api.leases import (
     LeaseCheckpoint,
@@ -64,6 +65,10 @@ api_urls: list[URLPattern] = [
     path("bids/<uuid:bid_id>/explain", ExplainBid.as_view()),
     path("bids/<uuid:bid_id>/advice", AdviseBid.as_view()),
     path("offers/<uuid:offer_id>/explain", ExplainOffer.as_view()),
+    path("folders", Folders.as_view()),
+    path("folders/missing", MissingBlobs.as_view()),
+    path("folders/<uuid:folder_id>", OneFolder.as_view()),
+    path("folders/<uuid:folder_id>/links", FolderLinks.as_view()),
     path("lab", Lab.as_view()),
     path("leases", Leases.as_view()),
     path("leases/<uuid:lease_id>", OneLease.as_view()),

@@ -54,6 +54,8 @@ def kind_of(path: str) -> str:
         return "api"
     if path.startswith("/static/"):
         return "static"
+    if path.startswith("/blobs/"):
+        return "files"
     if path in ("/healthz", "/readyz", "/metrics"):
         return "probes"
     return "pages"

@@ -34,6 +34,7 @@ from ledger.rest.problems import TooLarge, answer_problem
 from ledger.rest.proving import NotSignedIn, SchemeUnknown
 
 API = "/api/"
+BLOBS = "/blobs/"
 AT_ONCE_SECONDS = 0.25
 """How long a body may take that is read without asking whose it is: most come with their head."""
 STRANGER_SECONDS = 10.0
@@ -79,7 +80,7 @@ class Intake:
         try:
             body = await self._read(scope, receive)
         except Exception as refused:
-            await _refuse(scope, receive, send, refused)
+            await refuse(scope, receive, send, refused)
             return
         if body is not None:
             await self._ordinary(scope, _again(body, receive), send)
@@ -184,14 +185,14 @@ def _is_signed_in(cookie: str) -> bool:
     return bool(key) and SESSION_KEY in store(key)
 
 
-async def _refuse(
+async def refuse(
     scope: MutableMapping[str, Any], receive: Receive, send: Send, refused: Exception
 ) -> None:
     """Answer, and take the rest of the body as far as that goes, so that the answer is read."""
     path = str(scope["path"])
     request_id = str(request_id_of(_header(scope, b"x-request-id")))
     problem = answer_problem(refused, instance=path, request_id=request_id)
-    if path.startswith(API):
+    if path.startswith((API, BLOBS)):
         content, kind = JSONRenderer().render(problem.data), str(problem.content_type)
     else:
         words = problem.data.get("detail") or HTTPStatus(problem.status_code).phrase

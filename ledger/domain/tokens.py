@@ -31,6 +31,8 @@ Scope = Literal[
     "bids:write",
     "leases:read",
     "leases:write",
+    "files:read",
+    "files:write",
     "billing:read",
     "billing:write",
     "tokens:read",
@@ -48,6 +50,8 @@ ROLES_OF_SCOPE: dict[Scope, frozenset[Role]] = {
     "bids:write": frozenset({"consumer", "operator"}),
     "leases:read": frozenset({"owner", "operator", "consumer", "finance", "auditor"}),
     "leases:write": frozenset({"owner", "operator", "consumer"}),
+    "files:read": frozenset({"consumer", "operator"}),
+    "files:write": frozenset({"consumer", "operator"}),
     "billing:read": frozenset({"operator", "finance", "auditor"}),
     "billing:write": frozenset({"operator", "finance"}),
     "tokens:read": frozenset({"owner", "operator", "consumer", "finance", "auditor"}),
@@ -57,8 +61,12 @@ ROLES_OF_SCOPE: dict[Scope, frozenset[Role]] = {
 }
 """Who may use a scope at all: a token never lets a person do more than their roles do."""
 
-WITHIN: dict[str, frozenset[Scope]] = {"admin": frozenset({"tokens:read", "tokens:write"})}
-"""What a scope holds besides itself: who may admit and dismiss people may see to their tokens."""
+WITHIN: dict[str, frozenset[Scope]] = {
+    "admin": frozenset({"tokens:read", "tokens:write"}),
+    "bids:write": frozenset({"files:read", "files:write"}),
+}
+"""What a scope holds besides itself: who may admit and dismiss people may see to their tokens, and
+who may bid may bring what the work needs and have what it made."""
 
 LIFE_DEFAULT = timedelta(days=90)
 LIFE_MAX = timedelta(days=365)

@@ -1,8 +1,9 @@
-"""Tables of the market: read models, and snapshots of books."""
+"""Tables of the market: read models, snapshots of books, and where blobs are."""
 
 from __future__ import annotations
 
 from marketplace.models.bids import BidRow, RouteRow
+from marketplace.models.folders import BlobRow, BlobUseRow, FolderRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 from marketplace.models.quotas import PolicyNodeRow, PolicyRow, QuotaRequestRow
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
@@ -10,6 +11,9 @@ from marketplace.models.snapshots import SnapshotRow
 
 __all__ = [
     "BidRow",
+    "BlobRow",
+    "BlobUseRow",
+    "FolderRow",
     "LeaseRow",
     "LeaseShareRow",
     "PolicyNodeRow",

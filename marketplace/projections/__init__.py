@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ledger.following import Projection
-from marketplace.projections import bids, leases, quotas, rounds
+from marketplace.projections import bids, folders, leases, quotas, rounds
 
 PROJECTIONS: tuple[Projection, ...] = (
     *bids.PROJECTIONS,
     *leases.PROJECTIONS,
     *rounds.PROJECTIONS,
     *quotas.PROJECTIONS,
+    *folders.PROJECTIONS,
 )

@@ -11,6 +11,7 @@ from tests.access.routes import all_routes
 
 READS_BY_POST = {
     "bids/preview": "bids:read",
+    "folders/<uuid:folder_id>/links": "files:read",
     "lab": "market:read",
     "offers/preview": "offers:read",
     "quotas/trials": "admin",
@@ -27,6 +28,9 @@ WRITES = {
     "bids": "bids:write",
     "bids/<uuid:bid_id>": "bids:write",
     "bids/<uuid:bid_id>/chain": "bids:write",
+    "folders": "files:write",
+    "folders/<uuid:folder_id>": "files:write",
+    "folders/missing": "files:write",
     "hosts": "offers:write",
     "hosts/<uuid:host_id>": "offers:write",
     "hosts/<uuid:host_id>/retire": "offers:write",
@@ -58,6 +62,7 @@ READS = {
     "burst": "billing:read",
     "debts": "billing:read",
     "exports": "billing:read",
+    "folders": "files:read",
     "heat": "offers:read",
     "hosts": "offers:read",
     "leases": "leases:read",

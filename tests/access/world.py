@@ -69,6 +69,7 @@ from marketplace.domain.facts.policy_events import (
     QuotaRequested,
     UnitPlaced,
 )
+from marketplace.domain.files.events import FolderKept
 from tests.access.conftest import Caller
 
 UNITS = 1_000_000_000
@@ -123,6 +124,7 @@ def found(slug: str) -> Party:
     _trade(party, title, by, now)
     _burst(party, title, by, now)
     _govern(party, title, by, now)
+    _bring(party, title, by, now)
     return party
 
 
@@ -289,6 +291,21 @@ def _govern(party: Party, title: str, by: Meta, now: datetime) -> None:
         ),
         by=by,
     )
+
+
+def _bring(party: Party, title: str, by: Meta, now: datetime) -> None:
+    """Keep a folder."""
+    folder_id = party.ids["folder_id"] = uuid4()
+    kept = FolderKept(
+        folder_id=folder_id,
+        tenant_id=TenantId(party.ids["tenant_id"]),
+        manifest=folder_id.hex * 2,
+        title=title,
+        files=1,
+        size_bytes=1,
+        at=now,
+    )
+    append(f"folder-{folder_id}", kept, by=by)
 
 
 def _trade(party: Party, title: str, by: Meta, now: datetime) -> None:

@@ -1,0 +1,214 @@
+"""From blobs to folders: which are missing, when a folder is whole, what nobody needs any more.
+
+An upload asks which blobs are missing, sends those, and names the folder last: so one that was cut
+goes on by asking again, and until the end there is nothing to be seen of it. What is there is known
+from `BlobRow`, and storage is only asked about blobs that were asked for and not seen since. All
+that changes an organisation's blobs happens one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256 as sha256_of
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import Exists, OuterRef, Sum
+
+from ledger.domain.ids import HostId, LeaseId, TenantId, UserId
+from ledger.eventstore.port import EventStore, Meta, Position
+from marketplace.commands import folders as commands
+from marketplace.domain.files.folder import (
+    ASKED_MAX,
+    UNUSED_FOR_MAX,
+    BlobsMissing,
+    FolderUnknown,
+    TooManyBlobs,
+    need_room,
+    need_sizes,
+)
+from marketplace.domain.files.manifest import (
+    BLOB_BYTES_MAX,
+    Manifest,
+    ManifestUnreadable,
+    need_blobs,
+    read_manifest,
+)
+from marketplace.models.folders import BlobRow, BlobUseRow
+from marketplace.storage.port import BlobKey, Link, Storage
+
+TOLD_MAX = 20
+"""So many missing blobs a refusal names."""
+SWEPT_MAX = 1_000
+"""So many blobs a pass of the loop removes."""
+
+_ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('blobs ' || %s, 0))"
+
+
+def ask_missing(
+    storage: Storage, tenant_id: TenantId, sizes: Mapping[str, int], *, quota: int, now: datetime
+) -> dict[str, Link]:
+    """Return where to send those blobs that are not there; room for them is kept for a day.
+
+    Raises: TooManyBlobs, ManifestUnreadable, BlobSizeWrong, QuotaUsedUp, StorageAway.
+    """
+    if len(sizes) > ASKED_MAX:
+        raise TooManyBlobs(blobs=len(sizes), blobs_max=ASKED_MAX)
+    need_blobs(sizes.items())
+    _note_stored(storage, tenant_id, list(sizes), now)
+    with transaction.atomic():
+        _alone(tenant_id)
+        ours = BlobRow.objects.filter(tenant_id=tenant_id)
+        asked = ours.filter(sha256__in=sizes)
+        asked.update(asked_at=now)  # before they are read: from here on none is swept
+        known = {row.sha256: row for row in asked}
+        need_sizes(sizes, {sha256: row.size_bytes for sha256, row in known.items()})
+        new = sizes.keys() - known.keys()
+        need_room(used=used_bytes(tenant_id), more=sum(sizes[each] for each in new), quota=quota)
+        BlobRow.objects.bulk_create(
+            BlobRow(tenant_id=tenant_id, sha256=each, size_bytes=sizes[each], asked_at=now)
+            for each in sorted(new)
+        )
+    lacking = [each for each in sizes if each in new or known[each].stored_at is None]
+    return {each: storage.put_link(BlobKey(tenant_id, each), sizes[each]) for each in lacking}
+
+
+def used_bytes(tenant_id: UUID) -> int:
+    """Return how many bytes an organisation has in storage, or room kept for."""
+    ours = BlobRow.objects.filter(tenant_id=tenant_id)
+    return int(ours.aggregate(used=Sum("size_bytes"))["used"] or 0)
+
+
+def keep_folder(
+    store: EventStore,
+    storage: Storage,
+    tenant_id: TenantId,
+    sha256: str,
+    *,
+    title: str,
+    by: Meta,
+    now: datetime,
+    user_id: UserId | None = None,
+    lease_id: LeaseId | None = None,
+    host_id: HostId | None = None,
+    exit_code: int | None = None,
+) -> tuple[UUID, Position]:
+    """Keep the folder whose manifest is the blob of this name, once all its blobs are there.
+
+    The folder and what it uses become visible together, or not at all.
+
+    Raises: BlobsMissing, StorageAway, what `read_manifest` raises, FolderTitleTooLong.
+    """
+    manifest = manifest_of(storage, tenant_id, sha256)
+    sizes = {**dict(manifest.blobs), sha256: 0}
+    _note_stored(storage, tenant_id, list(sizes), now)
+    with transaction.atomic():
+        _alone(tenant_id)
+        rows = BlobRow.objects.filter(
+            tenant_id=tenant_id, sha256__in=sizes, stored_at__isnull=False
+        )
+        rows.update(asked_at=now)  # before they are read: from here on none is swept
+        there = {row.sha256: row for row in rows}
+        missing = sorted(sizes.keys() - there.keys())
+        if missing:
+            raise BlobsMissing(missing=len(missing), blobs=missing[:TOLD_MAX])
+        need_sizes(dict(manifest.blobs), {each: row.size_bytes for each, row in there.items()})
+        folder_id, position = commands.keep_folder(
+            store,
+            tenant_id=tenant_id,
+            sha256=sha256,
+            manifest=manifest,
+            title=title,
+            by=by,
+            now=now,
+            user_id=user_id,
+            lease_id=lease_id,
+            host_id=host_id,
+            exit_code=exit_code,
+        )
+        BlobUseRow.objects.bulk_create(
+            [BlobUseRow(folder_id=folder_id, blob_id=row.id) for row in there.values()],
+            ignore_conflicts=True,
+        )
+    return folder_id, position
+
+
+def remove_folder(store: EventStore, folder_id: UUID, *, by: Meta, now: datetime) -> Position:
+    """Keep a folder no longer; blobs that no other folder has go a while later.
+
+    Raises: FolderUnknown.
+    """
+    with transaction.atomic():
+        position = commands.remove_folder(store, folder_id=folder_id, by=by, now=now)
+        BlobUseRow.objects.filter(folder_id=folder_id).delete()
+    return position
+
+
+def manifest_of(storage: Storage, tenant_id: UUID, sha256: str) -> Manifest:
+    """Read a manifest from storage, and check that it is what its name says.
+
+    Raises: BlobsMissing, StorageAway, what `read_manifest` raises.
+    """
+    need_blobs([(sha256, BLOB_BYTES_MAX)])
+    body = storage.read(BlobKey(tenant_id, sha256))
+    if body is None:
+        raise BlobsMissing(missing=1, blobs=[sha256])
+    if sha256_of(body).hexdigest() != sha256:
+        raise ManifestUnreadable(detail="it is not what its name says")
+    return read_manifest(body)
+
+
+def links_to(
+    storage: Storage, tenant_id: UUID, folder_id: UUID, sha256s: Sequence[str]
+) -> dict[str, Link]:
+    """Return where to read these blobs of a folder.
+
+    Raises: TooManyBlobs; FolderUnknown for a blob that is none of the folder's.
+    """
+    if len(sha256s) > ASKED_MAX:
+        raise TooManyBlobs(blobs=len(sha256s), blobs_max=ASKED_MAX)
+    used = BlobUseRow.objects.filter(folder_id=folder_id, blob_id=OuterRef("id"))
+    rows = BlobRow.objects.filter(Exists(used), tenant_id=tenant_id, sha256__in=sha256s)
+    has = set(rows.values_list("sha256", flat=True))
+    if set(sha256s) - has:
+        raise FolderUnknown(folder_id=folder_id)
+    return {each: storage.get_link(BlobKey(tenant_id, each)) for each in sha256s}
+
+
+def forget_unused(storage: Storage, *, now: datetime) -> int:
+    """Remove blobs that no folder has and nobody has asked for in a day; return how many."""
+    storage.sweep(older_than_seconds=UNUSED_FOR_MAX.total_seconds())
+    used = BlobUseRow.objects.filter(blob_id=OuterRef("id"))
+    with transaction.atomic():
+        # Who asks for one of them meanwhile waits, and then finds it missing.
+        rows = list(
+            BlobRow.objects.select_for_update(skip_locked=True, of=("self",))
+            .filter(~Exists(used), asked_at__lt=now - UNUSED_FOR_MAX)
+            .order_by("id")[:SWEPT_MAX]
+        )
+        storage.delete([BlobKey(row.tenant_id, row.sha256) for row in rows])
+        BlobRow.objects.filter(id__in=[row.id for row in rows]).delete()
+    return len(rows)
+
+
+def _note_stored(
+    storage: Storage, tenant_id: TenantId, sha256s: Sequence[str], now: datetime
+) -> None:
+    """Note which of those blobs that were asked for have come. Asks storage, so in no transaction.
+
+    One that is there with another size is none of ours, and stays missing.
+    """
+    waited = BlobRow.objects.filter(tenant_id=tenant_id, sha256__in=sha256s, stored_at__isnull=True)
+    wanted = {BlobKey(tenant_id, row.sha256): row for row in waited}
+    if not wanted:
+        return
+    sizes = storage.sizes(list(wanted))
+    come = [row.id for key, row in wanted.items() if sizes.get(key) == row.size_bytes]
+    BlobRow.objects.filter(id__in=come).update(stored_at=now)
+
+
+def _alone(tenant_id: UUID) -> None:
+    """Let nobody else change this organisation's blobs until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ALONE, [str(tenant_id)])
