@@ -13,6 +13,7 @@ from . import (
     accounts,
     bids,
     ending,
+    files,
     hosts,
     leases,
     market,
@@ -94,6 +95,7 @@ app.command("market")(market.market)
 app.add_typer(offers.app, name="offers")
 app.add_typer(bids.app, name="bids")
 app.add_typer(leases.app, name="leases")
+app.add_typer(files.app, name="files")
 app.add_typer(quotas_together.app, name="quotas")
 app.command("usage")(leases.usage)
 app.command("statement")(money.statement)

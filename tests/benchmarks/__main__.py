@@ -27,6 +27,7 @@ NAMES = (
     "shading",
     "batch",
     "rounds",
+    "files",
     "idle",
 )
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,11 @@ import pytest
 import marketplace.sdk
 from tests.marketplace.cli.pretending import BID, ROOT, Market, offpeak
 
-PLACES = ("BID", "LEASE", "OFFER", "HOST", "UNIT", "REQUEST", "TOKEN", "ACCOUNT", "INVITATION")
+PLACES = (
+    "BID", "LEASE", "OFFER", "HOST", "UNIT", "REQUEST", "TOKEN", "ACCOUNT", "INVITATION", "FOLDER",
+)  # fmt: skip
+EMPTY = b'{"format": "offpeak-folder-1", "blobs": [], "files": []}'
+"""The list of files of a folder without any."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:\.venv/bin/)?offpeak (.*)$", re.MULTILINE)
 ANSWER: dict[str, Any] = {
@@ -53,6 +58,8 @@ ANSWER: dict[str, Any] = {
     "parties": [],
     "considered": [],
     "moves": [],
+    "manifest": sha256(EMPTY).hexdigest(),
+    "links": {sha256(EMPTY).hexdigest(): {"url": "/api/v1/blob", "headers": {}}},
 }
 
 
@@ -87,8 +94,11 @@ def test_a_documented_command_is_understood_and_asks_the_market(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "term.json").write_text("[]")
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "train.py").touch()
     tenants = {"data": [{"slug": "ada-labs", "tenant_id": BID}], "next": None}
-    known: dict[str, Any] = {"GET exports": b"a,b\n", "GET tenants": tenants}
+    known: dict[str, Any] = {"GET exports": b"a,b\n", "GET tenants": tenants, "GET blob": EMPTY}
+    known["POST folders/missing"] = {"links": {}}
     market.answer = lambda asked: (200, known.get(asked, ANSWER))
 
     done = offpeak(market, *(BID if word in PLACES else word for word in words))

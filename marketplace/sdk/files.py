@@ -1,0 +1,167 @@
+"""`offpeak files`: bring folders for work to use, and take home what it made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+import pathspec
+import typer
+
+from . import parcel
+from .problems import Problem
+from .session import Session, Yes, confirm, session_of
+from .spoken import NotUnderstood
+from .transfers import Transfers
+from .whole_numbers import whole
+
+app = typer.Typer(help="Files: folders for work to use, and what it made.", no_args_is_help=True)
+
+IGNORE = ".offpeakignore"
+ALWAYS = (".git/", ".venv/", "__pycache__/", IGNORE, parcel.DRAFTS)
+FILES_WARNED = 10_000
+BYTES_WARNED = 2**30
+SHOWN_MAX = 20
+
+COLUMNS = (
+    ("id", "folder"),
+    ("title", "title"),
+    ("files", "files"),
+    ("size_bytes", "size", lambda value, entry: size_of(value)),
+    ("lease_id", "left by lease"),
+    ("exit_code", "exit code"),
+    ("kept_at", "kept since"),
+)
+SENT = (
+    ("id", "folder"),
+    ("files", "files"),
+    ("size_bytes", "size", lambda value, entry: size_of(value)),
+    ("sent_bytes", "sent", lambda value, entry: size_of(value)),
+)
+Folder = Annotated[Path, typer.Argument(help="a folder of this machine")]
+Kept = Annotated[UUID, typer.Argument(help="the id of a folder, from `files up` or `files list`")]
+
+
+def size_of(count: Any) -> str:
+    """Return bytes as people read them: 1.5 MiB."""
+    if not isinstance(count, int):
+        return "-"
+    size = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError("the last unit is for all")
+
+
+@app.command()
+def up(
+    context: typer.Context,
+    folder: Folder,
+    title: Annotated[str, typer.Option(help="to know it again; its name unless you say")] = "",
+) -> None:
+    """Bring a folder: what of it is not there yet is sent."""
+    bring(session_of(context), folder, title)
+
+
+def bring(session: Session, folder: Path, title: str = "") -> str:
+    """Send a folder and print what became of it; return its id."""
+    root = folder.resolve()
+    if not root.is_dir():
+        raise NotUnderstood(f"{folder} is no folder.")
+    listing = parcel.look(root, ignoring(root))
+    told(session, listing)
+    if not listing.files:
+        raise NotUnderstood(f"{folder} has no file that would be sent.")
+    try:
+        read = parcel.pack(root, listing)
+        if len(read.manifest) > parcel.MANIFEST_BYTES_MAX:
+            raise NotUnderstood(f"{folder} has too many files: put small ones in an archive.")
+        with transfers_of(session) as transfers:
+            made, sent = transfers.send(root, read, title=title or root.name[:120])
+    except parcel.FileChanged as changed:
+        detail = f"{changed} changed while it was read: send the folder again when it is at rest."
+        raise Problem(409, {"code": "file-changed", "detail": detail}) from None
+    done = {
+        "id": made,
+        "files": len(listing.files),
+        "size_bytes": listing.size,
+        "sent_bytes": sent.bytes,
+        "sent_blobs": sent.blobs,
+    }
+    session.printer.facts(done, SENT)
+    return made
+
+
+@app.command()
+def down(
+    context: typer.Context,
+    folder: Kept,
+    to: Annotated[Path, typer.Argument(help="where to: a new or an empty folder")],
+    overwrite: Annotated[bool, typer.Option(help="also into one that has files")] = False,
+) -> None:
+    """Fetch a folder; every part of it is checked before any file is there."""
+    take(session_of(context), str(folder), to, overwrite=overwrite)
+
+
+def take(session: Session, folder: str, to: Path, *, overwrite: bool = False) -> None:
+    """Fetch a folder and print what it is."""
+    if to.exists() and (not to.is_dir() or any(to.iterdir())) and not overwrite:
+        raise NotUnderstood(f"{to} is there and not empty: name another, or say --overwrite.")
+    try:
+        with transfers_of(session) as transfers:
+            shown = transfers.fetch(folder, to)
+    except parcel.FolderWrong as wrong:
+        detail = f"The folder cannot be taken: {wrong}."
+        raise Problem(409, {"code": "folder-wrong", "detail": detail}) from None
+    session.printer.facts(shown, COLUMNS)
+
+
+def transfers_of(session: Session) -> Transfers:
+    """Return what sends and fetches blobs for this run."""
+    return Transfers(session.client, session.server)
+
+
+@app.command("list")
+def list_folders(
+    context: typer.Context,
+    lease: Annotated[UUID | None, typer.Option(help="what this lease left")] = None,
+    limit: Annotated[int, typer.Option(parser=whole(1), help="how many at most")] = 50,
+) -> None:
+    """List folders, newest first."""
+    session = session_of(context)
+    rows = session.client.all("folders", limit=limit, lease_id=lease)
+    session.printer.table(rows, COLUMNS, empty="No folders.")
+
+
+@app.command("rm")
+def remove(context: typer.Context, folder: Kept, yes: Yes = False) -> None:
+    """Keep a folder no longer."""
+    session = session_of(context)
+    confirm(session, f"Remove folder {folder} for everybody in your organisation?", yes=yes)
+    done = session.client.delete(f"folders/{folder}")
+    session.printer.done(done, "Removed.")
+
+
+def ignoring(root: Path) -> parcel.LeavesOut:
+    """Return what tells which paths stay at home."""
+    said = root / IGNORE
+    try:
+        lines = said.read_text().splitlines() if said.is_file() else []
+        spec = pathspec.PathSpec.from_lines("gitignore", [*ALWAYS, *lines])
+    except (OSError, ValueError) as error:
+        raise NotUnderstood(f"{said} cannot be read: {error}") from None
+    return spec.match_file
+
+
+def told(session: Session, listing: parcel.Listing) -> None:
+    """Say what is sent and what is left out before anything goes."""
+    tell = session.printer.say
+    tell(f"Sending {len(listing.files)} files, {size_of(listing.size)}.")
+    for path, why in listing.left_out[:SHOWN_MAX]:
+        tell(f"Left out: {path} ({why})")
+    if len(listing.left_out) > SHOWN_MAX:
+        tell(f"Left out besides: {len(listing.left_out) - SHOWN_MAX} more.")
+    if len(listing.files) > FILES_WARNED or listing.size > BYTES_WARNED:
+        tell(f"That is much. What the work does not need, {IGNORE} can name.")

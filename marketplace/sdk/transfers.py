@@ -1,0 +1,193 @@
+"""Folders between here and storage: what is missing goes, and what comes is checked.
+
+Blobs go straight to and from storage, by links that the market gives; those carry no token.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import Any, Self
+from urllib.parse import urljoin
+
+import httpx
+
+from . import parcel
+from .client import Client
+from .problems import Problem, Unreachable, problem_of
+
+ASKED_MAX = 1_000
+ASKED_BYTES_MAX = 2**30
+"""Links last 15 minutes: so much is asked for at once that a slow line sends in that time."""
+LINKS_MAX = 128
+"""Links to read are asked for a GiB at a time, for the same reason."""
+ATTEMPTS_MAX = 4
+ROUNDS_MAX = 5
+"""How often what is still missing is asked for anew, where links end or connections break."""
+TIMEOUT_SECONDS = 60.0
+PASSING = frozenset({403, 408, 429, 500, 502, 503, 504})
+"""Answers after which a new link may help; 507, a full storage, is none."""
+
+
+class Sent:
+    """How much of a folder had to be sent."""
+
+    def __init__(self) -> None:
+        self.blobs = 0
+        self.bytes = 0
+
+
+class Transfers:
+    """Sends folders to a market and fetches them, several blobs at a time."""
+
+    def __init__(
+        self,
+        client: Client,
+        server: str,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._client, self._server, self._sleep = client, server, sleep
+        limits = httpx.Limits(max_connections=parcel.THREADS)
+        self._http = httpx.Client(timeout=TIMEOUT_SECONDS, limits=limits, transport=transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def send(self, root: Path, folder: parcel.Parcel, *, title: str = "") -> tuple[str, Sent]:
+        """Send what is missing of a folder, then name it; return its id.
+
+        Raises: parcel.FileChanged, Problem, Unreachable.
+        """
+        sent = Sent()
+        sizes = {**folder.sizes, folder.name: len(folder.manifest)}
+
+        def read(sha256: str) -> bytes:
+            if sha256 == folder.name:
+                return folder.manifest
+            return parcel.piece_again(root, sha256, folder.blobs[sha256])
+
+        for some in _batches(sizes):
+            self._send(some, read, sent)
+        kept = self._client.post("folders", {"manifest": folder.name, "title": title})
+        return str(kept["id"]), sent
+
+    def fetch(self, folder_id: str, root: Path) -> dict[str, Any]:
+        """Fetch a folder into `root`; return what the market says of it.
+
+        Raises: parcel.FolderWrong, Problem, Unreachable.
+        """
+        shown: dict[str, Any] = self._client.get(f"folders/{folder_id}")
+        links = _Links(self._client, folder_id)
+        body = self._get(shown["manifest"], links)
+        manifest = parcel.read_manifest(body, shown["manifest"])
+        links.expect([sha256 for sha256, _ in manifest["blobs"]])
+        parcel.unpack(root, manifest, lambda sha256: self._get(sha256, links))
+        return shown
+
+    def _send(self, sizes: Mapping[str, int], read: Callable[[str], bytes], sent: Sent) -> None:
+        for attempt in range(1, ROUNDS_MAX + 1):
+            links = self._client.ask("folders/missing", {"blobs": sizes})["links"]
+            failed: list[Exception] = []
+
+            def put(sha256: str, link: Mapping[str, Any], failed: list[Exception] = failed) -> None:
+                try:
+                    self._put(link, read(sha256))
+                except (Problem, Unreachable) as problem:
+                    if isinstance(problem, Problem) and problem.status not in PASSING:
+                        raise
+                    failed.append(problem)
+                else:
+                    sent.blobs += 1
+                    sent.bytes += sizes[sha256]
+
+            with ThreadPoolExecutor(parcel.THREADS) as threads:
+                done = [threads.submit(put, *each) for each in links.items()]
+                try:
+                    for each in done:
+                        each.result()
+                except BaseException:
+                    threads.shutdown(cancel_futures=True)
+                    raise
+            if not failed:
+                return
+            if attempt == ROUNDS_MAX:
+                raise failed[0]
+            self._sleep(0.5 * 2**attempt)
+
+    def _put(self, link: Mapping[str, Any], data: bytes) -> None:
+        self._ask("PUT", link, data)
+
+    def _get(self, sha256: str, links: _Links) -> bytes:
+        link = links.of(sha256)
+        try:
+            return self._ask("GET", link).content
+        except Problem as problem:
+            if problem.status != 403:
+                raise
+            return self._ask("GET", links.of(sha256, instead=link)).content
+
+    def _ask(
+        self, method: str, link: Mapping[str, Any], data: bytes | None = None
+    ) -> httpx.Response:
+        url = urljoin(self._server, link["url"])
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                answer = self._http.request(method, url, content=data, headers=link["headers"])
+            except httpx.TransportError as lost:
+                if attempt == ATTEMPTS_MAX:
+                    raise Unreachable(f"{httpx.URL(url).host}: {lost}") from lost
+            else:
+                if answer.is_success:
+                    return answer
+                again = answer.status_code in PASSING and answer.status_code != 403
+                if not again or attempt == ATTEMPTS_MAX:
+                    raise problem_of(answer)
+            self._sleep(0.2 * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+
+class _Links:
+    """Where the blobs of a folder are read: asked for many at a time. For several threads."""
+
+    def __init__(self, client: Client, folder_id: str) -> None:
+        self._client, self._path = client, f"folders/{folder_id}/links"
+        self._known: dict[str, Mapping[str, Any]] = {}
+        self._places: dict[str, int] = {}
+        self._order: list[str] = []
+        self._alone = Lock()
+
+    def expect(self, order: list[str]) -> None:
+        """Note what will be asked for, in this order, and ask for the first of it."""
+        self._order = order
+        self._places = {sha256: place for place, sha256 in enumerate(order)}
+        if order:
+            self.of(order[0])
+
+    def of(self, sha256: str, *, instead: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Return where a blob is read; instead: of a link that does not work any more."""
+        with self._alone:
+            if sha256 not in self._known or self._known[sha256] is instead:
+                since = self._places.get(sha256)
+                some = [sha256] if since is None else self._order[since : since + LINKS_MAX]
+                self._known.update(self._client.ask(self._path, {"blobs": some})["links"])
+            return self._known[sha256]
+
+
+def _batches(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Yield blobs, so many at a time as are asked for together; in order, the manifest last."""
+    held: dict[str, int] = {}
+    for sha256, size in sizes.items():
+        if held and (len(held) == ASKED_MAX or sum(held.values()) + size > ASKED_BYTES_MAX):
+            yield held
+            held = {}
+        held[sha256] = size
+    if held:
+        yield held
