@@ -242,13 +242,6 @@ def gate_of(book: HasQuotas) -> Gate | None:
     return None if book.quotas is None else Gate(book.quotas, book.offers.values())
 
 
-def outcome(
-    gate: Gate | None, refused: list[OpenBid]
-) -> tuple[Collection[LeaseId], list[OpenBid], Mapping[BidId, str]]:
-    """Return which leases pay the transfer price, who is left, and why the gate held whom back."""
-    return ((), refused, {}) if gate is None else (gate.own, gate.left(refused), gate.reasons)
-
-
 def use_of(bid: OpenBid, placement: Placement) -> Use:
     """Return what a placement would take, and cost, at most: of own GPUs nothing."""
     wanted = {uuid for _, uuid in placement.gpus}

@@ -5,13 +5,13 @@ Pure and deterministic: the same book, moment and bids give the same grants, als
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
 from ledger.domain.ids import BidId, HostId, LeaseId
 from ledger.domain.making import maker
-from marketplace.domain.admission.gate import Gate, gate_of, outcome
+from marketplace.domain.admission.gate import Gate
 from marketplace.domain.book.book import Book
 from marketplace.domain.clearing.fills import Clearing, Fill, instant_price, lease_ids_of
 from marketplace.domain.clearing.own_supply_first import fit_by_columns, others
@@ -52,8 +52,8 @@ def clear(
         the floors of its offers and the limit of its bid.
     """
     calendar, lease_id = book.calendar.fork(), lease_ids_of(round_id)
-    placed, refused, waiting = list[Placed](), list[OpenBid](), 0
-    gate, home = gate_of(book), set[BidId]()
+    placed, refused, home, waiting = list[Placed](), list[OpenBid](), set[BidId](), 0
+    gate = None if book.quotas is None else Gate(book.quotas, book.offers.values())
     only: OneHost | None = None
     if bids is None:
         own_use = served_at_home(book, hosts or (), calendar, gate, now=now, round_id=round_id)
@@ -86,21 +86,26 @@ def clear(
     if only is not None:
         placed += [(each, lease_id(each), at) for each, at in only.placed()]
     _promise(calendar, placed, promised)
-    _note(book.queue, refused, gate, everywhere=hosts is None or freed is not None)
-    own, refused, held_back = outcome(gate, refused)
+    own, refused, held_back = _gated(book.queue, refused, gate, hosts is None or freed is not None)
     fills = tuple([_fill(*each, own) for each in placed])
     passed_over = max(0, waiting - (len(placed) - len(home)) - len(refused))
     return Clearing(fills, tuple(refused), calendar, None, passed_over, held_back)
 
 
-def _note(queue: Queue, refused: list[OpenBid], gate: Gate | None, *, everywhere: bool) -> None:
-    """Note who found no place, of those who looked everywhere, and who did but has no quota."""
+def _gated(
+    queue: Queue, refused: list[OpenBid], gate: Gate | None, everywhere: bool
+) -> tuple[Collection[LeaseId], list[OpenBid], Mapping[BidId, str]]:
+    """Return which leases pay the transfer price, who is left, and why the gate held whom back.
+
+    Notes who found no place, of those who looked everywhere, and who did but has no quota.
+    """
     if gate is None:
-        return
+        return (), refused, {}
     held_back = [bid for bid in refused if bid.bid_id in gate.reasons]
     if everywhere:
         queue.placeless.update(queue.those_that_wait(refused))
     queue.placeless.difference_update(held_back)
+    return gate.own, gate.left(refused), gate.reasons
 
 
 def _fill(bid: OpenBid, lease: LeaseId, at: Placement, own: Collection[LeaseId]) -> Fill:
@@ -136,16 +141,19 @@ def _found(
 def _within_reach(
     book: Book, bid: OpenBid, hosts: Collection[HostId] | None, now: int
 ) -> Iterable[Entry]:
-    """Return the offers that may serve a bid when only on `hosts` anything is new.
+    """Return the offers of others that may serve a bid when only on `hosts` anything is new.
 
     A gang may join what is new with what was there, so it has to look everywhere.
     """
+    found: Iterable[Entry]
     if hosts is None or bid.terms.placement == "any-hosts":
-        return others(book, bid, book.within_reach(bid, now=now))
-    if len(hosts) > FEW:
-        found = others(book, bid, book.within_reach(bid, now=now))
-        return (entry for entry in found if entry.listed.terms.host_id in hosts)
-    return others(book, bid, book.entries_on(bid.shape, hosts))
+        found = book.within_reach(bid, now=now)
+    elif len(hosts) <= FEW:
+        found = book.entries_on(bid.shape, hosts)
+    else:
+        within = book.within_reach(bid, now=now)
+        found = (entry for entry in within if entry.listed.terms.host_id in hosts)
+    return others(book, bid, found) if bid.terms.tenant_id in book.owners else found
 
 
 def _promise(calendar: Calendar, placed: Sequence[Placed], since: int) -> int:

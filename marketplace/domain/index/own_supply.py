@@ -21,18 +21,18 @@ FEW = 32
 """Hosts that are simply gone through; of more, the columns say which have room."""
 
 
-class Owners:
-    """Changed by the book alone. number: gives a bid's shape its number."""
+class Owners(dict[TenantId, dict[HostId, set[OfferId]]]):
+    """The offers of each tenant that has any, by host. Changed by the book alone.
+
+    number: gives a bid's shape its number.
+    """
 
     def __init__(self, catalogue: Catalogue, number: Callable[[OpenBid], int]) -> None:
+        super().__init__()
         self._catalogue = catalogue
         self._number = number
-        self._hosts: dict[TenantId, dict[HostId, set[OfferId]]] = {}
         self._bids: dict[TenantId, dict[OpenBid, None]] = defaultdict(dict)
         self._queues: dict[TenantId, Queue] = {}
-
-    def __contains__(self, tenant_id: TenantId) -> bool:
-        return tenant_id in self._hosts
 
     def bids_of(self, tenant_id: TenantId) -> Iterable[OpenBid]:
         """Return the bids of a tenant that wait."""
@@ -42,18 +42,18 @@ class Owners:
 
     def offered(self, listed: Listed) -> None:
         """Take note of an offer."""
-        hosts = self._hosts.setdefault(listed.terms.tenant_id, {})
+        hosts = self.setdefault(listed.terms.tenant_id, {})
         hosts.setdefault(listed.terms.host_id, set()).add(listed.offer_id)
 
     def gone(self, listed: Listed) -> None:
         """Take note that an offer is gone."""
         tenant_id, host_id = listed.terms.tenant_id, listed.terms.host_id
-        hosts = self._hosts[tenant_id]
+        hosts = self[tenant_id]
         hosts[host_id].discard(listed.offer_id)
         if not hosts[host_id]:
             del hosts[host_id]
         if not hosts:
-            del self._hosts[tenant_id]
+            del self[tenant_id]
             self._queues.pop(tenant_id, None)
 
     def wait(self, bid: OpenBid) -> None:
@@ -92,7 +92,7 @@ class Owners:
     def entries(self, bid: OpenBid, *, earliest: int) -> Iterable[Entry]:
         """Return the offers of a bid's own tenant that may serve it in some size, by rank."""
         tenant_id = bid.terms.tenant_id
-        hosts = self._hosts.get(tenant_id)
+        hosts = self.get(tenant_id)
         if hosts is None:
             return ()
         if len(hosts) <= FEW:
