@@ -63,14 +63,13 @@ def project_waiting_bids(recorded: Recorded, rows: Rows) -> None:
     match recorded.event:
         case BidPlaced() as placed if placed.burst_allowed:
             duration = timedelta(seconds=placed.duration_seconds)
-            rows.add(
-                WaitingBidRow(
-                    bid_id=placed.bid_id,
-                    placed_at=placed.at,
-                    earliest_start=placed.earliest_start,
-                    latest_start=placed.deadline - duration,
-                    duration_seconds=placed.duration_seconds,
-                )
+            rows.make(
+                WaitingBidRow,
+                bid_id=placed.bid_id,
+                placed_at=placed.at,
+                earliest_start=placed.earliest_start,
+                latest_start=placed.deadline - duration,
+                duration_seconds=placed.duration_seconds,
             )
         case BidAmended(bid_id=key, deadline=deadline):
             row = rows.find(WaitingBidRow, key)

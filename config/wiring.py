@@ -56,8 +56,10 @@ from metering.queries.uptime import contacts, uptime
 
 GATHER_SECONDS = 0.01
 """Between two looks of those whom people wait for: rows, and leases for what was granted."""
+CLEARING_GATHER_SECONDS = 0.016
+"""The same for an engine; facts that come meanwhile are decided in one append."""
 REST_SECONDS_MAX = 0.1
-BULK_GATHER_SECONDS = 0.1
+BULK_GATHER_SECONDS = 0.25
 """Between two pages of rows that nobody waits for: prices, trades, the tape, money, meters."""
 WATCHED_FOR = timedelta(hours=1)
 """How far back an outage of the market matters to whether a host is silent."""
@@ -156,7 +158,13 @@ def loops(env: Env) -> tuple[Loop, ...]:
         Loop("extensions", 5.0, lambda store, now: marketplace.loops.extend_leases(store, now=now)),
         *_moves(env),
         Loop("forms", 15.0, _choose_forms),
-        Loop("live", 5.0, Relay(shared=bool(env.redis_url)).run_once, on_events=True),
+        Loop(
+            "live",
+            5.0,
+            Relay(shared=bool(env.redis_url)).run_once,
+            on_events=True,
+            gather_seconds=REST_SECONDS_MAX,
+        ),
         _watching(env),
         Loop("offer-expiry", 5.0, lambda store, now: listings.loops.expire_offers(store, now=now)),
         Loop(
@@ -300,7 +308,7 @@ def _clearing(env: Env, market: str) -> Loop:
         1.0,
         clear,
         on_events=True,
-        gather_seconds=0.008,
+        gather_seconds=CLEARING_GATHER_SECONDS,
         prepare=lambda: kernels_here().start(),
         kernels=lambda: kernels_here().words,
     )

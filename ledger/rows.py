@@ -16,6 +16,7 @@ from uuid import UUID
 import msgspec
 from django.contrib.postgres.fields import ArrayField
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models
+from django.db.models.base import ModelState
 from psycopg.types.json import Jsonb
 
 from ledger.prepared import ask_for_all, tell_all
@@ -41,6 +42,37 @@ AS_JSON_IS = (*AS_THEY_ARE, models.DateField, models.JSONField, ArrayField)
 
 _UNREAD = object()
 _Field: TypeAlias = "models.Field[Any, Any]"
+
+
+def made(kind: type[RowT], /, **fields: object) -> RowT:
+    """Return a new row, as `kind(**fields)` does, at a quarter of its cost.
+
+    Read models have neither signals nor constructors of their own. fields: by attribute, as stored.
+    """
+    constant, counted, names = _blank(kind)
+    assert fields.keys() <= names, f"{kind.__name__} has no {sorted(fields.keys() - names)}"
+    return _row(kind, {**constant, **{name: make() for name, make in counted}, **fields})
+
+
+def _row(kind: type[RowT], held: dict[str, Any], *, adding: bool = True) -> RowT:
+    row = kind.__new__(kind)
+    state = ModelState()
+    state.adding, state.db = adding, None if adding else DEFAULT_DB_ALIAS
+    held["_state"] = state
+    row.__dict__ = held
+    return row
+
+
+@cache
+def _blank(
+    kind: type[models.Model],
+) -> tuple[dict[str, Any], list[tuple[str, Callable[[], Any]]], frozenset[str]]:
+    """Return the fields of a row of which nothing is said: constants, and those made each time."""
+    fields = kind._meta.local_concrete_fields
+    made_anew = [field for field in fields if field.has_default() and callable(field.default)]
+    constant = {field.attname: field.get_default() for field in fields if field not in made_anew}
+    counted = [(field.attname, cast(Callable[[], Any], field.default)) for field in made_anew]
+    return constant, counted, frozenset(field.attname for field in fields)
 
 
 class _Table:
@@ -83,6 +115,12 @@ class Rows:
             table.changed[id(row)] = row
         else:
             table.new[id(row)] = row
+
+    def make(self, kind: type[RowT], /, **fields: object) -> RowT:
+        """Insert a row of these fields; its key must be new."""
+        row = made(kind, **fields)
+        self.add(row)
+        return row
 
     def find(self, kind: type[RowT], key: object) -> RowT | None:
         """Return the row with this primary key, or None."""
@@ -208,7 +246,7 @@ def _read(kind: type[models.Model], by: _Field, values: Sequence[object]) -> Ite
         held = list(row)
         for place, convert in converters:
             held[place] = convert(held[place])
-        yield kind.from_db(DEFAULT_DB_ALIAS, names, held)
+        yield _row(kind, dict(zip(names, held, strict=True)), adding=False)
 
 
 @cache

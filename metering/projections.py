@@ -11,7 +11,7 @@ from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.span import Window
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
-from ledger.rows import Rows
+from ledger.rows import Rows, made
 from listings.domain.divisions import weighed
 from marketplace.domain.facts.events import (
     CutWithdrawn,
@@ -88,7 +88,8 @@ def _cut(
 
 def _meter_of(lease: LeaseScheduled) -> MeterRow:
     starts_ms = millis_up(lease.window.starts_at)
-    return MeterRow(
+    return made(
+        MeterRow,
         lease_id=lease.lease_id,
         tenant_id=lease.tenant_id,
         owner_ids=sorted({share.owner_id for share in lease.shares}),
@@ -124,22 +125,21 @@ def _add_usage(closed: UsageWindowClosed, rows: Rows) -> None:
     )
     for owner_id in sorted({gpu.owner_id for gpu in closed.gpus}):
         mine = [gpu for gpu in closed.gpus if gpu.owner_id == owner_id]
-        rows.add(
-            UsageRow(
-                key=_usage_key(closed.lease_id, closed.window.starts_at, owner_id),
-                lease_id=closed.lease_id,
-                tenant_id=meter.tenant_id,
-                owner_id=owner_id,
-                starts_at=closed.window.starts_at,
-                ends_at=closed.window.ends_at,
-                gpus=[_as_json(gpu) for gpu in mine],
-                granted_ms=sum(gpu.granted_ms for gpu in mine),
-                occupied_ms=_sum_known(gpu.occupied_ms for gpu in mine),
-                busy_ms=_sum_known(gpu.busy_ms for gpu in mine),
-                gap_ms=sum(gpu.gap_ms for gpu in mine),
-                # Nothing is charged for a window without use, so nothing is left to charge.
-                is_captured=not any(gpu.granted_ms for gpu in closed.gpus),
-            )
+        rows.make(
+            UsageRow,
+            key=_usage_key(closed.lease_id, closed.window.starts_at, owner_id),
+            lease_id=closed.lease_id,
+            tenant_id=meter.tenant_id,
+            owner_id=owner_id,
+            starts_at=closed.window.starts_at,
+            ends_at=closed.window.ends_at,
+            gpus=[_as_json(gpu) for gpu in mine],
+            granted_ms=sum(gpu.granted_ms for gpu in mine),
+            occupied_ms=_sum_known(gpu.occupied_ms for gpu in mine),
+            busy_ms=_sum_known(gpu.busy_ms for gpu in mine),
+            gap_ms=sum(gpu.gap_ms for gpu in mine),
+            # Nothing is charged for a window without use, so nothing is left to charge.
+            is_captured=not any(gpu.granted_ms for gpu in closed.gpus),
         )
 
 

@@ -23,6 +23,12 @@ from config.database.limits import kept, program
 from config.database.roles import OWNER
 from ledger.outages import outage_of
 
+WHERE_ASKED = 1_000_000_000
+"""Statements are prepared where `prepare=True` asks for it. With psycopg's None, which Django sets,
+none ever is; with a small number so would be texts with values in them, which come but once."""
+PREPARED_MAX = 400
+"""More than a process has of them: what it forgets is read and planned anew each time."""
+
 _LIMIT = (
     "SELECT set_config(name, value, false)"
     " FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)"
@@ -79,11 +85,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
             if parameters["user"] == OWNER:
                 parameters["password"] = owners_password(Path(home))
         parameters.setdefault("fallback_application_name", program())
+        parameters["prepare_threshold"] = WHERE_ASKED
         return parameters
 
     def init_connection_state(self) -> None:
         """Tell a new connection how long this process waits."""
         super().init_connection_state()
+        self.connection.prepared_max = PREPARED_MAX
         limits = kept().settings()
         if limits:
             with self.connection.cursor() as cursor:

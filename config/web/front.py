@@ -16,6 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
+from config.web.connections import abort_of
 from config.web.csp import HEADER, NOT_KEPT, PERMISSIONS, VARIES, policy_of
 from ledger.rest.endpoint import request_id_of
 from ledger.rest.gathering import Gathering
@@ -53,7 +54,7 @@ class Front:
         read, body = await _body(receive, settings.ENV.request_bytes_max)
         answer = None
         if body is not None:
-            answer = await self._answer(headers, body, str(scope["path"]))
+            answer = await self._answer(headers, body, scope)
         if answer is None:
             await self._ordinary(scope, _again(read, receive), send)
             return
@@ -64,14 +65,18 @@ class Front:
         await send({"type": "http.response.start", "status": answer.status, "headers": sent})
         await send({"type": "http.response.body", "body": answer.content})
 
-    async def _answer(self, headers: dict[bytes, bytes], body: bytes, path: str) -> Answer | None:
+    async def _answer(
+        self, headers: dict[bytes, bytes], body: bytes, scope: MutableMapping[str, Any]
+    ) -> Answer | None:
+        path = str(scope["path"])
         given = headers.get(b"x-request-id", b"").decode("latin-1")
         token = headers[b"authorization"][len("bearer ") :].decode("latin-1").strip()
         request_id = request_id_of(given)
         key = headers.get(b"idempotency-key")
         named = None if key is None else key.decode("latin-1")
         try:
-            return await self._bids.ask(Asked(token, body, path, request_id, named))
+            asked = Asked(token, body, path, request_id, named)
+            return await self._bids.ask(asked, by=abort_of(scope))  # the same for a connection
         except Exception as failure:
             # It may have been placed: so it is not asked for again, as the ordinary way would.
             problem = answer_problem(failure, instance=path, request_id=str(request_id))

@@ -46,6 +46,14 @@ def named(namespace: UUID) -> Callable[[str], UUID]:
     return id_of
 
 
+def of_bytes(data: bytes) -> UUID:
+    """Return `UUID(bytes=data)` at half its cost. data: sixteen bytes, as a database gives them."""
+    made = _new(UUID)
+    _set_number(made, _number_of(data))
+    _set_safety(made, _UNKNOWN)
+    return made
+
+
 def text_of(which: UUID) -> str:
     """Return an id as `str` does, at half its cost."""
     text = which.int.to_bytes(16).hex("-", 2)  # four digits each, so three hyphens are too many

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from itertools import count
 from typing import Any, ClassVar, NamedTuple, NewType, Protocol, Self, TypeVar
-from uuid import UUID, uuid4, uuid5
+from uuid import UUID, uuid4
 
+from ledger.domain import ids
 from ledger.domain.event import Event
+from ledger.domain.making import made_quickly
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import codec, folds
 
@@ -34,6 +36,7 @@ class Expect(Enum):
     """Whatever its version. For telemetry; a decision names the version it rests on."""
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta:
     """Who did it, and because of what.
@@ -55,19 +58,29 @@ class Meta:
         """Return the Meta of one part of a request that writes to one stream more than once."""
         if self.command_id is None:
             return self
-        return replace(self, command_id=uuid5(self.command_id, name))
+        return Meta(
+            actor=self.actor,
+            tenant_id=self.tenant_id,
+            token_id=self.token_id,
+            request_id=self.request_id,
+            command_id=ids.named(self.command_id)(name),
+            causation_id=self.causation_id,
+            correlation_id=self.correlation_id,
+        )
 
     @classmethod
     def because(cls, cause: Recorded, *, policy: str) -> Meta:
         """Return the Meta of what `policy` asks for on seeing `cause`; the same each time."""
+        because = cause.id
         return cls(
             actor=f"policy:{policy}",
-            command_id=uuid5(cause.id, policy),
-            causation_id=cause.id,
-            correlation_id=cause.meta.correlation_id or cause.id,
+            command_id=ids.named(because)(policy),
+            causation_id=because,
+            correlation_id=cause.meta.correlation_id or because,
         )
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class NewEvent:
     """An event on its way in. `id` is the idempotency key of the append."""
@@ -128,6 +141,7 @@ class Appended:
     deduplicated: bool = False
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True)
 class Write:
     """One of several appends that are asked for together: see `EventStore.append`."""
@@ -327,7 +341,7 @@ StateT = TypeVar("StateT", bound=Aggregate)
 
 def stream_name(kind: type[Aggregate], key: object) -> str:
     """Return the name of the stream that holds one aggregate."""
-    return f"{kind.STREAM}-{key}"
+    return f"{kind.STREAM}-{ids.text_of(key) if isinstance(key, UUID) else key}"
 
 
 def load(store: EventStore, kind: type[StateT], key: object) -> StateT | None:
@@ -384,17 +398,18 @@ def record(
 
 def named(events: Sequence[Event], command_id: UUID, stream: str) -> list[NewEvent]:
     """Give the events that a command decided for a stream the ids by which it is known again."""
-    return [
-        NewEvent(uuid5(command_id, f"{stream}#{index}"), event)
-        for index, event in enumerate(events)
-    ]
+    id_of = ids.named(command_id)
+    return [NewEvent(id_of(f"{stream}#{index}"), event) for index, event in enumerate(events)]
 
 
 def recorded_before(folded: folds.Fold, command_id: UUID, stream: str) -> Position | None:
     """Return where the last event of this very command stands, if it was recorded before."""
+    if not folded.positions:
+        return None
     answered: int | None = None
+    id_of = ids.named(command_id)
     for index in count():
-        position = folded.positions.get(uuid5(command_id, f"{stream}#{index}"))
+        position = folded.positions.get(id_of(f"{stream}#{index}"))
         if position is None:
             break
         answered = position

@@ -18,7 +18,9 @@ from uuid import UUID
 import psycopg
 from django.db import DatabaseError, connection, transaction
 
+from ledger.domain.ids import of_bytes
 from ledger.eventstore import codec
+from ledger.eventstore.arrays import bigints, blobs, ints, let_send, texts, uuids
 from ledger.eventstore.memory import check
 from ledger.eventstore.port import (
     EVENT_BYTES_MAX,
@@ -105,7 +107,7 @@ class _Record(Recorded):
 
     @property
     def id(self) -> UUID:
-        return UUID(bytes=cast(bytes, self[3]))
+        return of_bytes(cast(bytes, self[3]))
 
     @property
     def recorded_at(self) -> datetime:
@@ -128,11 +130,14 @@ class PostgresStore:
     ) -> Appended:
         """Append all of `events` or none, in one round trip."""
         arguments = _arguments(stream, events, expected, by)
-        statement = _APPEND
+        name, version, ids, kinds, schemas, data, meta = arguments
         if len(events) == 1:
             statement = _APPEND_ONE
-            name, version, (event_id,), (kind,), (schema,), (data,), meta = arguments
-            arguments = (name, version, event_id, kind, schema, data, meta)
+            arguments = (name, version, ids[0], kinds[0], schemas[0], data[0], meta)
+        else:
+            statement = _APPEND
+            packed = uuids(ids), texts(kinds), ints(schemas), blobs(data)
+            arguments = (name, version, *packed, meta)
         with _cursor(lost=OutcomeUnknown, keep=True) as cursor:
             cursor.execute(statement, arguments, prepare=True)
             row = cursor.fetchone()
@@ -214,7 +219,8 @@ class PostgresStore:
                 if len(events) <= limit:
                     return Page(events, Position(last or after), caught_up=True)
             end = max(self.head(), after)
-            rows = _rows(_READ_ONLY, (after, end, sorted(only), limit))
+            # How many that are depends on where: planned anew, since it is asked seldom.
+            rows = _rows(_READ_ONLY, (after, end, sorted(only), limit), prepare=False)
             if len(rows) == limit:
                 end = rows[-1][0]
         events = list(map(_recorded, rows))
@@ -298,16 +304,16 @@ def _arguments_of_each(writes: Sequence[Write]) -> tuple[object, ...]:
     if len(set(ids)) < len(ids):
         raise EventIdConflict(", ".join(streams))
     return (
-        list(streams),
-        list(expected),
-        [len(write.events) for write in writes],
-        list(metas),
-        [number for number, write in enumerate(writes, 1) for _ in write.events],
-        [write.expected + place for write in writes for place in range(1, len(write.events) + 1)],
-        ids,
-        types,
-        schemas,
-        data,
+        texts(streams),
+        bigints(expected),
+        ints([len(write.events) for write in writes]),
+        blobs(metas),
+        ints([number for number, write in enumerate(writes, 1) for _ in write.events]),
+        bigints([each.expected + n for each in writes for n in range(1, len(each.events) + 1)]),
+        uuids(ids),
+        texts(types),
+        ints(schemas),
+        blobs(data),
     )
 
 
@@ -321,9 +327,9 @@ def _appended(stream: str, expected: int | Expect, row: tuple[Any, ...]) -> Appe
     return Appended(version, Position(position), deduplicated=outcome == "again")
 
 
-def _rows(sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+def _rows(sql: str, parameters: Sequence[object], *, prepare: bool = True) -> list[tuple[Any, ...]]:
     with _cursor(lost=StoreUnavailable) as cursor:
-        cursor.execute(sql, parameters, prepare=True)
+        cursor.execute(sql, parameters, prepare=prepare)
         return cursor.fetchall()
 
 
@@ -370,6 +376,7 @@ class _Kept(threading.local):
     def on(self, connected: psycopg.Connection[Any]) -> psycopg.Cursor[tuple[Any, ...]]:
         if self.cursor is None or self.cursor.connection is not connected:
             self.cursor = _binary(connected)
+            let_send(self.cursor)
         return self.cursor
 
 

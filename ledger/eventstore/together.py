@@ -59,6 +59,12 @@ class Part:
     need: Callable[[Any], None] | None = None
     seen: folds.Fold | None = None
     holds: bool = False
+    place: folds.Key = field(init=False, repr=False, compare=False)
+    """The stream, and what it is folded to: worked out once, asked for many times."""
+
+    def __post_init__(self) -> None:
+        """Name the stream."""
+        object.__setattr__(self, "place", (self.kind, stream_name(self.kind, self.key)))
 
 
 def record_together(
@@ -98,7 +104,7 @@ def record_each(
     """
     # Without a command id a lost reply must still not write twice within this call.
     command_ids = [[part.by.command_id or uuid4() for part in parts] for parts in requests]
-    keys = list(dict.fromkeys(_key(part) for parts in requests for part in parts))
+    keys = list(dict.fromkeys(part.place for parts in requests for part in parts))
     last: StoreError | None = None
     whole = whole or any(part.holds for parts in requests for part in parts)
     for attempt in range(DECIDE_ATTEMPTS_MAX):
@@ -115,10 +121,6 @@ def record_each(
         if isinstance(last, OutcomeUnknown)
         else StreamMoved(", ".join(stream for _, stream in keys))
     )
-
-
-def _key(part: Part) -> folds.Key:
-    return part.kind, stream_name(part.kind, part.key)
 
 
 @dataclass(slots=True)
@@ -143,7 +145,7 @@ class _Desk:
     def __init__(
         self, store: EventStore, keys: Sequence[folds.Key], seen: Sequence[Sequence[Part]]
     ) -> None:
-        known = {_key(part): part.seen for parts in seen for part in parts if part.seen is not None}
+        known = {part.place: part.seen for parts in seen for part in parts if part.seen is not None}
         unknown = [key for key in keys if key not in known]
         found = dict(zip(unknown, folds.fold_each(store, unknown), strict=True)) if unknown else {}
         self._store = store
@@ -160,7 +162,7 @@ class _Desk:
         """Ask every rule, then append."""
         for parts in requests:
             for part in parts:
-                self._sheets[_key(part)].uses += 1
+                self._sheets[part.place].uses += 1
         settled = [self._asked(*each) for each in zip(requests, command_ids, strict=True)]
         appended: Sequence[Appended] = []
         if any(write.events for write in self._writes):
@@ -176,12 +178,12 @@ class _Desk:
     ) -> list[Position | _Place] | Refusal:
         """Ask the rules of one request; put what they decide on the desk."""
         for part in parts:
-            self._sheets[_key(part)].uses -= 1
+            self._sheets[part.place].uses -= 1
         try:
             decided = [self._decide(*each) for each in zip(parts, command_ids, strict=True)]
         except Refusal as refusal:
             for part in parts:
-                self._need_standing(_key(part))
+                self._need_standing(part.place)
             return refusal
         if any(isinstance(each, list) for each in decided):
             for part, each in zip(parts, decided, strict=True):
@@ -194,12 +196,12 @@ class _Desk:
 
     def _hold(self, part: Part) -> None:
         """Let the append say so if a stream has moved to which nothing is written."""
-        _, stream = _key(part)
-        self._writes.append(Write(stream, (), self._sheets[_key(part)].version, part.by))
+        _, stream = part.place
+        self._writes.append(Write(stream, (), self._sheets[part.place].version, part.by))
 
     def _decide(self, part: Part, command_id: UUID) -> Position | _Place | list[Event]:
         """Return the events of a part, or where what it asks for stands already."""
-        kind, stream = _key(part)
+        kind, stream = part.place
         sheet = self._sheets[kind, stream]
         stands: Position | _Place | None = recorded_before(sheet.folded, command_id, stream)
         if stands is None and command_id in sheet.written:
@@ -221,7 +223,7 @@ class _Desk:
             raise StreamMoved(key[1], folded.version, folded.version + 1)
 
     def _write(self, part: Part, command_id: UUID, events: list[Event]) -> _Place:
-        kind, stream = _key(part)
+        kind, stream = part.place
         sheet = self._sheets[kind, stream]
         fresh = named(events, command_id, stream)
         self._writes.append(Write(stream, fresh, sheet.version, part.by))

@@ -117,18 +117,17 @@ def _project_hold(event: HoldPlaced | HoldResized | HoldReleased, rows: Rows) ->
     match event:
         case HoldPlaced() as placed:
             account = _move(rows, placed.account_id, currency, held=placed.money.nanos)
-            rows.add(
-                HoldRow(
-                    hold_id=placed.hold_id,
-                    account_id=placed.account_id,
-                    tenant_id=account.tenant_id,
-                    purpose=placed.purpose,
-                    currency=currency,
-                    money_nanos=placed.money.nanos,
-                    captured_nanos=0,
-                    state="placed",
-                    placed_at=placed.at,
-                )
+            rows.make(
+                HoldRow,
+                hold_id=placed.hold_id,
+                account_id=placed.account_id,
+                tenant_id=account.tenant_id,
+                purpose=placed.purpose,
+                currency=currency,
+                money_nanos=placed.money.nanos,
+                captured_nanos=0,
+                state="placed",
+                placed_at=placed.at,
             )
         case HoldResized() as resized:
             row = rows.get(HoldRow, resized.hold_id)
@@ -146,41 +145,39 @@ def _post(entry: journal.EntryEvent, recorded: Recorded, rows: Rows) -> None:
     kind, lease_id = journal.entry_kind(entry), getattr(entry, "lease_id", None)
     cost_centre = getattr(entry, "cost_centre", "")
     period, day = str(Period.of(_counts_from(entry))), _counts_from(entry).astimezone(UTC).date()
-    rows.add(
-        JournalEntryRow(
+    rows.make(
+        JournalEntryRow,
+        entry_id=entry.entry_id,
+        position=recorded.position,
+        period=period,
+        day=day,
+        kind=kind,
+        account_id=entry.account_id,
+        lease_id=lease_id,
+        cost_centre=cost_centre,
+        reference=reference,
+        currency=currency,
+        account_ids=[line.account_id for line in entry.postings],
+        nanos=[line.nanos for line in entry.postings],
+        at=entry.at,
+    )
+    for index, line in enumerate(entry.postings):
+        account = _move(rows, line.account_id, currency, total=line.nanos)
+        rows.make(
+            PostingRow,
+            line_id=f"{entry.entry_id}:{index}",
             entry_id=entry.entry_id,
+            account_id=line.account_id,
+            tenant_id=account.tenant_id,
             position=recorded.position,
             period=period,
-            day=day,
             kind=kind,
-            account_id=entry.account_id,
             lease_id=lease_id,
             cost_centre=cost_centre,
             reference=reference,
             currency=currency,
-            account_ids=[line.account_id for line in entry.postings],
-            nanos=[line.nanos for line in entry.postings],
+            nanos=line.nanos,
             at=entry.at,
-        )
-    )
-    for index, line in enumerate(entry.postings):
-        account = _move(rows, line.account_id, currency, total=line.nanos)
-        rows.add(
-            PostingRow(
-                line_id=f"{entry.entry_id}:{index}",
-                entry_id=entry.entry_id,
-                account_id=line.account_id,
-                tenant_id=account.tenant_id,
-                position=recorded.position,
-                period=period,
-                kind=kind,
-                lease_id=lease_id,
-                cost_centre=cost_centre,
-                reference=reference,
-                currency=currency,
-                nanos=line.nanos,
-                at=entry.at,
-            )
         )
 
 
@@ -194,31 +191,30 @@ def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
     debtor = account.tenant_id
     assert debtor is not None, "a hold was placed on it, so it is open"
     period = str(Period.of(captured.window.starts_at))
-    rows.add(
-        UsageChargeRow(
-            entry_id=captured.entry_id,
-            position=recorded.position,
-            period=period,
-            account_id=captured.account_id,
-            tenant_id=debtor,
-            subscriber_id=account.subscriber_id,
-            lease_id=captured.lease_id,
-            starts_at=captured.window.starts_at,
-            ends_at=captured.window.ends_at,
-            gpu_millis=captured.gpu_millis,
-            price_nanos=captured.price.nanos_per_gpu_hour,
-            list_price_nanos=(captured.item.list_price or captured.price).nanos_per_gpu_hour,
-            fee_ppm=captured.fee_ppm,
-            charged_nanos=charged,
-            fee_nanos=captured.fee.nanos,
-            currency=currency,
-            cost_centre=captured.cost_centre,
-            sku=captured.item.sku,
-            region=captured.item.region,
-            service_class=captured.item.service_class,
-            provider=captured.item.provider,
-            at=captured.at,
-        )
+    rows.make(
+        UsageChargeRow,
+        entry_id=captured.entry_id,
+        position=recorded.position,
+        period=period,
+        account_id=captured.account_id,
+        tenant_id=debtor,
+        subscriber_id=account.subscriber_id,
+        lease_id=captured.lease_id,
+        starts_at=captured.window.starts_at,
+        ends_at=captured.window.ends_at,
+        gpu_millis=captured.gpu_millis,
+        price_nanos=captured.price.nanos_per_gpu_hour,
+        list_price_nanos=(captured.item.list_price or captured.price).nanos_per_gpu_hour,
+        fee_ppm=captured.fee_ppm,
+        charged_nanos=charged,
+        fee_nanos=captured.fee.nanos,
+        currency=currency,
+        cost_centre=captured.cost_centre,
+        sku=captured.item.sku,
+        region=captured.item.region,
+        service_class=captured.item.service_class,
+        provider=captured.item.provider,
+        at=captured.at,
     )
     _owe(rows, period, debtor, None, captured.fee)
     moved = {line.account_id: line.nanos for line in captured.postings}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.fields import empty
 
 from ledger.domain.money import decimal_of, nanos_of
 from ledger.domain.refusal import Refusal
@@ -29,11 +30,25 @@ _MOMENT = re.compile(
 class Body(serializers.Serializer[Any]):
     """A request body. Fields it does not declare are refused, so that a typo is noticed.
 
-    All that is wrong with it is told at once.
+    All that is wrong with it is told at once. Not for threads.
     """
+
+    _given: Collection[str] | None = None
+
+    @property
+    def _writable_fields(self) -> list[serializers.Field[Any, Any, Any, Any]]:
+        """Return the fields that say anything to what is given: a bid leaves out two in three."""
+        given = self.fields if self._given is None else self._given
+        return [
+            field
+            for name, field in self.fields.items()
+            if not field.read_only
+            and (name in given or field.required or field.default is not empty)
+        ]
 
     def to_internal_value(self, data: Any) -> Any:
         """Check the names, then every field."""
+        self._given = data if type(data) is dict else None
         wrong: dict[str, Any] = {}
         if isinstance(data, Mapping):
             known = ", ".join(self.fields)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -23,7 +23,9 @@ AskedT = TypeVar("AskedT")
 AnswerT = TypeVar("AnswerT")
 
 GATHER_SECONDS = 0.012
-"""Least time from one turn to the next; the first after a silence does not wait."""
+"""From one turn to the next, unless all who asked lately are here already; the first after a
+silence does not wait."""
+LATELY_SECONDS = 0.25
 TOGETHER_MAX = 64
 IDLE_SECONDS = 1.0
 """After such a silence the connection is looked at before it is used again."""
@@ -51,11 +53,15 @@ class Gathering(Generic[AskedT, AnswerT]):
     handle: Callable[[Sequence[AskedT]], Sequence[AnswerT]]
     name: str
     _waiting: list[_Waiting[AskedT, AnswerT]] = field(default_factory=list)
+    _asked_at: dict[Hashable, float] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _thread: threading.Thread | None = None
 
-    async def ask(self, asked: AskedT) -> AnswerT:
-        """Return the answer to `asked`, in one of the next turns."""
+    async def ask(self, asked: AskedT, *, by: Hashable) -> AnswerT:
+        """Return the answer to `asked`, in one of the next turns.
+
+        by: whoever asks nothing else before this is answered, such as a client's connection.
+        """
         loop = asyncio.get_running_loop()
         waiting = _Waiting[AskedT, AnswerT](asked, loop.create_future(), loop)
         with self._changed:
@@ -63,7 +69,9 @@ class Gathering(Generic[AskedT, AnswerT]):
                 self._thread = threading.Thread(target=self._turns, name=self.name, daemon=True)
                 self._thread.start()
             self._waiting.append(waiting)
-            self._changed.notify()
+            self._asked_at[by] = time.monotonic()
+            if len(self._waiting) == 1 or self._all_are_here():
+                self._changed.notify()
         return await waiting.answer
 
     def _turns(self) -> None:
@@ -76,13 +84,22 @@ class Gathering(Generic[AskedT, AnswerT]):
             started = time.monotonic()
             if started - last > IDLE_SECONDS:
                 close_old_connections()
-            elif last + GATHER_SECONDS > started:
-                time.sleep(last + GATHER_SECONDS - started)
-            last = time.monotonic()
             with self._changed:
+                self._forget_askers(started - LATELY_SECONDS)
+                if last + GATHER_SECONDS > started:
+                    self._changed.wait_for(self._all_are_here, last + GATHER_SECONDS - started)
+                last = time.monotonic()
                 some, self._waiting = self._waiting[:TOGETHER_MAX], self._waiting[TOGETHER_MAX:]
             self._answer(some)
         connection.close()
+
+    def _all_are_here(self) -> bool:
+        """Tell if nobody else is to be expected: to wait for them would be to wait in vain."""
+        return len(self._waiting) >= min(len(self._asked_at), TOGETHER_MAX)
+
+    def _forget_askers(self, before: float) -> None:
+        for by in [by for by, asked_at in self._asked_at.items() if asked_at < before]:
+            del self._asked_at[by]
 
     def _answer(self, some: Sequence[_Waiting[AskedT, AnswerT]]) -> None:
         try:

@@ -7,7 +7,7 @@ from datetime import datetime
 from ledger.domain.ids import BidId
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
-from ledger.rows import Rows
+from ledger.rows import Rows, made
 from marketplace.domain.bids.query_language import write_query
 from marketplace.domain.facts.bid_events import BidRouted
 from marketplace.domain.facts.events import (
@@ -114,7 +114,8 @@ def _row(placed: BidPlaced) -> BidRow:
     link = placed.continues
     is_chain = placed.resume or placed.repeat_until is not None
     first_id = placed.bid_id if link is None else link.first_id
-    return BidRow(
+    return made(
+        BidRow,
         bid_id=placed.bid_id,
         tenant_id=placed.tenant_id,
         subscriber_id=placed.subscriber_id,

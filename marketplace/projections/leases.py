@@ -154,38 +154,37 @@ def _extension(
 def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
     shares = scheduled.shares
     grace_seconds = grace_of(shares) // ONE_SECOND
-    rows.add(
-        LeaseRow(
-            lease_id=scheduled.lease_id,
-            bid_id=scheduled.bid_id,
-            market=scheduled.market,
-            tenant_id=scheduled.tenant_id,
-            subscriber_id=scheduled.subscriber_id,
-            user_id=scheduled.user_id,
-            owner_ids=sorted({share.owner_id for share in shares}),
-            host_ids=sorted({share.host_id for share in shares}),
-            gpu_model=scheduled.gpu_model,
-            gpu_uuids=[uuid for share in shares for uuid in share.gpu_uuids],
-            gpus=sum(len(share.gpu_uuids) for share in shares),
-            state="scheduled",
-            starts_at=scheduled.window.starts_at,
-            ends_at=scheduled.window.ends_at,
-            due_at=scheduled.window.starts_at,
-            price_nanos_per_gpu_hour=scheduled.price.nanos_per_gpu_hour,
-            currency=scheduled.price.currency,
-            service_class=scheduled.service_class,
-            workload_kind=scheduled.workload.kind,
-            cost_centre=scheduled.cost_centre,
-            checkpoint_seconds=scheduled.workload.checkpoint_seconds,
-            burst=any(share.source == "burst" for share in shares),
-            notice_seconds=max(share.notice_seconds for share in shares),
-            grace_seconds=grace_seconds,
-            reclaim_fee_ppm=min(share.reclaim_fee_ppm for share in shares),
-            resold_lease_id=next((share.resold.lease_id for share in shares if share.resold), None),
-            reclaim_schedule=[_promised(share) for share in shares],
-            granted_at=scheduled.at,
-            version=1,
-        )
+    rows.make(
+        LeaseRow,
+        lease_id=scheduled.lease_id,
+        bid_id=scheduled.bid_id,
+        market=scheduled.market,
+        tenant_id=scheduled.tenant_id,
+        subscriber_id=scheduled.subscriber_id,
+        user_id=scheduled.user_id,
+        owner_ids=sorted({share.owner_id for share in shares}),
+        host_ids=sorted({share.host_id for share in shares}),
+        gpu_model=scheduled.gpu_model,
+        gpu_uuids=[uuid for share in shares for uuid in share.gpu_uuids],
+        gpus=sum(len(share.gpu_uuids) for share in shares),
+        state="scheduled",
+        starts_at=scheduled.window.starts_at,
+        ends_at=scheduled.window.ends_at,
+        due_at=scheduled.window.starts_at,
+        price_nanos_per_gpu_hour=scheduled.price.nanos_per_gpu_hour,
+        currency=scheduled.price.currency,
+        service_class=scheduled.service_class,
+        workload_kind=scheduled.workload.kind,
+        cost_centre=scheduled.cost_centre,
+        checkpoint_seconds=scheduled.workload.checkpoint_seconds,
+        burst=any(share.source == "burst" for share in shares),
+        notice_seconds=max(share.notice_seconds for share in shares),
+        grace_seconds=grace_seconds,
+        reclaim_fee_ppm=min(share.reclaim_fee_ppm for share in shares),
+        resold_lease_id=next((share.resold.lease_id for share in shares if share.resold), None),
+        reclaim_schedule=[_promised(share) for share in shares],
+        granted_at=scheduled.at,
+        version=1,
     )
     workload = {
         "kind": scheduled.workload.kind,
@@ -195,21 +194,20 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
     }
     for host_id in sorted({share.host_id for share in shares}):
         here = [share for share in shares if share.host_id == host_id]
-        rows.add(
-            LeaseShareRow(
-                key=_key(scheduled.lease_id, host_id),
-                lease_id=scheduled.lease_id,
-                host_id=host_id,
-                offer_id=here[0].offer_id,
-                owner_id=here[0].owner_id,
-                tenant_id=scheduled.tenant_id,
-                gpu_uuids=[uuid for share in here for uuid in share.gpu_uuids],
-                phase="wait",
-                starts_at=scheduled.window.starts_at,
-                ends_at=scheduled.window.ends_at,
-                grace_seconds=grace_seconds,
-                workload=workload,
-            )
+        rows.make(
+            LeaseShareRow,
+            key=_key(scheduled.lease_id, host_id),
+            lease_id=scheduled.lease_id,
+            host_id=host_id,
+            offer_id=here[0].offer_id,
+            owner_id=here[0].owner_id,
+            tenant_id=scheduled.tenant_id,
+            gpu_uuids=[uuid for share in here for uuid in share.gpu_uuids],
+            phase="wait",
+            starts_at=scheduled.window.starts_at,
+            ends_at=scheduled.window.ends_at,
+            grace_seconds=grace_seconds,
+            workload=workload,
         )
 
 

@@ -18,24 +18,23 @@ def project_rounds(recorded: Recorded, rows: Rows) -> None:
     match recorded.event:
         case RoundCleared() as cleared:
             reasons = Counter(unmatched.reason for unmatched in cleared.unmatched)
-            rows.add(
-                RoundRow(
-                    round_id=cleared.round_id,
-                    position=recorded.position,
-                    market=cleared.market,
-                    lane=cleared.lane,
-                    rule=cleared.rule,
-                    through=cleared.through,
-                    bids=cleared.bids,
-                    offers=cleared.offers,
-                    grants=cleared.grants,
-                    gpus=cleared.gpus,
-                    price_low_nanos=cleared.price_low,
-                    price_high_nanos=cleared.price_high,
-                    unmatched=dict(sorted(reasons.items())),
-                    certificate=_written(cleared.certificate),
-                    at=cleared.at,
-                )
+            rows.make(
+                RoundRow,
+                round_id=cleared.round_id,
+                position=recorded.position,
+                market=cleared.market,
+                lane=cleared.lane,
+                rule=cleared.rule,
+                through=cleared.through,
+                bids=cleared.bids,
+                offers=cleared.offers,
+                grants=cleared.grants,
+                gpus=cleared.gpus,
+                price_low_nanos=cleared.price_low,
+                price_high_nanos=cleared.price_high,
+                unmatched=dict(sorted(reasons.items())),
+                certificate=_written(cleared.certificate),
+                at=cleared.at,
             )
         case LeaseGranted(own=True) | LeaseScheduled(own=True):
             pass  # nobody traded: neither tape nor prices hear of it
@@ -45,21 +44,20 @@ def project_rounds(recorded: Recorded, rows: Rows) -> None:
             assert granted.round_id is not None
             gpus = sum(len(share.gpu_uuids) for share in granted.shares)
             burst = any(share.source == "burst" for share in granted.shares)
-            rows.add(
-                TradeRow(
-                    position=recorded.position,
-                    round_id=granted.round_id,
-                    market=granted.market,
-                    lane=rows.get(RoundRow, granted.round_id).lane,
-                    gpu_model=granted.gpu_model,
-                    gpus=gpus,
-                    price_nanos_per_gpu_hour=granted.price.nanos_per_gpu_hour,
-                    currency=granted.price.currency,
-                    starts_at=granted.window.starts_at,
-                    ends_at=granted.window.ends_at,
-                    source="burst" if burst else "local",
-                    at=granted.at,
-                )
+            rows.make(
+                TradeRow,
+                position=recorded.position,
+                round_id=granted.round_id,
+                market=granted.market,
+                lane=rows.get(RoundRow, granted.round_id).lane,
+                gpu_model=granted.gpu_model,
+                gpus=gpus,
+                price_nanos_per_gpu_hour=granted.price.nanos_per_gpu_hour,
+                currency=granted.price.currency,
+                starts_at=granted.window.starts_at,
+                ends_at=granted.window.ends_at,
+                source="burst" if burst else "local",
+                at=granted.at,
             )
             _add_to_price(granted, gpus, rows)
 

@@ -24,6 +24,7 @@ NAMES = (
     "hosts",
     "growth",
     "admission",
+    "quotas",
     "shading",
     "batch",
     "rounds",

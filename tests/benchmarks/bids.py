@@ -96,7 +96,7 @@ def _end_to_end() -> Iterator[Figure]:
     """Let bids arrive steadily at the whole installation, with a GPU for each."""
     _begin_anew()
     parties = [founded(f"steady{number}") for number in range(CLIENTS)]
-    _supply(founded("owner"), round((WARM_SECONDS + STEADY_SECONDS) * PER_SECOND * 1.05))
+    list_gpus(founded("owner"), round((WARM_SECONDS + STEADY_SECONDS) * PER_SECOND * 1.05))
     follow()
     commit = 1e3 / pgbench()
     yield Figure("pgbench: one bare INSERT, its commit", commit, "ms", digits=2)
@@ -157,7 +157,7 @@ def _times(
         )
 
 
-def _supply(party: Party, gpus: int) -> None:
+def list_gpus(party: Party, gpus: int) -> None:
     """List so many GPUs, eight on a host, free for a day."""
     now, tenant_id = timezone.now(), TenantId(party.ids["tenant_id"])
     for _ in range(-(-gpus // GPUS_PER_HOST)):

@@ -27,7 +27,7 @@ LOOP = Loop("rows", 5.0, nothing, on_events=True, gather_seconds=0.01, rest_seco
     [
         pytest.param(0, 0.001, 0.009, id="a look for nothing is not repeated at once"),
         pytest.param(0, 5.0, 0.0, id="the first event after a silence is shown at once"),
-        pytest.param(1, 0.012, 0.012, id="a page is followed by as much rest as it took"),
+        pytest.param(1, 0.012, 0.036, id="a page is followed by three times the rest it took"),
         pytest.param(1_000, 0.3, 0.1, id="however long it took nobody waits for longer than this"),
     ],
 )

@@ -19,6 +19,7 @@ from config.processes.orphans import end_with_supervisor
 from config.processes.starting import refuse_unfit
 from config.security.signing_keys import tell_key_meanwhile
 from config.wiring import loop_groups, loops
+from ledger.collecting import seldom
 
 
 class Command(BaseCommand):
@@ -48,6 +49,7 @@ class Command(BaseCommand):
         seconds = settings.ENV.database_statement_seconds * limits.LOOP_TIMES
         limits.keep(limits.Limits(seconds))
         give_way(options["nice"])
+        seldom()
         tell_key_meanwhile()
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

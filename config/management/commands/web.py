@@ -14,6 +14,7 @@ from config.processes.orphans import end_with_supervisor
 from config.processes.starting import refuse_unfit
 from config.security.signing_keys import tell_key_meanwhile
 from config.web.connections import Connection, allow_many_connections
+from ledger.collecting import seldom
 
 
 class Command(BaseCommand):
@@ -29,6 +30,7 @@ class Command(BaseCommand):
         refuse_unfit()
         tell_key_meanwhile()
         beat_in_background()
+        seldom()
         uvicorn.run(
             "config.asgi:application",
             http=Connection,

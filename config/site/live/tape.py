@@ -172,21 +172,21 @@ def project_tape(recorded: Recorded, rows: Rows) -> None:
     if line is not None:
         if line.subject is not None and known(line.subject.key) is None:
             told = line.subject
-            rows.add(
-                TapeSubjectRow(
-                    subject_id=told.key, gpus=told.gpus[:80], gpu_model=told.gpu_model[:64]
-                )
+            rows.make(
+                TapeSubjectRow,
+                subject_id=told.key,
+                gpus=told.gpus[:80],
+                gpu_model=told.gpu_model[:64],
             )
-        rows.add(
-            TapeRow(
-                position=recorded.position,
-                at=line.at,
-                text=line.text[:200],
-                gpu_model=line.gpu_model,
-                price_nanos_per_gpu_hour=line.price.nanos_per_gpu_hour if line.price else None,
-                currency=line.price.currency if line.price else "",
-                round_id=line.round_id,
-            )
+        rows.make(
+            TapeRow,
+            position=recorded.position,
+            at=line.at,
+            text=line.text[:200],
+            gpu_model=line.gpu_model,
+            price_nanos_per_gpu_hour=line.price.nanos_per_gpu_hour if line.price else None,
+            currency=line.price.currency if line.price else "",
+            round_id=line.round_id,
         )
 
 
