@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import config.wsgi  # isort: skip  # sets Django up first
 
 import uvicorn
@@ -9,5 +11,10 @@ import uvicorn
 import config.urls
 import config.web.sockets
 import marketplace.engine
+import tests.esdb_protocol.server
+import tests.metering.agent.doomed
 
-__all__ = ["config", "marketplace", "uvicorn"]
+__all__ = ["config", "marketplace", "tests", "uvicorn"]
+
+gc.freeze()
+"""A collector that walked all that would write to it, and each fork would have it for itself."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import IO
-from urllib.parse import urlsplit
 
 from tests.esdb_protocol.faults import ask
+from tests.forking import prepared
 
-ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 120.0
 
 
 class ServerProcess:
@@ -19,7 +19,7 @@ class ServerProcess:
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
-        self._process: subprocess.Popen[str] | None = None
+        self._process: ForkServerProcess | None = None
         self._port = 0
         self.uri = ""
         self.start()
@@ -37,16 +37,14 @@ class ServerProcess:
     def start(self) -> None:
         """Start it, on the port it had before if there was one."""
         assert self._process is None, "already running"
-        command = [sys.executable, "-m", "tests.esdb_protocol"]
-        options = ["--port", str(self._port), "--journal", str(self._journal)]
-        self._process = subprocess.Popen(
-            [*command, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
-        self.uri = _stdout(self._process).readline().strip()
-        assert self.uri, "the protocol server did not start"
-        port = urlsplit(self.uri).port
-        assert port is not None
-        self._port = port
+        ours, its = prepared().Pipe(duplex=False)
+        with ours, its:
+            words = (self._port, self._journal, its)
+            self._process = prepared().Process(target=_serve, args=words, daemon=True)
+            self._process.start()
+            assert ours.poll(START_SECONDS), "the protocol server did not start"
+            self._port = ours.recv()
+        self.uri = f"esdb://{self.address}?Tls=false"
 
     def kill(self) -> None:
         """End it with SIGKILL."""
@@ -56,19 +54,23 @@ class ServerProcess:
 
     def hang(self) -> None:
         """Let it take connections and questions and answer nothing."""
-        assert self._process is not None, "not running"
-        self._process.send_signal(signal.SIGSTOP)
+        self._send(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """End `hang`."""
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
         assert self._process is not None, "not running"
-        self._process.send_signal(signal.SIGCONT)
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
 
     def wait_for_end(self) -> None:
         """Wait until it has ended, however that comes about."""
         assert self._process is not None, "not running"
-        self._process.wait(timeout=10)
-        _stdout(self._process).close()
+        self._process.join(10)
+        assert self._process.exitcode is not None, "the protocol server does not end"
+        self._process.close()
         self._process = None
 
     def faults(self, **faults: int) -> None:
@@ -80,6 +82,11 @@ class ServerProcess:
         ask(self.address, "overwrite", stream=stream, revision=version, text=text)
 
 
-def _stdout(process: subprocess.Popen[str]) -> IO[str]:
-    assert process.stdout is not None
-    return process.stdout
+def _serve(port: int, journal: Path, told: Connection) -> None:
+    """Serve until the process is ended; tell on which port."""
+    from tests.esdb_protocol.server import serve
+
+    serving = serve(port, journal)
+    told.send(serving.port)
+    told.close()
+    serving.server.wait_for_termination()

@@ -1,23 +1,18 @@
 """Set up the organisations of a market that journeys go through, and print everybody's tokens.
 
-Run as `python -m tests.journeys.founding` in the environment of an installation. The people are
-those of the demo, who may be signed in with one click; nothing is listed and nothing is bid.
+The people are those of the demo, who may be signed in with one click; nothing is listed and nothing
+is bid.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from datetime import UTC, datetime
 from uuid import uuid5
 
-import django
-
 
 def main() -> None:
-    """Do it through the real commands."""
-    os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
-    django.setup()
+    """Do it through the real commands, with the settings of the installation."""
     from django.conf import settings
 
     from config.demo.cast import DEMO, PLATFORM, PLAYERS
@@ -50,7 +45,3 @@ def main() -> None:
         )
     people = {player.email: secrets.get(player.email, "user") for _, player in PLAYERS}
     print(json.dumps({email.partition("@")[0]: token for email, token in people.items()}))
-
-
-if __name__ == "__main__":
-    main()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from config.database.embedded import stop as stop_database
@@ -23,6 +24,7 @@ from config.processes.orphans import PARENT
 from config.wiring import LOOP_GROUPS
 from marketplace.sdk.client import Client
 from marketplace.sdk.problems import Problem
+from tests.journeys.parent import FOUND, Forked, Parent
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 60.0
@@ -94,7 +96,8 @@ class Installation:
         self.url = f"http://127.0.0.1:{self.port}"
         self.tokens: dict[str, str] = {}
         self._logs = home / "logs"
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, subprocess.Popen[bytes] | Forked] = {}
+        self._parent: Parent | None = None
         inherited = {
             name: text
             for name, text in os.environ.items()
@@ -114,8 +117,7 @@ class Installation:
         """Make the tables and everybody who takes part."""
         self._logs.mkdir(parents=True)
         self.manage("migrate", "--verbosity", "0")
-        said = self.run([sys.executable, "-m", "tests.journeys.founding"])
-        self.tokens = said.json
+        self.tokens = self.manage(FOUND).json
 
     def start_all(self) -> None:
         """Serve, with every loop in the processes that `manage.py up` spreads them over."""
@@ -141,7 +143,16 @@ class Installation:
         As children of `manage.py up` they make no checks of settings: `migrate` has made them.
         """
         words = ["web"] if name == "web" else ["run", *LOOP_GROUPS[name]]
-        self.spawn(under or name, [sys.executable, "manage.py", *words, "--skip-checks"])
+        assert (under or name) not in self._processes
+        log = self._logs / f"{under or name}.log"
+        self._processes[under or name] = self._forks.fork(words, log, log, checked=False)
+
+    @property
+    def _forks(self) -> Parent:
+        """What forks our own processes: started with the first of them."""
+        if self._parent is None:
+            self._parent = Parent(self.environment, self._logs / "parent.log")
+        return self._parent
 
     def spawn(
         self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
@@ -181,6 +192,8 @@ class Installation:
     def end_all(self) -> None:
         """End every process and the database."""
         self.end(*self._processes)
+        if self._parent is not None:
+            self._parent.end()
         stop_database(self.home)
 
     def is_ready(self) -> bool:
@@ -213,7 +226,10 @@ class Installation:
 
     def manage_anyway(self, *words: str) -> Answered:
         """Run `manage.py`, which may fail."""
-        return self.run([sys.executable, "manage.py", *words])
+        with TemporaryDirectory() as folder:
+            out, err = Path(folder) / "out", Path(folder) / "err"
+            code = self._forks.fork(words, out, err, checked=True).wait(120)
+            return Answered(code, out.read_text(), err.read_text())
 
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Answered:
         """Run a command to its end."""

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.esdb_protocol.process import ROOT, ServerProcess
+from tests.esdb_protocol.process import ServerProcess
 
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = """
 import django
 

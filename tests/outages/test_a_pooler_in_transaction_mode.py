@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
 from config.database.embedded import DATABASE
+from tests.journeys.installation import Answered, Installation
 from tests.outages.pooler import Pooler
 from tests.outages.server import Server
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -35,26 +30,25 @@ def test_the_stand_in_lends_one_connection_to_many(server: Server) -> None:
     assert served[0] == served[1]
 
 
+@pytest.fixture(scope="module")
+def behind_pooler(
+    server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[list[str]], Answered]]:
+    """Return what runs `manage.py` behind a pooler."""
+    home = tmp_path_factory.mktemp("home")
+    with Pooler(server.socket, DATABASE, connections=3) as pooler:
+        market = Installation(home, {"DATABASE_URL": pooler.url})
+        (home / "logs").mkdir()
+        yield lambda words: market.manage_anyway(*words)
+        market.end_all()
+
+
 @pytest.mark.parametrize("words", [["run", "lease-clock"], ["web"], ["run", "projections"]])
 def test_a_process_behind_it_refuses_with_advice(
-    server: Server, tmp_path: Path, words: list[str]
+    behind_pooler: Callable[[list[str]], Answered], words: list[str]
 ) -> None:
-    with Pooler(server.socket, DATABASE, connections=3) as pooler:
-        ended = subprocess.run(
-            [sys.executable, "manage.py", *words],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "DJANGO_SETTINGS_MODULE": "config.settings",
-                "OFFPEAK_HOME": str(tmp_path),
-                "DATABASE_URL": pooler.url,
-            },
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    ended = behind_pooler(words)
 
-    assert ended.returncode == 1, ended.stderr
-    assert "pooler in transaction mode" in ended.stderr
-    assert "pool_mode = session" in ended.stderr
+    assert ended.code == 1, ended.err
+    assert "pooler in transaction mode" in ended.err
+    assert "pool_mode = session" in ended.err

@@ -33,8 +33,9 @@ from tests.contracts.event_stores.given import (
     notes,
     texts,
 )
-from tests.esdb_protocol.process import ROOT, ServerProcess
+from tests.esdb_protocol.process import ServerProcess
 
+ROOT = Path(__file__).resolve().parents[3]
 FORKING = """
 import os, sys
 from uuid import uuid4

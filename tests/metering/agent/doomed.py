@@ -1,16 +1,15 @@
-"""An agent that kills itself with SIGKILL at a chosen moment: run as a script by the kill tests.
+"""An agent that kills itself with SIGKILL at a chosen moment, for the kill tests.
 
-Arguments: server, state directory, and the doom `PLACE:N`: the N-th time that it comes by PLACE.
-Places: write-before, write-half and write-after (of the spool), start-before and start-after (of
-the work), make-before, make-after, remove-before and remove-after (of a MIG instance), call-before
-and call-after (of the server). `none:0` lets it live.
+Its doom is `PLACE:N`: the N-th time that it comes by PLACE. Places: write-before, write-half and
+write-after (of the spool), start-before and start-after (of the work), make-before, make-after,
+remove-before and remove-after (of a MIG instance), call-before and call-after (of the server).
+`none:0` lets it live.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -28,14 +27,14 @@ from metering.agent.spool import Spool
 from metering.agent.uplink import HttpUplink
 from tests.metering.agent.market import TOKEN
 
-PLACE, _, NUMBER = sys.argv[3].partition(":")
 passed: Counter[str] = Counter()
+doomed_at: tuple[str, int]
 
 
 def passing(place: str) -> bool:
     """Return whether this is the moment, for whoever has something to do first."""
     passed[place] += 1
-    return place == PLACE and passed[place] == int(NUMBER)
+    return (place, passed[place]) == doomed_at
 
 
 def die() -> None:
@@ -99,8 +98,11 @@ class DoomedUplink(HttpUplink):
         return answer
 
 
-def main() -> None:
-    state_dir = Path(sys.argv[2])
+def run(server: str, state_dir: Path, doom: str) -> None:
+    """Be the agent of a host until SIGTERM, or until the doom."""
+    global doomed_at
+    place, _, number = doom.partition(":")
+    doomed_at = place, int(number)
     state_dir.mkdir(exist_ok=True)
     clock = SystemClock.kept_in(state_dir / "clock.json", work_runs=True)
     runtime = DoomedRuntime(state_dir, clock=clock)
@@ -113,7 +115,7 @@ def main() -> None:
             kept_in=state_dir / "mig.json",
         ),
         runtime=runtime,
-        uplink=DoomedUplink(sys.argv[1], TOKEN),
+        uplink=DoomedUplink(server, TOKEN),
         clock=clock,
         spool=Spool(state_dir / "spool", write=write, segment_bytes=2_000),
     )
@@ -121,7 +123,3 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     agent.run(stop)
     agent.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.forking import Fork
+from tests.metering.agent import doomed
 from tests.metering.agent.market import Market
-
-ROOT = Path(__file__).resolve().parents[3]
-
 
 DEADLINE_SECONDS = 60.0
 
@@ -23,14 +20,5 @@ def until(ask: Callable[[], object], *, what: str) -> None:
         time.sleep(0.02)
 
 
-def launch(market: Market, state_dir: Path, doom: str) -> subprocess.Popen[bytes]:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.metering.agent.doomed",
-        market.url,
-        str(state_dir),
-        doom,
-    ]
-    with (state_dir.with_suffix(".log")).open("ab") as log:
-        return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+def launch(market: Market, state_dir: Path, doom: str) -> Fork:
+    return Fork(doomed.run, market.url, state_dir, doom, log=state_dir.with_suffix(".log"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import pytest
 
 from metering.agent.clock import ManualClock, SystemClock
 from metering.agent.gpus.simulated import SimulatedGpus
+from tests.forking import Fork
 from tests.metering.agent.market import Market, assignment, served
 from tests.metering.agent.processes import DEADLINE_SECONDS, launch, until
 
@@ -42,7 +42,7 @@ class Host:
     state_dir: Path
     market: Market
     lease: UUID
-    process: subprocess.Popen[bytes]
+    process: Fork
 
     def launch(self, doom: str) -> None:
         self.process = launch(self.market, self.state_dir, doom)

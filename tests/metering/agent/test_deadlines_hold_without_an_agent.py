@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +22,7 @@ from metering.agent.runtimes.family import stat_of
 from metering.agent.runtimes.port import WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from tests.metering.agent.market import Market, assignment, served
+from tests.metering.agent.processes import launch
 from tests.metering.agent.works import (
     ROOT,
     accounts,
@@ -178,14 +177,6 @@ def host(tmp_path: Path) -> Iterator[tuple[Market, Path]]:
         yield market, tmp_path / "state"
 
 
-def launch(market: Market, state_dir: Path) -> subprocess.Popen[bytes]:
-    script = [sys.executable, "-m", "tests.metering.agent.doomed"]
-    with state_dir.with_suffix(".log").open("ab") as log:
-        return subprocess.Popen(
-            [*script, market.url, str(state_dir), "none:0"], cwd=HERE, stdout=log, stderr=log
-        )
-
-
 def reports(market: Market, lease_id: UUID) -> list[str]:
     return [report.what for report in market.told(lease_id)]
 
@@ -196,7 +187,7 @@ def test_a_reclaim_told_before_the_agent_fell_is_carried_out(
 ) -> None:
     market, state_dir = host
     lease_id = market.assign(assignment(GPU, now_ms=CLOCK.now_ms(), command=("sleep", "600")))
-    agent = launch(market, state_dir)
+    agent = launch(market, state_dir, "none:0")
     try:
         until(lambda: "started" in reports(market, lease_id))
         wanted = market.desired[lease_id]
@@ -214,7 +205,7 @@ def test_a_reclaim_told_before_the_agent_fell_is_carried_out(
     finally:
         agent.kill()
         agent.wait()
-    again = launch(market, state_dir)
+    again = launch(market, state_dir, "none:0")
     try:
         until(lambda: reports(market, lease_id) == ["started", "stopped"])
     finally:
