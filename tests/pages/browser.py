@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -18,7 +19,7 @@ from urllib.request import urlopen
 import axe_playwright_python  # type: ignore[import-untyped]  # it has no types
 import pytest
 from django.db import connections
-from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.pages.serving import Forked, Site, Started
 
@@ -38,7 +39,7 @@ FLAGS = [
     "--mute-audio",
     "--force-color-profile=srgb",
 ]
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 PATIENCE_MS = 120_000
 """How long a page may take to come or to show something, where the machine has much to do."""
 WIDTHS = (1280, 390)
@@ -101,15 +102,44 @@ def chromium() -> str:
         text=True,
     )
 
+    assert process.stderr is not None
     _ends.callback(shutil.rmtree, profile, ignore_errors=True)
+    _ends.callback(process.stderr.close)
     _ends.callback(process.wait, START_SECONDS)
     _ends.callback(process.terminate)
-    assert process.stderr is not None
     for line in process.stderr:
         if "DevTools listening on" in line:
             threading.Thread(target=process.stderr.read, daemon=True).start()
             return line.split()[-1]
     raise AssertionError("the browser ended before it could be steered")
+
+
+@cache
+def steered() -> tuple[Browser, asyncio.AbstractEventLoop]:
+    """Return the browser of this run, and the loop of the one program that steers it.
+
+    To start that takes half a second of a processor.
+    """
+    steered_at = chromium()
+    playwright = sync_playwright().start()
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        with at_work(loop):
+            playwright.stop()
+
+    _ends.callback(stop)
+    return playwright.chromium.connect_over_cdp(steered_at), loop
+
+
+@contextmanager
+def at_work(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Let Playwright's loop be the one that runs in this thread; else tests have none there."""
+    asyncio._set_running_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(None)
 
 
 @contextmanager
@@ -120,10 +150,11 @@ def browsing(
     # Playwright's own loop runs in this thread, which Django would take for a mistake of ours.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     complaints: list[str] = []
-    steered_at = chromium()
-    with sync_playwright() as playwright:
-        context = playwright.chromium.connect_over_cdp(steered_at).new_context(
+    browser, loop = steered()
+    with at_work(loop):
+        context = browser.new_context(
             color_scheme="dark" if scheme == "dark" else "light",
+            reduced_motion="reduce",  # what moves is painted sixty times a second, by processors
             viewport={"width": width, "height": 900},
         )
         context.set_default_timeout(PATIENCE_MS)
@@ -159,24 +190,54 @@ TRANSITIONS_OVER = """Promise.allSettled(
     document.getAnimations().filter(one => one instanceof CSSTransition).map(one => one.finished)
 )"""
 """Colours change over a moment, in which they have too little contrast."""
-RUN_AXE = """async (rules) => (await axe.run(document, {
+DIFFERENT_LOOKS = """() => {
+  const under = new Map([[null, ""]]), seen = new Set(), found = [];
+  const lies_on = (each) => {
+    if (!under.has(each)) {
+      const {backgroundColor, backgroundImage, opacity, filter, mixBlendMode, position} =
+        getComputedStyle(each);
+      const own = [backgroundColor, backgroundImage, opacity, filter, mixBlendMode].join();
+      const placed = ["absolute", "fixed", "sticky"].includes(position);
+      const plain = own === "rgba(0, 0, 0, 0),none,1,none,normal";
+      under.set(each, lies_on(each.parentElement) + (plain ? "" : `/${own}`)
+        + (placed ? `/${under.size}` : ""));
+    }
+    return under.get(each);
+  };
+  for (const each of document.body.querySelectorAll("*")) {
+    const speaks = [...each.childNodes].some((one) => one.nodeType === 3 && one.data.trim());
+    if (!speaks && !each.matches("input, select, textarea")) continue;
+    const {color, fontSize, fontWeight, textShadow, textDecorationLine} = getComputedStyle(each);
+    const look = [each.localName, color, fontSize, fontWeight, textShadow, textDecorationLine,
+      getComputedStyle(each.parentElement).color, lies_on(each)].join();
+    if (!seen.has(look)) found.push(each);
+    seen.add(look);
+  }
+  return found;
+}"""
+"""One of all texts that look alike: that have the same colours, and lie on the same. What is placed
+over others is like nothing else."""
+RUN_AXE = """async (rules) => (await axe.run(rules.length ? {include: (LOOKS)()} : document, {
   resultTypes: ["violations"],
   preload: {assets: ["media"]},
   ...(rules.length ? {runOnly: rules} : {}),
 })).violations.flatMap((each) => each.nodes.map(
-  (node) => `${each.id}: ${node.target} ${node.failureSummary}`))"""
+  (node) => `${each.id}: ${node.target} ${node.failureSummary}`))""".replace(
+    "LOOKS", DIFFERENT_LOOKS
+)
 """Only what is wrong comes back: all that is right takes longer to read than to find. No rule of
 those that run asks for the style sheets."""
 
 
-def violations(page: Page, *rules: str) -> list[str]:
+def violations(page: Page, *colours: str) -> list[str]:
     """Return what axe finds wrong with a page. Evaluated, so the page's policy stays in force.
 
-    rules: the only ones to look at.
+    colours: the only rules to look at, and of what looks alike in their eyes at one. For a page
+    that has been looked at as a whole: most time goes into the colours of each single text.
     """
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE)
-    found: list[str] = page.evaluate(RUN_AXE, rules)
+    found: list[str] = page.evaluate(RUN_AXE, colours)
     return found
 
 
