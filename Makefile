@@ -16,7 +16,7 @@ down: ## End a market that `make up` left running under OFFPEAK_HOME
 	@test -x $(PYTHON) && $(PYTHON) manage.py down || true
 
 test: .venv/tested ## Run every test; T=tests/listings narrows them
-	$(PYTHON) -m pytest $(if $(T),$(T),-n 2)
+	$(PYTHON) -m pytest $(if $(T),$(T),-n 3)
 
 lint: .venv/tested ## Format, lint, types, import contracts
 	.venv/bin/ruff format --check .

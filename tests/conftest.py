@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,7 @@ from ledger.eventstore.port import Meta
 from tests.emptying import empty_tables
 from tests.kept import end_kept
 from tests.kernels import compile_all, use_compiled
-from tests.once import find_static_files_once, keep_what_was_collected
+from tests.once import all_kept, find_static_files_once
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 """A Monday."""
@@ -90,10 +90,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Make ready for thousands of tests in one process."""
     find_static_files_once()
-    keep_what_was_collected()
+    with all_kept():
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

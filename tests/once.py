@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from whitenoise.middleware import WhiteNoiseMiddleware  # type: ignore[import-untyped]  # it has none
@@ -28,7 +30,16 @@ def _take_found(site: Any) -> None:
     site.files.update(_found[asked])
 
 
-def keep_what_was_collected() -> None:
-    """Take all tests and modules for permanent: the collector would walk them again and again."""
-    gc.collect()
-    gc.freeze()
+@contextmanager
+def all_kept() -> Iterator[None]:
+    """Take all tests and modules that are found meanwhile for permanent.
+
+    The collector would walk them again and again, and more of them each time.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
