@@ -25,6 +25,7 @@ DOMAIN = f"{__package__}.domain"
 HAVE_KERNELS = (
     "decisions.warm_up",
     "kernels.bid_rows",
+    "kernels.cheapest_start",
     "kernels.fill_host",
     "kernels.scan_hosts",
     "solver.warm_up",
@@ -46,9 +47,11 @@ class NotOurs(Exception):
 
 
 def _small_rounds() -> None:
+    from marketplace.domain.kernels.cheapest_start import warm
     from marketplace.domain.solver.warm_up import warm_small
 
     warm_small()
+    warm()
 
 
 def _large_rounds() -> None:

@@ -77,6 +77,7 @@ def _word(word: str) -> str:
     return f"{memory[1]}GB" if memory else word.upper()
 
 
+@lru_cache(maxsize=4_096)
 def model_matches(asked: str, model: str) -> bool:
     """Test if a GPU of `model` is what `asked` names: the same, or a narrower kind of it.
 

@@ -18,7 +18,7 @@ Neither rule is strategy-proof: no rule that also balances can be (Myerson, Satt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from uuid import UUID
@@ -43,6 +43,7 @@ from marketplace.domain.facts.events import (
     Unmatched,
 )
 from marketplace.domain.facts.instants import Millis, moment
+from marketplace.domain.index.offer_index import Catalogue
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Listed
 from marketplace.domain.orderbook.open_bid import OpenBid
@@ -153,6 +154,10 @@ class Clearing:
     """Waiting bids that could pay, but for which there was no room at a glance."""
     held_back: Mapping[BidId, str] = field(default_factory=dict)
     """Why bids that had a place were not let through: a quota or a limit."""
+    left: Catalogue | None = None
+    """The offers with the room that the calendar leaves, where that is known."""
+    placeless: Collection[BidId] = ()
+    """Refused bids that were tried on what the calendar leaves, and have no place there."""
 
     @property
     def considered(self) -> int:
@@ -369,7 +374,14 @@ def _why_of(book: Book, clearing: Clearing, now: int) -> Callable[[OpenBid], str
     calendar = clearing.calendar
     if clearing.proof is not None:
         freed = any(fill.cuts for fill in clearing.fills)
-        return RoundReasons(book, calendar, freed=freed, now=now)
+        return RoundReasons(
+            book,
+            calendar,
+            freed=freed,
+            now=now,
+            left=clearing.left,
+            placeless=clearing.placeless,
+        )
     if book.quotas is None:
         return lambda bid: book.reason(bid, now=now, calendar=calendar)
     return lambda bid: book.explain(bid, now=now, calendar=calendar, priced=False).filed

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from ledger.domain.ids import BidId
 from marketplace.domain.book.book import Book
 from marketplace.domain.index.offer_index import Catalogue
 from marketplace.domain.orderbook.calendar import Calendar
@@ -12,13 +15,24 @@ from marketplace.domain.placement import sizes
 class RoundReasons:
     """Works out the reason of one bid of those that are alike.
 
-    calendar: with the grants of the round. freed: whether any of them cuts a lease.
+    calendar: with the grants of the round. freed: whether any of them cuts a lease. left: the
+    offers with the room that the calendar leaves, where that is known. placeless: bids that were
+    tried on it and have no place there.
     """
 
-    def __init__(self, book: Book, calendar: Calendar, *, freed: bool, now: int) -> None:
+    def __init__(
+        self,
+        book: Book,
+        calendar: Calendar,
+        *,
+        freed: bool,
+        now: int,
+        left: Catalogue | None = None,
+        placeless: Collection[BidId] = (),
+    ) -> None:
         self._book, self._calendar, self._now = book, calendar, now
         self._plain = book.quotas is None and not freed
-        self._left: Catalogue | None = None
+        self._left, self._placeless = left, placeless
         self._reserved = {each.terms.reserved_for for each in book.offers.values()}
         self._known: dict[tuple[object, ...], str | None] = {}
 
@@ -36,7 +50,8 @@ class RoundReasons:
     def _of_all_alike(self, bid: OpenBid) -> str | None:
         if self._left is None:
             self._left = self._book.catalogue.under(self._calendar)
-        within = self._book.within_reach(bid, now=self._now, left=self._left)
-        if sizes.fit(bid, within, self._calendar, now=self._now) is not None:
-            return None
+        if bid.bid_id not in self._placeless:
+            within = self._book.within_reach(bid, now=self._now, left=self._left)
+            if sizes.fit(bid, within, self._calendar, now=self._now) is not None:
+                return None
         return self._book.reason(bid, now=self._now, calendar=self._calendar, left=self._left)

@@ -47,7 +47,7 @@ from marketplace.domain.facts.values import Workload as Workload
 
 RULE = "price-time-7"
 """The version of the rule by which the instant lane matches, as its rounds are stamped."""
-ROUND_RULE = "welfare-8"
+ROUND_RULE = "welfare-9"
 """That of rounds: see `batch_clearing.clear_round`."""
 
 # --- the engine's decisions: stream market-<name>, one append a round -------------------------

@@ -12,17 +12,16 @@ owners and platform share.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
 
 from ledger.domain.ids import BidId
-from marketplace.domain.admission.gate import Gate, gate_of
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.fills import Clearing, Fill, Proof, lease_id_of
+from marketplace.domain.clearing.fills import Clearing, Fill, Proof
 from marketplace.domain.clearing.own_supply_first import before_round
 from marketplace.domain.clearing.work_budget import BrokeOff, Enough, Late, Steps, Watch
 from marketplace.domain.facts.instants import whole_second
@@ -37,6 +36,7 @@ from marketplace.domain.rounds.pools import Pool
 from marketplace.domain.rounds.preemption_pass import make_room
 from marketplace.domain.rounds.realise import Given, given_names, guaranteed, pulled_forward, sweep
 from marketplace.domain.rounds.size_variants import grown, once
+from marketplace.domain.rounds.this_round import Round
 from marketplace.domain.rounds.vetting import UNVERIFIED
 from marketplace.domain.solver.builder import Ask, Entry, WrongAsk, pose
 from marketplace.domain.solver.builder import Pool as Capacity
@@ -50,9 +50,10 @@ WORK, WORK_PLAIN = 100_000_000, 10_000
 kernels are not compiled yet. A round says how many it took, so one that was cleared with compiled
 kernels can be made again without them, and the other way round."""
 DUAL_MIN, DUAL_MAX = 3, 200
-DUAL_GUARDED_MAX = 40
-"""Steps of price finding in a larger round at most, where a clock ends it: its prices start near
-their end, and what time is left is better spent on the search."""
+DUAL_GUARDED_MIN, DUAL_GUARDED_BIDS = 4, 12_000
+"""Steps of price finding in a larger round where a clock ends it: so many bids are asked in all, in
+so many steps at least. Its prices start near their end, and what time is left is better spent on
+the search."""
 OPENED = 16
 """Steps of price finding in which a larger round looks for prices to start at."""
 SEARCH_MAX, SEARCH_GUARDED_MAX = 200, 2_500
@@ -94,9 +95,9 @@ def clear_round(
 
     Raises: BrokeOff, or whatever else broke off that is not about one bid.
     """
-    watch = Watch(late, steps)
+    watch, this = Watch(late, steps), Round(book, now, round_id, interrupting)
     try:
-        return _cleared(book, bids, watch, now, round_id, enough, steps, interrupting)
+        return _cleared(this, bids, watch, enough, steps)
     except Exception as broken:
         if watch.trying is None:
             raise
@@ -104,19 +105,16 @@ def clear_round(
 
 
 def _cleared(
-    book: Book,
+    this: Round,
     bids: Iterable[OpenBid],
     watch: Watch,
-    now: int,
-    round_id: UUID,
     enough: Enough | None,
     steps: Steps | None,
-    interrupting: bool,
 ) -> Clearing:
-    calendar, refused, gate = book.calendar.fork(), list[OpenBid](), gate_of(book)
-    fills, left_over = _without_search(book, bids, calendar, gate, watch, now, round_id)
+    book, gate = this.book, this.gate
+    calendar, refused, placeless = book.calendar.fork(), list[OpenBid](), set[BidId]()
+    fills, left_over = _without_search(this, bids, calendar, watch)
     proof = Proof(seed=book.read_to & 0x7FFFFFFF, bound=sum(fill.worth for fill in fills))
-    said: dict[str, Any] = {"now": now, "round_id": round_id}
     priced: list[Priced] = []
     for name, group in _classes(book, left_over).items():
         group = [bid for bid in group if gate is None or gate.may_still(bid)]
@@ -125,19 +123,22 @@ def _cleared(
         only_own = gate is not None and name.startswith(FIRST)
         if gate is not None:
             gate.only_own = only_own
-        part = part_of(book, group, calendar, gate, now, left_over.spared)
+        part = part_of(book, group, calendar, gate, this.at, left_over.spared)
         before = None if steps is None else _effort_before(steps, name)
         solution = _solved(part, proof.seed, enough, before)
-        placed, swept, left, grew = _settled(
-            book, name, part, solution, calendar, gate, watch, said
-        )
-        rivals = [] if only_own else heard(part, left, gate, now)
+        settled = _settled(this, name, part, solution, calendar, watch)
+        rivals = [] if only_own else heard(this, part, settled.left)
         prices = Priced(name, part, solution.prices, rivals)
-        made = prices.fills(placed + swept, gate, watch.stage(f"{name} prices"), round_id)
+        tries = watch.stage(f"{name} prices")
+        made = prices.fills(this, settled.placed + settled.swept, tries)
         priced.append(prices)
         fills += made
-        refused += [] if only_own else left
-        more = grew + sum(fill.worth + fill.weighs for fill in made[len(placed) :])
+        refused += [] if only_own else settled.left
+        if settled.is_moved:
+            placeless.clear()
+        else:
+            placeless |= settled.placeless
+        more = settled.grew + sum(fill.worth + fill.weighs for fill in made[len(settled.placed) :])
         proof = proof.plus(
             bound=solution.bound_nanos + more,
             steps=[(f"{name} {stage}", count) for stage, count in solution.iterations],
@@ -147,7 +148,9 @@ def _cleared(
         )
     if gate is not None:
         gate.only_own = False
-    room, calendar = _with_room(book, refused, calendar, gate, watch, said, interrupting)
+    tries = watch.stage("room", least=1)
+    room, calendar = make_room(this, refused, calendar, tries)
+    watch.over()
     more = sum(each.worth + each.weighs for each in room)
     served = {fill.bid.bid_id for fill in room}
     for prices in priced:
@@ -157,52 +160,46 @@ def _cleared(
     refused = [bid for bid in refused if bid.bid_id not in served]
     fills += room
     why = {} if gate is None else gate.reasons
-    return Clearing(tuple(fills), tuple(refused), calendar, proof, held_back=why)
+    return Clearing(
+        tuple(fills),
+        tuple(refused),
+        calendar,
+        proof,
+        held_back=why,
+        placeless=placeless,
+        left=None if room else this.left(calendar),
+    )
+
+
+class _Settled(NamedTuple):
+    """What became of the answer of a search.
+
+    placed, swept: its grants, and those of the sweep. left, placeless: who got none, and for whom
+    of these the sweep found no place. is_moved: whether grants were moved after it, so that there
+    may be one. grew: what some became worth more when the search was over, in nano-units.
+    """
+
+    placed: list[Given]
+    swept: list[Given]
+    left: list[OpenBid]
+    placeless: set[BidId]
+    is_moved: bool
+    grew: int
 
 
 def _settled(
-    book: Book,
-    name: str,
-    part: Part,
-    solution: Solution,
-    calendar: Calendar,
-    gate: Gate | None,
-    watch: Watch,
-    said: Mapping[str, Any],
-) -> tuple[list[Given], list[Given], list[OpenBid], int]:
-    """Turn the answer of a search into grants: of the search, of the sweep; who is left.
-
-    Returns also what some became worth more when the search was over, in nano-units.
-    """
+    this: Round, name: str, part: Part, solution: Solution, calendar: Calendar, watch: Watch
+) -> _Settled:
+    """Turn the answer of a search into grants."""
     given = given_names(part.pools, part.sized, solution)
-    tries = watch.stage(f"{name} moves")
-    placed = pulled_forward(given, calendar, gate, tries, **said)
-    tries = watch.stage(f"{name} sweep")
-    swept, left = sweep(book, part.bids, placed, calendar, gate, tries, **said)
-    tries = watch.stage(f"{name} nearer")
-    placed = gathered(book, placed, calendar, gate, tries, **said)
-    tries = watch.stage(f"{name} larger")
-    placed, grew = grown(book, placed, part.bids, calendar, gate, tries, **said)
+    placed = pulled_forward(this, given, calendar, watch.stage(f"{name} moves"))
+    swept = sweep(this, part.bids, placed, calendar, watch.stage(f"{name} sweep"))
+    before = calendar.changes
+    placed = gathered(this, placed, calendar, watch.stage(f"{name} nearer"))
+    placed, grew = grown(this, placed, part.bids, calendar, watch.stage(f"{name} larger"))
     watch.over()
-    return placed, swept, left, grew
-
-
-def _with_room(
-    book: Book,
-    refused: Sequence[OpenBid],
-    calendar: Calendar,
-    gate: Gate | None,
-    watch: Watch,
-    said: Mapping[str, Any],
-    interrupting: bool,
-) -> tuple[list[Fill], Calendar]:
-    """Make room for refused bids. What is left of the leases it cuts comes free once they are."""
-    tries = watch.stage("room", least=1)
-    room, calendar = make_room(
-        book, refused, calendar, gate, tries, **said, interrupting=interrupting
-    )
-    watch.over()
-    return room, calendar
+    is_moved = calendar.changes != before
+    return _Settled(placed, swept.given, swept.left, swept.placeless, is_moved, grew)
 
 
 class _Left(NamedTuple):
@@ -218,28 +215,20 @@ class _Left(NamedTuple):
 
 
 def _without_search(
-    book: Book,
-    bids: Iterable[OpenBid],
-    calendar: Calendar,
-    gate: Gate | None,
-    watch: Watch,
-    now: int,
-    round_id: UUID,
+    this: Round, bids: Iterable[OpenBid], calendar: Calendar, watch: Watch
 ) -> tuple[list[Fill], _Left]:
     """Serve at their floor who comes first: on own GPUs, within nominal quota."""
     untried = list[OpenBid]()
     tries = watch.stage("own", least=FIRST_MIN)
     given, left, spared = before_round(
-        book, bids, calendar, gate, tries, now=now, round_id=round_id
+        this.book, bids, calendar, this.gate, tries, now=this.at, round_id=this.round_id
     )
-    if gate is not None:
+    if this.gate is not None:
         tries = watch.stage("guaranteed", least=FIRST_MIN)
-        more, left, untried = guaranteed(
-            book, left, calendar, gate, tries, now=now, round_id=round_id
-        )
+        more, left, untried = guaranteed(this, this.gate, left, calendar, tries)
         given += more
     watch.over()
-    fills = [Fill(bid, lease_id_of(round_id, bid), at, at.floor) for bid, at in given]
+    fills = [Fill(bid, this.lease_id(bid), at, at.floor) for bid, at in given]
     return fills, _Left(left, untried, spared)
 
 
@@ -313,10 +302,12 @@ def _ask(
     part: Part,
     bid: OpenBid,
     entries: tuple[Entry, ...],
-    once_in: Sequence[int],
-    shares: Sequence[int],
+    once_in: tuple[int, ...],
+    shares: tuple[int, ...],
 ) -> Ask:
     """Write a bid as numbers. once_in, shares: of the quota that lets it have one of its sizes."""
+    bounds, gaps = part.bounds, part.cleaning.gaps
+    bid_id = bid.bid_id
     return Ask(
         gpus=bid.gpus,
         duration=bid.duration,
@@ -326,9 +317,9 @@ def _ask(
         entries=entries,
         weight=weight_of(bid, now=part.at),
         spread=_spread(bid),
-        groups=(*part.bounds.groups.get(bid.bid_id, ()), *once_in),
-        shares=(*part.bounds.shares.get(bid.bid_id, ()), *shares),
-        gap=part.cleaning.gaps.get(bid.bid_id, 0),
+        groups=(*bounds.groups.get(bid_id, ()), *once_in) if bounds.quotas else once_in,
+        shares=(*bounds.shares.get(bid_id, ()), *shares) if bounds.quotas else shares,
+        gap=gaps.get(bid_id, 0) if gaps else 0,
     )
 
 
@@ -350,14 +341,16 @@ def _effort(part: Part, asks: Sequence[Ask], *, guarded: bool) -> Effort:
     dual = min(DUAL_MAX, max(DUAL_MIN, WORK // step))
     opened, most = (OPENED if large else 0), (SEARCH_GUARDED_MAX if guarded else SEARCH_MAX)
     if guarded:
-        dual = DUAL_GUARDED_MAX if large else DUAL_MAX
+        dual = max(DUAL_GUARDED_MIN, DUAL_GUARDED_BIDS // len(asks)) if large else DUAL_MAX
     if not compiles():
         dual, opened, most = min(DUAL_MAX, max(DUAL_MIN, WORK_PLAIN // step)), 0, 0
+    search = min(most, -(-len(asks) // SEARCH_BIDS))
     return Effort(
         dual=dual,
-        search=min(most, -(-len(asks) // SEARCH_BIDS)),
+        search=search,
         exact=EXACT_NODES if guarded else 0,
         opened=opened,
+        cooled=search if large and guarded else 0,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from marketplace.domain.solver.builder import Entry
 from marketplace.domain.solver.problem import Ints
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """The bids of one service class, and what the round knows of the supply they met."""
 
@@ -38,6 +39,11 @@ class Part:
     cleaning: Cleaning = field(default_factory=Cleaning)
     spared: Collection[BidId] = ()
     """Bids that the search leaves to the sweep: their own GPUs were not asked for them yet."""
+
+    @cached_property
+    def usable(self) -> Usable:
+        """Return what tells which pools a bid may use."""
+        return Usable(self)
 
 
 def part_of(
@@ -65,7 +71,7 @@ def part_of(
     part = Part(bids, sized, pools, fits, grid, bounds, now, spared=spared)
     if not longest:
         return part
-    within = Usable(part).within_limit
+    within = part.usable.within_limit
     usable = {bid.bid_id: within(bid) for bid in bids if bid.bid_id not in bounds.groups}
     return replace(part, cleaning=cleaning_of(pools, usable))
 
@@ -97,12 +103,19 @@ class Usable:
         self._barred: dict[BidId, list[int]] = defaultdict(list)
         for bid_id, number in part.bounds.barred:
             self._barred[bid_id].append(number)
+        self._large_enough: dict[int, tuple[OpenBid, Ints]] = {}
 
     def __call__(self, bid: OpenBid) -> Ints:
         """Return those within its limit, if they have room for all its GPUs in one place.
 
-        One place is anywhere, one host, or one NVLink group.
+        One place is anywhere, one host, or one NVLink group. It is worked out once for each bid.
         """
+        known = self._large_enough.get(id(bid))
+        if known is None:
+            known = self._large_enough[id(bid)] = (bid, self._of(bid))
+        return known[1]
+
+    def _of(self, bid: OpenBid) -> Ints:
         found = self.within_limit(bid)
         if bid.gpus == 1 or not found.size:
             return found
@@ -122,12 +135,12 @@ class Usable:
     def at_any_price(self, bid: OpenBid) -> Ints:
         """Return all of them. Mostly bids of one shape get the same array."""
         fit = self._fits[bid.shape]
-        if bid.bid_id in self._part.spared:
+        if self._part.spared and bid.bid_id in self._part.spared:
             return fit[:0]
         own = self._owners.get(bid.terms.tenant_id, -1)
         if own >= 0 or bid.duration < self._longest_least:
             fit = fit[(self._least[fit] <= bid.duration) & (self._owner[fit] != own)]
-        barred = self._barred.get(bid.bid_id, ())
+        barred = self._barred.get(bid.bid_id, ()) if self._barred else ()
         if self._kept or bid.is_choosy or barred:
             offers = [(number, self._part.pools[number].listed) for number in fit.tolist()]
             found = [
@@ -147,7 +160,7 @@ class Entries:
     """
 
     def __init__(self, part: Part) -> None:
-        self._usable = Usable(part)
+        self._usable = part.usable
         self._each = [Entry(n, pool.listed.floor) for n, pool in enumerate(part.pools)]
         self._known: dict[bytes, tuple[Entry, ...]] = {}
 

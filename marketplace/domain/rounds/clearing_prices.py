@@ -8,12 +8,14 @@ and where one bid kept another out it pays about what the other would have paid.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.clearing.work_budget import Tries
+from marketplace.domain.kernels.cheapest_start import cheapest_start
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.rounds.pools import Pool
 from marketplace.domain.solver.problem import Floats, Ints
@@ -37,7 +39,7 @@ class Prices:
     def __init__(
         self, grid: Sequence[int], pools: Sequence[Pool], duals: Ints, usable: Usable
     ) -> None:
-        self._grid = np.array(grid, np.int64)
+        self._instants, self._grid = grid, np.array(grid, np.int64)
         self._pools = pools
         self._floors = np.array([pool.listed.floor for pool in pools], np.int64)
         self._duals = duals.astype(np.float64)
@@ -109,19 +111,12 @@ class Prices:
     def _cheapest(self, bid: OpenBid, numbers: Ints, paid: Floats) -> Floats:
         """Return the mean dual at the cheapest start in each pool; infinite where it cannot run."""
         grid = self._grid
-        first = int(grid.searchsorted(bid.earliest))
-        end = int(grid.searchsorted(bid.latest_start, "right"))
+        first = bisect_left(self._instants, bid.earliest)
+        end = bisect_right(self._instants, bid.latest_start)
         if first >= end or not numbers.size:
             return np.full(len(numbers), np.inf)
-        starts = grid[first:end]
-        ends = starts + bid.duration
-        place = np.minimum(grid.searchsorted(ends, "right") - 1, len(grid) - 2)
-        line = paid[numbers]
-        slope = (line[:, place + 1] - line[:, place]) / (grid[place + 1] - grid[place])
-        spent = slope * (np.minimum(ends, grid[-1]) - grid[place]) + line[:, place]
-        spent -= line[:, first:end]
-        free = np.zeros(spent.shape, bool)
-        for opens, closes in zip(self._opens[numbers].T, self._closes[numbers].T, strict=True):
-            free |= (opens[:, None] <= starts) & (ends <= closes[:, None])
-        least: Floats = np.where(free, spent, np.inf).min(axis=1) / bid.duration
+        least = np.zeros(len(numbers))
+        cheapest_start(
+            grid, paid, self._opens, self._closes, numbers, first, end, bid.duration, least
+        )
         return least

@@ -10,30 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from uuid import UUID
 
-from marketplace.domain.admission.gate import Gate
-from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.fills import lease_id_of
 from marketplace.domain.clearing.own_supply_first import others
 from marketplace.domain.clearing.work_budget import Tries
 from marketplace.domain.facts.instants import Millis
-from marketplace.domain.orderbook.calendar import Calendar, Taken
+from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.placement import Placement, place, place_of, places
 from marketplace.domain.placement.sizes import Found
+from marketplace.domain.rounds.this_round import Round
 
 
-def gathered(
-    book: Book,
-    given: Iterable[Found],
-    calendar: Calendar,
-    gate: Gate | None,
-    tries: Tries,
-    *,
-    now: int,
-    round_id: UUID,
-) -> list[Found]:
+def gathered(this: Round, given: Iterable[Found], calendar: Calendar, tries: Tries) -> list[Found]:
     """Return the grants, each as near together as what is free, and its quotas, allow.
 
     Calendar and gate have them, there too.
@@ -42,37 +30,26 @@ def gathered(
     for bid, placement in given:
         prefers = bid.terms.placement == "any-hosts" and places(bid.terms.request.prefer)
         if prefers and tries.more(bid.bid_id):
-            placement = _nearer(book, bid, placement, calendar, gate, now, round_id)
+            placement = _nearer(this, bid, placement, calendar)
         found.append((bid, placement))
     return found
 
 
-def _nearer(
-    book: Book,
-    bid: OpenBid,
-    placement: Placement,
-    calendar: Calendar,
-    gate: Gate | None,
-    now: int,
-    round_id: UUID,
-) -> Placement:
+def _nearer(this: Round, bid: OpenBid, placement: Placement, calendar: Calendar) -> Placement:
     ends = Millis(placement.starts + bid.duration)
-    lease_id = lease_id_of(round_id, bid)
-    span = Taken(placement.starts, ends, lease_id)
-    for _, uuid in placement.gpus:
-        calendar.drop(uuid, lease_id)
+    lease_id = this.lease_id(bid)
+    this.give_back(calendar, bid, placement)
     there = replace(bid, earliest=placement.starts, deadline=ends)
-    entries = others(book, bid, book.entries(bid.shape))
-    again = place(there, entries, calendar, now=now, limit=placement.floor)
+    entries = others(this.book, bid, this.book.entries(bid.shape))
+    again = place(there, entries, calendar, now=this.at, limit=placement.floor)
     # Of one model there are GPUs with more memory, so a limit of memory has to be asked again.
     if (
         again is not None
         and _is_better(bid, again, placement)
-        and (gate is None or gate.moves(bid, again, lease_id))
+        and (this.gate is None or this.gate.moves(bid, again, lease_id))
     ):
         placement = again
-    for _, uuid in placement.gpus:
-        calendar.take(uuid, span)
+    this.take(calendar, bid, placement)
     return placement
 
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from uuid import UUID
 
 from ledger.domain.ids import LeaseId
-from marketplace.domain.admission.gate import Found, Gate
-from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.fills import Fill, lease_id_of, shares_of
+from marketplace.domain.admission.gate import Found
+from marketplace.domain.clearing.fills import Fill, shares_of
 from marketplace.domain.clearing.work_budget import Tries
 from marketplace.domain.facts.events import Cut
 from marketplace.domain.facts.instants import moment
@@ -32,29 +30,23 @@ from marketplace.domain.preemption.reclaim_quota import (
     reclaim_in_round,
 )
 from marketplace.domain.rounds.ageing import weight_of
+from marketplace.domain.rounds.this_round import Round
 
 BIDS_MAX = 16
 """Refused bids for which room is looked for in one round."""
 
 
 def make_room(
-    book: Book,
-    refused: Sequence[OpenBid],
-    calendar: Calendar,
-    gate: Gate | None,
-    tries: Tries,
-    *,
-    now: int,
-    round_id: UUID,
-    interrupting: bool = True,
+    this: Round, refused: Sequence[OpenBid], calendar: Calendar, tries: Tries
 ) -> tuple[list[Fill], Calendar]:
     """Return the grants that cut leases, and the calendar with them.
 
     Args:
         refused: by the search and the sweep. calendar: with all that the round granted; it stays
-            as it is. interrupting: whether leases are interrupted, or rests sold only.
+            as it is.
     """
-    room = _Room(book, calendar, gate, now, round_id)
+    room, book, gate = _Room(this, calendar), this.book, this.gate
+    interrupting = this.interrupting
     soft = interrupting and bool(book.leases.interruptible)
     for bid in may_be_at_risk(room.standing, refused)[:BIDS_MAX] if gate and interrupting else ():
         if not tries.more(bid.bid_id):
@@ -67,7 +59,7 @@ def make_room(
         (bid for bid in refused if bid.bid_id not in served),
         key=lambda bid: (
             book.quotas is not None and book.quotas.goes_last(bid.terms),
-            -(bid.limit + weight_of(bid, now=now)) * bid.gpus * bid.duration,
+            -(bid.limit + weight_of(bid, now=this.at)) * bid.gpus * bid.duration,
             bid.price_time,
         ),
     )
@@ -82,19 +74,18 @@ def make_room(
 class _Room:
     """What has been found so far, and how the calendar is with it."""
 
-    book: Book
+    this: Round
     calendar: Calendar
-    gate: Gate | None
-    at: int
-    round_id: UUID
     fills: list[Fill] = field(default_factory=list)
     cut: set[LeaseId] = field(default_factory=set)
 
     @property
     def standing(self) -> Standing:
         """Return how all is with what has been found."""
-        assert self.gate is not None
-        return Standing(self.book, self.calendar, self.gate.quotas, self.at, self.cut)
+        assert self.this.gate is not None
+        return Standing(
+            self.this.book, self.calendar, self.this.gate.quotas, self.this.at, self.cut
+        )
 
     def serve(self, bid: OpenBid, *, soft: bool, own: bool) -> None:
         """Find room for a bid: what is for sale, its unit's own, or what pays for itself.
@@ -102,7 +93,7 @@ class _Room:
         own: whether it may take back what is its unit's own. soft: whether there are interruptible
         leases. Firm ones only go where interrupting those at a price does not help.
         """
-        found = self.bought(bid) if self.book.resales else None
+        found = self.bought(bid) if self.this.book.resales else None
         if found is None and own:
             plan = reclaim_in_round(self.standing, bid)
             if plan is None:
@@ -117,13 +108,13 @@ class _Room:
 
     def taken_back(self, bid: OpenBid, plan: Reclaim) -> Fill | None:
         """Return the grant of what borrowers give back, at the floors and what they are owed."""
-        assert self.gate is not None
-        lease_id = lease_id_of(self.round_id, bid)
-        quotas = self.gate.quotas
+        assert self.this.gate is not None
+        lease_id = self.this.lease_id(bid)
+        quotas = self.this.gate.quotas
         before = {each.lease_id: quotas.uses[each.lease_id] for each in plan.victims}
         for victim in plan.victims:
             quotas.extend(victim.lease_id, victim.stop)
-        lets = self.gate.lets(bid, plan.placement, lease_id)
+        lets = self.this.gate.lets(bid, plan.placement, lease_id)
         # For everybody else they count on: the grant may be refused when it is taken up.
         for victim_id, use in before.items():
             quotas.move(victim_id, use)
@@ -135,10 +126,10 @@ class _Room:
 
     def bought(self, bid: OpenBid) -> Fill | None:
         """Return the grant of rests of leases at the prices that their sellers ask."""
-        shelf = Shelf(self.book, self.calendar, self.cut)
+        shelf = Shelf(self.this.book, self.calendar, self.cut)
 
         def find(wish: OpenBid) -> Found | None:
-            placement = shelf.place(wish, now=self.at)
+            placement = shelf.place(wish, now=self.this.at)
             return None if placement is None else (wish, placement)
 
         placement = self._let(bid, find)
@@ -153,7 +144,9 @@ class _Room:
         plans: dict[int, Plan] = {}
 
         def find(wish: OpenBid) -> Found | None:
-            plan = plan_for(self.book, wish, now=self.at, calendar=self.calendar, spared=self.cut)
+            plan = plan_for(
+                self.this.book, wish, now=self.this.at, calendar=self.calendar, spared=self.cut
+            )
             if plan is None:
                 return None
             plans[plan.placement.starts] = plan
@@ -169,13 +162,13 @@ class _Room:
 
     def _let(self, bid: OpenBid, find: Callable[[OpenBid], Found | None]) -> Placement | None:
         """Find a place that the quotas allow, and count it there."""
-        lease_id = lease_id_of(self.round_id, bid)
-        found = find(bid) if self.gate is None else self.gate.admit(bid, find, lease_id)
+        lease_id = self.this.lease_id(bid)
+        found = find(bid) if self.this.gate is None else self.this.gate.admit(bid, find, lease_id)
         return None if found is None else found[1]
 
     def _fill(self, bid: OpenBid, placement: Placement, price: int, cuts: Sequence[Cut]) -> Fill:
-        weight = weight_of(bid, now=self.at)
-        lease_id = lease_id_of(self.round_id, bid)
+        weight = weight_of(bid, now=self.this.at)
+        lease_id = self.this.lease_id(bid)
         return Fill(bid, lease_id, placement, price, weight, tuple(cuts))
 
     def _take(self, fill: Fill) -> Fill:

@@ -109,6 +109,9 @@ class _Posing:
         self._models = [gpu.model for gpu in gpus]
         self._memory = [gpu.memory_mib for gpu in gpus]
         self._found = Bounds()
+        self._uses = list(quotas.uses.values())
+        self._span = _slots_of(self._uses, self._grid)
+        self._around, self._beneath = _lineage(policies)
 
     def bounds(self) -> Bounds:
         """Return all of them."""
@@ -133,6 +136,8 @@ class _Posing:
     def _bar(self, bid: OpenBid) -> None:
         policies, terms = self._policies, bid.terms
         limit = policies.limit("bid", bid.bid_id)
+        if limit is None and not policies.permits:
+            return
         may_use = {
             model: self._quotas.may("lease", terms, model) for model in dict.fromkeys(self._models)
         }
@@ -170,26 +175,22 @@ class _Posing:
             unit = str(bid.terms.subscriber_id)
             if unit in units:
                 members[unit].append(bid)
-        around: dict[str, list[str]] = {}
+        inside: dict[str, list[str]] = defaultdict(list)
         for unit in members:
-            around[unit] = list(Tree(self._policies.parents, {}).path(unit))
-        for node in dict.fromkeys(name for path in around.values() for name in path):
-            inside = [bid for unit, path in around.items() if node in path for bid in members[unit]]
-            unit = next(unit for unit, path in around.items() if node in path)
-            most = self._most(gpu_class, unit, node)
+            for node in self._around[unit]:
+                inside[node].append(unit)
+        sizes = [use.of_class(gpu_class, counts) for use in self._uses]
+        owners = [str(use.terms.subscriber_id) for use in self._uses]
+        for node, within in inside.items():
+            most = self._most(gpu_class, within[0], node)
             if most is None:
                 continue
-            beneath = self._beneath(node)
+            beneath = self._beneath[node]
             most -= self._held(
-                use.of_class(gpu_class, counts) if str(use.terms.subscriber_id) in beneath else 0
-                for use in self._quotas.uses.values()
+                size if unit in beneath else 0 for size, unit in zip(sizes, owners, strict=True)
             )
-            self._add_gpus(inside, counted, concurrent=most)
-
-    def _beneath(self, node: str) -> set[str]:
-        parents = self._policies.parents
-        tree = Tree(parents, {})
-        return {name for name in parents if node in tree.path(name)}
+            bids = [bid for unit in within for bid in members[unit]]
+            self._add_gpus(bids, counted, concurrent=most)
 
     def _most(self, gpu_class: str, unit: str, node: str) -> Ints | None:
         """Return how many GPUs all beneath a node may use in each slot; None: no limit at all."""
@@ -203,19 +204,16 @@ class _Posing:
             if tree is not None:
                 first = int(np.searchsorted(self._grid, since, side="right")) - 1
                 end = int(np.searchsorted(self._grid, until, side="left"))
-                total = _most_in(tree, node, self._beneath(node))
+                total = _most_in(tree, node, self._beneath[node])
                 most[first:end] = np.minimum(most[first:end], total)
         return None if (most == UNLIMITED).all() else most
 
     def _held(self, sizes: Iterable[int]) -> Ints:
         """Return what uses take in each slot: all of it where they share any time with it."""
         taken = np.zeros(len(self._grid), np.int64)
-        for use, size in zip(self._quotas.uses.values(), sizes, strict=True):
-            if size and use.starts < self._grid[-1] and use.ends > self._grid[0]:
-                first = max(0, int(np.searchsorted(self._grid, use.starts, side="right")) - 1)
-                end = int(np.searchsorted(self._grid, use.ends, side="left"))
-                taken[first] += size
-                taken[min(end, len(self._grid) - 1)] -= size
+        amounts, (first, end) = np.fromiter(sizes, np.int64, len(self._uses)), self._span
+        np.add.at(taken, first, amounts)
+        np.subtract.at(taken, end, amounts)
         held: Ints = np.cumsum(taken[:-1])
         return held
 
@@ -227,24 +225,22 @@ class _Posing:
             return
         counts = self._policies.counts
         unit, sizes = unit_of(counts), [size_of(model, counts) for model in self._models]
-        uses = [*self._quotas.uses.values()]
-        is_mine = [subject_of(limit.scope, use.terms) == subject for use in uses]
+        is_mine = [subject_of(limit.scope, use.terms) == subject for use in self._uses]
 
-        def left_of(most: int, had: Iterable[int]) -> Ints:
-            held = (size if own else 0 for size, own in zip(had, is_mine, strict=True))
+        def left_of(most: int, size: Callable[[Use], int]) -> Ints:
+            held = (size(use) if own else 0 for use, own in zip(self._uses, is_mine, strict=True))
             return np.full(len(self._grid) - 1, most, np.int64) - self._held(held)
 
         if limit.gpus is not None:
-            left = left_of(limit.gpus * unit, (use.size(counts) for use in uses))
+            left = left_of(limit.gpus * unit, lambda use: use.size(counts))
             self._add_gpus(mine, sizes, concurrent=left)
         if limit.memory_mib is not None:
-            left = left_of(limit.memory_mib, (use.memory_mib for use in uses))
+            left = left_of(limit.memory_mib, lambda use: use.memory_mib)
             self._add(mine, self._memory, concurrent=left)
         since, until = int(self._grid[0]), int(self._grid[-1])
-        counted_uses = [
-            use
-            for use in (*uses, *self._quotas.over)
-            if subject_of(limit.scope, use.terms) == subject
+        counted_uses = [use for use, own in zip(self._uses, is_mine, strict=True) if own]
+        counted_uses += [
+            use for use in self._quotas.over if subject_of(limit.scope, use.terms) == subject
         ]
         if limit.gpu_hours is None and limit.money is None:
             return
@@ -341,6 +337,29 @@ class _Posing:
         for bid, share in zip(members, shares, strict=True):
             self._found.groups[bid.bid_id].append(number)
             self._found.shares[bid.bid_id].append(share)
+
+
+def _slots_of(uses: Sequence[Use], grid: Ints) -> tuple[Ints, Ints]:
+    """Return the slots in which uses begin and end: all of each that they share any time with.
+
+    Those that share no time with the grid have both in the same slot: they come to nothing.
+    """
+    starts = np.array([use.starts for use in uses], np.int64)
+    ends = np.array([use.ends for use in uses], np.int64)
+    first = np.maximum(0, np.searchsorted(grid, starts, side="right") - 1)
+    end = np.minimum(np.searchsorted(grid, ends, side="left"), len(grid) - 1)
+    apart = (starts >= grid[-1]) | (ends <= grid[0])
+    return first, np.where(apart, first, end)
+
+
+def _lineage(policies: Policies) -> tuple[dict[str, list[str]], dict[str, set[str]]]:
+    """Return of each unit and cohort who is around it, itself first, and who is beneath it."""
+    tree, beneath = Tree(policies.parents, {}), defaultdict[str, set[str]](set)
+    around = {name: list(tree.path(name)) for name in policies.parents}
+    for name, path in around.items():
+        for node in path:
+            beneath[node].add(name)
+    return around, beneath
 
 
 def _most_in(tree: Tree, node: str, beneath: Iterable[str]) -> int:

@@ -11,22 +11,21 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
-from uuid import UUID
+from typing import NamedTuple
 
-from ledger.domain.ids import HostId
+from ledger.domain.ids import BidId, HostId
 from marketplace.domain.admission.gate import Gate
-from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.fills import lease_id_of
 from marketplace.domain.clearing.own_supply_first import fit
 from marketplace.domain.clearing.work_budget import Tries
 from marketplace.domain.facts.instants import Millis, whole_second
 from marketplace.domain.index.offer_index import Catalogue
-from marketplace.domain.orderbook.calendar import Calendar, Taken
+from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement import sizes
 from marketplace.domain.placement.placement import Placement
 from marketplace.domain.rounds.ageing import weight_of
 from marketplace.domain.rounds.pools import Pool, Wanted, named
+from marketplace.domain.rounds.this_round import Round
 from marketplace.domain.solver.solution import Solution
 
 Given = tuple[OpenBid, Placement]
@@ -104,13 +103,7 @@ def _could_have(bid: OpenBid, placement: Placement) -> bool:
 
 
 def pulled_forward(
-    given: Iterable[Given],
-    calendar: Calendar,
-    gate: Gate | None,
-    tries: Tries,
-    *,
-    now: int,
-    round_id: UUID,
+    this: Round, given: Iterable[Given], calendar: Calendar, tries: Tries
 ) -> list[Given]:
     """Take the grants into the calendar, each as soon as its GPUs are free: off the grid too.
 
@@ -123,50 +116,53 @@ def pulled_forward(
     for bid, placement in sorted(given, key=lambda one: (one[1].starts, one[0].price_time)):
         starts, ends = placement.starts, placement.starts + bid.duration
         uuids = {uuid for _, uuid in placement.gpus}
-        if len(uuids) < bid.gpus or not all(calendar.is_free(u, starts, ends) for u in uuids):
+        if len(uuids) < bid.gpus:
             continue
         sooner = starts
         if tries.more(bid.bid_id):
-            opens = [
+            opened = [
                 opens
                 for listed, uuid in placement.gpus
-                for opens, closes in listed.free(uuid, calendar, since=now, until=ends)
+                for opens, closes in listed.free(uuid, calendar, since=this.at, until=ends)
                 if opens <= starts and ends <= closes
             ]
-            if len(opens) < bid.gpus:
+            if len(opened) < bid.gpus:
                 continue
-            sooner = min(starts, max(whole_second(max(bid.earliest, now)), *opens))
+            sooner = min(starts, max(whole_second(max(bid.earliest, this.at)), *opened))
+        elif not all(calendar.is_free(uuid, starts, ends) for uuid in uuids):
+            continue
         # Where the quota is not free that soon either, the start that the search found may do.
         for at in dict.fromkeys((sooner, starts)):
-            placed = replace(placement, starts=Millis(at))
-            if gate is None or gate.lets(bid, placed, lease_id_of(round_id, bid)):
+            placed = placement if at == starts else replace(placement, starts=Millis(at))
+            if this.gate is None or this.gate.lets(bid, placed, this.lease_id(bid)):
                 break
         else:
             continue
         pulled.append((bid, placed))
-        _take(calendar, *pulled[-1], round_id)
+        this.take(calendar, bid, placed)
     return pulled
 
 
-def _take(calendar: Calendar, bid: OpenBid, placement: Placement, round_id: UUID) -> None:
-    ends = Millis(placement.starts + bid.duration)
-    span = Taken(placement.starts, ends, lease_id_of(round_id, bid))
-    for _, uuid in placement.gpus:
-        calendar.take(uuid, span)
+class Swept(NamedTuple):
+    """What a sweep came to. given: grants, of bids in the size they get. left: who got none.
+
+    placeless: of these, those for whom it is known that there is no place.
+    """
+
+    given: list[Given]
+    left: list[OpenBid]
+    placeless: set[BidId]
 
 
 def sweep(
-    book: Book,
+    this: Round,
     bids: Iterable[OpenBid],
     given: Iterable[Given],
     calendar: Calendar,
-    gate: Gate | None,
     tries: Tries,
     *,
-    now: int,
-    round_id: UUID,
     freed: Collection[HostId] = (),
-) -> tuple[list[Given], list[OpenBid]]:
+) -> Swept:
     """Serve, off the grid or in a smaller size, whoever still can be served.
 
     Nobody is tried for whom there is no room because there was none for one that is alike, and
@@ -175,41 +171,35 @@ def sweep(
 
     Args:
         freed: hosts where the calendar has room that was not there before the round.
-
-    Returns:
-        The grants, of bids in the size they get, and who is left.
     """
     served = {bid.bid_id for bid, _ in given}
-    swept: list[Given] = []
-    left: list[OpenBid] = []
-    no_room, tried = _NoRoom(book, gate, now), 0
-    left_free = book.catalogue.under(calendar)
-    for bid in sorted(bids, key=lambda bid: (-bid.reach - weight_of(bid, now=now), bid.price_time)):
-        if bid.bid_id in served:
-            continue
+    swept = Swept([], [], set())
+    no_room, tried = _NoRoom(this), 0
+    waiting = [bid for bid in bids if bid.bid_id not in served]
+    waiting.sort(key=lambda bid: (-bid.reach - weight_of(bid, now=this.at), bid.price_time))
+    for bid in waiting:
         if tried >= SWEPT_MAX or no_room.is_known(bid) or not tries.more(bid.bid_id):
-            left.append(bid)
+            swept.left.append(bid)
             continue
         tried += 1
-        found = _let(book, bid, calendar, gate, now, round_id, freed, left_free)
+        found = _let(this, bid, calendar, freed, this.left(calendar))
         if found is not None:
-            swept.append(found)
-            _take(calendar, *found, round_id)
-            for listed, _ in found[1].gpus:
-                left_free.touch(listed.terms.host_id)
+            swept.given.append(found)
+            this.take(calendar, *found)
             continue
-        left.append(bid)
+        swept.left.append(bid)
+        swept.placeless.add(bid.bid_id)
         no_room.note(bid)
-    return swept, left
+    return swept
 
 
 class _NoRoom:
     """Bids for which there was no room. What a round takes only grows: there will be none."""
 
-    def __init__(self, book: Book, gate: Gate | None, now: int) -> None:
-        self._book, self._gate, self._now = book, gate, now
+    def __init__(self, this: Round) -> None:
+        self._book, self._gate, self._now = this.book, this.gate, this.at
         self._known: dict[tuple[object, ...], OpenBid] = {}
-        self._reserved = {listed.terms.reserved_for for listed in book.offers.values()}
+        self._reserved = {listed.terms.reserved_for for listed in self._book.offers.values()}
 
     def note(self, bid: OpenBid) -> None:
         """Take note that there was no room for a bid."""
@@ -237,14 +227,7 @@ class _NoRoom:
 
 
 def guaranteed(
-    book: Book,
-    bids: Iterable[OpenBid],
-    calendar: Calendar,
-    gate: Gate,
-    tries: Tries,
-    *,
-    now: int,
-    round_id: UUID,
+    this: Round, gate: Gate, bids: Iterable[OpenBid], calendar: Calendar, tries: Tries
 ) -> tuple[list[Given], list[OpenBid], list[OpenBid]]:
     """Serve, before all others, who stays within nominal quota.
 
@@ -253,24 +236,21 @@ def guaranteed(
     """
     waiting = list(bids)
     given, untried = list[Given](), list[OpenBid]()
-    for bid in gate.guaranteed(waiting, now=now):
+    for bid in gate.guaranteed(waiting, now=this.at):
         if not tries.more(bid.bid_id):
             untried.append(bid)
             continue
-        found = _let(book, bid, calendar, gate, now, round_id)
+        found = _let(this, bid, calendar)
         if found is not None:
             given.append(found)
-            _take(calendar, *found, round_id)
+            this.take(calendar, *found)
     return given, gate.left(waiting), untried
 
 
 def _let(
-    book: Book,
+    this: Round,
     bid: OpenBid,
     calendar: Calendar,
-    gate: Gate | None,
-    now: int,
-    round_id: UUID,
     freed: Collection[HostId] = (),
     left_free: Catalogue | None = None,
 ) -> Given | None:
@@ -279,6 +259,8 @@ def _let(
     left_free: the offers with the room that the calendar leaves. Without it those are looked at
     that had room before the round: what had none has none in it.
     """
+
+    book, gate, now = this.book, this.gate, this.at
 
     def find(wish: OpenBid) -> Given | None:
         if wish.terms.tenant_id in book.owners:
@@ -289,4 +271,4 @@ def _let(
             within = sorted({entry.offer: entry for entry in (*within, *more)}.values())
         return sizes.fit(wish, within, calendar, now=now)
 
-    return find(bid) if gate is None else gate.admit(bid, find, lease_id_of(round_id, bid))
+    return find(bid) if gate is None else gate.admit(bid, find, this.lease_id(bid))

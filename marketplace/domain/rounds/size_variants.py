@@ -11,16 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
 from ledger.domain.money import MILLIS_PER_HOUR
-from marketplace.domain.admission.gate import Gate
-from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.fills import lease_id_of
 from marketplace.domain.clearing.own_supply_first import others
 from marketplace.domain.clearing.work_budget import Tries
-from marketplace.domain.facts.instants import Millis
-from marketplace.domain.orderbook.calendar import Calendar, Taken
+from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.sizes import SECOND, Found, fit
 from marketplace.domain.rounds.ageing import weight_of
+from marketplace.domain.rounds.this_round import Round
 from marketplace.domain.solver.builder import Quota
 
 SIZES_MAX = 5
@@ -84,15 +81,11 @@ def once(sized: Sequence[OpenBid], first: int) -> tuple[list[Quota], list[Counts
 
 
 def grown(
-    book: Book,
+    this: Round,
     given: Iterable[Found],
     whole: Iterable[OpenBid],
     calendar: Calendar,
-    gate: Gate | None,
     tries: Tries,
-    *,
-    now: int,
-    round_id: UUID,
 ) -> tuple[list[Found], int]:
     """Give those who got a smaller size more of what is left free, if that is worth more.
 
@@ -108,34 +101,22 @@ def grown(
         now_has = (bid, placement)
         is_smaller = (bid.gpus, bid.duration) != (wish.gpus, wish.duration)
         if is_smaller and tries.more(bid.bid_id):
-            now_has = _grown(book, wish, now_has, calendar, gate, now, round_id)
-            more += _worth(now_has, now) - _worth((bid, placement), now)
+            now_has = _grown(this, wish, now_has, calendar)
+            more += _worth(now_has, this.at) - _worth((bid, placement), this.at)
         found.append(now_has)
     return found, more
 
 
-def _grown(
-    book: Book,
-    wish: OpenBid,
-    had: Found,
-    calendar: Calendar,
-    gate: Gate | None,
-    now: int,
-    round_id: UUID,
-) -> Found:
-    lease_id = lease_id_of(round_id, wish)
-    for _, uuid in had[1].gpus:
-        calendar.drop(uuid, lease_id)
+def _grown(this: Round, wish: OpenBid, had: Found, calendar: Calendar) -> Found:
+    book, gate, now, lease_id = this.book, this.gate, this.at, this.lease_id(wish)
+    this.give_back(calendar, *had)
     entries = list(others(book, wish, book.entries(wish.shape)))
     new = fit(wish, entries, calendar, now=now)
     better = new is not None and _worth(new, now) > _worth(had, now)
     got = new if new is not None and better else had
     if got is not had and gate is not None and not gate.moves(*got, lease_id):
         got = had
-    bid, placement = got
-    span = Taken(placement.starts, Millis(placement.starts + bid.duration), lease_id)
-    for _, uuid in placement.gpus:
-        calendar.take(uuid, span)
+    this.take(calendar, *got)
     return got
 
 

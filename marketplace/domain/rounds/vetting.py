@@ -113,6 +113,8 @@ def without(book: Book, clearing: Clearing, guilty: Collection[LeaseId]) -> Clea
         fills=kept,
         refused=(*bids, *clearing.refused),
         calendar=calendar,
+        left=None,
+        placeless=(),
         proof=proof,
         held_back={**clearing.held_back, **{bid.bid_id: UNVERIFIED for bid in bids}},
     )

@@ -31,7 +31,7 @@ from marketplace.domain.solver.quota_prices import earned_by
 from marketplace.domain.solver.rng import mixed
 from marketplace.domain.solver.scratch import Bench, Fees, bench_for, lay_fees
 from marketplace.domain.solver.state import begin
-from marketplace.domain.solver.threads import both, divisible
+from marketplace.domain.solver.threads import both, is_large
 
 
 class Pricing:
@@ -124,7 +124,7 @@ class Pricing:
     def _gains(self, paid: Floats, enough: Callable[[], bool] | None, most: int) -> float:
         """Ask bids what they would gain; those of a large round in two halves."""
         q, bids = self.layout, len(self.layout.row)
-        middle = bids // 2 if divisible(q) else bids
+        middle = bids // 2 if is_large(q) else bids
         self.bounded = 0
 
         def ask(bench: Bench, since: int, until: int, gained: float = 0.0) -> float:
@@ -135,7 +135,10 @@ class Pricing:
             return self._gains_until(ask, middle, enough, most or bids)
         if middle == bids:
             return ask(self.bench, 0, bids)
-        first, second = partial(ask, self.bench, 0), partial(ask, bench_for(q), middle)
+        other = bench_for(q)
+        other.tolls[:], other.levy[:] = self.bench.tolls, self.bench.levy
+        other.tolled[:] = self.bench.tolled
+        first, second = partial(ask, self.bench, 0), partial(ask, other, middle)
         return sum(both(partial(first, middle), partial(second, bids)))
 
     def _gains_until(

@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass
 
 from marketplace.domain.solver.problem import MILLIS_PER_HOUR, Ints, Problem
 
-NOT_ALWAYS = ("exact", "highs", "asked", "limits", "bounded", "gains", "rates", "opened")
+NOT_ALWAYS = ("exact", "highs", "asked", "limits", "bounded", "gains", "rates", "opened", "cooled")
 """Stages that a certificate names only where they did anything."""
 
 
@@ -25,6 +25,8 @@ class Effort:
     was not. Only kernels that run as Python take so long.
     opened: steps of price finding in a smaller problem, at whose prices those of this one start; 0:
     they start at zero.
+    cooled: chunks of search in a larger round after which its moves lose nothing any more; 0: they
+    lose less and less, and never nothing.
     """
 
     dual: int = 60
@@ -37,6 +39,7 @@ class Effort:
     gains: int = 0
     rates: int = 0
     opened: int = 0
+    cooled: int = 0
 
     def __post_init__(self) -> None:
         if min(astuple(self)) < 0:

@@ -28,7 +28,7 @@ from marketplace.domain.solver.problem import Floats, Ints, Problem
 from marketplace.domain.solver.scratch import Fees, bench_for, lay_fees
 from marketplace.domain.solver.solution import Effort, Piece, Placed, Solution, welfare_of
 from marketplace.domain.solver.state import State, begin
-from marketplace.domain.solver.threads import both, divisible
+from marketplace.domain.solver.threads import both, divisible, is_large
 
 ALPHA = 0.95
 """How much prices count where bids are placed in the order of what they gain at them."""
@@ -41,6 +41,9 @@ LEAP, LEAP_MOVES = 0.02, 12
 COLD, HEAT, HEAT_HALF = 5.0, 0.03, 20.0
 """After so many moves for each bid, a move in a larger round may lose so much of what a grant is
 worth on the mean; and less and less, as if it halved after so many more."""
+HEAT_AT_FIRST = 0.02
+"""Where it is known when the search will be over, moves may lose so much of that from the first on,
+and evenly less until then."""
 
 
 def never() -> bool:
@@ -81,7 +84,7 @@ def solve(
     add_up(layout, prices, paid)
     by_prices = _by_prices(problem, layout, paid, fees, pricing, effort, hurried)
     state, worth = max([(state, worth), *(each[:2] for each in by_prices)], key=itemgetter(1))
-    climb = Climb(layout, state, paid, pricing.wants, seed, worth)
+    climb = Climb(layout, state, paid, pricing.wants, seed, worth, effort.cooled)
     lay_fees(layout, climb.mover.bench, fees)
     searchable = problem.pools > 0 and problem.bids > 0
     while searchable and climb.chunks < effort.search and not enough():
@@ -105,6 +108,7 @@ def solve(
             gains=by_prices[0][2] if by_prices else 0,
             rates=by_prices[1][2] if by_prices else 0,
             opened=effort.opened,
+            cooled=effort.cooled,
         ),
         seed=seed,
     )
@@ -145,7 +149,7 @@ def _begun(
     """
     state, pricing = begin(problem, layout), Pricing(problem, layout, seed)
     nothing, bench = np.zeros((problem.pools, problem.slots + 1)), bench_for(layout)
-    early = effort.dual and divisible(layout)
+    early = effort.dual and is_large(layout)
 
     def by_limit() -> tuple[float, int]:
         order = by_price(layout)
@@ -171,7 +175,7 @@ def _begun(
         else:
             worth, cut = by_limit()
     if not cut and not pricing.bounded and most <= worth * (1 + 2e-9) + 2.0:
-        nothing_left = replace(effort, dual=0, search=0, asked=0, opened=0)
+        nothing_left = replace(effort, dual=0, search=0, asked=0, opened=0, cooled=0)
         return Pricing(problem, layout, seed), state, worth, nothing_left
     if soon is None and effort.dual and not early:
         opened = _open(problem, pricing, effort.opened)
@@ -220,7 +224,7 @@ def _by_prices(
     until = (effort.gains, effort.rates)
     in_order = enumerate(orders(layout, pricing.wants.least, steps))
     each = [partial(placed, *one, until[number]) for number, one in in_order]
-    if each and divisible(layout):
+    if each and is_large(layout):
         return both(*each)
     return [one() for one in each]
 
@@ -232,15 +236,22 @@ class Climb:
 
     In small rounds, where it would soon stand still, it now and then goes on from a worse clearing
     near by, and comes back when that leads nowhere. In larger ones moves may lose a little, less
-    and less.
+    and less; nothing after `cooled` chunks, if not 0.
     """
 
     def __init__(
-        self, layout: Layout, state: State, paid: Floats, wants: Wants, seed: int, worth: float
+        self,
+        layout: Layout,
+        state: State,
+        paid: Floats,
+        wants: Wants,
+        seed: int,
+        worth: float,
+        cooled: int = 0,
     ) -> None:
         self.layout, self.state, self.paid, self.wants = layout, state, paid, wants
         self.mover = Mover(layout, state, wants.short, seed)
-        self.worth = worth
+        self.worth, self.cooled = worth, cooled
         self.chunks = 0
         self.gained = self.high = 0.0
         self.small = len(layout.row) <= SMALL_MAX
@@ -274,6 +285,8 @@ class Climb:
             self.gained = self.high
 
     def _heat(self) -> float:
+        if self.cooled:
+            return HEAT_AT_FIRST * self.mean * max(0.0, 1.0 - self.chunks / self.cooled)
         moves = self.chunks * CHUNK_MOVES / len(self.layout.row)
         return HEAT * self.mean / (1.0 + moves / HEAT_HALF) if moves >= COLD else 0.0
 

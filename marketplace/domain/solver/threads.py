@@ -15,12 +15,17 @@ from marketplace.domain.solver.arrays import Layout
 Part = TypeVar("Part")
 
 BIDS_MIN = 512
-"""Smaller rounds are done as a whole; so are those with quotas, which bids share."""
+"""Smaller rounds are done as a whole."""
+
+
+def is_large(q: Layout) -> bool:
+    """Tell if a round is worth dividing."""
+    return len(q.row) >= BIDS_MIN
 
 
 def divisible(q: Layout) -> bool:
-    """Tell if a round is worth dividing, and can be."""
-    return len(q.row) >= BIDS_MIN and not q.group.size
+    """Tell if it can be searched in halves, too: not where there are quotas, which bids share."""
+    return is_large(q) and not q.group.size
 
 
 def both(first: Callable[[], Part], second: Callable[[], Part]) -> list[Part]:

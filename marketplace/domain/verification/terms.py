@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import takewhile
 
 from listings.domain.divisions import PPM, compute_ppm
@@ -84,8 +85,8 @@ def _in_windows(offer: OfferPublished, starts_at: datetime, ends_at: datetime) -
 
 
 def _serves(gpu: Gpu, offer: OfferPublished, asked: GpuRequest, gpus: int) -> bool:
-    capability = [int(part) for part in gpu.compute_capability.split(".")]
-    wanted = [int(part) for part in (asked.compute_capability_min or "0").split(".")]
+    capability = _capability(gpu.compute_capability)
+    wanted = _capability(asked.compute_capability_min or "0")
     return (
         (not asked.models or any(model_matches(model, gpu.model) for model in asked.models))
         and gpu.memory_mib >= (asked.memory_mib_min or 0)
@@ -122,6 +123,12 @@ def _takes_share(gpu: Gpu, asked: GpuRequest) -> bool:
     )
 
 
-def _numbers(version: str) -> list[int]:
+@lru_cache(maxsize=1_024)
+def _capability(said: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in said.split("."))
+
+
+@lru_cache(maxsize=1_024)
+def _numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version, up to the first part that is none."""
-    return [int(part) for part in takewhile(str.isdecimal, version.split("."))]
+    return tuple(int(part) for part in takewhile(str.isdecimal, version.split(".")))

@@ -170,16 +170,17 @@ def _sums(book: Book, cleared: RoundCleared, grants: Sequence[LeaseGranted]) -> 
     if certificate is None:
         yield "the round has no certificate"
         return
-    welfare = sum(_worth(book, granted) for granted in trades)
+    uses = [_use(granted) for granted in trades]
+    limits = [_limit(book, granted, use) for granted, use in zip(trades, uses, strict=True)]
+    welfare = sum(_worth(book, *each) for each in zip(trades, limits, strict=True))
     if welfare != certificate.welfare_nanos:
         yield f"the round is worth {welfare}, not {certificate.welfare_nanos}"
     if certificate.bound_nanos < welfare + certificate.weight_nanos:
         yield f"the bound {certificate.bound_nanos} is below the welfare {welfare}"
-    most = sum(_limit(book, granted) * _use(granted) for granted in trades)
+    most = sum(limit * use for limit, use in zip(limits, uses, strict=True))
     if not 0 <= certificate.weight_nanos * MILLIS_PER_HOUR <= most * WEIGHT_PPM_MAX // 1_000_000:
         yield f"waiting weighs too much, {certificate.weight_nanos}"
-    used = sum(_use(granted) for granted in trades)
-    paid = sum(_use(granted) * granted.price.nanos_per_gpu_hour for granted in trades)
+    used, paid = sum(uses), sum(use * price for use, price in zip(uses, prices, strict=True))
     if certificate.price_mean != (paid // used if used else 0):
         yield f"the mean price is not {certificate.price_mean}"
 
@@ -189,12 +190,10 @@ def _is_own(book: Book, granted: LeaseGranted) -> bool:
     return bid is not None and own_use(granted, bid)
 
 
-def _worth(book: Book, granted: LeaseGranted) -> int:
+def _worth(book: Book, granted: LeaseGranted, limit: int) -> int:
     """Return (limit − floor) × GPU-time of one grant in nano-units, rounded down."""
-    bid = book.bids.get(granted.bid_id)
-    if bid is None:
+    if granted.bid_id not in book.bids:
         return 0
-    limit = _limit(book, granted)
     value = sum(
         (limit - _floor(book, share)) * len(share.gpu_uuids)
         for share in granted.shares
@@ -203,15 +202,15 @@ def _worth(book: Book, granted: LeaseGranted) -> int:
     return value * (granted.window.length // ONE_MILLI) // MILLIS_PER_HOUR
 
 
-def _limit(book: Book, granted: LeaseGranted) -> int:
-    """Return the most that a bid pays per GPU-hour in the size that it got."""
+def _limit(book: Book, granted: LeaseGranted, use: int) -> int:
+    """Return the most that a bid pays per GPU-hour in the size that it got. use: of its GPUs."""
     bid = book.bids.get(granted.bid_id)
     if bid is None:
         return 0
     budget = bid.terms.budget
     if budget is None:
         return bid.rate
-    return min(bid.rate, ((budget.nanos + 1) * MILLIS_PER_HOUR - 1) // _use(granted))
+    return min(bid.rate, ((budget.nanos + 1) * MILLIS_PER_HOUR - 1) // use)
 
 
 def _floor(book: Book, share: Share) -> int:

@@ -60,6 +60,7 @@ STAGES = {
     "gains": "Bids placed by their gains before time was up",
     "rates": "Bids placed by their gains per GPU-hour before time was up",
     "search": "Moves of the search",
+    "cooled": "Moves after which the search loses nothing any more",
     "exact": "Branches of the exact finish",
     "highs": "Version of HiGHS",
     "own": "Bids tried at home before time was up",
