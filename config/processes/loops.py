@@ -32,10 +32,8 @@ from ledger.eventstore.port import EventStore, StoreError
 
 RETRY_SECONDS_MAX = 5.0
 STANDBY_SECONDS = 1.0
-RESTS = 3.0
-"""A loop that rests after its work is at work a quarter of the time, as long as that will do."""
-BELL_RESTS_SECONDS = 0.005
-"""After a ring what comes meanwhile is one ring; loops gather for longer than this anyway."""
+BELL_RESTS_SECONDS = 0.01
+"""After a ring what comes meanwhile is one ring; loops gather for as long anyway."""
 IDLE_SECONDS = 1.0
 """After how long without news a subscription looks whether it is to end. That is no news."""
 
@@ -54,7 +52,7 @@ class Loop:
     is recorded. run_once returns how much it did; while that is not zero it is called again.
     gather_seconds: least time from one pass to the next, so that a stream of events is worked off
     in pages, not one by one; the first after a silence is not kept waiting.
-    rest_seconds_max: a pass that did something is followed by a rest RESTS times as long as it
+    rest_seconds_max: a pass that did something is followed by a rest `rests` times as long as it
     took, but no longer than this: the more there is to do, the larger pages become.
     prepare: done once before the loop asks for its turn, so that it holds up nobody.
     kernels: says how far the process is with the compiled kernels that the loop decides by.
@@ -66,6 +64,7 @@ class Loop:
     on_events: bool = False
     gather_seconds: float = 0.0
     rest_seconds_max: float = 0.0
+    rests: float = 1.0
     prepare: Callable[[], None] | None = None
     kernels: Callable[[], str] | None = None
 
@@ -204,7 +203,7 @@ def _passes(loop: Loop, stop: threading.Event, notes: Notes) -> None:
 
 def rest_after(loop: Loop, did: int, took_seconds: float) -> float:
     """Return for how long after a pass ended the next one is put off, whatever comes meanwhile."""
-    worked = min(RESTS * took_seconds, loop.rest_seconds_max) if did else 0.0
+    worked = min(loop.rests * took_seconds, loop.rest_seconds_max) if did else 0.0
     return max(worked, loop.gather_seconds - took_seconds)
 
 

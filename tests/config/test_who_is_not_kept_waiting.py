@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -27,12 +28,19 @@ LOOP = Loop("rows", 5.0, nothing, on_events=True, gather_seconds=0.01, rest_seco
     [
         pytest.param(0, 0.001, 0.009, id="a look for nothing is not repeated at once"),
         pytest.param(0, 5.0, 0.0, id="the first event after a silence is shown at once"),
-        pytest.param(1, 0.012, 0.036, id="a page is followed by three times the rest it took"),
+        pytest.param(1, 0.012, 0.012, id="a page is followed by as much rest as it took"),
         pytest.param(1_000, 0.3, 0.1, id="however long it took nobody waits for longer than this"),
     ],
 )
 def test_pages_grow_with_what_there_is_to_do(did: int, took: float, rest: float) -> None:
     assert rest_after(LOOP, did, took) == pytest.approx(rest)
+
+
+def test_what_nobody_waits_for_rests_longer() -> None:
+    longer = replace(LOOP, rests=3.0)
+
+    assert rest_after(longer, 1, 0.012) == pytest.approx(0.036)
+    assert rest_after(longer, 1_000, 0.3) == pytest.approx(0.1)
 
 
 def test_rows_that_people_wait_for_are_written_apart_from_bulk() -> None:
