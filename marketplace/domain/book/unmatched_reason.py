@@ -60,9 +60,11 @@ def _free(
     for entry in catalogue.perhaps_free(bid, earliest=earliest, limit=limit):
         if not _usable(entry.listed, bid):
             continue
-        wanted = entry.uuids
+        wanted, last, enough = entry.uuids, None, False
         for uuid, spans in entry.listed.all_free(calendar, since=earliest, until=bid.deadline):
-            if uuid in wanted and _long_enough(spans, bid, earliest):
+            if spans is not last:  # mostly many GPUs have the very same
+                last, enough = spans, _long_enough(spans, bid, earliest)
+            if enough and uuid in wanted:
                 found.add(uuid)
         if len(found) >= bid.gpus:
             catalogue.note_enough(bid, entry.listed)
@@ -103,7 +105,11 @@ def _fits_in(listed: Listed, bid: OpenBid, earliest: int) -> bool:
 
 
 def _long_enough(spans: Iterable[tuple[int, int]], bid: OpenBid, earliest: int) -> bool:
+    deadline, duration = bid.deadline, bid.duration
+    latest = deadline - duration
     for opens, closes in spans:
-        if min(closes, bid.deadline) - max(opens, earliest) >= bid.duration:
+        if opens > latest:
+            return False
+        if min(closes, deadline) - max(opens, earliest) >= duration:
             return True
     return False

@@ -34,6 +34,8 @@ def level_of(gpus: int) -> int:
 
 
 Levels = list[list[tuple[int, int]]]
+Rows = dict[tuple[int, int], int]
+"""The row of each span of a host at a level."""
 
 
 def levels_of(gpus: Sequence[Sequence[tuple[int, int]]]) -> Levels:
@@ -91,19 +93,17 @@ class Level:
         other._views = other._seen()
         return other
 
-    def put(self, rows: list[int], slot: int, floor: int, spans: Iterable[tuple[int, int]]) -> None:
-        """Write a host's spans over the rows it has; `rows` is brought up to date."""
-        used = 0
-        for opens, closes in spans:
-            if used == len(rows):
-                rows.append(self._row())
-            first, last = seconds_below(opens), seconds_above(closes)
-            self._fill(rows[used], first, last, last - first, slot, floor)
-            used += 1
-        for row in rows[used:]:
+    def put(self, rows: Rows, slot: int, floor: int, spans: Iterable[tuple[int, int]]) -> None:
+        """Write down a host's spans that have no row yet, and forget others; `rows` is kept up."""
+        for span in rows.keys() - spans:
+            row = rows.pop(span)
             self._fill(row, FAR, -FAR, -2 * FAR, 0, 0)
             self._unused.append(row)
-        del rows[used:]
+        for span in spans:
+            if span not in rows:
+                row = rows[span] = self._row()
+                first, last = seconds_below(span[0]), seconds_above(span[1])
+                self._fill(row, first, last, last - first, slot, floor)
 
     def _fill(self, row: int, first: int, last: int, length: int, slot: int, floor: int) -> None:
         opens, closes, lengths, slots, floors = self._views

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marketplace.domain.index.free_levels import NOWHERE, Level, Levels, asked_for, seen
+from marketplace.domain.index.free_levels import NOWHERE, Level, Levels, Rows, asked_for, seen
 from marketplace.domain.kernels.layout import (
     CLOSES,
+    FLOOR,
     KIND,
     KNOWN_FROM,
     KNOWN_UNTIL,
@@ -86,12 +87,13 @@ class HostColumns:
         """Return one of KIND to LONGEST."""
         return int(self._facts[which, slot])
 
-    def write(self, slot: int, floor: int, rows: list[list[int]], levels: Levels) -> None:
+    def write(self, slot: int, rows: list[Rows], levels: Levels) -> None:
         """Write down when a host has room; `rows` it has so far, at each level, are kept up."""
+        floor = self.fact(slot, FLOOR)
         while len(self._levels) < len(levels):
             self._levels.append(Level())
         while len(rows) < len(levels):
-            rows.append([])
+            rows.append({})
         for number, of_level in enumerate(rows):
             spans = levels[number] if number < len(levels) else ()
             if of_level or spans:

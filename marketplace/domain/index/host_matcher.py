@@ -237,4 +237,7 @@ def _coming(spans: Spans, since: int) -> Spans:
     """Return what of some spans is to come."""
     if spans and spans[0][0] >= since:
         return spans
-    return tuple([(Millis(max(opens, since)), closes) for opens, closes in spans if closes > since])
+    for at, (opens, closes) in enumerate(spans):
+        if closes > since:
+            return ((Millis(max(opens, since)), closes), *spans[at + 1 :])
+    return ()

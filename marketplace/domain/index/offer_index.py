@@ -17,10 +17,10 @@ from ledger.domain.ids import HostId, OfferId
 from marketplace.domain.index.availability import ANYBODY, Free, Hosts
 from marketplace.domain.index.bid_queue import Selection
 from marketplace.domain.index.floors import Floors
-from marketplace.domain.index.free_levels import level_of, levels_of
+from marketplace.domain.index.free_levels import Rows, level_of, levels_of
 from marketplace.domain.index.host_columns import ALWAYS, NO_OFFERS, Asked, HostColumns
 from marketplace.domain.index.price_levels import Ranking
-from marketplace.domain.kernels.layout import FLOOR, KNOWN_FROM, KNOWN_UNTIL, Ints
+from marketplace.domain.kernels.layout import KNOWN_FROM, KNOWN_UNTIL, Ints
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry, Kinds, Listed, Spans
 from marketplace.domain.orderbook.open_bid import OpenBid, Shape
@@ -42,7 +42,7 @@ class _Host:
 
     slot: int
     offers: dict[OfferId, Listed] = field(default_factory=dict)
-    rows: list[list[int]] = field(default_factory=list)
+    rows: list[Rows] = field(default_factory=list)
     loose: bool = False
     described: bool = False
 
@@ -81,7 +81,7 @@ class Catalogue:
         other._by_slot = list(self._by_slot)
         changed = calendar.changed_since(self._calendar)
         for host_id, host in self._hosts.items():
-            mine = _Host(host.slot, host.offers, [list(rows) for rows in host.rows], host.loose)
+            mine = _Host(host.slot, host.offers, [dict(rows) for rows in host.rows], host.loose)
             other._hosts[host_id] = other._by_slot[host.slot] = mine
             if changed is None or any(
                 not changed.isdisjoint(listed.groups) for listed in host.offers.values()
@@ -161,6 +161,8 @@ class Catalogue:
         for host, host_id in self._stale.items():
             listed = [each for each in host.offers.values() if not each.paused]
             if host.loose or not host.described:
+                if not host.described:  # its floor may be another
+                    self.columns.write(host.slot, host.rows, [])
                 self.columns.describe(host.slot, self._describe(host, listed))
                 host.described = True
             levels = levels_of(_free(listed, self._calendar)) if listed else []
@@ -170,8 +172,7 @@ class Catalogue:
                 depth = level_of(sum([len(each.groups) for each in listed])) + 1
                 levels += [[]] * (depth - len(levels))
                 levels = [[*spans, *unknown] for spans in levels]
-            floor = self.columns.fact(host.slot, FLOOR)
-            self.columns.write(host.slot, floor, host.rows, levels)
+            self.columns.write(host.slot, host.rows, levels)
             if not host.offers:
                 del self._hosts[host_id]
                 self.columns.give_back(host.slot)

@@ -72,6 +72,15 @@ class Calendar:
             return ALL_TIME
         return self.held(uuid)
 
+    def of_each(self, uuids: Collection[str]) -> list[tuple[Taken, ...]]:
+        """Return the same of some GPUs."""
+        if self.withheld or self._promised or (self._parent is not None and self._taken):
+            return [self.of(uuid) for uuid in uuids]
+        if self._parent is not None:
+            return self._parent.of_each(uuids)
+        taken = self._taken
+        return [taken.get(uuid, ()) for uuid in uuids]
+
     def held(self, uuid: str) -> tuple[Taken, ...]:
         """Return the spans of a GPU that somebody holds, also of one that is withheld."""
         if self._promised:
@@ -89,15 +98,6 @@ class Calendar:
             self._withheld_on[host_id] = tuple(uuids)
             self.withheld.update(uuids)
         self.changes += 1
-
-    def has_taken(self, uuids: Iterable[str]) -> bool:
-        """Tell if anything may be taken of any of some cards."""
-        if self.parted or self._promised or not self.withheld.isdisjoint(uuids):
-            return True
-        taken = self._taken
-        if self._parent is not None and (taken or self._parent.has_taken(uuids)):
-            return True
-        return not taken.keys().isdisjoint(uuids)
 
     def promise(self, given: Callable[[], Iterable[tuple[Iterable[str], Taken]]]) -> None:
         """Give spans of some GPUs to somebody; which, `given` is asked when somebody looks."""

@@ -270,7 +270,7 @@ class Listed:
     _free: dict[str, tuple[tuple[Taken, ...], Spans, Spans]] = field(default_factory=dict)
     """By GPU: what is taken of it, the windows, what is free; under "" where nothing is taken."""
     _latest: tuple[tuple[Taken, ...], Spans, Spans] = ((), (), ())
-    """What was worked out last."""
+    """What was asked for last."""
 
     def __post_init__(self) -> None:
         self.published = self.since
@@ -326,28 +326,28 @@ class Listed:
         Each starts on a whole second. Time to clean up after a lease, and before one that is
         granted already, is not free. Kept until windows or calendar change.
         """
-        return self._free_of(uuid, self.windows(since, until), calendar)
+        return self._free_of(uuid, calendar.of(uuid), self.windows(since, until), calendar)
 
     def all_free(self, calendar: Calendar, *, since: int, until: int) -> list[tuple[str, Spans]]:
         """Return the same of every GPU, with its UUID."""
         windows, free_of = self.windows(since, until), self._free_of
-        if not self.parted and not calendar.has_taken(self.groups):
-            free = free_of("", windows, calendar)
-            return [(uuid, free) for uuid in self.groups]
-        return [(uuid, free_of(uuid, windows, calendar)) for uuid in self.groups]
+        each = zip(self.groups, calendar.of_each(self.groups), strict=True)
+        return [(uuid, free_of(uuid, taken, windows, calendar)) for uuid, taken in each]
 
-    def _free_of(self, uuid: str, windows: Spans, calendar: Calendar) -> Spans:
-        taken = calendar.of(uuid)
+    def _free_of(
+        self, uuid: str, taken: tuple[Taken, ...], windows: Spans, calendar: Calendar
+    ) -> Spans:
         if self.parted or calendar.parted:
             taken = calendar.with_rivals(uuid, taken)
-        known = self._free.get(uuid if taken else "")
-        if known is None or known[0] is not taken or known[1] is not windows:
-            known = self._latest  # GPUs that are leased together are free together
-            if known[0] is not taken or known[1] is not windows:
+        known = self._latest  # GPUs that are leased together are free together
+        if known[0] is not taken or known[1] is not windows:
+            which = uuid if taken else ""
+            kept = self._free.get(which)
+            if kept is None or kept[0] is not taken or kept[1] is not windows:
                 free = gaps(windows, self._with_cleaning(taken) if self.cleaning else taken)
                 spans = [(at, ends) for starts, ends in free if (at := whole_second(starts)) < ends]
-                known = self._latest = (taken, windows, tuple(spans))
-            self._free[uuid if taken else ""] = known
+                kept = self._free[which] = (taken, windows, tuple(spans))
+            known = self._latest = kept
         return known[2]
 
     def _with_cleaning(self, taken: tuple[Taken, ...]) -> tuple[Taken, ...]:
