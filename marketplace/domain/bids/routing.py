@@ -84,6 +84,8 @@ def _price(look: Look) -> int:
     return look.price.nanos_per_gpu_hour
 
 
+# --- bids that wait are moved -----------------------------------------------------------------
+
 PAUSE = timedelta(minutes=5)
 PAUSE_MAX = timedelta(hours=2)
 MOVES_MAX = 12

@@ -228,6 +228,8 @@ def _rest(lease: Lease, now: datetime) -> timedelta:
     return min(-(-rest // ONE_SECOND) * ONE_SECOND, DURATION_MAX)
 
 
+# --- leases that are extended step by step ----------------------------------------------------
+
 STEP_MAX = timedelta(hours=1)
 AWAY_MAX = timedelta(minutes=15)
 """So long the market may be away at the worst moment without a lease ending for it."""

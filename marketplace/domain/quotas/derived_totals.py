@@ -127,6 +127,9 @@ def _spend(
         spent[key] = spent.get(key, 0) + sign * amount
 
 
+# --- of quotas --------------------------------------------------------------------------------
+
+
 class Sums:
     """The sums under one state of the policies. tallies: they hold under any that counts alike."""
 

@@ -96,6 +96,8 @@ def faults_of_cleaning(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[F
                 yield Fault(said, max(earlier, later, key=lambda span: span[2])[4])
 
 
+# --- parts of cards ---------------------------------------------------------------------------
+
 _INSTANCE = re.compile(r"MIG-(GPU-[^/]+)/\d+/\d+")
 """An instance's UUID that names its card. Those of newer drivers do not: the host's list stands."""
 
