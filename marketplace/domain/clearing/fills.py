@@ -18,8 +18,9 @@ Neither rule is strategy-proof: no rule that also balances can be (Myerson, Satt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
@@ -274,32 +275,34 @@ def decided(
         at=at,
         certificate=_certificate(clearing, tries),
     )
-    events: list[RoundCleared | LeaseGranted] = [cleared]
+    return [cleared, *_grants(book.market, clearing.fills, own, at, round_id)]
+
+
+def _grants(
+    market: str, fills: Sequence[Fill], own: Sequence[bool], at: datetime, round_id: UUID
+) -> Iterator[LeaseGranted]:
+    """Yield the grant of each fill. own: whether it is of the bidder's own GPUs, for nothing."""
     known: dict[int, tuple[tuple[Share, ...], str]] = {}
-    market = book.market
-    for fill, at_home in zip(clearing.fills, own, strict=True):
+    for fill, at_home in zip(fills, own, strict=True):
         bid, placement = fill.bid, fill.placement
         gpus = placement.gpus  # often the very same for several bids, one after the other
         given = known.get(id(gpus))
         if given is None:
             given = known[id(gpus)] = shares_of(placement), model_of(placement)
-        events.append(
-            _granted(
-                lease_id=fill.lease_id,
-                bid_id=bid.terms.bid_id,
-                market=market,
-                round_id=round_id,
-                shares=fill.shares or given[0],
-                gpu_model=given[1],
-                window=fill.window,
-                price=_rate(fill.price, bid.shape.currency),
-                at=at,
-                cuts=fill.cuts,
-                own=at_home,
-                binds=False,
-            )
+        yield _granted(
+            lease_id=fill.lease_id,
+            bid_id=bid.terms.bid_id,
+            market=market,
+            round_id=round_id,
+            shares=fill.shares or given[0],
+            gpu_model=given[1],
+            window=fill.window,
+            price=_rate(fill.price, bid.shape.currency),
+            at=at,
+            cuts=fill.cuts,
+            own=at_home,
+            binds=False,
         )
-    return events
 
 
 def told(book: Book, bid: OpenBid, reason: str, *, now: int, round_id: UUID) -> list[RoundCleared]:
