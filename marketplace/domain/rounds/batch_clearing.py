@@ -105,11 +105,7 @@ def clear_round(
 
 
 def _cleared(
-    this: Round,
-    bids: Iterable[OpenBid],
-    watch: Watch,
-    enough: Enough | None,
-    steps: Steps | None,
+    this: Round, bids: Iterable[OpenBid], watch: Watch, enough: Enough | None, steps: Steps | None
 ) -> Clearing:
     book, gate = this.book, this.gate
     calendar, refused, placeless = book.calendar.fork(), list[OpenBid](), set[BidId]()
@@ -159,13 +155,12 @@ def _cleared(
     proof = replace(proof, bound=proof.bound + more, steps=(*proof.steps, *watch.cut))
     refused = [bid for bid in refused if bid.bid_id not in served]
     fills += room
-    why = {} if gate is None else gate.reasons
     return Clearing(
         tuple(fills),
         tuple(refused),
         calendar,
         proof,
-        held_back=why,
+        held_back={} if gate is None else gate.reasons,
         placeless=placeless,
         left=None if room else this.left(calendar),
     )

@@ -52,11 +52,7 @@ def never() -> bool:
 
 
 def solve(
-    problem: Problem,
-    *,
-    effort: Effort,
-    seed: int,
-    enough: Callable[[], bool] = never,
+    problem: Problem, *, effort: Effort, seed: int, enough: Callable[[], bool] = never
 ) -> Solution:
     """Return the best clearing found with this effort, and a bound on any.
 
