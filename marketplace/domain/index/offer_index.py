@@ -17,8 +17,15 @@ from ledger.domain.ids import HostId, OfferId
 from marketplace.domain.index.availability import ANYBODY, Free, Hosts
 from marketplace.domain.index.bid_queue import Selection
 from marketplace.domain.index.floors import Floors
-from marketplace.domain.index.free_levels import Rows, level_of, levels_of
-from marketplace.domain.index.host_columns import ALWAYS, NO_OFFERS, Asked, HostColumns
+from marketplace.domain.index.free_levels import (
+    ALWAYS,
+    NO_OFFERS,
+    Asked,
+    HostColumns,
+    Rows,
+    level_of,
+    levels_of,
+)
 from marketplace.domain.index.price_levels import Ranking
 from marketplace.domain.kernels.layout import KNOWN_FROM, KNOWN_UNTIL, Ints
 from marketplace.domain.orderbook.calendar import Calendar

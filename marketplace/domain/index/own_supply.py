@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from ledger.domain.ids import HostId, OfferId, TenantId
 from marketplace.domain.index.bid_queue import Queue
-from marketplace.domain.index.host_columns import ALWAYS
+from marketplace.domain.index.free_levels import ALWAYS
 from marketplace.domain.index.offer_index import Catalogue
 from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Entry, Listed
