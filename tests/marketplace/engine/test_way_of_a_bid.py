@@ -17,6 +17,8 @@ from tests.marketplace.support.market import MARKET, Market
 
 RULES = Path(str(domain.__file__)).parent
 MODULES_MAX = 12
+HOW_KERNELS_RUN = {Path("kernels/jit.py"), Path("kernels/compiled_files.py")}
+"""No rule is there: a kernel that is called for the first time is looked up, or compiled."""
 
 
 def test_a_bid_passes_at_most_twelve_modules_on_its_way_to_a_grant() -> None:
@@ -43,4 +45,5 @@ def test_a_bid_passes_at_most_twelve_modules_on_its_way_to_a_grant() -> None:
         sys.setprofile(before)
 
     assert any(isinstance(event, LeaseGranted) for event in events)
+    passed -= HOW_KERNELS_RUN
     assert len(passed) <= MODULES_MAX, sorted(map(str, passed))
