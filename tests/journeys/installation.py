@@ -159,7 +159,9 @@ class Installation:
     ) -> None:
         """Start a process that lives no longer than the installation."""
         assert name not in self._processes
-        with (self._logs / f"{name}.log").open("ab") as log:
+        path = self._logs / f"{name}.log"
+        path.touch(0o600)  # as all that the product writes under this folder: its doctor looks
+        with path.open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 command,
                 cwd=ROOT,
