@@ -99,7 +99,6 @@ class Catalogue:
     # --- changing --------------------------------------------------------------------------
 
     def add(self, listed: Listed) -> None:
-        """Take in a new offer."""
         self.offers[listed.offer_id] = listed
         host = self._hosts.get(listed.terms.host_id)
         if host is None:
@@ -113,7 +112,6 @@ class Catalogue:
         self._of_kind[listed.number][listed.offer_id] = listed
 
     def remove(self, listed: Listed) -> None:
-        """Forget an offer."""
         del self.offers[listed.offer_id]
         listed.gone = True
         del self._hosts[listed.terms.host_id].offers[listed.offer_id]
@@ -418,7 +416,6 @@ class Catalogue:
         return sorted(entry for entry in found if entry is not None)
 
     def on(self, host_id: HostId) -> Collection[Listed]:
-        """Return the offers of one host."""
         host = self._hosts.get(host_id)
         return () if host is None else host.offers.values()
 
@@ -438,7 +435,6 @@ class Catalogue:
 
 
 def _windows(listed: Listed) -> Spans:
-    """Return the windows of an offer as far as they are known."""
     since, until = (0, 0) if listed.terms.weekly is None else listed.known
     return listed.windows(since, until) if since <= until else ()
 
