@@ -46,6 +46,8 @@ class LoopRun(models.Model):
     error = models.CharField(max_length=500, default="")
     kernels = models.CharField(max_length=200, default="")
     """How far its process is with compiled kernels; empty: it decides by none."""
+    rounds = models.CharField(max_length=200, default="")
+    """How the last round is doing that was worked out beside it; empty: there was none."""
 
     class Meta:
         app_label = "site"

@@ -33,7 +33,7 @@ from config.operations.hearing import answers
 from config.overflow import ADMIT_AGENT, overflow_of, sweep_tokens
 from config.processes.beating import Beats
 from config.processes.kernels import kernels_here
-from config.processes.loops import Loop
+from config.processes.loops import Loop, wake
 from config.site.live import tape
 from config.site.live.relay import Relay
 from ledger.collecting import let_go, settle
@@ -44,6 +44,7 @@ from ledger.reacting import Reacting
 from ledger.rest.idempotency import forget_old_keys
 from ledger.turns import each_alone
 from listings.domain.markets import read_markets
+from marketplace.beside import Forked
 from marketplace.domain.leases.actions import LEASE_MAX
 from marketplace.engine import Engine
 from marketplace.keeper import Keeper
@@ -296,7 +297,9 @@ def _clearing(env: Env, market: str) -> Loop:
         kernels_here().go_over()
         if store not in engines:
             kept, seconds = snapshots_for(store), env.round_seconds
-            engines[store] = Engine(store, market, round_seconds=seconds, snapshots=kept)
+            engines[store] = Engine(
+                store, market, round_seconds=seconds, snapshots=kept, beside=_forked
+            )
             made = engines[store].run_once(now=now)
             settle()  # the book just folded: a collector that walks it would hold up the market
             began, read = engines[store].folded
@@ -312,7 +315,13 @@ def _clearing(env: Env, market: str) -> Loop:
         gather_seconds=CLEARING_GATHER_SECONDS,
         prepare=lambda: kernels_here().start(),
         kernels=lambda: kernels_here().words,
+        rounds=lambda: "; ".join(each.round_words for each in engines.values()),
     )
+
+
+def _forked(work: Callable[[], bytes]) -> Forked:
+    """Work beside an engine, which looks again once that is over."""
+    return Forked(work, wake=wake)
 
 
 def _keeping(env: Env, market: str) -> Loop:

@@ -3,7 +3,8 @@
 The engine goes through the log fact by fact, as if it had been there when each came: a new bid is
 matched with what is free, new supply with the bids that wait, an extension is decided. So its
 grants do not depend on how often it runs or how much it reads at once. Every `round_seconds` it
-clears the patient bids in one round. What one pass decides is ONE append to `market-<name>`, at the
+clears the patient bids in one round, beside itself where it is told how: then nobody who comes
+meanwhile waits for it. What one pass decides is ONE append to `market-<name>`, at the
 version the book rests on: a second engine, or one that slept, is refused by the version, throws its
 book away and folds the log again.
 
@@ -34,6 +35,7 @@ from ledger.eventstore.port import (
     Recorded,
     StreamMoved,
 )
+from marketplace.beside import Beside
 from marketplace.commands.bids import expire_bid
 from marketplace.domain.book.book import READS, Book
 from marketplace.domain.clearing.fills import PRESENT, Rules
@@ -44,6 +46,7 @@ from marketplace.domain.facts.instants import EPOCH, Millis, from_above
 from marketplace.domain.orderbook.triggers import Trigger
 from marketplace.domain.rounds.early_round import is_called
 from marketplace.folding import FORGET_AFTER, PAGE, Folding, folded
+from marketplace.round_beside import RoundBeside
 from marketplace.round_time import guards_of_a_round
 from marketplace.snapshots.memory import MemorySnapshots
 from marketplace.snapshots.port import Snapshots
@@ -72,7 +75,10 @@ class Engine:
         round_seconds: int = 60,
         rules: Rules = PRESENT,
         snapshots: Snapshots | None = None,
+        beside: Beside | None = None,
     ) -> None:
+        """Begin without a book. beside: begins what works a round out; None: rounds are cleared
+        within a pass, which waits for them."""
         self._store = store
         self._snapshots: Snapshots = MemorySnapshots() if snapshots is None else snapshots
         self._rules = rules
@@ -80,6 +86,7 @@ class Engine:
         self._stream = f"market-{market}"
         self._round_every = timedelta(seconds=round_seconds)
         self._by = Meta(actor=f"loop:engine-{market}")
+        self._beside = None if beside is None else RoundBeside(market, beside)
         self._book: Book | None = None
         self._now = self._round_at = self._forgot_at = self._called_at = EPOCH
         self._position, self._version, self._undecided = START, 0, 0
@@ -101,12 +108,22 @@ class Engine:
             return self._run(max(now, self._now))
         except StreamMoved:
             log.warning("engine.fenced", market=self._market)
-            self._book = None
+            self._throw_away()
             return 0
         except Exception:
             # Whatever it was, a page may have been taken in by half.
-            self._book = None
+            self._throw_away()
             raise
+
+    @property
+    def round_words(self) -> str:
+        """Return how rounds beside the engine are doing; empty: there was none."""
+        return "" if self._beside is None else self._beside.words
+
+    def _throw_away(self) -> None:
+        self._book = None
+        if self._beside is not None:
+            self._beside.forget()
 
     def _run(self, now: datetime) -> int:
         self._now = now
@@ -121,15 +138,13 @@ class Engine:
             self._position = page.next_position
             if page.caught_up:
                 break
-        if now - self._round_at >= self._round_every or self._is_called(book):
-            self._round_at = now
-            self._clear_round(book)
+        made += self._rounds(book)
         if self._undecided >= UNDECIDED_MAX and not self._decided:
             self._decided.append(
                 NothingDecided(market=self._market, through=book.read_to, at=self._now)
             )
         made += self._append()
-        made += self._expire(book.dead(from_above(now)))
+        made += self._expire(book.dead(self._over_before))
         if now - self._forgot_at >= FORGET_EVERY:
             self._forgot_at = now
             book.forget_before(from_above(now - FORGET_AFTER))
@@ -189,6 +204,25 @@ class Engine:
         if left is not None:
             self._decide(book, left)
 
+    def _rounds(self, book: Book) -> int:
+        """Clear a round if it is time, or take in one that is back; return what was appended."""
+        made, beside = 0, self._beside
+        if beside is not None and beside.is_back:
+            made += self._append()  # what came at once does not wait for it to be looked at
+            self._keep(book, beside.events(book))
+        if beside is not None and beside.out_since is not None:
+            return made
+        if self._now - self._round_at < self._round_every and not self._is_called(book):
+            return made
+        self._round_at = self._now
+        if beside is None:
+            self._clear_round(book)
+            return made
+        made += self._append()
+        round_id, rules = uuid4(), self._rules
+        beside.begin(book, self._version, now=self._millis, round_id=round_id, rules=rules)
+        return made
+
     def _clear_round(self, book: Book) -> None:
         round_id = self._next_id("round")
         try:
@@ -232,6 +266,13 @@ class Engine:
     def _keep(self, book: Book, events: Sequence[MarketEvent]) -> None:
         book.decided(events, book.read_to)
         self._decided += events
+
+    @property
+    def _over_before(self) -> Millis:
+        """Return by when a bid must have had its last chance to be ended now: a round that is out
+        may be a bid's last, as long as it takes."""
+        out_since = None if self._beside is None else self._beside.out_since
+        return self._millis if out_since is None else min(self._millis, out_since)
 
     @property
     def _millis(self) -> Millis:

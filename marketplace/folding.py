@@ -34,7 +34,11 @@ class Folding:
     waiting: the facts that no decision knew, each with the position of what stands before it.
     """
 
-    def __init__(self, market: str, snapshot: Snapshot | None = None) -> None:
+    def __init__(
+        self, market: str, snapshot: Snapshot | None = None, *, last: int | None = None
+    ) -> None:
+        """Begin. last: the last decision that is taken in; None: all are."""
+        self._last_version = last
         self._stream = f"market-{market}"
         if snapshot is None:
             snapshot = Snapshot(state_of(Book(market)), Tail(), START, 0, None)
@@ -56,6 +60,8 @@ class Folding:
         for recorded in page.events:
             if recorded.stream != self._stream:
                 self.waiting.append((self._last, recorded))
+            elif self._last_version is not None and recorded.version > self._last_version:
+                pass
             elif recorded.version > self.version:
                 self._decided(recorded)
             else:  # in the snapshot: it stands behind the facts that waited there
@@ -70,11 +76,11 @@ class Folding:
         if isinstance(event, DECISIONS):
             if event.through < self._read_before:
                 raise Overtaken(self._stream, recorded.version)
-            self._take_in(event.through)
+            self.take_in(event.through)
         self.book.apply(event, recorded.position)
         self.version, self.decision_id = recorded.version, recorded.id
 
-    def _take_in(self, through: int) -> None:
+    def take_in(self, through: int) -> None:
         """Fold the facts up to a position."""
         book, waiting = self.book, self.waiting
         while waiting and waiting[0][1].position <= through:

@@ -24,6 +24,7 @@ from ledger.eventstore import default_store
 from ledger.eventstore.port import StoreError
 from ledger.following import lag
 from ledger.outages import outage_of
+from marketplace.beside import LOST
 from metering.queries.progress import lagging_meters, uncharged_windows
 
 LAG_SECONDS_MAX = 60.0
@@ -147,6 +148,9 @@ def warnings() -> Iterator[Finding]:
     told = told if given_up else ""
     yield Finding("events are reacted to", not given_up, told, told)
     yield compiled_kernels()
+    rows = LoopRun.objects.filter(rounds__startswith=LOST).order_by("name")
+    told = "; ".join(f"{row.name}: {row.rounds}" for row in rows)
+    yield Finding("rounds come back", not told, told, told)
 
 
 def compiled_kernels() -> Finding:

@@ -56,6 +56,7 @@ class Loop:
     took, but no longer than this: the more there is to do, the larger pages become.
     prepare: done once before the loop asks for its turn, so that it holds up nobody.
     kernels: says how far the process is with the compiled kernels that the loop decides by.
+    rounds: says how the last round is doing that was worked out beside the loop.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Loop:
     rests: float = 1.0
     prepare: Callable[[], None] | None = None
     kernels: Callable[[], str] | None = None
+    rounds: Callable[[], str] | None = None
 
 
 def run_loop(loop: Loop, *, stop: threading.Event) -> None:
@@ -78,7 +80,7 @@ def run_loop(loop: Loop, *, stop: threading.Event) -> None:
     """
     if loop.prepare is not None:
         loop.prepare()
-    failures, notes = 0, Notes(loop.name, loop.every_seconds, loop.kernels)
+    failures, notes = 0, Notes(loop.name, loop.every_seconds, loop.kernels, loop.rounds)
     while not stop.is_set():
         try:
             if _in_line.is_free(loop.name) and _hold(loop.name):
@@ -214,6 +216,12 @@ def _time() -> datetime:
     return clock.now()
 
 
+def wake() -> None:
+    """Let the loops of this process that wait for events look again."""
+    if Bell._shared is not None:
+        Bell._shared.ring()
+
+
 class Bell:
     """Rings whenever the store has recorded something: one subscription per process."""
 
@@ -246,7 +254,7 @@ class Bell:
                 for each in told:
                     idle = time.monotonic() - began >= IDLE_SECONDS
                     if each.position != reached or not idle:
-                        self._ring()
+                        self.ring()
                         self._stop.wait(BELL_RESTS_SECONDS)
                     reached, began = each.position, time.monotonic()
             except (StoreError, DatabaseError) as lost:
@@ -259,7 +267,8 @@ class Bell:
         with self._changed:
             self._changed.notify_all()
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
+        """Ring."""
         with self._changed:
             self.rings += 1
             self._changed.notify_all()

@@ -15,17 +15,19 @@ from ledger.prepared import ask_for_all
 
 NOTED_EVERY_SECONDS = 5.0
 ERROR_CHARACTERS_MAX = 500
+ROUNDS_CHARACTERS_MAX = 200
 
 # Nobody waits for the disk: what a server that breaks down forgets is told again.
 _NOTE = """
 INSERT INTO site_looprun AS l
-    (name, process, held_since, passed_at, took_ms, every_ms, did, failures, error, kernels)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    (name, process, held_since, passed_at, took_ms, every_ms, did, failures, error, kernels, rounds)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (name) DO UPDATE SET
     process = EXCLUDED.process, held_since = EXCLUDED.held_since,
     passed_at = coalesce(EXCLUDED.passed_at, l.passed_at), took_ms = EXCLUDED.took_ms,
     every_ms = EXCLUDED.every_ms, did = EXCLUDED.did, failures = EXCLUDED.failures,
-    error = EXCLUDED.error, kernels = EXCLUDED.kernels
+    error = EXCLUDED.error, kernels = EXCLUDED.kernels,
+    rounds = EXCLUDED.rounds
 RETURNING set_config('synchronous_commit', 'off', true)
 """
 
@@ -42,6 +44,7 @@ class Notes:
     name: str
     every_seconds: float
     kernels: Callable[[], str] | None = None
+    rounds: Callable[[], str] | None = None
     held_since: datetime = field(default_factory=lambda: datetime.now(UTC))
     _passed_at: datetime | None = None
     _took: float = 0.0
@@ -86,6 +89,7 @@ class Notes:
             failures,
             error,
             self.kernels() if self.kernels else "",
+            redact(self.rounds())[:ROUNDS_CHARACTERS_MAX] if self.rounds else "",
         ]
         ask_for_all(_NOTE, row)
         self._noted = time.monotonic()

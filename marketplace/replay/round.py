@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -21,11 +21,12 @@ import structlog
 
 from ledger.collecting import uncollected
 from ledger.domain.event import Event
+from ledger.domain.ids import LeaseId
 from ledger.eventstore.port import START, EventStore, Position, Recorded
 from marketplace import kernels
 from marketplace.domain.book.book import READS, Book
 from marketplace.domain.book.snapshot import restored
-from marketplace.domain.clearing.fills import PRESENT, Rules
+from marketplace.domain.clearing.fills import PRESENT, Part, Rules
 from marketplace.domain.decisions.decide import (
     RoundUnsound,
     considered,
@@ -33,16 +34,19 @@ from marketplace.domain.decisions.decide import (
     on_fact,
     on_round,
 )
+from marketplace.domain.decisions.meanwhile import on_return, worked
 from marketplace.domain.facts.events import (
     DECISIONS,
     ROUND_RULE,
     RULE,
     LeaseGranted,
     MarketEvent,
+    Posed,
     RoundCleared,
 )
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.orderbook.triggers import Trigger
+from marketplace.folding import Folding, Overtaken
 from marketplace.queries.market import RoundUnknown
 from marketplace.replay.curves import Curve, curves_of
 from marketplace.snapshots import snapshots_for
@@ -70,7 +74,7 @@ class Found:
     """A round and the book as the engine had it just before.
 
     trigger: the fact that it answers; None in a round of patient bids. facts: how many were
-    taken in.
+    taken in. posed: the book on which it was worked out, where that was an older one.
     """
 
     book: Book
@@ -78,6 +82,12 @@ class Found:
     granted: tuple[LeaseGranted, ...]
     trigger: Trigger | None
     facts: int
+    posed: Book | None = None
+
+    @property
+    def looked_at(self) -> Book:
+        """Return the book on which it was worked out."""
+        return self.book if self.posed is None else self.posed
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +110,41 @@ def book_at(store: EventStore, market: str, round_id: UUID) -> Found:
         snapshot = _snapshot_before(store, market, round_id)
         found = None if snapshot is None else _book_from(store, market, round_id, snapshot)
         found = found or _book_from(store, market, round_id, None)
-    assert found is not None
+        assert found is not None
+        if found.cleared.posed is not None:
+            found = replace(found, posed=_posed(store, market, found.cleared.posed))
     return found
+
+
+def _posed(store: EventStore, market: str, posed: Posed) -> Book:
+    """Return the book on which the problem of a round was posed."""
+    snapshot = _snapshot_before_version(store, market, posed.version + 1)
+    for start in (snapshot, None):
+        folding = Folding(market, start, last=posed.version)
+        try:
+            while folding.position < posed.through or folding.version < posed.version:
+                if folding.read_page(store):
+                    break
+        except Overtaken:
+            continue
+        folding.take_in(posed.through)
+        return folding.book
+    raise AssertionError("without a snapshot no decision has read less")
 
 
 def _snapshot_before(store: EventStore, market: str, round_id: UUID) -> Snapshot | None:
     """Return the newest snapshot before a round that the log bears out."""
-    snapshots = snapshots_for(store)
-    versions = snapshots.versions(market)
+    versions = snapshots_for(store).versions(market)
     if not versions:
         return None
     decisions = store.read_stream(f"market-{market}", after_version=versions[0])
     at = next((each.version for each in decisions if _is_round(each.event, round_id)), 0)
-    for version in reversed([each for each in versions if each < at]):
+    return _snapshot_before_version(store, market, at)
+
+
+def _snapshot_before_version(store: EventStore, market: str, at: int) -> Snapshot | None:
+    snapshots = snapshots_for(store)
+    for version in reversed([each for each in snapshots.versions(market) if each < at]):
         snapshot = snapshots.at(market, version)
         if snapshot is not None and snapshot.is_in(store):
             return snapshot
@@ -215,9 +247,10 @@ def _replay(store: EventStore, market: str, round_id: UUID) -> Replayed:
         found = book_at(store, market, round_id)
     except LogTooLong:
         return Replayed("too-long", "", FACTS_MAX)
-    cleared, book = found.cleared, found.book
+    cleared, book = found.cleared, found.looked_at
     now = from_above(cleared.at)
-    curves = curves_of(book, considered(book, found.trigger), found.granted, now=now)
+    bids = considered(book, found.trigger)
+    curves = curves_of(book, bids, found.granted, now=now)
     recorded: list[MarketEvent] = [cleared, *found.granted]
     again: Sequence[MarketEvent] = ()
     try:
@@ -247,9 +280,21 @@ def cleared_again(found: Found, now: int, rules: Rules = PRESENT) -> Sequence[Ma
         if any(count and name.endswith(COMPILED) for name, count in (steps or {}).items()):
             kernels.use()
         aside = () if certificate is None else certificate.aside
-        return on_round(
-            found.book, now=now, round_id=round_id, rules=rules, steps=steps, aside=aside
+        parts: dict[LeaseId, Part] = {}
+        events = on_round(
+            found.looked_at,
+            now=now,
+            round_id=round_id,
+            rules=rules,
+            steps=steps,
+            aside=aside,
+            parts=parts,
         )
+        posed = found.cleared.posed
+        if posed is None:
+            return events
+        before = found.looked_at.calendar.spans()
+        return on_return(found.book, worked(events, parts), posed=posed, before=before)
     return on_fact(found.book, found.trigger, now=now, round_id=round_id, rules=rules)
 
 

@@ -78,8 +78,8 @@ def clear_otherwise(store: EventStore, *, market: str, round_id: UUID, rules: Ru
         found = book_at(store, market, round_id)
     except LogTooLong:
         raise RoundOutOfReach(round_id=round_id) from None
-    floors = {offer_id: listed.floor for offer_id, listed in found.book.offers.items()}
-    limits = {bid_id: bid.limit for bid_id, bid in found.book.bids.items()}
+    floors = {offer_id: listed.floor for offer_id, listed in found.looked_at.offers.items()}
+    limits = {bid_id: bid.limit for bid_id, bid in found.looked_at.bids.items()}
     try:
         again = cleared_again(found, from_above(found.cleared.at), rules)
     except RoundUnsound:

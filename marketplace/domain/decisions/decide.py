@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from ledger.domain.ids import BidId, HostId
+from ledger.domain.ids import BidId, HostId, LeaseId
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.suspension import SET_ASIDE, left_out
 from marketplace.domain.clearing.bisect import LookBudget, without_culprits
 from marketplace.domain.clearing.continuous import clear
 from marketplace.domain.clearing.extension import decide_extension
-from marketplace.domain.clearing.fills import PRESENT, Clearing, Rules, decided, told
+from marketplace.domain.clearing.fills import PRESENT, Clearing, Part, Rules, decided, told
 from marketplace.domain.clearing.work_budget import BrokeOff, Watch
 from marketplace.domain.facts.events import BidHandedOn, LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.facts.faults import Fault
@@ -262,6 +262,7 @@ def on_round(
     late: Callable[[str], bool] | None = None,
     steps: Mapping[str, int] | None = None,
     aside: Collection[BidId] | None = None,
+    parts: dict[LeaseId, Part] | None = None,
     warn: Callable[[Sequence[Fault]], object] | None = None,
     tell: Told = _nobody,
 ) -> list[MarketEvent]:
@@ -271,6 +272,7 @@ def on_round(
         now: milliseconds.
         guards: how long it may take; or of these only `enough` and `late`.
         steps, aside: those of a round that is cleared again: how far it came, whom it left out.
+        parts: takes what each grant is of the round's sums.
         warn: told why grants were dropped, if any were. tell: at which bids the round breaks off.
 
     Raises: RoundUnsound, also where the round could not be cleared or written down: whatever broke
@@ -286,7 +288,7 @@ def on_round(
     def attempt(some: Sequence[OpenBid], under: Guards) -> tuple[list[MarketEvent], list[Fault]]:
         ids = {bid.bid_id for bid in some}
         rest = [bid for bid in bids if bid.bid_id not in ids]
-        return _attempt(book, some, rest, now, round_id, rules, under, steps)
+        return _attempt(book, some, rest, now, round_id, rules, under, steps, parts)
 
     try:
         events, dropped = attempt(tried, guards)
@@ -317,6 +319,7 @@ def _attempt(
     rules: Rules,
     guards: Guards,
     steps: Mapping[str, int] | None,
+    parts: dict[LeaseId, Part] | None,
 ) -> tuple[list[MarketEvent], list[Fault]]:
     """Clear some bids, and say of the others that they are set aside.
 
@@ -341,6 +344,8 @@ def _attempt(
         )
 
     def write(clearing: Clearing) -> list[RoundCleared | LeaseGranted]:
+        if parts is not None:
+            parts.update((fill.lease_id, Part.of(fill)) for fill in clearing.fills)
         return decided(
             book,
             clearing,

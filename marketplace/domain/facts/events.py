@@ -38,6 +38,7 @@ from marketplace.domain.facts.values import GpuRequest as GpuRequest
 from marketplace.domain.facts.values import GrantRefusal as GrantRefusal
 from marketplace.domain.facts.values import Patience as Patience
 from marketplace.domain.facts.values import Placement as Placement
+from marketplace.domain.facts.values import Posed as Posed
 from marketplace.domain.facts.values import Resold as Resold
 from marketplace.domain.facts.values import Seeks as Seeks
 from marketplace.domain.facts.values import ServiceClass as ServiceClass
@@ -53,13 +54,16 @@ ROUND_RULE = "welfare-9"
 # --- the engine's decisions: stream market-<name>, one append a round -------------------------
 
 
-class RoundCleared(Event, name="marketplace.round-cleared", version=4, grown_from=1):
+class RoundCleared(Event, name="marketplace.round-cleared", version=5, grown_from=1):
     """The engine looked at the book and decided.
 
     lane: `instant` or `round`. through: store position up to which it had read.
     price: the lowest, and highest price per GPU-hour of the round's grants; 0 without any.
     rule: name of the clearing rule; the same book and rule give the same grants.
     certificate: of a round of patient bids; None in the instant lane.
+    at: when it began, from which grants may start.
+    posed: the book it was worked out on, beside the instant lane, if it was; what held of it on the
+    book up to `through` is here. None: it was cleared on that book, as all old ones.
     """
 
     market: str
@@ -76,6 +80,7 @@ class RoundCleared(Event, name="marketplace.round-cleared", version=4, grown_fro
     rule: str
     at: datetime
     certificate: Certificate | None = None
+    posed: Posed | None = None
 
 
 class LeaseGranted(Event, name="marketplace.lease-granted", version=5, grown_from=1):

@@ -224,6 +224,17 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
+class Posed:
+    """The book on which the problem of a round was posed.
+
+    version: of the last decision in it, in the market's stream. through: as in RoundCleared.
+    """
+
+    version: int
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
 class Compensation:
     """What one owner pays the consumer of a lease for taking capacity back."""
 

@@ -90,6 +90,11 @@ class Calendar:
             spans = () if self._parent is None else self._parent.held(uuid)
         return spans
 
+    def spans(self) -> dict[str, tuple[Taken, ...]]:
+        """Return what is held of each GPU now, to be compared with what is held of it later."""
+        assert self._parent is None and not self._promised
+        return dict(self._taken)
+
     def withhold(self, host_id: HostId, uuids: Collection[str]) -> None:
         """Let nobody have these GPUs of a host, and all others of it again."""
         assert self._parent is None, "forks are of one moment"

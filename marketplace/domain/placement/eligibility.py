@@ -163,6 +163,7 @@ REASONS: dict[str, str] = {
     "not-allowed": "the market's policies do not let the business unit lease such GPUs",
     "set-aside": "rounds failed with this bid, so they leave it out for a while",
     "unverified": "its grant failed verification and was dropped",
+    "overtaken": "what a round had found for it was taken or changed meanwhile",
 }
 """Every reason an unmatched bid can have, in order, and how it reads."""
 

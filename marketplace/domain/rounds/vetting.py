@@ -48,7 +48,7 @@ def vouched(
         cleared, *others = events
         assert isinstance(cleared, RoundCleared)
         granted = [each for each in others if isinstance(each, LeaseGranted)]
-        found = _checked(book, cleared, granted, check)
+        found = checked(book, cleared, granted, check)
         if not found:
             return events, dropped
         guilty = {fault.lease_id for fault in found if fault.lease_id is not None}
@@ -60,7 +60,7 @@ def vouched(
     raise RoundUnsound("; ".join(str(fault) for fault in found))
 
 
-def _checked(
+def checked(
     book: Book, cleared: RoundCleared, granted: Sequence[LeaseGranted], check: Check
 ) -> Sequence[Fault]:
     """Return the faults of a round; where its check breaks off, of the grant that it breaks off at.

@@ -40,16 +40,37 @@ def faults(book: Book, cleared: RoundCleared, grants: Sequence[LeaseGranted]) ->
     Returns:
         Of grants that cannot be together the later ones in `grants` are at fault.
     """
-    found = [Fault(said) for said in _round(book, cleared)]
-    for granted in grants:
-        found += [Fault(said, granted.lease_id) for said in _faults_of(book, cleared, granted)]
-    found += held_twice(book, grants)
-    found += faults_of_cards(book, grants)
-    found += faults_of_cleaning(book, grants)
-    found += faults_of_cuts(book, grants)
-    found += faults_of_quotas(book, grants)
+    found = faults_since(book, cleared, grants, grants)
     found += [Fault(said) for said in _sums(book, cleared, grants)]
     return found
+
+
+def faults_since(
+    book: Book,
+    cleared: RoundCleared,
+    grants: Sequence[LeaseGranted],
+    near: Sequence[LeaseGranted],
+) -> list[Fault]:
+    """Return what is wrong by now with a round that was sound on an older book, but for its sums.
+
+    Args:
+        near: of `grants` all that are new, that cut leases or take rests of them, whose bid or
+            offers have changed or look at how a host proved, or of whose GPUs anything was taken or
+            given back. To all others nothing can have happened, but by quotas.
+    """
+    found = [Fault(said) for said in _round(book, cleared)]
+    for granted in near:
+        found += [Fault(said, granted.lease_id) for said in _faults_of(book, cleared, granted)]
+    found += held_twice(book, near)
+    found += faults_of_cards(book, near)
+    found += faults_of_cleaning(book, near)
+    found += faults_of_cuts(book, grants if len(near) == len(grants) or _cut(near) else near)
+    found += faults_of_quotas(book, grants)
+    return found
+
+
+def _cut(grants: Sequence[LeaseGranted]) -> bool:
+    return any(granted.cuts for granted in grants)
 
 
 def _round(book: Book, cleared: RoundCleared) -> Iterator[str]:

@@ -16,6 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from listings.domain.events import WeeklyRule
 from marketplace.domain.facts.events import GpuRequest
+from marketplace.engine import Engine
+from tests.marketplace.support.beside import Hold, replayed
 from tests.marketplace.support.contents import NEVER, contents
 from tests.marketplace.support.invariants import audit
 from tests.marketplace.support.market import Market, OpenStore
@@ -166,6 +168,43 @@ class MarketMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_leased_twice_and_terms_are_kept(self) -> None:
         audit(self.market.events())
+
+
+class RoundsBesideMachine(MarketMachine):
+    """The same where rounds are out while all this happens, come back some time, or are lost."""
+
+    @initialize()
+    def open(self) -> None:
+        super().open()
+        self.hold = Hold()
+        self.market.engine = self.engine()
+
+    def engine(self) -> Engine:
+        return Engine(self.store, self.market.name, beside=self.hold)
+
+    @rule()
+    def die(self) -> None:
+        self.market.engine = self.engine()
+
+    @precondition(lambda self: self.hold.out)
+    @rule()
+    def come_back(self) -> None:
+        self.hold.let_go()
+        self.run()
+
+    @precondition(lambda self: self.hold.out)
+    @rule()
+    def lose(self) -> None:
+        self.hold.out[-1].lose()
+
+    def teardown(self) -> None:
+        replayed(self.market)
+
+
+RoundsBesideMachine.TestCase.settings = settings(
+    max_examples=15, stateful_step_count=40, deadline=None
+)
+TestRoundsBesideMachine = RoundsBesideMachine.TestCase
 
 
 MarketMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
