@@ -120,6 +120,11 @@ class Engine:
         """Return how rounds beside the engine are doing; empty: there was none."""
         return "" if self._beside is None else self._beside.words
 
+    @property
+    def round_is_out(self) -> bool:
+        """Tell if a round is being worked out beside."""
+        return self._beside is not None and self._beside.out_since is not None
+
     def _throw_away(self) -> None:
         self._book = None
         if self._beside is not None:

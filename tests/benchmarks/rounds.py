@@ -104,8 +104,21 @@ def cleared(book: Book, round_id: UUID, searched: list[Searched] | None = None) 
 
 def book_of(bids: int, hosts: int, *, seed: int, governed: bool = False) -> Book:
     """Return the book of a market with so many patient bids. governed: under quotas and limits."""
-    chance, market = Random(seed), Market()
-    supply = Counter[str]()
+    market = Market()
+    fill(market, bids, hosts, seed=seed, governed=governed)
+    assert market.engine._book is not None
+    book = market.engine._book
+    for recorded in market.store.read_all(after=Position(book.read_to), limit=10 * bids).events:
+        if recorded.stream.startswith("market-"):
+            continue  # it has decided this itself
+        book.apply(recorded.event, recorded.position)
+        book.read_to = recorded.position
+    return book
+
+
+def fill(market: Market, bids: int, hosts: int, *, seed: int, governed: bool = False) -> None:
+    """List hosts, let others lease parts of them, and let so many bids wait for a round."""
+    chance, supply = Random(seed), Counter[str]()
     for number in range(hosts):
         model, cost = chance.choice(MODELS)
         days = chance.choice((1, 1, 3))
@@ -132,14 +145,6 @@ def book_of(bids: int, hosts: int, *, seed: int, governed: bool = False) -> Book
         market.put(f"governance-{MARKET}", policy)
     for number in range(bids):
         _patient(market, number, chance, unit_of_bid(number) if governed else None)
-    assert market.engine._book is not None
-    book = market.engine._book
-    for recorded in market.store.read_all(after=Position(book.read_to), limit=10 * bids).events:
-        if recorded.stream.startswith("market-"):
-            continue  # it has decided this itself
-        book.apply(recorded.event, recorded.position)
-        book.read_to = recorded.position
-    return book
 
 
 def _patient(market: Market, number: int, chance: Random, unit: UUID | None) -> None:
