@@ -26,9 +26,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-SECONDS_MAX = 120.0
+SECONDS_MAX = 300.0
 """After so long it is ended."""
-NICENESS = 5
+NICENESS = 3
 """It gives way to who decides at once."""
 OUTPUT = 3
 """The one descriptor beside standard input, output and error that it keeps."""
