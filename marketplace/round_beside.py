@@ -21,12 +21,13 @@ from ledger.domain.ids import BidId, LeaseId
 from ledger.eventstore import codec
 from marketplace.beside import LOST, Beside, Lost, Out
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.fills import Part, Rules
+from marketplace.domain.clearing.fills import Rules
 from marketplace.domain.decisions.decide import RoundUnsound, on_round
 from marketplace.domain.decisions.meanwhile import Spans, Worked, on_return, worked
 from marketplace.domain.facts.events import MarketEvent, Posed
 from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.instants import Millis
+from marketplace.domain.rounds.vetting import Part
 from marketplace.round_time import guards_of_a_round
 
 NEEDED = ("marketplace.domain.rounds.batch_clearing", "highspy")

@@ -26,7 +26,7 @@ from ledger.eventstore.port import START, EventStore, Position, Recorded
 from marketplace import kernels
 from marketplace.domain.book.book import READS, Book
 from marketplace.domain.book.snapshot import restored
-from marketplace.domain.clearing.fills import PRESENT, Part, Rules
+from marketplace.domain.clearing.fills import PRESENT, Rules
 from marketplace.domain.decisions.decide import (
     RoundUnsound,
     considered,
@@ -46,6 +46,7 @@ from marketplace.domain.facts.events import (
 )
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.orderbook.triggers import Trigger
+from marketplace.domain.rounds.vetting import Part
 from marketplace.folding import Folding, Overtaken
 from marketplace.queries.market import RoundUnknown
 from marketplace.replay.curves import Curve, curves_of

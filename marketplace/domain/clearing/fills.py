@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal
 from uuid import UUID
 
 from ledger.domain.ids import BidId, LeaseId, named, text_of
@@ -100,19 +100,6 @@ class Fill:
     def weighs(self) -> int:
         """Return weight × GPU-time in nano-units, rounded down."""
         return self.weight * len(self.placement.gpus) * self.bid.duration // MILLIS_PER_HOUR
-
-
-class Part(NamedTuple):
-    """What one grant is of the sums of its round. capped: it pays its own limit."""
-
-    worth: int
-    weighs: int
-    capped: bool
-
-    @classmethod
-    def of(cls, fill: Fill) -> Part:
-        """Return the part of a fill."""
-        return cls(fill.worth, fill.weighs, fill.price == fill.bid.limit and not fill.own)
 
 
 @dataclass(frozen=True, slots=True)

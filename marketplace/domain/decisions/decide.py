@@ -18,7 +18,7 @@ from marketplace.domain.book.suspension import SET_ASIDE, left_out
 from marketplace.domain.clearing.bisect import LookBudget, without_culprits
 from marketplace.domain.clearing.continuous import clear
 from marketplace.domain.clearing.extension import decide_extension
-from marketplace.domain.clearing.fills import PRESENT, Clearing, Part, Rules, decided, told
+from marketplace.domain.clearing.fills import PRESENT, Clearing, Rules, decided, told
 from marketplace.domain.clearing.work_budget import BrokeOff, Watch
 from marketplace.domain.facts.events import BidHandedOn, LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.facts.faults import Fault
@@ -36,7 +36,7 @@ from marketplace.domain.orderbook.triggers import (
 from marketplace.domain.preemption.fill_resale import BIDS_MAX, sell_on
 from marketplace.domain.preemption.interrupt import preemption_for, written
 from marketplace.domain.preemption.reclaim_quota import lawful, reclaim_for
-from marketplace.domain.rounds.vetting import vouched
+from marketplace.domain.rounds.vetting import Part, vouched
 from marketplace.domain.verification.verify_round import faults
 
 

@@ -20,7 +20,7 @@ from ledger.domain.ids import BidId, LeaseId
 from marketplace.domain.admission.gate import Gate, gate_of
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.quota_following import use_of_grant
-from marketplace.domain.clearing.fills import Clearing, Fill, Part, decided, lease_id_of
+from marketplace.domain.clearing.fills import Clearing, Fill, decided, lease_id_of
 from marketplace.domain.clearing.own_supply_first import fit
 from marketplace.domain.facts.events import (
     Certificate,
@@ -38,7 +38,7 @@ from marketplace.domain.orderbook.open_bid import OpenBid
 from marketplace.domain.placement.placement import Placement
 from marketplace.domain.placement.sizes import Found
 from marketplace.domain.rounds.ageing import weight_of
-from marketplace.domain.rounds.vetting import CHECKS_MAX, checked
+from marketplace.domain.rounds.vetting import CHECKS_MAX, Part, checked
 from marketplace.domain.verification.verify_round import faults_since
 
 OVERTAKEN = "overtaken"

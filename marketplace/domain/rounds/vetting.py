@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ledger.domain.ids import LeaseId
 from marketplace.domain.book.book import Book
-from marketplace.domain.clearing.fills import Clearing
+from marketplace.domain.clearing.fills import Clearing, Fill
 from marketplace.domain.facts.events import LeaseGranted, MarketEvent, RoundCleared
 from marketplace.domain.facts.faults import Fault
 from marketplace.domain.facts.faults import RoundUnsound as RoundUnsound
@@ -23,6 +24,20 @@ UNVERIFIED = "unverified"
 """The reason of a bid whose grant was dropped. In the next round it comes after all others."""
 CHECKS_MAX = 16
 """How often a round is checked. Each time at least one grant goes; then the round is given up."""
+
+
+class Part(NamedTuple):
+    """What one grant is of the sums of its round. capped: it pays its own limit."""
+
+    worth: int
+    weighs: int
+    capped: bool
+
+    @classmethod
+    def of(cls, fill: Fill) -> Part:
+        """Return the part of a fill."""
+        return cls(fill.worth, fill.weighs, fill.price == fill.bid.limit and not fill.own)
+
 
 Check = Callable[[Book, RoundCleared, Sequence[LeaseGranted]], Sequence[Fault]]
 
