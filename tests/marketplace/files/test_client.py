@@ -72,8 +72,8 @@ class Here:
                     request.method, path, content=request.content, headers=request.headers
                 )
 
-        answer = asyncio.run(asked())
-        return httpx.Response(answer.status_code, content=answer.content, headers=answer.headers)
+        blob = asyncio.run(asked())
+        return httpx.Response(blob.status_code, content=blob.content, headers=blob.headers)
 
 
 @pytest.fixture
