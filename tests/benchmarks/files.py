@@ -66,8 +66,8 @@ def _turn(source: Path, folder: Path, transfers: Transfers) -> dict[str, float]:
     made: list[str] = []
     copied = _seconds(lambda: _copy(source, folder / "copy"))
     up = _seconds(lambda: made.append(_up(source, transfers)))
+    follow()  # who asks again waits until what it did is in rows
     again = _seconds(lambda: made.append(_up(source, transfers)))
-    follow()
     down = _seconds(lambda: transfers.fetch(made[0], folder / "back"))
     for each in (source, folder / "copy", folder / "back"):
         shutil.rmtree(each)
