@@ -170,12 +170,11 @@ class Receiving:
             raise BlobNotItsName()
         with self._alone, _told():
             os.fdatasync(self._out.fileno())
-            made = not self._file.parent.exists()
+            made = [each for each in self._file.parents if not each.exists()]
             self._file.parent.mkdir(parents=True, exist_ok=True)
             os.replace(self._draft, self._file)
-            _settle(self._file.parent)
-            if made:
-                _settle(self._file.parent.parent)
+            for folder in (self._file.parent, *(each.parent for each in made)):
+                _settle(folder)
 
     def end(self) -> None:
         """Let go of it; of one that has no name yet nothing is left."""

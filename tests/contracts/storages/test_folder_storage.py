@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from config.web.transfers import Transfers
+from marketplace.storage import folder
 from marketplace.storage.folder import FolderStorage, Receiving, ticket_of
+from marketplace.storage.port import BlobKey
 from tests.contracts.storages.conftest import ask, key_of, nobody, put
 
 DATA = os.urandom(3_000_000)
@@ -50,6 +52,30 @@ def test_of_an_upload_that_is_cut_nothing_is_left(storage: FolderStorage, cut: i
     asyncio.run(Transfers(nobody, storage=lambda: storage)(scope, receive, send))
 
     assert (sent, files(storage), storage.sizes([key])) == ([], [], {})
+
+
+def test_each_new_name_on_the_way_to_a_blob_outlives_a_power_failure(
+    storage: FolderStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first blob of an organisation makes its folder, and one in that."""
+    settled: list[Path] = []
+    monkeypatch.setattr(folder, "_settle", settled.append)
+    first = key_of(b"one")
+    second = BlobKey(first.tenant_id, key_of(b"another").sha256)
+
+    for key, data in ((first, b"one"), (second, b"another")):
+        receiving = storage.receive(ticket_of(put_token(storage, key, len(data)), "put"))
+        receiving.write(data)
+        receiving.finish()
+        receiving.end()
+
+    of_all, of_ours = storage.root, storage.root / str(first.tenant_id)
+    assert settled[:3] == [of_ours / first.sha256[:2], of_ours, of_all]
+    assert settled[3:] == [of_ours / second.sha256[:2], of_ours]
+
+
+def put_token(storage: FolderStorage, key: BlobKey, size: int) -> str:
+    return storage.put_link(key, size).url.removeprefix(folder.PREFIX)
 
 
 def test_a_link_works_for_its_time_and_no_longer(
