@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
+from django.db import transaction
 from pytest_django.plugin import DjangoDbBlocker
 
 from config.demo.founding import found
@@ -39,9 +40,10 @@ def week(
     pump = Pump(store, policies_of_the_week(Env()))
     before = NOON - timedelta(days=7, hours=1)
     found_platform(store, Env(), before)
-    with django_db_blocker.unblock():
+    with django_db_blocker.unblock(), transaction.atomic():
         home = tmp_path_factory.mktemp("home")
         found(store, home=home, market="main", currency="USD", now=before)
+        transaction.set_rollback(True)  # the cast's people are rows, and other modules know none
     pump.run()
     Week(store, pump, market="main", currency="USD", ends_at=NOON).run()
     return list(store.read_all(limit=1_000_000).events)
