@@ -351,6 +351,23 @@ def _public(row: OfferRow, window: Window, gpus: Sequence[Gpu]) -> Listed:
     )
 
 
+def own_hosts(actor: Actor) -> QuerySet[HostRow]:
+    """Return the hosts of the actor's organisation that are not retired, newest first."""
+    return hosts(actor).filter(tenant_id=actor.tenant_id).exclude(state="retired")
+
+
+def own_millis(actor: Actor, *, since: datetime, until: datetime) -> int:
+    """Return for how long the actor's organisation had GPUs here in [since, until).
+
+    In GPU-milliseconds. A host counts from when it was registered.
+    """
+    rows = own_hosts(actor).filter(registered_at__lt=until)
+    return sum(
+        gpus * (Window(max(since, registered_at), until).millis)
+        for gpus, registered_at in rows.values_list("gpu_count", "registered_at")
+    )
+
+
 def listed_millis(actor: Actor, *, since: datetime, until: datetime) -> int:
     """Return for how long GPUs of the actor's organisation were on offer in [since, until).
 

@@ -38,7 +38,6 @@ HEAT_DAYS = 7
 HOSTS_MAX = 200
 HOLDING = ("scheduled", "starting", "active", "reclaiming", "ending")
 MILLI = timedelta(milliseconds=1)
-NONE = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +85,19 @@ def _show(request: HttpRequest, *, refusal: Refusal | None = None) -> HttpRespon
     actor = actor_of(request)
     actor.need("owner", "operator", "auditor")
     now = timezone.now()
-    mine = listings.hosts(actor).filter(tenant_id=actor.tenant_id)
-    hosts = list(mine.exclude(state="retired")[:HOSTS_MAX])
+    mine = listings.own_hosts(actor)
+    hosts = list(mine[:HOSTS_MAX])
     running = list(leases(actor, states=HOLDING).filter(owner_ids__contains=[actor.tenant_id]))
     seen = {
         agent.host_id: agent
         for agent in usage.agents(actor, now=now, poll_seconds=settings.ENV.agent_poll_seconds)
     }
-    gpus = sum(host.gpu_count for host in hosts)
+    gpus = sum(mine.values_list("gpu_count", flat=True))
     # A card of which a share is leased is one leased card, however many others there are.
     leased = cards_of(uuid for row in running if row.starts_at <= now for uuid in row.gpu_uuids)
     listed = cards_of(each.gpu_uuid for each in listings.grid(actor, since=now, until=now + MILLI))
     what = "busy" if request.GET.get("show") == "busy" else "leased"
-    heat, share_ppm = _heat(actor, hosts, now, what)
+    heat, share_ppm = _heat(actor, gpus, now, what)
     context = {
         "gpus": gpus,
         "listed": len(listed - leased),
@@ -106,7 +105,7 @@ def _show(request: HttpRequest, *, refusal: Refusal | None = None) -> HttpRespon
         "earnings": money.accounts(actor).filter(kind="earnings", tenant_id=actor.tenant_id),
         "heat": heat,
         "share_ppm": share_ppm,
-        "utilisation": _utilisation(actor, hosts, now),
+        "utilisation": _utilisation(actor, now),
         "what": what,
         "running": running,
         "own": actor.tenant_id,
@@ -152,20 +151,17 @@ def _first_choice(row: LeaseRow, actor: Actor, now: datetime) -> Choice | None:
     return choices[0] if choices else None
 
 
-def _utilisation(actor: Actor, hosts: list[HostRow], now: datetime) -> Utilisation:
-    """Return what these hosts were used for in the last seven days, or since they are known."""
+def _utilisation(actor: Actor, now: datetime) -> Utilisation:
+    """Return what the organisation's GPUs were used for in the last seven days."""
     since = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=HEAT_DAYS)
-    known = (each.gpu_count * max(now - max(since, each.registered_at), NONE) for each in hosts)
     return Utilisation(
-        whole_ms=sum(known, NONE) // MILLI,
+        whole_ms=listings.own_millis(actor, since=since, until=now),
         listed_ms=listings.listed_millis(actor, since=since, until=now),
         leased_ms=usage.granted_millis(actor, since=since, until=now),
     )
 
 
-def _heat(
-    actor: Actor, hosts: list[HostRow], now: datetime, what: str
-) -> tuple[dict[str, Any], int]:
+def _heat(actor: Actor, gpus: int, now: datetime, what: str) -> tuple[dict[str, Any], int]:
     """Return the heat map of the last seven days, by local day and hour, and the whole share."""
     zone, today = timezone.get_current_timezone(), timezone.localdate(now)
     days = [today - timedelta(days=back) for back in range(HEAT_DAYS - 1, -1, -1)]
@@ -180,7 +176,7 @@ def _heat(
         days=days,
         zone=zone,
         now=now,
-        gpus=None if busy else sum(host.gpu_count for host in hosts),
+        gpus=None if busy else gpus,
     )
     rows = [
         {
