@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -142,14 +142,14 @@ class RoundBeside:
         except Exception as unsound:
             # The bids wait for the next round; nobody is granted what cannot be vouched for.
             log.error("round.unsound", market=self._market, faults=str(unsound), exc_info=True)
-            events = []
+            self._is_lost(Lost("it was found unsound"))
+            return []
         self._lost, seconds = 0, time.monotonic() - this.began
         leases = {each.lease_id for each in overtaken}
         self.words = f"back after {seconds:.1f} s, {len(leases)} grants overtaken"
         if leases:
             faults = [str(each) for each in overtaken[:FAULTS_TOLD_MAX]]
-            counts: Mapping[str, int] = {"grants": len(leases)}
-            log.info("round.overtaken", market=self._market, first=faults, **counts)
+            log.info("round.overtaken", market=self._market, first=faults, grants=len(leases))
         return events
 
     def forget(self) -> None:

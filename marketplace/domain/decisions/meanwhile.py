@@ -191,8 +191,10 @@ class _Return:
                 span = Taken(found[1].starts, fills[-1].ends, fills[-1].lease_id)
                 calendar.take_each([uuid for _, uuid in found[1].gpus], span)
         clearing = Clearing(tuple(fills), (), calendar)
-        said = {"now": now, "round_id": cleared.round_id}
-        for event in decided(self._book, clearing, lane="round", tell=(), **said):  # type: ignore[arg-type]
+        made = decided(
+            self._book, clearing, now=now, lane="round", round_id=cleared.round_id, tell=()
+        )
+        for event in made:
             if isinstance(event, LeaseGranted):
                 self._kept[event.lease_id] = event
                 self.near.add(event.lease_id)

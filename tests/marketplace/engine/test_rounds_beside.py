@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from marketplace.domain.decisions.decide import Guards
+from marketplace.domain.decisions.decide import Guards, RoundUnsound
 from marketplace.domain.decisions.meanwhile import OVERTAKEN
 from marketplace.engine import Engine
 from tests.conftest import NOON
@@ -156,6 +156,23 @@ def test_a_bid_whose_last_chance_is_the_round_that_is_out_is_not_ended(
     market.run()
 
     assert market.grant("p") is not None
+
+
+def test_a_round_that_cannot_be_vouched_for_is_told_as_lost(
+    market: Market, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsound(*_: object, **__: object) -> None:
+        raise RoundUnsound("a GPU is held twice")
+
+    patient(market, "p")
+    market.run()
+    hold.let_go()
+    with monkeypatch.context() as broken:
+        broken.setattr("marketplace.round_beside.on_return", unsound)
+        market.run()
+
+    assert market.grant("p") is None
+    assert market.engine.round_words == "lost: it was found unsound"
 
 
 def test_a_round_that_is_lost_is_told_and_the_next_one_serves_all(
