@@ -289,3 +289,15 @@ def test_a_standing_bid_shows_its_chain_and_can_be_ended(world: World, consumer:
     assert "1, this one" in shown
     assert "Ended. The consumer wanted no more." in after
     assert "Withdrawn" in after
+
+
+@pytest.mark.parametrize(
+    ("wrong", "opens"),
+    [({}, ""), ({"limit": "no price"}, ""), ({"patience": "sometimes"}, " open")],
+)
+def test_what_is_folded_opens_where_it_is_wrong(
+    world: World, consumer: Client, wrong: dict[str, str], opens: str
+) -> None:
+    sent = consumer.post("/bids/new", form(**wrong)) if wrong else consumer.get("/bids/new")
+
+    assert f"<details{opens}><summary>More options" in html(sent.content)

@@ -81,6 +81,26 @@ class QueryField(forms.CharField):
             raise forms.ValidationError(refusals.whole(refusal), code=refusal.code) from refusal
 
 
+FOLDED = (
+    "query",
+    "placement",
+    "earliest_start",
+    "patience",
+    "cost_centre",
+    "unit",
+    "gpus_min",
+    "hours_min",
+    "good_till",
+    "good_until",
+    "budget",
+    "auto_extend_until",
+    "repeat_until",
+    "saves_minutes",
+    "resume",
+)
+"""Fields that most bids leave as they are."""
+
+
 class BidForm(forms.Form):
     """What to run, on what, when, and for how much at most."""
 

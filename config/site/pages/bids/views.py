@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from bursting.queries import burst_instances, burst_wait
 from config.site.forms.answers import done, meta_of, page
 from config.site.forms.fields import MomentField, RateField, TokenField
-from config.site.pages.bids.form import BidForm, bid_terms
+from config.site.pages.bids.form import FOLDED, BidForm, bid_terms
 from config.site.pages.bids.funnel import funnel_of
 from config.site.parts.paging import part_of
 from ledger.access import Actor
@@ -101,7 +101,11 @@ def new(request: HttpRequest) -> HttpResponse:
             return done(request, f"/bids/{terms.bid_id}", position, "Your bid is on the market.")
         except Refusal as refused:
             refusal = refused
-    context = {"form": form, "has_unit": "unit" in form.fields}
+    context = {
+        "form": form,
+        "has_unit": "unit" in form.fields,
+        "has_folded_errors": any(name in form.errors for name in FOLDED),
+    }
     invalid = bool(form.errors)
     return page(request, "pages/bid_new.html", context, refusal=refusal, invalid=invalid)
 
