@@ -37,7 +37,8 @@ class WorkloadBody(Body):
     """What will run. kind: one of GET /workloads. command: the words of a command line.
 
     checkpoint_seconds: started anew, it goes on from where it was but for so many seconds at most,
-    and reports no checkpoints. Left out: only checkpoints that are reported count.
+    and reports no checkpoints. Left out: only checkpoints that are reported count. image: the
+    container image it runs in, such as NAME@sha256:…; left out: it runs as a process of the host.
     """
 
     kind = TextField()
@@ -48,6 +49,7 @@ class WorkloadBody(Body):
         child=TextField(trim_whitespace=False, allow_blank=True), default=dict
     )
     checkpoint_seconds = CountField(value_min=1, required=False)
+    image = TextField(required=False, allow_blank=True)
 
 
 class AskBid(Body):
@@ -142,6 +144,7 @@ def terms_of(
             command=tuple(asked["workload"]["command"]),
             environment=tuple(sorted(asked["workload"]["environment"].items())),
             checkpoint_seconds=asked["workload"].get("checkpoint_seconds"),
+            image=asked["workload"].get("image", ""),
         ),
         cost_centre=asked["cost_centre"] or unit.cost_centre,
         burst_allowed=asked["burst_allowed"],
@@ -163,6 +166,7 @@ class WorkloadShape(serializers.Serializer[Any]):
     command = serializers.ListField(child=serializers.CharField())
     environment = serializers.DictField(child=serializers.CharField())
     checkpoint_seconds = serializers.IntegerField(allow_null=True)
+    image = serializers.CharField()
 
 
 class ChainShape(serializers.Serializer[Any]):

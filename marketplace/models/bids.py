@@ -38,6 +38,8 @@ class BidRow(models.Model):
     command = models.JSONField()
     environment = models.JSONField()
     checkpoint_seconds = models.PositiveIntegerField(null=True)
+    image = models.CharField(max_length=512, default="")
+    """The container image it runs in, by its digest; empty: it is a process of the host."""
     seeks = models.CharField(max_length=8, default="cheapest")
     moves = models.JSONField(default=list)
     """From which market to which it was handed on, and when: market, to, at."""

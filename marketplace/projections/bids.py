@@ -138,6 +138,7 @@ def _row(placed: BidPlaced) -> BidRow:
         command=list(placed.workload.command),
         environment=dict(placed.workload.environment),
         checkpoint_seconds=placed.workload.checkpoint_seconds,
+        image=placed.workload.image,
         seeks=placed.seeks,
         cost_centre=placed.cost_centre,
         burst_allowed=placed.burst_allowed,

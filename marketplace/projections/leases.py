@@ -191,6 +191,7 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
         "runtime": scheduled.workload.runtime,
         "command": list(scheduled.workload.command),
         "environment": dict(scheduled.workload.environment),
+        "image": scheduled.workload.image,
     }
     for host_id in sorted({share.host_id for share in shares}):
         here = [share for share in shares if share.host_id == host_id]

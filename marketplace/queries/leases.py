@@ -61,6 +61,7 @@ class Assignment:
     environment: dict[str, str]
     workload_kind: str
     tenant_id: UUID | None = None
+    image: str = ""
 
 
 def leases(
@@ -277,6 +278,7 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             environment=dict(row.workload["environment"]),
             workload_kind=row.workload["kind"],
             tenant_id=row.tenant_id,
+            image=row.workload.get("image", ""),
         )
         for row in rows.order_by("lease_id")
     ]

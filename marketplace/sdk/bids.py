@@ -39,6 +39,7 @@ ONE = (
     ("repeat_until", "repeats until"),
     ("resume", "resumes if interrupted"),
     ("workload.checkpoint_seconds", "checkpoint every, s"),
+    ("workload.image", "image"),
     ("chain.number", "bid in its series"),
     ("chain.ended_because", "series ended because"),
     ("earliest_start", "not before"),
@@ -117,6 +118,9 @@ Saves = Annotated[
     str | None,
     typer.Option("--saves-every", help="the most work that a restart loses: 10m"),
 ]
+Image = Annotated[
+    str, typer.Option("--image", help="container image it runs in, by its digest: NAME@sha256:…")
+]
 Max = Annotated[str, typer.Option("--max", help="most you pay per GPU-hour, such as 2.15")]
 Start = Annotated[str | None, typer.Option("--start", help="not before: now, +2h, 22:00, RFC 3339")]
 By = Annotated[str | None, typer.Option("--by", help="deadline for the end: +8h, 06:00, RFC 3339")]
@@ -138,7 +142,7 @@ def _asked(
     service: str, patient: bool, gang: bool, burst: bool, kind: str, unit: str | None,
     centre: str, command: list[str] | None, gpus_min: int | None, length_min: str | None,
     till: str, extend: str | None, budget: str | None, repeat: str | None, resume: bool,
-    soonest: bool, saves: str | None = None,
+    soonest: bool, saves: str | None = None, image: str = "",
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -157,6 +161,8 @@ def _asked(
     }
     if saves is not None:
         asked["workload"]["checkpoint_seconds"] = length_of(saves)
+    if image:
+        asked["workload"]["image"] = image
     if start is not None:
         asked["earliest_start"] = moment_of(start, now=now).isoformat()
     if by is not None:
@@ -182,13 +188,13 @@ def preview(
     patient: Patient = False, gang: Gang = False, burst: Burst = False, kind: Kind = "other",
     unit: Unit = None, centre: Centre = "", gpus_min: GpusMin = None, length_min: ForMin = None,
     till: Till = "deadline", extend: Extend = None, budget: Budget = None,
-    repeat: Repeat = None, resume: Resume = False, soonest: Soonest = False,
+    repeat: Repeat = None, resume: Resume = False, soonest: Soonest = False, image: Image = "",
 ) -> None:  # fmt: skip
     """Say what a bid would get right now. Nothing is placed."""
     session = session_of(context)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
-                   repeat, resume, soonest)  # fmt: skip
+                   repeat, resume, soonest, image=image)  # fmt: skip
     quote = session.client.ask("bids/preview", asked)
     session.printer.facts(quote, QUOTE)
     if not session.printer.as_json:
@@ -210,6 +216,7 @@ def create(
     unit: Unit = None, centre: Centre = "", gpus_min: GpusMin = None, length_min: ForMin = None,
     till: Till = "deadline", extend: Extend = None, budget: Budget = None,
     repeat: Repeat = None, resume: Resume = False, soonest: Soonest = False, saves: Saves = None,
+    image: Image = "",
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
@@ -217,7 +224,7 @@ def create(
     session = session_of(context)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
-                   repeat, resume, soonest, saves)  # fmt: skip
+                   repeat, resume, soonest, saves, image)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     # First of all, so that whatever comes next, nobody bids a second time.

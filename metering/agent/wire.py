@@ -7,10 +7,10 @@ Times are UTC; `_ms` is whole milliseconds since the Unix epoch or a length in m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from .strict import Between, Length, Message, WireError, dump, parse
@@ -128,6 +128,7 @@ class Assignment(Message):
     stop_at: the GPU is free by then; like `ends_at` a deadline, the earlier one holds.
     grace_seconds: between SIGTERM and SIGKILL, which comes at a deadline at the latest.
     tenant: whose work it is; None: not said, and so not that of any other lease's tenant.
+    image: the container image it runs in, by its digest; empty: it runs as a process.
     """
 
     lease_id: UUID
@@ -142,6 +143,7 @@ class Assignment(Message):
     environment: Annotated[Mapping[str, str], Length(0, 256)]
     workload_kind: Name
     tenant: UUID | None = None
+    image: Annotated[str, Length(0, 512)] = ""
 
     def __post_init__(self) -> None:
         if self.ends_at <= self.starts_at:
@@ -153,6 +155,15 @@ class Assignment(Message):
         for name in self.environment:
             if not name or "=" in name:
                 raise WireError("is not a variable's name", f"environment.{name[:80]}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it without the fields that have their default.
+
+        An agent of before refuses a field that it does not know, and with it all its leases.
+        """
+        usual = {field.name: field.default for field in fields(self)}
+        said = Message.to_json(self)
+        return {name: said[name] for name in said if getattr(self, name) != usual[name]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -144,6 +144,7 @@ def _spoken(wanted: Assignment) -> wire.Assignment | None:
                 "environment": wanted.environment,
                 "workload_kind": wanted.workload_kind,
                 "tenant": wanted.tenant_id,
+                "image": wanted.image,
             }
         )
     except wire.WireError as unfit:

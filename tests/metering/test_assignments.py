@@ -76,6 +76,17 @@ def test_an_agent_is_told_of_a_share_all_that_it_must_know() -> None:
     }
 
 
+def test_an_agent_of_before_is_told_nothing_that_it_does_not_know() -> None:
+    image = f"127.0.0.1:5000/team/train@sha256:{'0a' * 32}"
+    check_workload(Workload(kind="other", image=image))
+
+    plain = _spoken(assignment(Workload(kind="other")))
+    contained = _spoken(replace(assignment(Workload(kind="other")), image=image))
+
+    assert plain is not None and "image" not in plain.to_json()
+    assert contained is not None and contained.to_json()["image"] == image
+
+
 def test_a_command_without_a_program_is_refused() -> None:
     with pytest.raises(CommandWithoutProgram):
         check_workload(Workload(kind="other", command=("", "x")))

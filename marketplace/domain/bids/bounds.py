@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from ledger.domain.money import NANOS_MAX, NANOS_PER_UNIT, CurrencyUnknown, Money, Rate
 from ledger.domain.refusal import Invalid
+from marketplace.domain.bids.images import check_image
 from marketplace.domain.bids.query_language import (
     DRIVER,
     GRACE_MAX,
@@ -326,9 +327,10 @@ def check_workload(workload: Workload) -> None:
     """Refuse a workload that cannot be handed to a host.
 
     Raises: WorkloadUnknown, CommandTooLong, CommandWithoutProgram, EnvironmentUnreadable,
-        CheckpointsOutOfBounds.
+        CheckpointsOutOfBounds, ImageWithoutDigest.
     """
     workload_named(workload.kind)
+    check_image(workload.image)
     every = workload.checkpoint_seconds
     if every is not None and not 1 <= every <= CHECKPOINT_SECONDS_MAX:
         raise CheckpointsOutOfBounds(seconds_max=CHECKPOINT_SECONDS_MAX)

@@ -110,6 +110,7 @@ class Workload:
 
     checkpoint_seconds: started anew, it goes on from where it was but for so many seconds at most,
     without reporting checkpoints; None: only what is reported counts.
+    image: the container image it runs in, by its digest; empty: it is a process of the host.
     """
 
     kind: str
@@ -117,6 +118,7 @@ class Workload:
     command: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     checkpoint_seconds: int | None = None
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True)

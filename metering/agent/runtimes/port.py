@@ -28,6 +28,7 @@ class WorkSpec:
 
     device_uuids: what the driver calls those; empty: as the ids say. grace_seconds: between the
     request to end and the kill, as it is told to the work. stop_at_ms, kill_at_ms: as of `limit`.
+    image: the container image it runs in, by its digest; empty: it runs as a process.
     """
 
     lease_id: UUID
@@ -38,6 +39,7 @@ class WorkSpec:
     grace_seconds: int = 0
     stop_at_ms: int | None = None
     kill_at_ms: int | None = None
+    image: str = ""
 
     @classmethod
     def of(cls, assignment: Assignment, terms: Terms, devices: tuple[str, ...]) -> WorkSpec:
@@ -51,6 +53,7 @@ class WorkSpec:
             grace_seconds=assignment.grace_seconds,
             stop_at_ms=terms.wind_down_ms,
             kill_at_ms=terms.deadline_ms,
+            image=assignment.image,
         )
 
     @property

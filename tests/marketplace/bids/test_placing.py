@@ -28,6 +28,7 @@ from marketplace.commands.bids import (
 from marketplace.domain.bids import bid as bids
 from marketplace.domain.bids import bounds
 from marketplace.domain.bids.bid import Bid, BidTerms
+from marketplace.domain.bids.images import ImageWithoutDigest
 from marketplace.domain.bids.workload_profiles import WorkloadUnknown
 from marketplace.domain.facts.events import GpuRequest, Workload
 from marketplace.policies import release_hold_when_bid_over
@@ -325,6 +326,20 @@ REFUSED: list[tuple[type[Refusal], dict[str, Any]]] = [
     (
         bounds.EnvironmentUnreadable,
         {"workload": Workload(kind="other", environment=(("NOT A NAME", "x"),))},
+    ),
+    *(
+        (ImageWithoutDigest, {"workload": Workload(kind="other", image=image)})
+        for image in (
+            "train",
+            "docker.example/train:latest",
+            f"train:latest@sha256:{'0' * 64}",
+            f"train@sha256:{'0' * 63}",
+            f"train@md5:{'0' * 64}",
+            f"--privileged@sha256:{'0' * 64}",
+            f"../train@sha256:{'0' * 64}",
+            f"a b@sha256:{'0' * 64}",
+            f"{'a' * 600}@sha256:{'0' * 64}",
+        )
     ),
     (bounds.MarketUnreadable, {"market": "No Such Market"}),
     (bounds.CostCentreUnreadable, {"cost_centre": "x" * 65}),

@@ -97,6 +97,7 @@ FOLDED = (
     "repeat_until",
     "saves_minutes",
     "resume",
+    "image",
 )
 """Fields that most bids leave as they are."""
 
@@ -129,6 +130,7 @@ class BidForm(forms.Form):
         label="Work lost on a restart", min_value=1, max_value=1_440, required=False
     )
     command = CommandField(label="Command", required=False, max_length=8_192)
+    image = forms.CharField(label="Container image", required=False, max_length=512)
     cost_centre = forms.CharField(label="Cost centre", required=False, max_length=64)
 
     def __init__(
@@ -198,6 +200,7 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
             kind=data["kind"],
             command=data["command"],
             checkpoint_seconds=data["saves_minutes"] and data["saves_minutes"] * 60,
+            image=data["image"],
         ),
         cost_centre=data["cost_centre"] or unit.cost_centre,
         burst_allowed=data["burst_allowed"],
