@@ -27,6 +27,7 @@ from marketplace.domain.files.folder import (
     TooManyBlobs,
     need_room,
     need_sizes,
+    need_unused,
 )
 from marketplace.domain.files.manifest import (
     BLOB_BYTES_MAX,
@@ -36,6 +37,7 @@ from marketplace.domain.files.manifest import (
     read_manifest,
 )
 from marketplace.models.folders import BlobRow, BlobUseRow
+from marketplace.queries.folders import bringing
 from marketplace.storage.port import BlobKey, Link, Storage
 
 TOLD_MAX = 20
@@ -137,8 +139,10 @@ def keep_folder(
 def remove_folder(store: EventStore, folder_id: UUID, *, by: Meta, now: datetime) -> Position:
     """Keep a folder no longer; blobs that no other folder has go a while later.
 
-    Raises: FolderUnknown.
+    Raises: FolderUnknown, FolderInUse.
     """
+    bids, leases = bringing(folder_id)
+    need_unused(folder_id, bids=bids, leases=leases)
     with transaction.atomic():
         position = commands.remove_folder(store, folder_id=folder_id, by=by, now=now)
         BlobUseRow.objects.filter(folder_id=folder_id).delete()

@@ -19,6 +19,7 @@ HostId = NewType("HostId", UUID)
 OfferId = NewType("OfferId", UUID)
 BidId = NewType("BidId", UUID)
 LeaseId = NewType("LeaseId", UUID)
+FolderId = NewType("FolderId", UUID)
 
 _new = object.__new__
 _set_number, _set_safety = vars(UUID)["int"].__set__, vars(UUID)["is_safe"].__set__

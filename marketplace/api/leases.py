@@ -108,7 +108,8 @@ class CloseReasonShape(serializers.Serializer[Any]):
 class LeaseShape(serializers.Serializer[Any]):
     """A lease as its consumer and its owners see it. stop_at: when a reclaim ends it.
 
-    An owner sees neither `bid_id` nor `subscriber_id` nor `cost_centre`: they are null.
+    inputs: the folder that its work finds; outputs: what of the work's folder is kept. An owner
+    sees neither these nor `bid_id`, `subscriber_id` and `cost_centre`: they are null.
     """
 
     id = serializers.UUIDField(source="lease_id")
@@ -139,6 +140,8 @@ class LeaseShape(serializers.Serializer[Any]):
     extension = ExtensionShape(allow_null=True)
     checkpoint_at = MomentField(allow_null=True)
     checkpoint_seconds = serializers.IntegerField(allow_null=True)
+    inputs = serializers.UUIDField(allow_null=True)
+    outputs = serializers.ListField(child=serializers.CharField(), allow_null=True)
     kept_seconds = serializers.IntegerField(allow_null=True)
     lost_seconds = serializers.IntegerField(allow_null=True)
     granted_at = MomentField()
@@ -180,7 +183,7 @@ class OneLeaseShape(LeaseShape):
     cut = CutShape(allow_null=True)
 
 
-CONSUMERS_OWN = ("bid_id", "subscriber_id", "cost_centre")
+CONSUMERS_OWN = ("bid_id", "subscriber_id", "cost_centre", "inputs", "outputs")
 """Why and for whom a lease was asked for is its consumer's own affair."""
 
 

@@ -26,6 +26,7 @@ from marketplace.domain.bids.bounds import GPUS_MAX, read_good_till, write_good_
 from marketplace.domain.bids.query_language import read_query, write_query
 from marketplace.domain.bids.workload_profiles import Advice, advise
 from marketplace.domain.facts.events import Patience, Placement, Seeks, ServiceClass, Workload
+from marketplace.domain.files.outputs import OUTPUT_LENGTH_MAX, OUTPUTS_MAX
 from marketplace.models.bids import BidRow
 from marketplace.queries.bids import Unit
 from marketplace.queries.books import Quote
@@ -39,6 +40,8 @@ class WorkloadBody(Body):
     checkpoint_seconds: started anew, it goes on from where it was but for so many seconds at most,
     and reports no checkpoints. Left out: only checkpoints that are reported count. image: the
     container image it runs in, such as NAME@sha256:…; left out: it runs as a process of the host.
+    inputs: the id of a folder whose files it finds where it starts. outputs: what of its folder is
+    kept when it ended, such as `out/`, `*.pt` or `**/*.log`.
     """
 
     kind = TextField()
@@ -50,6 +53,12 @@ class WorkloadBody(Body):
     )
     checkpoint_seconds = CountField(value_min=1, required=False)
     image = TextField(required=False, allow_blank=True)
+    inputs = serializers.UUIDField(required=False)
+    outputs = serializers.ListField(
+        child=TextField(trim_whitespace=False, max_length=OUTPUT_LENGTH_MAX),
+        default=list,
+        max_length=OUTPUTS_MAX,
+    )
 
 
 class AskBid(Body):
@@ -145,6 +154,8 @@ def terms_of(
             environment=tuple(sorted(asked["workload"]["environment"].items())),
             checkpoint_seconds=asked["workload"].get("checkpoint_seconds"),
             image=asked["workload"].get("image", ""),
+            inputs=asked["workload"].get("inputs"),
+            outputs=tuple(asked["workload"]["outputs"]),
         ),
         cost_centre=asked["cost_centre"] or unit.cost_centre,
         burst_allowed=asked["burst_allowed"],
@@ -167,6 +178,8 @@ class WorkloadShape(serializers.Serializer[Any]):
     environment = serializers.DictField(child=serializers.CharField())
     checkpoint_seconds = serializers.IntegerField(allow_null=True)
     image = serializers.CharField()
+    inputs = serializers.UUIDField(allow_null=True)
+    outputs = serializers.ListField(child=serializers.CharField())
 
 
 class ChainShape(serializers.Serializer[Any]):

@@ -35,7 +35,9 @@ from marketplace.domain.bids.bid import (
 )
 from marketplace.domain.bids.routing import Route
 from marketplace.domain.facts.bid_events import BidRouted
-from marketplace.domain.facts.events import BidEvent
+from marketplace.domain.facts.events import BidEvent, BidPlaced
+from marketplace.domain.files.events import FolderEvent
+from marketplace.domain.files.folder import Folder, need_inputs
 
 
 def place_bid(
@@ -130,11 +132,23 @@ def _placing(
         by=by,
         now=now,
     )
-    hold = replace(hold, seen=account)
-    if route is None:
-        return [hold, own]
-    known = Part(Route, terms.bid_id, lambda known: [] if known else [route], by)
-    return [hold, known, own]
+    parts = [*_inputs(placed, by), replace(hold, seen=account)]
+    if route is not None:
+        parts.append(Part(Route, terms.bid_id, lambda known: [] if known else [route], by))
+    return [*parts, own]
+
+
+def _inputs(placed: BidPlaced, by: Meta) -> list[Part]:
+    """Return what sees that the folder which a bid brings is kept; nothing is written to it."""
+    folder_id, tenant_id = placed.workload.inputs, placed.tenant_id
+    if folder_id is None:
+        return []
+
+    def decide(folder: Folder | None) -> Sequence[FolderEvent]:
+        need_inputs(folder, folder_id=folder_id, tenant_id=tenant_id)
+        return []
+
+    return [Part(Folder, folder_id, decide, by)]
 
 
 def release_stray_hold(

@@ -40,6 +40,10 @@ class BidRow(models.Model):
     checkpoint_seconds = models.PositiveIntegerField(null=True)
     image = models.CharField(max_length=512, default="")
     """The container image it runs in, by its digest; empty: it is a process of the host."""
+    inputs = models.UUIDField(null=True, db_index=True)
+    """The folder that the work finds; null: none."""
+    outputs = models.JSONField(default=list)
+    """What of the work's folder is kept, as patterns."""
     seeks = models.CharField(max_length=8, default="cheapest")
     moves = models.JSONField(default=list)
     """From which market to which it was handed on, and when: market, to, at."""

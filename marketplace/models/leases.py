@@ -54,6 +54,10 @@ class LeaseRow(models.Model):
     checkpoint_at = models.DateTimeField(null=True)
     """Up to when the work is safe; null: nobody reported a checkpoint."""
     checkpoint_seconds = models.PositiveIntegerField(null=True)
+    inputs = models.UUIDField(null=True, db_index=True)
+    """The folder that its work finds; null: none."""
+    outputs = models.JSONField(default=list)
+    """What of its work's folder is kept, as patterns."""
     kept_seconds = models.PositiveIntegerField(null=True)
     lost_seconds = models.PositiveIntegerField(null=True)
     """Of work that others cut short: how much of the lease is safe, how much was done in vain."""

@@ -139,6 +139,8 @@ def _row(placed: BidPlaced) -> BidRow:
         environment=dict(placed.workload.environment),
         checkpoint_seconds=placed.workload.checkpoint_seconds,
         image=placed.workload.image,
+        inputs=placed.workload.inputs,
+        outputs=list(placed.workload.outputs),
         seeks=placed.seeks,
         cost_centre=placed.cost_centre,
         burst_allowed=placed.burst_allowed,

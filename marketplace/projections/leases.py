@@ -177,6 +177,8 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
         workload_kind=scheduled.workload.kind,
         cost_centre=scheduled.cost_centre,
         checkpoint_seconds=scheduled.workload.checkpoint_seconds,
+        inputs=scheduled.workload.inputs,
+        outputs=list(scheduled.workload.outputs),
         burst=any(share.source == "burst" for share in shares),
         notice_seconds=max(share.notice_seconds for share in shares),
         grace_seconds=grace_seconds,
@@ -193,6 +195,10 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
         "environment": dict(scheduled.workload.environment),
         "image": scheduled.workload.image,
     }
+    if scheduled.workload.inputs is not None:
+        workload["inputs"] = str(scheduled.workload.inputs)
+    if scheduled.workload.outputs:
+        workload["outputs"] = list(scheduled.workload.outputs)
     for host_id in sorted({share.host_id for share in shares}):
         here = [share for share in shares if share.host_id == host_id]
         rows.make(

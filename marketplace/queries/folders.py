@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from ledger.access import Actor, visible
 from ledger.domain.refusal import Invalid
 from marketplace.domain.files.folder import FolderUnknown
+from marketplace.models.bids import BidRow
 from marketplace.models.folders import FolderRow
+from marketplace.models.leases import LeaseRow
+
+NAMED_MAX = 20
+"""So many bids and leases a refusal names."""
 
 
 class FolderFilterUnreadable(Invalid):
@@ -39,3 +44,18 @@ def folder(actor: Actor, folder_id: UUID) -> FolderRow:
     if row is None:
         raise FolderUnknown(folder_id=folder_id)
     return row
+
+
+def bringing(folder_id: UUID) -> tuple[list[UUID], list[UUID]]:
+    """Return the first open bids and the first leases not over whose inputs a folder is.
+
+    Of a bid that was just filled the lease may not be known here yet: then the bid is named.
+    """
+    bids = BidRow.objects.filter(inputs=folder_id)
+    known = LeaseRow.objects.filter(lease_id=OuterRef("lease_id"))
+    waiting = bids.filter(Q(state="open") | Q(state="filled") & ~Exists(known))
+    leases = LeaseRow.objects.filter(inputs=folder_id, closed_at__isnull=True)
+    return (
+        list(waiting.values_list("bid_id", flat=True)[:NAMED_MAX]),
+        list(leases.values_list("lease_id", flat=True)[:NAMED_MAX]),
+    )

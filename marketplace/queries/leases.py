@@ -62,6 +62,8 @@ class Assignment:
     workload_kind: str
     tenant_id: UUID | None = None
     image: str = ""
+    inputs: UUID | None = None
+    outputs: tuple[str, ...] = ()
 
 
 def leases(
@@ -279,6 +281,8 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             workload_kind=row.workload["kind"],
             tenant_id=row.tenant_id,
             image=row.workload.get("image", ""),
+            inputs=UUID(row.workload["inputs"]) if "inputs" in row.workload else None,
+            outputs=tuple(row.workload.get("outputs", ())),
         )
         for row in rows.order_by("lease_id")
     ]

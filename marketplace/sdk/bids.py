@@ -40,6 +40,8 @@ ONE = (
     ("resume", "resumes if interrupted"),
     ("workload.checkpoint_seconds", "checkpoint every, s"),
     ("workload.image", "image"),
+    ("workload.inputs", "inputs"),
+    ("workload.outputs", "outputs"),
     ("chain.number", "bid in its series"),
     ("chain.ended_because", "series ended because"),
     ("earliest_start", "not before"),
@@ -121,6 +123,14 @@ Saves = Annotated[
 Image = Annotated[
     str, typer.Option("--image", help="container image it runs in, by its digest: NAME@sha256:…")
 ]
+Inputs = Annotated[
+    UUID | None,
+    typer.Option("--inputs", help="the folder that the work finds, from `files up`"),
+]
+Outputs = Annotated[
+    list[str] | None,
+    typer.Option("--output", help="what of its folder is kept: out/, '*.pt'; may be repeated"),
+]
 Max = Annotated[str, typer.Option("--max", help="most you pay per GPU-hour, such as 2.15")]
 Start = Annotated[str | None, typer.Option("--start", help="not before: now, +2h, 22:00, RFC 3339")]
 By = Annotated[str | None, typer.Option("--by", help="deadline for the end: +8h, 06:00, RFC 3339")]
@@ -142,7 +152,8 @@ def _asked(
     service: str, patient: bool, gang: bool, burst: bool, kind: str, unit: str | None,
     centre: str, command: list[str] | None, gpus_min: int | None, length_min: str | None,
     till: str, extend: str | None, budget: str | None, repeat: str | None, resume: bool,
-    soonest: bool, saves: str | None = None, image: str = "",
+    soonest: bool, saves: str | None = None, image: str = "", inputs: UUID | None = None,
+    outputs: list[str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -163,6 +174,10 @@ def _asked(
         asked["workload"]["checkpoint_seconds"] = length_of(saves)
     if image:
         asked["workload"]["image"] = image
+    if inputs is not None:
+        asked["workload"]["inputs"] = str(inputs)
+    if outputs:
+        asked["workload"]["outputs"] = outputs
     if start is not None:
         asked["earliest_start"] = moment_of(start, now=now).isoformat()
     if by is not None:
@@ -216,7 +231,7 @@ def create(
     unit: Unit = None, centre: Centre = "", gpus_min: GpusMin = None, length_min: ForMin = None,
     till: Till = "deadline", extend: Extend = None, budget: Budget = None,
     repeat: Repeat = None, resume: Resume = False, soonest: Soonest = False, saves: Saves = None,
-    image: Image = "",
+    image: Image = "", inputs: Inputs = None, outputs: Outputs = None,
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
@@ -224,7 +239,7 @@ def create(
     session = session_of(context)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
-                   repeat, resume, soonest, saves, image)  # fmt: skip
+                   repeat, resume, soonest, saves, image, inputs, outputs)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     # First of all, so that whatever comes next, nobody bids a second time.

@@ -129,6 +129,8 @@ class Assignment(Message):
     grace_seconds: between SIGTERM and SIGKILL, which comes at a deadline at the latest.
     tenant: whose work it is; None: not said, and so not that of any other lease's tenant.
     image: the container image it runs in, by its digest; empty: it runs as a process.
+    inputs: the folder whose files the work finds where it starts; None: none. outputs: patterns of
+        what of that place is kept when the work ended.
     """
 
     lease_id: UUID
@@ -144,6 +146,8 @@ class Assignment(Message):
     workload_kind: Name
     tenant: UUID | None = None
     image: Annotated[str, Length(0, 512)] = ""
+    inputs: UUID | None = None
+    outputs: Annotated[tuple[Annotated[str, Length(1, 256)], ...], Length(0, 32)] = ()
 
     def __post_init__(self) -> None:
         if self.ends_at <= self.starts_at:

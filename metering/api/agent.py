@@ -145,6 +145,8 @@ def _spoken(wanted: Assignment) -> wire.Assignment | None:
                 "workload_kind": wanted.workload_kind,
                 "tenant": wanted.tenant_id,
                 "image": wanted.image,
+                "inputs": wanted.inputs,
+                "outputs": wanted.outputs,
             }
         )
     except wire.WireError as unfit:

@@ -20,6 +20,7 @@ from marketplace.domain.bids.query_language import (
 )
 from marketplace.domain.bids.workload_profiles import workload_named
 from marketplace.domain.facts.events import GoodTill, GpuRequest, Patience, Seeks, Workload
+from marketplace.domain.files.outputs import need_outputs
 
 GPUS_MAX = 1024
 DURATION_MIN = timedelta(minutes=1)
@@ -327,10 +328,11 @@ def check_workload(workload: Workload) -> None:
     """Refuse a workload that cannot be handed to a host.
 
     Raises: WorkloadUnknown, CommandTooLong, CommandWithoutProgram, EnvironmentUnreadable,
-        CheckpointsOutOfBounds, ImageWithoutDigest.
+        CheckpointsOutOfBounds, ImageWithoutDigest, OutputsUnreadable.
     """
     workload_named(workload.kind)
     check_image(workload.image)
+    need_outputs(workload.outputs)
     every = workload.checkpoint_seconds
     if every is not None and not 1 <= every <= CHECKPOINT_SECONDS_MAX:
         raise CheckpointsOutOfBounds(seconds_max=CHECKPOINT_SECONDS_MAX)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-from ledger.domain.ids import BidId, HostId, LeaseId, OfferId, TenantId
+from ledger.domain.ids import BidId, FolderId, HostId, LeaseId, OfferId, TenantId
 from ledger.domain.making import made_quickly
 from ledger.domain.money import Money, Rate
 from listings.domain.events import ReclaimStep
@@ -111,6 +111,8 @@ class Workload:
     checkpoint_seconds: started anew, it goes on from where it was but for so many seconds at most,
     without reporting checkpoints; None: only what is reported counts.
     image: the container image it runs in, by its digest; empty: it is a process of the host.
+    inputs: the folder whose files it finds where it starts; None: none. outputs: what of its folder
+    is kept when it ended, as in `marketplace/domain/files/outputs.py`; empty: nothing.
     """
 
     kind: str
@@ -119,6 +121,8 @@ class Workload:
     environment: tuple[tuple[str, str], ...] = ()
     checkpoint_seconds: int | None = None
     image: str = ""
+    inputs: FolderId | None = None
+    outputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, assert_never
 from uuid import UUID, uuid5
 
-from ledger.domain.ids import HostId, LeaseId, TenantId, UserId
+from ledger.domain.ids import BidId, HostId, LeaseId, TenantId, UserId
 from ledger.domain.refusal import Invalid, Refusal, Unknown
 from marketplace.domain.files.events import FolderEvent, FolderKept, FolderRemoved
 from marketplace.domain.files.manifest import Manifest
@@ -23,6 +23,20 @@ GIB = 2**30
 
 class FolderUnknown(Unknown):
     """Your organisation keeps no such folder."""
+
+
+class InputsUnknown(Invalid):
+    """Your organisation keeps no folder of that id for the work to find.
+
+    Bring it first: `offpeak files up` prints its id.
+    """
+
+
+class FolderInUse(Refusal):
+    """That folder is the inputs of work that is asked for or runs.
+
+    Withdraw those bids or end those leases first, or remove it when they are over.
+    """
 
 
 class FolderTitleTooLong(Invalid):
@@ -83,6 +97,31 @@ def need_sizes(asked: Mapping[str, int], known: Mapping[str, int]) -> None:
     for sha256 in asked.keys() & known.keys():
         if asked[sha256] != known[sha256]:
             raise BlobSizeWrong(blob=sha256, bytes=asked[sha256])
+
+
+def need_unused(
+    folder_id: UUID, *, bids: Sequence[BidId | UUID], leases: Sequence[LeaseId | UUID]
+) -> None:
+    """Refuse to remove what these bids and leases bring.
+
+    Raises: FolderInUse.
+    """
+    if bids or leases:
+        raise FolderInUse(
+            folder_id=folder_id,
+            bids=[str(each) for each in bids],
+            leases=[str(each) for each in leases],
+        )
+
+
+def need_inputs(folder: Folder | None, *, folder_id: UUID, tenant_id: TenantId) -> None:
+    """Refuse as inputs what is not kept, or is another organisation's: nobody learns which.
+
+    Raises: InputsUnknown.
+    """
+    kept = folder is not None and folder.removed_at is None
+    if folder is None or not kept or folder.kept.tenant_id != tenant_id:
+        raise InputsUnknown(inputs=folder_id)
 
 
 @dataclass(frozen=True, slots=True)

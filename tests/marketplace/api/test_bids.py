@@ -47,6 +47,8 @@ def test_a_bid_over_http_becomes_a_grant_and_a_row(ada: Caller, unit: str, marke
         "command": ["serve"],
         "environment": {"PORT": "80"},
         "checkpoint_seconds": None,
+        "inputs": None,
+        "outputs": [],
     }
     granted = next(iter(market.grants().values()))
     assert isinstance(granted, LeaseGranted)

@@ -21,7 +21,7 @@ from config.site.forms.fields import (
 from config.site.parts import refusals
 from ledger.access import Actor
 from ledger.domain.account_ids import funds_account
-from ledger.domain.ids import BidId
+from ledger.domain.ids import BidId, FolderId
 from ledger.domain.refusal import Refusal
 from marketplace.domain.bids.bid import BidTerms
 from marketplace.domain.bids.query_language import read_query
@@ -34,6 +34,7 @@ from marketplace.domain.facts.events import (
     ServiceClass,
     Workload,
 )
+from marketplace.domain.files.outputs import need_outputs
 from marketplace.queries.bids import unit_of
 
 WORKLOADS = [(each.kind, each.title) for each in ENVELOPES.values()]
@@ -81,6 +82,23 @@ class QueryField(forms.CharField):
             raise forms.ValidationError(refusals.whole(refusal), code=refusal.code) from refusal
 
 
+class OutputsField(forms.CharField):
+    """Patterns of files, with spaces between them."""
+
+    def clean(self, value: Any) -> tuple[str, ...]:
+        """Return the patterns."""
+        try:
+            patterns = tuple(shlex.split(super().clean(value) or ""))
+            need_outputs(patterns)
+        except ValueError as unbalanced:
+            raise forms.ValidationError(
+                "A quotation mark is not closed. Add the missing one."
+            ) from unbalanced
+        except Refusal as refusal:
+            raise forms.ValidationError(refusals.whole(refusal), code=refusal.code) from refusal
+        return patterns
+
+
 FOLDED = (
     "query",
     "placement",
@@ -96,6 +114,8 @@ FOLDED = (
     "auto_extend_until",
     "repeat_until",
     "saves_minutes",
+    "inputs",
+    "outputs",
     "resume",
     "image",
 )
@@ -129,6 +149,7 @@ class BidForm(forms.Form):
     saves_minutes = forms.IntegerField(
         label="Work lost on a restart", min_value=1, max_value=1_440, required=False
     )
+    outputs = OutputsField(label="Files it leaves", required=False, max_length=2_000)
     command = CommandField(label="Command", required=False, max_length=8_192)
     image = forms.CharField(label="Container image", required=False, max_length=512)
     cost_centre = forms.CharField(label="Cost centre", required=False, max_length=64)
@@ -140,9 +161,13 @@ class BidForm(forms.Form):
         units: Iterable[tuple[str, str]],
         currency: str,
         now: datetime,
+        folders: Iterable[tuple[str, str]] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        self.fields["inputs"] = forms.ChoiceField(
+            label="Files it finds", required=False, choices=[("", "None"), *folders]
+        )
         self.fields["limit"] = RateField(label="Limit price", currency=currency)
         self.fields["budget"] = MoneyField(label="Budget", currency=currency, required=False)
         self.fields["gpu"] = forms.ChoiceField(
@@ -201,6 +226,8 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
             command=data["command"],
             checkpoint_seconds=data["saves_minutes"] and data["saves_minutes"] * 60,
             image=data["image"],
+            inputs=FolderId(UUID(data["inputs"])) if data["inputs"] else None,
+            outputs=data["outputs"],
         ),
         cost_centre=data["cost_centre"] or unit.cost_centre,
         burst_allowed=data["burst_allowed"],

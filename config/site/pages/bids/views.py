@@ -38,12 +38,14 @@ from marketplace.explain.ended_bid import explain_ended
 from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
 from marketplace.queries.books import explain_bid, preview
+from marketplace.queries.folders import folders
 from marketplace.queries.leases import leases
 from marketplace.queries.market import market_now
 from marketplace.queries.routing import routed
 
 BURST_TRIES_MAX = 20
 CHAIN_MAX = 50
+FOLDERS_MAX = 100
 REFUSED = "The next one could not be placed: its money or its time did not suffice."
 ENDED_BECAUSE = {
     "deadline": "It could no longer be met by its deadline.",
@@ -227,7 +229,15 @@ def _form(request: HttpRequest, actor: Actor, now: datetime) -> BidForm:
             (str(row.subscriber_id), row.title) for row in subscribers(actor).order_by("title")
         ]
     make = partial(
-        BidForm, models=sorted(goods), units=units, currency=settings.ENV.currency, now=now
+        BidForm,
+        models=sorted(goods),
+        units=units,
+        currency=settings.ENV.currency,
+        now=now,
+        folders=[
+            (str(row.folder_id), row.title or f"{row.kept_at:%d %b %H:%M}, {row.files} files")
+            for row in folders(actor)[:FOLDERS_MAX]
+        ],
     )
     if request.method == "POST":
         return make(request.POST)
