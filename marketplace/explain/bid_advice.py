@@ -113,7 +113,7 @@ class _Trial:
         found = self._find(changed)
         if found is None or quotas is None:
             return None if found is None else found[1]
-        gate = Gate(quotas, self.book.offers.values())
+        gate = Gate(quotas, self.book.catalogue)
         let = gate.admit(changed, self._find, LeaseId(changed.bid_id))
         self.reason = None if let is not None else gate.reasons.get(changed.bid_id)
         return None if let is None else let[1]

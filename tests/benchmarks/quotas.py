@@ -4,6 +4,9 @@ The shape of `admission` (Kueue's: 5 cohorts of 6 units, each with a nominal quo
 place of its rules alone: bids come in by the front's own function, with token, bucket and hold; the
 engine reads them from PostgreSQL, decides under the quotas, and its grants are committed before
 they count. Every unit asks for half as much again as its quota, so the last third is refused room.
+
+Front and engine take turns here; in an installation they are two processes. So what each takes is
+told apart, too.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from ledger.eventstore import default_store
 from ledger.eventstore.port import Meta
 from ledger.following import names_of
 from marketplace.api.many_bids import Asked, place_together
+from marketplace.domain.decisions.warm_up import rehearse
 from marketplace.domain.facts.events import LeaseGranted
 from marketplace.domain.facts.policy_events import CohortPlaced, QuotaSet, UnitPlaced
 from marketplace.engine import Engine
@@ -45,24 +49,44 @@ def run() -> Iterator[Figure]:
     follow()
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = on")  # tests do without
+    rehearse()  # an engine has its kernels at hand when it goes over to them
     store, engine = default_store(), Engine(default_store(), MARKET, round_seconds=86_400)
     engine.run_once(now=datetime.now(UTC))
     asked = [_bid(unit) for _ in range(ASKED_FOR) for unit in units]
-    before, begun, worked = store.head(), time.perf_counter(), time.process_time()
+    before, front, decided = store.head(), Watch(), Watch()
     for since in range(0, len(asked), TOGETHER):
-        _place(asked[since : since + TOGETHER])
-        engine.run_once(now=datetime.now(UTC))
-    took, worked = time.perf_counter() - begun, time.process_time() - worked
+        with front:
+            _place(asked[since : since + TOGETHER])
+        with decided:
+            engine.run_once(now=datetime.now(UTC))
     page = store.read_all(after=before, limit=len(asked), only=names_of(LeaseGranted))
     admitted = len(page.events)
     assert admitted == COHORTS * QUEUES * NOMINAL, f"{admitted} were granted"
-    rate = admitted / took
+    rate, alone = admitted / (front.seconds + decided.seconds), admitted / decided.seconds
     yield Figure("bids placed under quota", len(asked), "", digits=0)
     yield Figure("  of them admitted: their quota, not a GPU more", admitted, "", digits=0)
     yield Figure(
         "admissions, durable", rate, "/s", KUEUE_PER_SECOND, "Kueue's baseline", "≥ 860 (20×)"
     )
-    yield Figure("  the server's processor time for each", 1e3 * worked / admitted, "ms", digits=2)
+    yield Figure("  by the engine alone", alone, "/s", KUEUE_PER_SECOND, "Kueue's baseline")
+    yield Figure("  processor time a bid: front", 1e3 * front.worked / len(asked), "ms", digits=2)
+    yield Figure(
+        "  processor time a bid: engine", 1e3 * decided.worked / len(asked), "ms", digits=2
+    )
+
+
+class Watch:
+    """Adds up seconds, and of them those of this thread on a processor."""
+
+    def __init__(self) -> None:
+        self.seconds = self.worked = 0.0
+
+    def __enter__(self) -> None:
+        self._begun = time.perf_counter(), time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._begun[0]
+        self.worked += time.thread_time() - self._begun[1]
 
 
 def _governed() -> list[Party]:

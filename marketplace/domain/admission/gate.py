@@ -8,7 +8,7 @@ borrowed, and whatever no quota speaks of, is left to the market.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -31,27 +31,42 @@ Found = tuple[OpenBid, Placement]
 """A bid, in the size it gets, and where it goes."""
 
 
-class HasQuotas(Protocol):
-    """A book, as far as the gate looks into it."""
-
-    quotas: QuotaBook | None
+class Supply(Protocol):
+    """What is on offer, as far as the gate looks into it."""
 
     @property
     def offers(self) -> Mapping[OfferId, Listed]:
         """Return the offers by id."""
         ...
 
+    @property
+    def of_kind(self) -> Mapping[int, Mapping[OfferId, Listed]]:
+        """Return the offers by id, for each kind there is: those of one kind have like GPUs."""
+        ...
+
+
+class HasQuotas(Protocol):
+    """A book, as far as the gate looks into it."""
+
+    quotas: QuotaBook | None
+
+    @property
+    def catalogue(self) -> Supply:
+        """Return what is on offer."""
+        ...
+
 
 class Gate:
     """The quotas of one clearing. What is let through is counted at once."""
 
-    def __init__(self, quotas: QuotaBook, offers: Collection[Listed]) -> None:
+    def __init__(self, quotas: QuotaBook, supply: Supply) -> None:
         self._quotas = quotas.fork()
-        self._offers = offers
-        self._models: list[str] | None = None
+        self._supply = supply
         self.only_own = False
         """Whether only what stays within nominal quota is let through."""
         self._let: set[BidId] = set()
+        self._nowhere: dict[BidId, int] = {}
+        """After how many others were let through no place at all was found for a bid."""
         self.own: set[LeaseId] = set()
         """Leases within nominal quota, which pay the transfer price."""
         self.reasons: dict[BidId, str] = {}
@@ -79,19 +94,23 @@ class Gate:
         if len(by_unit) <= 1:
             yield from bound
         else:
-            self._standings = self._quotas.standings(capacity_of(self._offers), at=now)
+            self._standings = self._quotas.standings(
+                capacity_of(self._supply.offers.values()), at=now
+            )
             yield from self._standings.turns(by_unit)
         self.only_own, self._standings = False, None
 
     def turns(self, bids: Iterable[OpenBid], *, now: int) -> Iterator[OpenBid]:
         """Yield first those of `guaranteed`, then all that were not let through, as they came.
 
-        Of these the ones of units with the weight 0 come last.
+        Of these the ones of units with the weight 0 come last. Nobody is yielded again since whose
+        turn nobody was let through: there is still no place.
         """
         waiting = list(bids)
         yield from self.guaranteed(waiting, now=now)
         for bid in sorted(waiting, key=lambda bid: self._quotas.goes_last(bid.terms)):
-            if bid.bid_id not in self._let:
+            tried = self._nowhere.get(bid.bid_id) == len(self._let)
+            if bid.bid_id not in self._let and not tried:
                 yield bid
 
     def left(self, bids: Iterable[OpenBid]) -> list[OpenBid]:
@@ -112,6 +131,7 @@ class Gate:
         if found is None and bid.has_ranges and bid.bid_id in self.reasons:
             found = self._smaller(bid, find)
         if found is None:
+            self._nowhere[bid.bid_id] = len(self._let)
             return None
         sized, placement = found
         use = use_of(sized, placement)
@@ -132,7 +152,7 @@ class Gate:
             found = self._find(exact, find)
             return None if found is None else found[1]
 
-        found = largest(bid, {listed.lease_min for listed in self._offers}, attempt)
+        found = largest(bid, {listed.lease_min for listed in self._supply.offers.values()}, attempt)
         self.reasons[bid.bid_id] = why[0]
         if why[1] is not None:
             self.figures[bid.bid_id] = why[1]
@@ -207,12 +227,10 @@ class Gate:
 
     def _fitting(self, bid: OpenBid) -> list[str]:
         """Return the models on offer that a bid asks for."""
-        if self._models is None:
-            self._models = sorted(capacity_of(self._offers))
         wanted = bid.shape.request.models
         return [
             model
-            for model in self._models
+            for model in models_of(self._supply)
             if not wanted or any(model_matches(each, model) for each in wanted)
         ]
 
@@ -231,6 +249,12 @@ class Gate:
                 )
 
 
+def models_of(supply: Supply) -> list[str]:
+    """Return the models of GPU on offer, in order."""
+    one_of_each = (next(iter(alike.values())) for alike in supply.of_kind.values() if alike)
+    return sorted({gpu.model for listed in one_of_each for gpu in listed.terms.gpus})
+
+
 def capacity_of(offers: Iterable[Listed]) -> Counter[str]:
     """Count the GPUs on offer by model, each once."""
     gpus = {(gpu.uuid, gpu.model) for listed in offers for gpu in listed.terms.gpus}
@@ -239,7 +263,7 @@ def capacity_of(offers: Iterable[Listed]) -> Counter[str]:
 
 def gate_of(book: HasQuotas) -> Gate | None:
     """Return the gate of a clearing; None where there are no policies: nothing is asked then."""
-    return None if book.quotas is None else Gate(book.quotas, book.offers.values())
+    return None if book.quotas is None else Gate(book.quotas, book.catalogue)
 
 
 def use_of(bid: OpenBid, placement: Placement) -> Use:

@@ -8,7 +8,7 @@ from typing import Protocol, get_args
 
 from ledger.domain.event import Event
 from ledger.domain.ids import HostId, LeaseId, OfferId
-from marketplace.domain.admission.gate import Found, Gate
+from marketplace.domain.admission.gate import Found, Gate, Supply
 from marketplace.domain.book.held_leases import Held
 from marketplace.domain.facts.events import (
     BidFilled,
@@ -44,6 +44,11 @@ class Book(Protocol):
     offers: dict[OfferId, Listed]
     held: dict[LeaseId, Held]
     queue: Queue
+
+    @property
+    def catalogue(self) -> Supply:
+        """Return what is on offer."""
+        ...
 
     def entries(self, shape: Shape) -> Sequence[Entry]:
         """Return the offers that fit a shape, cheapest first."""
@@ -154,7 +159,7 @@ def explained(
     """
     if book.quotas is None or (found.placement is None and found.price_needed is None):
         return found
-    gate = Gate(book.quotas, book.offers.values())
+    gate = Gate(book.quotas, book.catalogue)
 
     def find(wish: OpenBid) -> Found | None:
         return home_first(wish, *apart(wish, book.entries(wish.shape)), calendar, now=now)
@@ -189,7 +194,7 @@ def _most_let(book: Book, bid: OpenBid, find: Callable[[OpenBid], Found | None])
     while too_many - least > 1:
         gpus = (least + too_many) // 2
         fewer = replace(bid.sized(gpus, bid.duration), gpus_min=gpus)
-        gate = Gate(book.quotas, book.offers.values())
+        gate = Gate(book.quotas, book.catalogue)
         if gate.admit(fewer, find, LeaseId(bid.bid_id)) is None:
             too_many = gpus
         else:

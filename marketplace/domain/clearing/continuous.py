@@ -53,7 +53,7 @@ def clear(
     """
     calendar, lease_id = book.calendar.fork(), lease_ids_of(round_id)
     placed, refused, home, waiting = list[Placed](), list[OpenBid](), set[BidId](), 0
-    gate = None if book.quotas is None else Gate(book.quotas, book.offers.values())
+    gate = None if book.quotas is None else Gate(book.quotas, book.catalogue)
     only: OneHost | None = None
     if bids is None:
         own_use = served_at_home(book, hosts or (), calendar, gate, now=now, round_id=round_id)

@@ -65,7 +65,7 @@ class Catalogue:
         self._hosts: dict[HostId, _Host] = {}
         self._by_slot: list[_Host] = []
         self._stale: dict[_Host, HostId] = {}
-        self._of_kind: dict[int, dict[OfferId, Listed]] = defaultdict(dict)
+        self.of_kind: dict[int, dict[OfferId, Listed]] = defaultdict(dict)
         self._ranking = Ranking(self.offers, self._entry)
         self._asked = NOTHING_ASKED
         self._roomy: dict[int, tuple[Ints, Ints]] = {}
@@ -82,7 +82,7 @@ class Catalogue:
         """
         self._bring_up_to_date()
         other = Catalogue(calendar)
-        other.offers, other.kinds, other._of_kind = self.offers, self.kinds, self._of_kind
+        other.offers, other.kinds, other.of_kind = self.offers, self.kinds, self.of_kind
         other.columns = self.columns.copy()
         other._ranking, other._witnesses = self._ranking, dict(self._witnesses)
         other._by_slot = list(self._by_slot)
@@ -109,16 +109,16 @@ class Catalogue:
 
     def _number(self, listed: Listed) -> None:
         listed.number = self.kinds.kind(listed.kind)
-        self._of_kind[listed.number][listed.offer_id] = listed
+        self.of_kind[listed.number][listed.offer_id] = listed
 
     def remove(self, listed: Listed) -> None:
         del self.offers[listed.offer_id]
         listed.gone = True
         del self._hosts[listed.terms.host_id].offers[listed.offer_id]
-        alike = self._of_kind[listed.number]
+        alike = self.of_kind[listed.number]
         del alike[listed.offer_id]
         if not alike:
-            del self._of_kind[listed.number]
+            del self.of_kind[listed.number]
         self.changed(listed)
 
     def changed(self, listed: Listed) -> None:
@@ -149,7 +149,7 @@ class Catalogue:
         self._witnesses.clear()
         self._enough.clear()
         self._asked = NOTHING_ASKED
-        self._of_kind.clear()
+        self.of_kind.clear()
         for listed in self.offers.values():
             listed.fits.clear()
             self._number(listed)
@@ -398,7 +398,7 @@ class Catalogue:
     def passing(self, shape: Shape, constraints: int) -> Iterator[Entry]:
         """Yield the offers with GPUs that pass so many of `CONSTRAINTS`, in no order."""
         number = self.kinds.shape(shape)
-        for kind, offers in self._of_kind.items():
+        for kind, offers in self.of_kind.items():
             if max(self.kinds.specs(kind, number)) >= constraints:
                 for listed in offers.values():
                     fit = self._gpus_passing(listed, number, constraints)

@@ -130,12 +130,20 @@ def _plan(standing: Standing, bid: OpenBid) -> Reclaim | None:
     unit, service = str(bid.terms.subscriber_id), bid.terms.service_class
     if policies is None or service == "interruptible" or unit not in policies.units:
         return None
-    book = standing.book
+    book, gpus = standing.book, bid.gpus
+    # Who uses up its own takes nothing back; mostly there is nothing more to look at.
+    classes = [
+        gpu_class
+        for gpu_class in policies.classes
+        if standing.quotas.has_own_left(gpu_class, unit, gpus, standing.at)
+    ]
+    if not classes:
+        return None
     entries = [
         entry for entry in others(book, bid, book.entries(bid.shape)) if entry.floor <= bid.limit
     ]
     # What speaks of one class before what speaks of any: its quota is the nearer one.
-    for gpu_class in sorted(policies.classes, key=lambda each: each == ANY_CLASS):
+    for gpu_class in sorted(classes, key=lambda each: each == ANY_CLASS):
         found = _Attempt(standing, bid, entries, gpu_class).plan()
         if found is not None:
             return found

@@ -229,10 +229,14 @@ class Headroom:
         moment = max(starts, int(view.edges[first + at]))
         return WindowVerdict(self.verdict(node, moment, gpus), fits=True)
 
+    def used(self, node: str, at: int) -> int:
+        """Return how many GPUs a unit uses at one moment; of a cohort, how many of its pool."""
+        return self._used.get(node, NOTHING).value(at)
+
     def verdict(self, node: str, at: int, gpus: int) -> Verdict:
         """Return the arithmetic for some GPUs more at one moment."""
         tree = self._trees[int(self._epochs.searchsorted(at, "right")) - 1]
-        used = {each: self._used.get(each, NOTHING).value(at) for each in tree.path(node)}
+        used = {each: self.used(each, at) for each in tree.path(node)}
         return Usage.known(tree, used).fits(node, gpus)
 
     # --- keeping ---------------------------------------------------------------------------

@@ -1,19 +1,21 @@
 """What is worked out of policies and uses and kept until either changes: trees, sums, permissions.
 
 Nothing here is part of a snapshot. Each sum is made when it is first asked for, so that a quota or
-a limit is asked without going through all that is used, and then kept in step use by use; a fork
-adds to sums of its own. `Tallies` is what limits need of users, business units and tenants: GPUs
-and memory at once, use in periods.
+a limit is asked without going through all that is used, and then kept in step use by use. A fork
+adds to sums of its own. One that it does not have, it asks of what it was forked from, which keeps
+it: each decision asks a fork, and would add up all uses again. `Tallies` is what limits need of
+users, business units and tenants: GPUs and memory at once, use in periods.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import ChainMap, defaultdict
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from ledger.domain.ids import LeaseId
 from ledger.domain.money import MILLIS_PER_HOUR
 from marketplace.domain.facts.events import BidPlaced
 from marketplace.domain.facts.instants import EPOCH, from_above, moment
@@ -26,7 +28,28 @@ from marketplace.domain.quotas.use import Use, subject_of
 
 Spent = ChainMap[tuple[UUID, str], int]
 """By subject and currency, in nano-units; units × milliseconds under the currency ``""``."""
-Uses = Callable[[], Iterable[Use]]
+
+
+class HasUses(Protocol):
+    """Whose uses are added up."""
+
+    @property
+    def uses(self) -> Mapping[LeaseId, Use]:
+        """Return what is held."""
+        ...
+
+    @property
+    def counted(self) -> Sequence[Use]:
+        """Return what counts in periods: what is held, and what is over."""
+        ...
+
+
+class Added(NamedTuple):
+    """A use that a fork counts, or one that it does not count any more."""
+
+    use: Use
+    sign: int
+    held: bool
 
 
 class Held(NamedTuple):
@@ -46,28 +69,36 @@ class Held(NamedTuple):
 class Tallies:
     """All sums that were asked for. Whoever changes the uses says so here."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: Counts, of: HasUses) -> None:
         self._counts: Counts = counts
+        self._of = of
+        self._origin: Tallies | None = None
+        self._added: list[Added] = []
         self._held: dict[LimitScope, ChainMap[UUID, Held]] = {}
         self._spent: dict[tuple[LimitScope, int, int], Spent] = {}
 
     def fork(self) -> Tallies:
         """Return the same sums, to add to them."""
-        twin = Tallies(self._counts)
-        twin._held = {scope: held.new_child() for scope, held in self._held.items()}
-        twin._spent = {key: spent.new_child() for key, spent in self._spent.items()}
+        twin = Tallies(self._counts, self._of)
+        twin._origin = self
         return twin
 
     def add(self, use: Use, *, held: bool, sign: int = 1) -> None:
         """Count a use, or stop counting it. held: at its time, beside in the periods it is in."""
+        added = Added(use, sign, held)
+        if self._origin is not None:
+            self._added.append(added)
         if held:
             for scope, by_subject in self._held.items():
-                subject = subject_of(scope, use.terms)
-                if subject is not None:
-                    before = by_subject.get(subject) or Held()
-                    by_subject[subject] = before.plus(use, sign, self._counts)
+                self._hold(by_subject, scope, added)
         for (scope, starts, ends), spent in self._spent.items():
             _spend(spent, scope, use, (starts, ends), sign, self._counts)
+
+    def _hold(self, by_subject: ChainMap[UUID, Held], scope: LimitScope, added: Added) -> None:
+        subject = subject_of(scope, added.use.terms)
+        if subject is not None:
+            before = by_subject.get(subject) or Held()
+            by_subject[subject] = before.plus(added.use, added.sign, self._counts)
 
     def forget_before(self, millis: int) -> None:
         for scope, by_subject in self._held.items():
@@ -80,39 +111,58 @@ class Tallies:
             )
         self._spent = {key: spent for key, spent in self._spent.items() if key[2] > millis}
 
-    def held(self, scope: LimitScope, subject: UUID, uses: Uses) -> Held:
-        """Return what one has at once. uses: returns all that are held."""
-        by_subject, counts = self._held.get(scope), self._counts
-        if by_subject is None:
-            spans: dict[UUID, list[Use]] = defaultdict(list)
-            for use in uses():
-                whose = subject_of(scope, use.terms)
-                if whose is not None:
-                    spans[whose].append(use)
-            by_subject = self._held[scope] = ChainMap(
-                {
-                    whose: Held(
-                        Steps.of((use.starts, use.ends, use.size(counts)) for use in mine),
-                        Steps.of((use.starts, use.ends, use.memory_mib) for use in mine),
-                    )
-                    for whose, mine in spans.items()
-                }
-            )
-        return by_subject.get(subject) or Held()
+    def held(self, scope: LimitScope, subject: UUID) -> Held:
+        """Return what one has at once."""
+        return self._all_held(scope).get(subject) or Held()
+
+    def _all_held(self, scope: LimitScope) -> ChainMap[UUID, Held]:
+        found = self._held.get(scope)
+        if found is None:
+            found = self._held[scope] = self._added_up(scope)
+        return found
+
+    def _added_up(self, scope: LimitScope) -> ChainMap[UUID, Held]:
+        if self._origin is not None:
+            found = self._origin._all_held(scope).new_child()
+            for added in self._added:
+                if added.held:
+                    self._hold(found, scope, added)
+            return found
+        spans, counts = defaultdict[UUID, list[Use]](list), self._counts
+        for use in self._of.uses.values():
+            whose = subject_of(scope, use.terms)
+            if whose is not None:
+                spans[whose].append(use)
+        return ChainMap(
+            {
+                whose: Held(
+                    Steps.of((use.starts, use.ends, use.size(counts)) for use in mine),
+                    Steps.of((use.starts, use.ends, use.memory_mib) for use in mine),
+                )
+                for whose, mine in spans.items()
+            }
+        )
 
     def spent(
-        self, scope: LimitScope, subject: UUID, span: tuple[int, int], uses: Uses
+        self, scope: LimitScope, subject: UUID, span: tuple[int, int]
     ) -> Callable[[str], int]:
-        """Return by currency what one spent in a period; units × ms for the currency ``""``.
+        """Return by currency what one spent in a period; units × ms for the currency ``""``."""
+        known = self._all_spent(scope, span)
+        return lambda currency: known.get((subject, currency), 0)
 
-        uses: returns all that are held, and all that are over.
-        """
+    def _all_spent(self, scope: LimitScope, span: tuple[int, int]) -> Spent:
         known = self._spent.get((scope, *span))
         if known is None:
-            known = self._spent[scope, *span] = ChainMap({})
-            for use in uses():
-                _spend(known, scope, use, span, 1, self._counts)
-        return lambda currency: known.get((subject, currency), 0)
+            if self._origin is None:
+                known = ChainMap({})
+                fresh = [(use, 1) for use in self._of.counted]
+            else:
+                known = self._origin._all_spent(scope, span).new_child()
+                fresh = [(added.use, added.sign) for added in self._added]
+            for use, sign in fresh:
+                _spend(known, scope, use, span, sign, self._counts)
+            self._spent[scope, *span] = known
+        return known
 
 
 def _spend(
@@ -133,10 +183,15 @@ def _spend(
 class Sums:
     """The sums under one state of the policies. tallies: they hold under any that counts alike."""
 
-    def __init__(self, policies: Policies | None = None, tallies: Tallies | None = None) -> None:
+    def __init__(
+        self, of: HasUses, policies: Policies | None = None, tallies: Tallies | None = None
+    ) -> None:
+        self._of = of
         self._policies = policies or Policies()
         self._counts: Counts = self._policies.counts
-        self.tallies = tallies or Tallies(self._counts)
+        self.tallies = tallies or Tallies(self._counts, of)
+        self._origin: Sums | None = None
+        self._added: list[Added] = []
         self._trees: dict[tuple[str, int], Tree] = {}
         self._edges: dict[str, list[int]] = {}
         self._may: dict[tuple[object, ...], bool] = {}
@@ -145,15 +200,16 @@ class Sums:
 
     def fork(self) -> Sums:
         """Return the same sums, to add to them; these must not change meanwhile."""
-        twin = Sums(self._policies, self.tallies.fork())
+        twin = Sums(self._of, self._policies, self.tallies.fork())
+        twin._origin = self
         twin._trees, twin._edges, twin._may = self._trees, self._edges, self._may
-        twin._rooms = {name: room.fork() for name, room in self._rooms.items()}
-        twin._hours = {key: hours.new_child() for key, hours in self._hours.items()}
         return twin
 
     def count(self, use: Use, sign: int, *, over: bool = False) -> None:
         """Add a use to all sums there are, or take it from them. over: it is held no more."""
         self.tallies.add(use, held=not over, sign=sign)
+        if self._origin is not None:
+            self._added.append(Added(use, sign, not over))
         if not over:
             for gpu_class, room in self._rooms.items():
                 room.take(self._part(gpu_class, use, sign))
@@ -197,33 +253,45 @@ class Sums:
 
     # --- of uses ---------------------------------------------------------------------------
 
-    def room(self, gpu_class: str, uses: Iterable[Use]) -> Headroom:
-        """Return what is left of a class. uses: all that are held."""
+    def room(self, gpu_class: str) -> Headroom:
+        """Return what is left of a class."""
         room = self._rooms.get(gpu_class)
         if room is None:
-            edges = [EVER, *self.edges(gpu_class)]
-            trees = [(since, self.tree_at(gpu_class, since)) for since in edges]
-            parts = (self._part(gpu_class, use) for use in uses)
-            room = self._rooms[gpu_class] = Headroom.of(trees, parts)
+            room = self._rooms[gpu_class] = self._room(gpu_class)
         return room
+
+    def _room(self, gpu_class: str) -> Headroom:
+        if self._origin is not None:
+            room = self._origin.room(gpu_class).fork()
+            for added in self._added:
+                if added.held:
+                    room.take(self._part(gpu_class, added.use, added.sign))
+            return room
+        edges = [EVER, *self.edges(gpu_class)]
+        trees = [(since, self.tree_at(gpu_class, since)) for since in edges]
+        return Headroom.of(trees, (self._part(gpu_class, use) for use in self._of.uses.values()))
 
     def _part(self, gpu_class: str, use: Use, sign: int = 1) -> Part:
         size = sign * use.of_class(gpu_class, self._counts)
         return Part(str(use.terms.subscriber_id), use.starts, use.ends, size)
 
-    def hours(
-        self, gpu_class: str, node: str, starts: int, ends: int, uses: Callable[[], Iterable[Use]]
-    ) -> int:
-        """Return what a unit, or all in a cohort, has of a class in a period, in units × ms.
+    def hours(self, gpu_class: str, node: str, starts: int, ends: int) -> int:
+        """Return what a unit, or all in a cohort, has of a class in a period, in units × ms."""
+        return self._all_hours(gpu_class, starts, ends).get(node, 0)
 
-        uses: returns all that are held, and all that are over.
-        """
+    def _all_hours(self, gpu_class: str, starts: int, ends: int) -> ChainMap[str, int]:
         hours = self._hours.get((gpu_class, starts, ends))
         if hours is None:
-            hours = self._hours[gpu_class, starts, ends] = ChainMap({})
-            for use in uses():
-                self._spend(hours, gpu_class, use, (starts, ends), 1)
-        return hours.get(node, 0)
+            if self._origin is None:
+                hours = ChainMap({})
+                fresh = [(use, 1) for use in self._of.counted]
+            else:
+                hours = self._origin._all_hours(gpu_class, starts, ends).new_child()
+                fresh = [(added.use, added.sign) for added in self._added]
+            for use, sign in fresh:
+                self._spend(hours, gpu_class, use, (starts, ends), sign)
+            self._hours[gpu_class, starts, ends] = hours
+        return hours
 
     def _spend(
         self, hours: ChainMap[str, int], gpu_class: str, use: Use, span: tuple[int, int], sign: int

@@ -44,7 +44,7 @@ class QuotaBook:
         self._over: list[Use] = []
         self._decayed: dict[str, dict[str, Decayed]] = defaultdict(dict)
         self._classes: tuple[str, ...] = ()
-        self._sums = Sums()
+        self._sums = Sums(self)
         self._lent = False
 
     def fork(self) -> QuotaBook:
@@ -62,7 +62,7 @@ class QuotaBook:
         twin.policies, twin._classes = self.policies, self._classes
         twin.uses, twin._over = {**self.uses}, [*self._over]
         twin._decayed = defaultdict(dict, {k: {**v} for k, v in self._decayed.items()})
-        twin._sums = Sums(self.policies)
+        twin._sums = Sums(twin, self.policies)
         return twin
 
     # --- folding ---------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class QuotaBook:
         self.policies = Policies.evolve(self.policies, event)
         self._classes = tuple(self.policies.classes)
         alike = self.policies.counts == counted
-        self._sums = Sums(self.policies, self._sums.tallies if alike else None)
+        self._sums = Sums(self, self.policies, self._sums.tallies if alike else None)
 
     def _forget_by(self, half_life: int, at: int) -> None:
         for decayed in self._decayed.values():
@@ -184,7 +184,7 @@ class QuotaBook:
     def _in_class(self, gpu_class: str, use: Use, gpus: int, borrowing: bool) -> Answer:
         node = str(use.terms.subscriber_id)
         may_borrow = borrowing and self._may_borrow(use)
-        found = self._sums.room(gpu_class, self.uses.values()).check(
+        found = self._sums.room(gpu_class).check(
             node, use.starts, use.ends, gpus, may_borrow=may_borrow
         )
         answer = FREE
@@ -214,7 +214,7 @@ class QuotaBook:
             return answer
         asked, hour = use.of_class(gpu_class, self.counts), MILLIS_PER_HOUR * unit_of(self.counts)
         for over, hours, starts, ends in counted:
-            used = self._sums.hours(gpu_class, over, starts, ends, lambda: self.counted)
+            used = self._sums.hours(gpu_class, over, starts, ends)
             more = asked * max(0, min(use.ends, ends) - max(use.starts, starts))
             if used + more > hours * hour:
                 sums = f"{used / hour:g} + {more / hour:g}"
@@ -267,6 +267,16 @@ class QuotaBook:
         tree = self._sums.tree_at(gpu_class, at)
         return tree if tree.governed(node) else None
 
+    def has_own_left(self, gpu_class: str, node: str, gpus: int, at: int) -> bool:
+        """Tell if a unit that quotas of a class bind uses so much less than its own at a moment.
+
+        gpus: each counts at least once; so no says that they do not fit, yes that they may.
+        """
+        tree = self.tree(gpu_class, node, at)
+        if tree is None:
+            return False
+        return self._sums.room(gpu_class).used(node, at) + gpus <= tree.subtree[node]
+
     def usage(self, gpu_class: str, at: int) -> Usage | None:
         """Return who uses what of a class at a moment, each lease by its id; None: no policies."""
         if self.policies is None:
@@ -297,11 +307,11 @@ class QuotaBook:
         currency, tallies = use.terms.limit.currency, self._sums.tallies
 
         def spent(starts: int, ends: int) -> tuple[int, int]:
-            of = tallies.spent(scope, subject, (starts, ends), lambda: self.counted)
+            of = tallies.spent(scope, subject, (starts, ends))
             return of(""), of(currency)
 
         if limit.gpus is not None or limit.memory_mib is not None:
-            held = tallies.held(scope, subject, self.uses.values)
+            held = tallies.held(scope, subject)
             refused = at_once(limit, use, held, self.counts)
             if refused is not None:
                 return refused

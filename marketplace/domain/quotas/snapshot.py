@@ -82,7 +82,7 @@ def restored_quotas(state: QuotaState | None) -> QuotaBook | None:
     if state.policies is not None:
         quotas.policies = _restored(state.policies)
         quotas._classes = tuple(quotas.policies.classes)
-        quotas._sums = Sums(quotas.policies)
+        quotas._sums = Sums(quotas, quotas.policies)
     quotas.uses.update(state.uses)
     quotas._over += state.over
     for unit, model, use in state.decayed:

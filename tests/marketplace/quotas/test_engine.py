@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from ledger.domain.ids import BidId, TenantId
 from ledger.domain.money import Money
+from marketplace.domain.admission.gate import models_of
+from marketplace.domain.book.book import Book
+from marketplace.domain.clearing import continuous
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.facts.policy_events import (
     LimitScope,
     QuotaOverridden,
 )
+from marketplace.domain.orderbook.open_bid import OpenBid
 from tests.marketplace.support.governed import Governed, unit_of
 from tests.marketplace.support.market import MARKET, named
 from tests.marketplace.support.rounds import book_of
@@ -222,3 +227,34 @@ def test_the_funnel_says_how_many_gpus_a_quota_or_a_limit_leaves(
 
     assert explained.funnel[-1].left == left
     assert explained.reason == ("quota" if limit is None else "limit-subscriber")
+
+
+def test_who_has_no_quota_is_looked_at_once(
+    market: Governed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    market.govern(red=(2, 0), blue=(4, 0))
+    market.run()
+    looked, found = list[BidId](), continuous._found
+
+    def noted(book: Book, bid: OpenBid, **said: Any) -> Any:
+        looked.append(bid.bid_id)
+        return found(book, bid, **said)
+
+    monkeypatch.setattr(continuous, "_found", noted)
+    much = market.ask("red", "much", 3)
+    market.run()
+
+    assert market.told(much) == "quota"
+    assert looked == [much]
+
+
+def test_the_models_on_offer_are_those_of_offers_that_are_there(market: Governed) -> None:
+    market.offer("older", gpus=4, model="A100-80GB")
+    market.offer("other", gpus=4, model="A100-80GB")
+    with_both = models_of(book_of(market).catalogue)
+    market.change_offer("older", "withdraw")
+    with_one_less = models_of(book_of(market).catalogue)
+    market.change_offer("other", "withdraw")
+
+    assert with_both == with_one_less == ["A100-80GB", "H100-80GB"]
+    assert models_of(book_of(market).catalogue) == ["H100-80GB"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +20,7 @@ from marketplace.domain.facts.events import BidPlaced
 from marketplace.domain.facts.instants import from_above
 from marketplace.domain.facts.policy_events import CountingSet, LimitSet
 from marketplace.domain.facts.values import Counts
-from marketplace.domain.quotas.cohort_timeline import NOTHING, Steps, added
+from marketplace.domain.quotas.cohort_timeline import NOTHING, Headroom, Steps, added
 from marketplace.domain.quotas.quota_book import KEPT, QuotaBook
 from marketplace.domain.quotas.use import Gpus, Use
 from tests.conftest import NOON
@@ -120,6 +122,31 @@ def at(use: Use, starts: int) -> Use:
     return replace(use, starts=starts, ends=starts + use.ends - use.starts)
 
 
+def test_what_is_held_is_added_up_once_however_many_forks_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    people, added_up = People(Random(5)), list[object]()
+    for _ in range(12):
+        people.policy()
+    for _ in range(12):
+        people.change(people.quotas, is_fork=True)
+    once = Headroom.of.__func__  # type: ignore[attr-defined]  # a class method
+
+    def noted(cls: type[Headroom], *said: Any) -> Any:
+        added_up.append(said)
+        return once(cls, *said)
+
+    monkeypatch.setattr(Headroom, "of", classmethod(noted))
+
+    for _ in range(10):
+        people.quotas.fork().check(people.use())
+    people.change(people.quotas, is_fork=True)
+    for _ in range(10):
+        agree(people, people.quotas.fork())
+
+    assert 0 < len(added_up) <= len(people.quotas.policies.classes)  # type: ignore[union-attr]
+
+
 @given(st.randoms(use_true_random=True))
 @settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_what_was_asked_and_kept_is_what_all_uses_add_up_to(random: Random) -> None:
@@ -141,4 +168,5 @@ def test_what_was_asked_and_kept_is_what_all_uses_add_up_to(random: Random) -> N
             for _ in range(3):
                 people.change(fork, is_fork=True)
                 agree(people, fork)
+            agree(people, fork.fork())
             agree(people, people.quotas)
