@@ -42,6 +42,12 @@ class Env:
     secret_key: str = ""
     """Signs sessions and the tokens of rented machines; empty: made once and kept in `home`.
     Processes on several machines need the same: `openssl rand -base64 48` makes one."""
+    work_secret_key: str = ""
+    """Wraps the values of work's secrets; empty: made once and kept in `home`. Processes on several
+    machines need the same. Without it no such value can be opened: keep a copy, apart from the
+    database's."""
+    old_work_secret_key: str = ""
+    """The one before, which opens what `manage.py rekey` has not wrapped anew yet."""
     debug: bool = False
     """Shows errors with their inside, and logs more. Never where others can reach it."""
     demo: bool = False
@@ -214,6 +220,8 @@ FORMS: Mapping[str, tuple[str, str]] = {
     "database_url": ("(postgresql|postgres)://.+", "postgresql://user:password@host:port/name"),
     "redis_url": ("(redis|rediss|unix)://.+", "redis://host:port/0"),
     "secret_key": (r"(?s).{32,}", "at least 32 characters"),
+    "work_secret_key": (r"(?s).{32,}", "at least 32 characters"),
+    "old_work_secret_key": (r"(?s).{32,}", "at least 32 characters"),
     "storage": ("folder|s3", "folder or s3"),
     "storage_bucket": (r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]", "a bucket's name"),
     "storage_region": ("[a-z]+(-[a-z0-9]+)*", "a region's name, such as us-east-1"),
@@ -316,6 +324,8 @@ def _check_together(env: Env) -> None:
     if bool(env.mail_user) != bool(env.mail_password):
         given_one, lacking_one = ("mail_user", "mail_password")[:: 1 if env.mail_user else -1]
         raise SystemExit(f"{variable_of(given_one)} needs {variable_of(lacking_one)} beside it")
+    if env.old_work_secret_key and not env.work_secret_key:
+        raise SystemExit("OFFPEAK_OLD_WORK_SECRET_KEY needs OFFPEAK_WORK_SECRET_KEY beside it")
     if env.storage == "s3" and not env.storage_bucket:
         raise SystemExit("OFFPEAK_STORAGE=s3 needs OFFPEAK_STORAGE_BUCKET beside it")
     if env.burst_cloud == "ec2":

@@ -55,6 +55,7 @@ from marketplace.api.quotas import (
     QuotaWeights,
 )
 from marketplace.api.rounds import OneRound, ReplayRound, RoundOtherwise, Rounds
+from marketplace.api.secrets import OneSecret, Secrets
 
 api_urls: list[URLPattern] = [
     path("bids", Bids.as_view()),
@@ -112,5 +113,7 @@ api_urls: list[URLPattern] = [
     path("rounds/<uuid:round_id>", OneRound.as_view()),
     path("rounds/<uuid:round_id>/otherwise", RoundOtherwise.as_view()),
     path("rounds/<uuid:round_id>/replay", ReplayRound.as_view()),
+    path("secrets", Secrets.as_view()),
+    path("secrets/<str:name>", OneSecret.as_view()),
     path("workloads", Workloads.as_view()),
 ]

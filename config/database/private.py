@@ -1,6 +1,7 @@
 """The data directory belongs to who runs the market: no other user of the machine reads in it.
 
-It holds the key that signs sessions, logs, and without DATABASE_URL all that anybody ever bid.
+It holds the keys that sign sessions and wrap secrets of work, logs, and without DATABASE_URL all
+that anybody ever bid.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 PASS = stat.S_IXGRP | stat.S_IXOTH
 OURS = (
     "secret_key",
+    "work_secret_keys",
     "logs",
     "demo",
     "kernels",

@@ -1,4 +1,4 @@
-"""The key that signs sessions: given, or made once and kept in the data directory."""
+"""Secrets of the installation: given, or made once and kept in the data directory."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from config.env import Env
 
 
 def secret_key(env: Env, home: Path) -> str:
-    """Return the installation's secret key, making it on the first start.
+    """Return the key that signs sessions, making it on the first start."""
+    return env.secret_key or made_once(home / "secret_key")
 
-    Two processes that start together end up with the same key: the file is linked into place
-    whole, and whoever comes second reads what the first one wrote.
+
+def made_once(kept: Path) -> str:
+    """Return what a file of the data directory holds, making it the first time.
+
+    Two processes that start together end up with the same: the file is linked into place whole,
+    and whoever comes second reads what the first one wrote.
     """
-    if env.secret_key:
-        return env.secret_key
-    kept = home / "secret_key"
     if not kept.exists():
-        private_folder(home)
-        draft = home / f".secret_key.{os.getpid()}"
+        private_folder(kept.parent)
+        draft = kept.with_name(f".{kept.name}.{os.getpid()}")
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_urlsafe(48))
         try:

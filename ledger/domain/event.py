@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import get_annotations
 from typing import ClassVar, dataclass_transform
 
 from ledger.domain.making import made_quickly
@@ -30,6 +31,8 @@ class Event:
         cls, *, name: str, version: int = 1, grown_from: int | None = None
     ) -> None:
         assert name not in EVENT_TYPES, f"{name} already names {EVENT_TYPES[name]}"
+        owned = get_annotations(cls)
+        assert "name" not in owned, f"{cls.__name__}.name is its stored name, and no field"
         cls.name = name
         cls.schema_version = version
         cls.grown_from = version if grown_from is None else grown_from

@@ -33,6 +33,8 @@ Scope = Literal[
     "leases:write",
     "files:read",
     "files:write",
+    "secrets:read",
+    "secrets:write",
     "billing:read",
     "billing:write",
     "tokens:read",
@@ -52,6 +54,8 @@ ROLES_OF_SCOPE: dict[Scope, frozenset[Role]] = {
     "leases:write": frozenset({"owner", "operator", "consumer"}),
     "files:read": frozenset({"consumer", "operator"}),
     "files:write": frozenset({"consumer", "operator"}),
+    "secrets:read": frozenset({"consumer", "operator"}),
+    "secrets:write": frozenset({"consumer", "operator"}),
     "billing:read": frozenset({"operator", "finance", "auditor"}),
     "billing:write": frozenset({"operator", "finance"}),
     "tokens:read": frozenset({"owner", "operator", "consumer", "finance", "auditor"}),
@@ -63,10 +67,11 @@ ROLES_OF_SCOPE: dict[Scope, frozenset[Role]] = {
 
 WITHIN: dict[str, frozenset[Scope]] = {
     "admin": frozenset({"tokens:read", "tokens:write"}),
-    "bids:write": frozenset({"files:read", "files:write"}),
+    "bids:write": frozenset({"files:read", "files:write", "secrets:read"}),
+    "secrets:write": frozenset({"secrets:read"}),
 }
 """What a scope holds besides itself: who may admit and dismiss people may see to their tokens, and
-who may bid may bring what the work needs and have what it made."""
+who may bid may bring what the work needs, have what it made, and name the secrets it is handed."""
 
 LIFE_DEFAULT = timedelta(days=90)
 LIFE_MAX = timedelta(days=365)

@@ -1,4 +1,4 @@
-"""Tables of the market: read models, snapshots of books, and where blobs are."""
+"""Tables of the market: read models, snapshots of books, where blobs are, and sealed values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from marketplace.models.folders import BlobRow, BlobUseRow, FolderRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 from marketplace.models.quotas import PolicyNodeRow, PolicyRow, QuotaRequestRow
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
+from marketplace.models.secrets import SecretRow, SecretValueRow
 from marketplace.models.snapshots import SnapshotRow
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "QuotaRequestRow",
     "RoundRow",
     "RouteRow",
+    "SecretRow",
+    "SecretValueRow",
     "SnapshotRow",
     "TradeRow",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledger.following import Projection
-from marketplace.projections import bids, folders, leases, quotas, rounds
+from marketplace.projections import bids, folders, leases, quotas, rounds, secrets
 
 PROJECTIONS: tuple[Projection, ...] = (
     *bids.PROJECTIONS,
@@ -11,4 +11,5 @@ PROJECTIONS: tuple[Projection, ...] = (
     *rounds.PROJECTIONS,
     *quotas.PROJECTIONS,
     *folders.PROJECTIONS,
+    *secrets.PROJECTIONS,
 )

@@ -22,6 +22,7 @@ from . import (
     organisations,
     quotas_together,
     tokens,
+    work_secrets,
 )
 from .client import Client, Log
 from .printing import NotPrinted, Printer
@@ -96,6 +97,7 @@ app.add_typer(offers.app, name="offers")
 app.add_typer(bids.app, name="bids")
 app.add_typer(leases.app, name="leases")
 app.add_typer(files.app, name="files")
+app.add_typer(work_secrets.app, name="secrets")
 app.add_typer(quotas_together.app, name="quotas")
 app.command("usage")(leases.usage)
 app.command("statement")(money.statement)

@@ -90,7 +90,8 @@ def test_me_tells_what_token_and_roles_leave(db: None) -> None:
 
     assert me["tenant_id"] == str(caller.tenant_id)
     assert me["roles"] == ["consumer"]
-    assert me["scopes"] == ["market:read", "bids:write", "files:read", "files:write"]
+    held = ["files:read", "files:write", "secrets:read"]
+    assert me["scopes"] == ["market:read", "bids:write", *held]
     MemberRow.objects.update(roles=["auditor"])
     assert caller.get("/api/v1/me").json()["scopes"] == ["market:read"]
 

@@ -162,6 +162,7 @@ BODIES: Mapping[str, Body] = {
     "POST folders": lambda its, own: {"manifest": its.ids["folder_id"].hex * 2},
     "POST folders/missing": lambda its, own: {"blobs": {its.ids["folder_id"].hex * 2: 1}},
     "POST folders/<uuid:folder_id>/links": lambda its, own: {"blobs": []},
+    "PUT secrets/<str:name>": lambda its, own: {"value": "v4lue-of-mine"},
     "POST tokens": lambda its, own: {"title": "mine", "scopes": ["market:read"]},
     "POST hosts": lambda its, own: {"title": "rack", "region": "eu"},
     "PUT hosts/<uuid:host_id>": lambda its, own: {"title": "rack", "region": "eu"},

@@ -48,6 +48,7 @@ WRITES = {
     "offers/<uuid:offer_id>/withdraw": "offers:write",
     "quotas/requests": "bids:write",
     "quotas/requests/<uuid:request_id>/take-up": "bids:write",
+    "secrets/<str:name>": "secrets:write",
     "tokens": "tokens:write",
     "tokens/<uuid:token_id>": "tokens:write",
 }
@@ -73,6 +74,7 @@ READS = {
     "offers": "offers:read",
     "quotas": "market:read",
     "rounds": "market:read",
+    "secrets": "secrets:read",
     "spend": "billing:read",
     "subscribers": "market:read",
     "supply": "market:read",

@@ -70,6 +70,8 @@ from marketplace.domain.facts.policy_events import (
     UnitPlaced,
 )
 from marketplace.domain.files.events import FolderKept
+from marketplace.domain.secrets.events import SecretSet
+from marketplace.domain.secrets.secret import secret_id_of
 from tests.access.conftest import Caller
 
 UNITS = 1_000_000_000
@@ -294,7 +296,7 @@ def _govern(party: Party, title: str, by: Meta, now: datetime) -> None:
 
 
 def _bring(party: Party, title: str, by: Meta, now: datetime) -> None:
-    """Keep a folder."""
+    """Keep a folder, and a secret."""
     folder_id = party.ids["folder_id"] = uuid4()
     kept = FolderKept(
         folder_id=folder_id,
@@ -306,6 +308,12 @@ def _bring(party: Party, title: str, by: Meta, now: datetime) -> None:
         at=now,
     )
     append(f"folder-{folder_id}", kept, by=by)
+    tenant_id = TenantId(party.ids["tenant_id"])
+    secret_id = party.ids["secret_id"] = secret_id_of(tenant_id, "focus")
+    known = SecretSet(
+        secret_id=secret_id, tenant_id=tenant_id, secret="focus", version=1, user_id=None, at=now
+    )
+    append(f"secret-{secret_id}", known, by=by)
 
 
 def _trade(party: Party, title: str, by: Meta, now: datetime) -> None:

@@ -95,15 +95,22 @@ class Ended:
     stderr: str
 
 
-def offpeak(market: Market, *words: str, charset: str = "utf-8", **environment: str) -> Ended:
-    """Run a command to its end in this process, its output in pipes; pauses are short."""
+def offpeak(
+    market: Market, *words: str, charset: str = "utf-8", typed: str = "", **environment: str
+) -> Ended:
+    """Run a command to its end in this process, its output in pipes; pauses are short.
+
+    typed: what it reads from standard input.
+    """
 
     def hurried(server: str, token: str) -> Client:
         return Client(server, token, sleep=lambda seconds: time.sleep(min(seconds, 0.01)))
 
     env: Mapping[str, str] = surroundings(market, **environment)
     with patch.object(line, "Client", hurried):
-        done = CliRunner(charset).invoke(line.app, list(words), env=env, prog_name="offpeak")
+        done = CliRunner(charset).invoke(
+            line.app, list(words), input=typed, env=env, prog_name="offpeak"
+        )
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return Ended(done.exit_code, done.stdout, done.stderr)
 

@@ -26,6 +26,7 @@ ANSWER: dict[str, Any] = {
     "id": BID,
     "lease_id": BID,
     "position": 1,
+    "version": 1,
     "tenant_id": BID,
     "subscriber_id": BID,
     "account_id": BID,
@@ -101,7 +102,8 @@ def test_a_documented_command_is_understood_and_asks_the_market(
     known["POST folders/missing"] = {"links": {}}
     market.answer = lambda asked: (200, known.get(asked, ANSWER))
 
-    done = offpeak(market, *(BID if word in PLACES else word for word in words))
+    said = (BID if word in PLACES else word for word in words)
+    done = offpeak(market, *said, typed="a value of a secret\n")
 
     assert done.returncode == 0, done.stderr
     assert market.heard

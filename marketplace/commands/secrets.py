@@ -1,0 +1,73 @@
+"""What may be asked about secrets, but for their values: to note a new one, and to remove one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ledger.domain.ids import TenantId, UserId
+from ledger.eventstore.port import EventStore, Meta, Position, load, record
+from marketplace.domain.secrets.secret import (
+    Secret,
+    SecretMissing,
+    give_value,
+    remove,
+    secret_id_of,
+)
+
+
+def note_value(
+    store: EventStore,
+    *,
+    tenant_id: TenantId,
+    name: str,
+    version: int,
+    user_id: UserId | None,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Take note that a secret has a new value, which is kept already.
+
+    version: as `next_version` gave it; who asks lets nobody else set the secret meanwhile.
+    """
+    return record(
+        store,
+        Secret,
+        secret_id_of(tenant_id, name),
+        lambda secret: give_value(
+            secret, tenant_id=tenant_id, name=name, version=version, user_id=user_id, now=now
+        ),
+        by=by,
+    )
+
+
+def remove_secret(
+    store: EventStore,
+    *,
+    tenant_id: TenantId,
+    name: str,
+    user_id: UserId | None,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Keep a secret no longer.
+
+    Raises: SecretUnknown.
+    """
+    return record(
+        store,
+        Secret,
+        secret_id_of(tenant_id, name),
+        lambda secret: remove(secret, tenant_id=tenant_id, name=name, user_id=user_id, now=now),
+        by=by,
+    )
+
+
+def need_kept(store: EventStore, tenant_id: TenantId, names: tuple[str, ...]) -> None:
+    """Refuse work that asks for secrets which are not kept.
+
+    Raises: SecretMissing.
+    """
+    found = {name: load(store, Secret, secret_id_of(tenant_id, name)) for name in names}
+    missing = [name for name, secret in found.items() if secret is None or not secret.is_kept]
+    if missing:
+        raise SecretMissing(secrets=missing)
