@@ -31,6 +31,12 @@ class HostRow(models.Model):
     """When its agent was heard last, where nothing of it is leased for that; null: it is heard."""
     unfit = models.JSONField(default=dict)
     """GPUs that are not leased for now: {uuid: {reason, detail, at}}."""
+    sandbox = models.CharField(max_length=40, default="")
+    """The level at which its agent keeps leased work apart; empty: it did not say."""
+    enforces = models.JSONField(default=dict)
+    """What is kept from work, and what keeps it; empty where nothing does."""
+    abilities = models.JSONField(default=list)
+    """What work may ask of it beyond a command."""
     version = models.PositiveIntegerField()
 
     class Meta:

@@ -15,6 +15,7 @@ from listings.domain.events import (
     FormChosen,
     GpuQuarantined,
     GpuReleased,
+    HostAbilitiesReported,
     HostFellSilent,
     HostRegistered,
     HostRetired,
@@ -62,6 +63,15 @@ def project_hosts(recorded: Recorded, rows: Rows) -> None:
                 gpus=msgspec.to_builtins(report.gpus),
                 gpu_count=len(report.gpus),
                 reported_at=report.at,
+                version=recorded.version,
+            )
+        case HostAbilitiesReported() as agent:
+            rows.change(
+                HostRow,
+                agent.host_id,
+                sandbox=agent.sandbox,
+                enforces=dict(agent.enforces),
+                abilities=list(agent.abilities),
                 version=recorded.version,
             )
         case HostFellSilent() as fell:
@@ -164,6 +174,7 @@ PROJECTIONS: tuple[Projection, ...] = (
         on=names_of(
             HostRegistered,
             InventoryReported,
+            HostAbilitiesReported,
             HostFellSilent,
             HostReturned,
             GpuQuarantined,

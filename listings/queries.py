@@ -36,7 +36,8 @@ class Listed:
     """An offer as anybody sees it: what, when and for how much, never whose.
 
     window: the one that runs at the time asked for, or the next. compute_percent: of the card's
-    compute, that the smallest of shares has; None: they are not shares.
+    compute, that the smallest of shares has; None: they are not shares. sandbox, abilities: of its
+    host, as its agent says.
     """
 
     offer_id: OfferId
@@ -49,6 +50,8 @@ class Listed:
     nvlink: bool
     mig_profiles: tuple[str, ...]
     isolation: str
+    sandbox: str
+    abilities: tuple[str, ...]
     compute_percent: int | None
     floor: Rate
     lease_min_seconds: int
@@ -181,9 +184,9 @@ def listed_offers(
     Args:
         model: as people ask for it; "H100" finds "H100-80GB".
     """
-    unfit = _unfit()
+    unfit, agents = _unfit(), _agents()
     found = [
-        _public(row, windows[0], gpus)
+        _public(row, windows[0], gpus, *agents.get(row.host_id, ("", [])))
         for row in _on_market(since, until, market=market, region=region)
         if model is None or any(model_matches(model, each) for each in row.gpu_models)
         for gpus in [_fit(row, unfit)]
@@ -308,6 +311,15 @@ def steps_of_row(row: OfferRow) -> tuple[ReclaimStep, ...]:
     return tuple(ReclaimStep(**step) for step in row.reclaim_steps)
 
 
+def _agents() -> dict[UUID, tuple[str, list[str]]]:
+    """Return how far hosts keep work apart, and what they can do, of those whose agents say it."""
+    rows = HostRow.objects.exclude(sandbox="", abilities=[])
+    return {
+        host_id: (sandbox, abilities)
+        for host_id, sandbox, abilities in rows.values_list("host_id", "sandbox", "abilities")
+    }
+
+
 def _unfit() -> dict[UUID, set[str]]:
     """Return the GPUs that are leased to nobody for now, by their hosts."""
     rows = HostRow.objects.exclude(unfit={}).values_list("host_id", "unfit")
@@ -324,7 +336,9 @@ def _fit(row: OfferRow, unfit: dict[UUID, set[str]]) -> tuple[Gpu, ...]:
     )
 
 
-def _public(row: OfferRow, window: Window, gpus: Sequence[Gpu]) -> Listed:
+def _public(
+    row: OfferRow, window: Window, gpus: Sequence[Gpu], sandbox: str, abilities: Sequence[str]
+) -> Listed:
     return Listed(
         offer_id=OfferId(row.offer_id),
         market=row.market,
@@ -336,6 +350,8 @@ def _public(row: OfferRow, window: Window, gpus: Sequence[Gpu]) -> Listed:
         nvlink=len({gpu.nvlink_group for gpu in gpus} - {None}) == 1 and len(gpus) > 1,
         mig_profiles=tuple(sorted({name for gpu in gpus for name in gpu.mig_profiles})),
         isolation=row.isolation,
+        sandbox=sandbox,
+        abilities=tuple(abilities),
         compute_percent=min(
             (gpu.compute_percent for gpu in gpus if gpu.compute_percent), default=None
         ),

@@ -143,6 +143,7 @@ def _at_home(asked: GpuRequest) -> tuple[str, ...]:
     """Return the conditions, by their words, that no rented machine meets.
 
     It is nobody's own, has proved nothing yet, and its owner gives short notice and grace, no fee.
+    How its agent will keep work apart is known only once it runs.
     """
     conditions = {
         "tenant": asked.own,
@@ -150,6 +151,7 @@ def _at_home(asked: GpuRequest) -> tuple[str, ...]:
         "reliability": asked.reliability_min_ppm is not None,
         "notice": (asked.notice_seconds_min or 0) > NOTICE_SECONDS,
         "reclaim": bool(asked.reclaim_fee_ppm_min),
+        "sandbox": asked.sandbox_min is not None,
         "grace": (asked.grace_seconds_min or 0) > GRACE_SECONDS_MAX,
     }
     return tuple(word for word, asks in conditions.items() if asks)

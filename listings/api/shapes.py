@@ -217,6 +217,12 @@ class HostShape(serializers.Serializer[Any]):
     source = serializers.CharField()  # type: ignore[assignment]  # a field of that name
     state = serializers.CharField()
     gpus = GpuShape(many=True)
+    sandbox = serializers.CharField()
+    """How far its agent keeps leased work apart: `none`, `account`, `process`, `full`; or empty."""
+    enforces = serializers.DictField(child=serializers.CharField(allow_blank=True))
+    """What is kept from work, and what keeps it; empty where nothing does."""
+    abilities = serializers.ListField(child=serializers.CharField())
+    """What work may ask of it: `files`, `logs`, `secrets`, `podman`, `access`."""
     registered_at = MomentField()
     reported_at = MomentField(allow_null=True)
 
@@ -276,6 +282,10 @@ class ListedShape(serializers.Serializer[Any]):
     nvlink = serializers.BooleanField()
     mig_profiles = serializers.ListField(child=serializers.CharField())
     isolation = serializers.CharField()
+    sandbox = serializers.CharField()
+    """How far its host keeps leased work apart; empty: its agent does not say."""
+    abilities = serializers.ListField(child=serializers.CharField())
+    """What work may ask of its host."""
     compute_percent = serializers.IntegerField(allow_null=True)
     floor = AmountField(source="floor.nanos_per_gpu_hour")
     currency = serializers.CharField(source="floor.currency")

@@ -21,6 +21,7 @@ from listings.domain.hosts import Host, HostUnknown
 from listings.domain.offers import FINAL, Offer, OfferUnknown
 from listings.domain.permit_events import ListingAllowed
 from listings.domain.permits import ListingPermits, need_permits, permit
+from listings.domain.sandboxes import AgentSays
 from listings.domain.terms import OfferTerms, OfferTermsDiffer
 
 
@@ -64,17 +65,21 @@ def report_inventory(
     host_id: HostId,
     gpus: Sequence[Gpu],
     cards: Mapping[str, str] | None = None,
+    says: AgentSays | None = None,
     by: Meta,
     now: datetime,
 ) -> Position:
-    """Record the GPUs that a host's agent found, if they differ from those known.
+    """Record the GPUs that a host's agent found, and what it says of itself, where either differs.
 
     cards: of MIG instances, by their UUID, the UUID of the card each is a part of.
+    says: None: nothing; what it said before stands.
     Raises: HostUnknown, HostIsRetired, TooManyGpus, GpuNamedTwice, GpuUnreadable, MigImpossible.
     """
 
     def decide(host: Host | None) -> Sequence[Event]:
-        return _own_host(host, host_id, by).report(gpus, cards=cards or {}, now=now)
+        own = _own_host(host, host_id, by)
+        found: list[Event] = [*own.report(gpus, cards=cards or {}, now=now)]
+        return found if says is None else [*found, *own.say(says, now=now)]
 
     return record(store, Host, host_id, decide, by=by)
 

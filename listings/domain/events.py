@@ -142,6 +142,20 @@ class InventoryReported(Event, name="listings.inventory-reported", version=2, gr
     at: datetime
 
 
+class HostAbilitiesReported(Event, name="listings.host-abilities-reported"):
+    """The host's agent said how it keeps work apart, and what work may ask of it.
+
+    Recorded only when it differs from before. sandbox: a level of `listings.domain.sandboxes`;
+    empty: not said. enforces: what is kept from work, and what keeps it (empty: nothing does).
+    """
+
+    host_id: HostId
+    sandbox: str
+    enforces: tuple[tuple[str, str], ...]
+    abilities: tuple[str, ...]
+    at: datetime
+
+
 class HostFellSilent(Event, name="listings.host-fell-silent"):
     """Nothing was heard of the host's agent for too long: nothing of the host is leased for now.
 
@@ -321,6 +335,7 @@ class FormChosen(Event, name="listings.form-chosen", version=2, grown_from=1):
 HostEvent = (
     HostRegistered
     | InventoryReported
+    | HostAbilitiesReported
     | HostFellSilent
     | HostReturned
     | GpuQuarantined

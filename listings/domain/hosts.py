@@ -25,6 +25,7 @@ from listings.domain.events import (
     GpuReleased,
     GpusListed,
     GpusUnlisted,
+    HostAbilitiesReported,
     HostEvent,
     HostFellSilent,
     HostRegistered,
@@ -37,6 +38,7 @@ from listings.domain.events import (
 )
 from listings.domain.forms import reformed
 from listings.domain.gpus import check_inventory, own_model
+from listings.domain.sandboxes import NOTHING_SAID, AgentSays
 from listings.domain.terms import (
     OfferTerms,
     OfferTermsDiffer,
@@ -123,7 +125,8 @@ def register(
 class Host:
     """A host as its events tell it. listed: the offers that hold GPUs of it now.
 
-    unfit: its GPUs that are not leased for now, each with why.
+    unfit: its GPUs that are not leased for now, each with why. said: what its agent last said of
+    itself; None: nothing yet.
     """
 
     STREAM: ClassVar[str] = "host"
@@ -134,6 +137,7 @@ class Host:
     is_retired: bool = False
     is_silent: bool = False
     unfit: Mapping[str, GpuQuarantined] = field(default_factory=dict)
+    said: HostAbilitiesReported | None = None
 
     @classmethod
     def evolve(cls, state: Host | None, event: HostEvent, /) -> Host:
@@ -154,6 +158,8 @@ class Host:
             case FormChosen():
                 rest = {k: v for k, v in state.listed.items() if k != event.offer_id}
                 return replace(state, listed={**rest, event.offer.offer_id: event.offer})
+            case HostAbilitiesReported():
+                return replace(state, said=event)
             case HostFellSilent():
                 return replace(state, is_silent=True)
             case HostReturned():
@@ -195,6 +201,20 @@ class Host:
         if {gpu.uuid: gpu for gpu in found} == self.gpus:
             return []
         return [InventoryReported(host_id=self.host_id, gpus=found, at=now)]
+
+    def say(self, says: AgentSays, *, now: datetime) -> list[HostAbilitiesReported]:
+        """Decide what changes when the agent says this of itself: nothing, where it did before."""
+        if says == (NOTHING_SAID if self.said is None else AgentSays.of(self.said)):
+            return []
+        return [
+            HostAbilitiesReported(
+                host_id=self.host_id,
+                sandbox=says.sandbox,
+                enforces=says.enforces,
+                abilities=says.abilities,
+                at=now,
+            )
+        ]
 
     def fall_silent(self, *, heard_at: datetime, now: datetime) -> list[HostFellSilent]:
         """Decide that nothing of the host is leased, because its agent is not heard; once."""

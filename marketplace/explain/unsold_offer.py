@@ -170,6 +170,7 @@ class _Asked:
         """
         alone = Book(self.book.market)
         alone.leases.records[listed.terms.host_id] = self.listed.record
+        alone.agents = self.book.agents
         alone.take_in(listed)
         alone.quotas = self.book.quotas
         return alone

@@ -18,6 +18,8 @@ COLUMNS = (
     ("region", "region"),
     ("market", "market"),
     ("gpu_count", "GPUs"),
+    ("sandbox", "sandbox"),
+    ("able", "abilities"),
 )
 TOKEN_TITLE_MAX = 120
 """Characters that the title of a token may have."""
@@ -29,7 +31,10 @@ def list_hosts(context: typer.Context) -> None:
     """List your hosts, newest first."""
     session = session_of(context)
     empty = "No hosts. Try: offpeak hosts add NAME --region eu"
-    rows = [row | {"gpu_count": len(row["gpus"])} for row in session.client.all("hosts")]
+    rows = [
+        row | {"gpu_count": len(row["gpus"]), "able": " ".join(row["abilities"])}
+        for row in session.client.all("hosts")
+    ]
     session.printer.table(rows, COLUMNS, empty=empty)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from uuid import UUID
 
 from . import VERSION, checkpoints
+from .abilities import abilities_of
 from .clock import Clock
 from .courier import Courier
 from .gpus.port import GpuFault, Gpus, InstanceBusy, InstanceRefused
@@ -47,7 +48,7 @@ from .single import lock_of
 from .spool import BYTES_MAX, Spool
 from .state import LeaseState, terms_record
 from .uplink import Uplink
-from .wire import Registration, ReportKind
+from .wire import Enforced, Registration, ReportKind
 
 log = logging.getLogger(__name__)
 
@@ -369,12 +370,15 @@ class Agent:
         """Tell the server what this host has, when that is looked at again."""
         gpus = self._inventory.look(now_ms)
         if gpus is not None:
+            sandbox = self._runtime.sandbox
             self.courier.registration = Registration(
                 agent_version=VERSION,
                 boot_id=self.state.boot_id,
                 hostname=self._config.hostname,
                 gpus=gpus,
-                separates_tenants=self._runtime.separates(()),
+                sandbox=sandbox.level,
+                enforces=tuple(Enforced(what=what, by=by) for what, by in sandbox.enforces),
+                abilities=abilities_of(self._runtime),
             )
 
     def _say(self, about: str, text: str) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "Acknowledged",
     "Assignment",
     "Assignments",
+    "Enforced",
     "Gpu",
     "Health",
     "HealthKind",
@@ -68,6 +69,7 @@ Sequence = Annotated[int, Between(1, 2**53)]
 Mebibytes = Annotated[int, Between(0, 2**31)]
 Name = Annotated[str, Length(1, 200)]
 Detail = Annotated[str, Length(0, 2000)]
+Word = Annotated[str, Length(1, 40)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,22 +93,41 @@ class Gpu(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Enforced(Message):
+    """One thing that is kept from leased work, and by what; empty where nothing keeps it."""
+
+    what: Word
+    by: Annotated[str, Length(0, 200)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Registration(Message):
     """PUT /api/v1/agent/host: what this host has. Sent at start and when it changed.
 
     boot_id: of this run of the agent; sequence numbers count from 1 within it.
-    separates_tenants: works of two tenants can run here side by side, neither reaching the other.
+    sandbox: the level at which leased work is kept from the host and from other leases, one of
+        `runtimes.levels.LEVELS`; enforces: what stands behind it, thing by thing.
+    abilities: what work may ask of this host beyond a command: `files`, `logs`, `secrets`,
+        `podman`, `access`. A word that the reader does not know is kept: its agent is newer.
+    separates_tenants: what agents of before said in place of `sandbox`.
     """
 
     agent_version: Name
     boot_id: UUID
     hostname: Name
     gpus: Annotated[tuple[Gpu, ...], Length(0, 256)]
-    separates_tenants: bool = False
+    separates_tenants: bool | None = None
+    sandbox: Annotated[str, Length(0, 40)] = ""
+    enforces: Annotated[tuple[Enforced, ...], Length(0, 32)] = ()
+    abilities: Annotated[tuple[Word, ...], Length(0, 32)] = ()
 
     def __post_init__(self) -> None:
         if len({gpu.uuid for gpu in self.gpus}) != len(self.gpus):
             raise WireError("names a GPU twice", "gpus")
+        if len(set(self.abilities)) != len(self.abilities):
+            raise WireError("names an ability twice", "abilities")
+        if len({each.what for each in self.enforces}) != len(self.enforces):
+            raise WireError("says of one thing twice what keeps it", "enforces")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from ledger.eventstore.port import EventStore, Meta, Position
 from ledger.rest.problems import plain
 from listings.commands import report_inventory
 from listings.domain.events import Gpu
+from listings.domain.sandboxes import AgentSays
 from metering.agent.wire import Registration
 from metering.models import IngestAlarm
 
@@ -80,13 +81,30 @@ def register_agent(
         for gpu in registration.gpus
     ]
     cards = {gpu.uuid: gpu.card_uuid for gpu in registration.gpus if gpu.card_uuid is not None}
-    position = report_inventory(store, host_id=host_id, gpus=gpus, cards=cards, by=by, now=now)
+    position = report_inventory(
+        store,
+        host_id=host_id,
+        gpus=gpus,
+        cards=cards,
+        says=_says(registration),
+        by=by,
+        now=now,
+    )
     said = (registration.agent_version, registration.hostname, registration.boot_id)
     with connection.cursor() as cursor:
         cursor.execute(
             _REGISTERED, (host_id, tenant_id, *said, now, now, now, PAUSE.total_seconds())
         )
     return position
+
+
+def _says(registration: Registration) -> AgentSays:
+    """Return what an agent says of itself; one of before only said whether it parts tenants."""
+    sandbox, apart = registration.sandbox, registration.separates_tenants
+    if not sandbox and apart is not None:
+        sandbox = "process" if apart else "account"
+    enforces = ((each.what, each.by) for each in registration.enforces)
+    return AgentSays.so(sandbox, enforces, registration.abilities)
 
 
 def raise_alarm(refusal: Refusal, *, host_id: HostId, tenant_id: TenantId, now: datetime) -> None:

@@ -33,7 +33,7 @@ class Shelf:
 
 
 SHELVES = (
-    Shelf("Owners", "List GPUs and earn", ("tutorial-owner", "owners", "agent")),
+    Shelf("Owners", "List GPUs and earn", ("tutorial-owner", "owners", "agent", "isolation")),
     Shelf(
         "Consumers",
         "Bid for GPUs and run work",

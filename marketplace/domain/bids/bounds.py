@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from ledger.domain.money import NANOS_MAX, NANOS_PER_UNIT, CurrencyUnknown, Money, Rate
 from ledger.domain.refusal import Invalid
+from listings.domain.sandboxes import LEVELS
 from marketplace.domain.bids.images import check_image
 from marketplace.domain.bids.query_language import (
     DRIVER,
@@ -391,6 +392,7 @@ def check_request(request: GpuRequest) -> None:
         and not 0 < request.reclaim_fee_ppm_min <= PPM,
         "grace_seconds_min": request.grace_seconds_min is not None
         and not 0 < request.grace_seconds_min <= GRACE_MAX,
+        "sandbox_min": request.sandbox_min is not None and request.sandbox_min not in LEVELS,
         "labels": len(labels) > LABELS_MAX or not all(_LABEL.fullmatch(name) for name, _ in labels),
         "text": not all(
             0 < len(text) <= TEXT_MAX and text.isprintable() and '"' not in text

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Invalid
+from listings.domain.sandboxes import LEVELS
 from marketplace.domain.facts.events import GpuRequest
 
 QUERY_CHARS_MAX = 1_000
@@ -187,6 +188,12 @@ def _isolation(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     return replace(request, isolation=value) if value in ISOLATIONS else None
 
 
+@_condition("sandbox", "sandbox>=process", ">=")
+def _sandbox(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """how far the host keeps work from itself and from other leases, at least"""
+    return replace(request, sandbox_min=value) if value in LEVELS else None
+
+
 @_condition("tenant", "tenant=own", "=")
 def _tenant(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     """GPUs of your own organisation only"""
@@ -331,6 +338,8 @@ def write_query(request: GpuRequest) -> str:
         parts.append("region!=" + _quoted(",".join(request.not_regions)))
     if request.isolation is not None:
         parts.append(f"isolation={request.isolation}")
+    if request.sandbox_min is not None:
+        parts.append(f"sandbox>={request.sandbox_min}")
     if request.own:
         parts.append("tenant=own")
     parts += [

@@ -18,6 +18,8 @@ from typing import Any
 from ledger.domain.event import Event
 from ledger.domain.ids import BidId, HostId
 from listings.domain.events import OfferExpired, OfferPublished, OfferWithdrawn
+from marketplace.domain.book.agents import RULES as AGENT_RULES
+from marketplace.domain.book.agents import Agents
 from marketplace.domain.book.held_leases import RULES as LEASE_RULES
 from marketplace.domain.book.held_leases import Holdings
 from marketplace.domain.book.offer_changes import RULES as OFFER_RULES
@@ -65,6 +67,7 @@ class Book:
         self.catalogue = Catalogue(self.calendar)
         self.offers = self.catalogue.offers
         self.quarantine = Quarantine()
+        self.agents = Agents()
         self.leases = Holdings(self.calendar, self.catalogue, self.quarantine.silent)
         self.held, self.resales = self.leases.held, self.leases.resales
         self.queue = Queue(lambda bid: self.catalogue.kinds.shape(bid.shape))
@@ -267,6 +270,7 @@ class Book:
         """Take in an offer, with all that is known of it."""
         self._screened.clear()
         listed.record = self.leases.records[listed.terms.host_id]
+        listed.on_host(self.agents.says(listed.terms.host_id))
         self.catalogue.add(listed)
         self.owners.offered(listed)
         self._withhold(listed)
@@ -416,6 +420,7 @@ RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     LeaseGranted: Book._granted,
     **OFFER_RULES,
     **HEALTH_RULES,
+    **AGENT_RULES,
     **dict.fromkeys(LEASE_RULES, Book._of_lease),
     **dict.fromkeys(KINDS, set_policy),
 }

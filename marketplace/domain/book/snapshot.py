@@ -13,6 +13,7 @@ from datetime import datetime
 from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
 from ledger.domain.money import Rate
 from listings.domain.events import OfferPublished
+from listings.domain.sandboxes import AgentSays
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.held_leases import Claim, Held
 from marketplace.domain.book.suspension import Aside
@@ -99,6 +100,7 @@ class BookState:
     silent: tuple[HostId, ...] = ()
     unfit: tuple[tuple[HostId, tuple[str, ...]], ...] = ()
     granted_bids: tuple[BidState, ...] = ()
+    agents: tuple[tuple[HostId, AgentSays], ...] = ()
 
 
 def state_of(book: Book) -> BookState:
@@ -148,6 +150,7 @@ def state_of(book: Book) -> BookState:
             if uuids
         ),
         granted_bids=tuple(_state_of(bid) for bid in book.granted_bids.values()),
+        agents=tuple(sorted(book.agents.said.items())),
     )
 
 
@@ -162,6 +165,7 @@ def restored(state: BookState) -> Book:
         book.leases.records[each.host_id] = Record(each.good, each.all, each.leases, each.at)
     book.quarantine.silent.update(state.silent)
     book.quarantine.unfit.update((host_id, set(uuids)) for host_id, uuids in state.unfit)
+    book.agents.said.update(state.agents)
     for offer in state.offers:
         listed = Listed(offer.terms, offer.published, offer.floor)
         listed.since, listed.paused = offer.since, offer.paused

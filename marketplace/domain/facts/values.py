@@ -65,6 +65,8 @@ class GpuRequest:
     proved so reliable. notice_seconds_min, reclaim_fee_ppm_min: only owners who promise so much
     for a reclaim: notice at least, and at that notice what part of the lost rest they pay.
     grace_seconds_min: and who give work so long between the signal to stop and the kill.
+    sandbox_min: only hosts whose agent keeps work apart at this level at least
+    (`listings.domain.sandboxes`).
     """
 
     models: tuple[str, ...] = ()
@@ -89,6 +91,7 @@ class GpuRequest:
     notice_seconds_min: int | None = None
     reclaim_fee_ppm_min: int | None = None
     grace_seconds_min: int | None = None
+    sandbox_min: str | None = None
 
     def lacks(self, offer: Reclaimed) -> ReclaimTerm | None:
         """Return what an owner promises too little of for a reclaim, the first; None: nothing."""

@@ -22,6 +22,7 @@ from ledger.domain.ids import BidId, OfferId, text_of
 from ledger.domain.span import Window
 from listings.domain.events import Gpu, Isolation, OfferPublished, WeeklyRule
 from listings.domain.recurrence import is_unbroken, last_end, occurrences
+from listings.domain.sandboxes import AgentSays
 from listings.domain.windows import windows_of
 from marketplace.domain.facts.instants import (
     ONE_MILLI,
@@ -47,7 +48,10 @@ class Spec(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What an offer is, as far as constraints look at it. specs: each once."""
+    """What an offer is, as far as constraints look at it. specs: each once.
+
+    sandbox, abilities: of its host, as its agent last said.
+    """
 
     specs: tuple[Spec, ...]
     region: str
@@ -55,6 +59,8 @@ class Kind(NamedTuple):
     isolation: Isolation
     workload_kinds: tuple[str, ...]
     currency: str
+    sandbox: str = ""
+    abilities: tuple[str, ...] = ()
 
 
 NAMES = ("uuid", "nvlink_group", "card_uuid")
@@ -281,6 +287,10 @@ class Listed:
         self.record = Record()
         self.parted = self.terms.division is not None
         self.groups = {gpu.uuid: gpu.nvlink_group for gpu in self.terms.gpus}
+
+    def on_host(self, says: AgentSays) -> None:
+        """Take note of what the host's agent says; not while the offer is in a catalogue."""
+        self.kind = self.kind._replace(sandbox=says.sandbox, abilities=says.abilities)
 
     @property
     def offer_id(self) -> OfferId:

@@ -10,6 +10,7 @@ from ledger.domain.making import made_quickly, maker
 from ledger.domain.money import MILLIS_PER_HOUR
 from listings.domain.events import OfferPublished
 from listings.domain.gpus import names_share
+from marketplace.domain.bids.abilities import needs_of
 from marketplace.domain.facts.events import BidAmended, BidPlaced, GpuRequest
 from marketplace.domain.facts.instants import Millis, from_below
 from marketplace.domain.facts.values import TAKES_SHARES, ReclaimTerm
@@ -37,12 +38,14 @@ class Shape(NamedTuple):
     """What decides which offers fit; bids of one shape share an index.
 
     gang: it takes shares of GPUs, but asks for several GPUs, which shares of one card are not.
+    needs: what the host's agent must be able to do for its work.
     """
 
     request: GpuRequest
     kind: str
     currency: str
     gang: bool = False
+    needs: tuple[str, ...] = ()
 
 
 @made_quickly
@@ -218,7 +221,8 @@ def _shape(placed: BidPlaced) -> Shape:
     gang = placed.gpus > 1 and (
         asked.isolation in TAKES_SHARES or any(map(names_share, asked.models))
     )
-    return Shape(placed.request, placed.workload.kind, placed.limit.currency, gang)
+    work = placed.workload
+    return Shape(placed.request, work.kind, placed.limit.currency, gang, needs_of(work))
 
 
 def _within(placed: BidPlaced, rate: int, gpus: int, duration: int) -> int:

@@ -17,6 +17,7 @@ from ledger.domain.money import Rate
 from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.gpus import is_of, model_matches, names_share
 from listings.domain.markets import within
+from listings.domain.sandboxes import CONTAINER, level_on, rank
 from marketplace.domain.bids.query_language import ISOLATIONS, write_query
 from marketplace.domain.bids.workload_profiles import allowed_by
 from marketplace.domain.facts.events import GpuRequest
@@ -107,6 +108,19 @@ def _workload(shape: Shape, spec: Spec, kind: Kind) -> bool:
     return allowed_by(kind.workload_kinds, shape.kind)
 
 
+def _sandbox(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    asked = shape.request.sandbox_min
+    if asked is None:
+        return True
+    in_container = "podman" in shape.needs and "podman" in kind.abilities
+    level = CONTAINER if in_container else level_on(kind.sandbox, kind.isolation)
+    return rank(level) >= rank(asked)
+
+
+def _abilities(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    return not shape.needs or set(shape.needs) <= set(kind.abilities)
+
+
 def _currency(shape: Shape, spec: Spec, kind: Kind) -> bool:
     return kind.currency == shape.currency
 
@@ -122,6 +136,8 @@ CONSTRAINTS: tuple[tuple[str, Fits], ...] = (
     ("labels", _labels),
     ("isolation", _isolation),
     ("workload-kind", _workload),
+    ("sandbox", _sandbox),
+    ("abilities", _abilities),
     ("currency", _currency),
 )
 """What never changes while an offer stands."""
@@ -140,6 +156,8 @@ REASONS: dict[str, str] = {
     "labels": "too few GPUs with those labels",
     "isolation": "too few GPUs at that isolation level",
     "workload-kind": "the owners do not allow this kind of workload",
+    "sandbox": "too few GPUs on hosts that keep work apart at that level",
+    "abilities": "too few GPUs on hosts whose agent can do what the work needs",
     "currency": "the GPUs are offered in another currency",
     "host": "the bid excludes the hosts, owners or reclaim terms",
     "notice": "too few GPUs with that much notice before a reclaim",

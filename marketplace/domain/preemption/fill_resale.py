@@ -150,6 +150,7 @@ class Shelf:
             )
             listed = Listed(rest, position, resale.floor.nanos_per_gpu_hour)
             listed.record = book.offers[share.offer_id].record
+            listed.on_host(book.agents.says(share.host_id))
             self._offers.add(listed)
 
 

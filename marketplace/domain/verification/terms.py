@@ -10,6 +10,7 @@ from itertools import takewhile
 from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.events import Gpu, OfferPublished
 from listings.domain.gpus import is_of, model_matches, names_share
+from listings.domain.sandboxes import LEVELS, AgentSays
 from listings.domain.windows import windows_of
 from marketplace.domain.bids.query_language import ISOLATIONS
 from marketplace.domain.bids.workload_profiles import allowed_by
@@ -23,8 +24,13 @@ def own_use(granted: LeaseGranted, bid: OpenBid) -> bool:
     return all(share.owner_id == bid.terms.tenant_id for share in granted.shares)
 
 
-def terms_of(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) -> Iterator[str]:
-    """Find what an offer's terms, or the bid's, have against what it gives to a grant."""
+def terms_of(
+    listed: Listed, says: AgentSays, share: Share, granted: LeaseGranted, bid: OpenBid
+) -> Iterator[str]:
+    """Find what an offer's terms, or the bid's, have against what it gives to a grant.
+
+    says: what the agent of its host says of itself.
+    """
     offer, terms = listed.terms, bid.terms
     gpus = {gpu.uuid: gpu for gpu in offer.gpus}
     strangers = [uuid for uuid in share.gpu_uuids if uuid not in gpus]
@@ -48,9 +54,29 @@ def terms_of(listed: Listed, share: Share, granted: LeaseGranted, bid: OpenBid) 
         yield f"offer {offer.offer_id} was listed on other terms of reclaim"
     if not _in_windows(offer, granted.window.starts_at, granted.window.ends_at):
         yield f"offer {offer.offer_id} has no window for {granted.window}"
+    yield from _host_does(says, offer, bid)
     for uuid in share.gpu_uuids:
         if uuid in gpus and not _serves(gpus[uuid], offer, terms.request, terms.gpus):
             yield f"GPU {uuid} is not what was asked for"
+
+
+def _host_does(says: AgentSays, offer: OfferPublished, bid: OpenBid) -> Iterator[str]:
+    """Find what the host's agent does not do of what the bid's work needs."""
+    work, asked = bid.terms.workload, bid.terms.request.sandbox_min
+    wanted = {
+        "files": getattr(work, "inputs", None) or getattr(work, "outputs", None),
+        "secrets": getattr(work, "secrets", None),
+        "podman": getattr(work, "image", None),
+        "access": getattr(work, "access", None),
+    }
+    for word, wants in wanted.items():
+        if wants and word not in says.abilities:
+            yield f"host {offer.host_id} cannot do {word}"
+    level = "container" if wanted["podman"] else says.sandbox
+    if offer.isolation == "mps" and level in LEVELS[LEVELS.index("process") : -1]:
+        level = "account"
+    if asked is not None and level not in LEVELS[LEVELS.index(asked) :]:
+        yield f"host {offer.host_id} keeps work apart less than {asked}"
 
 
 def _choices(listed: Listed, share: Share, bid: OpenBid) -> Iterator[str]:

@@ -10,6 +10,7 @@ from uuid import UUID
 from ..reconcile import Terms
 from ..shares import cards_of
 from ..wire import Assignment
+from .levels import Sandbox
 
 WorkState = Literal["starting", "running", "ending", "ended"]
 
@@ -103,6 +104,11 @@ class Runtime(Protocol):
 
     @property
     def trusts_work(self) -> bool: ...
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Return how far work on whole cards is kept from the host and from other leases."""
+        ...
 
     def separates(self, gpu_uuids: Collection[str]) -> bool:
         """Tell if work on these GPUs can run beside that of other tenants.

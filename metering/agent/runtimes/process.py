@@ -24,6 +24,7 @@ from . import groups, keeper, saved
 from .confinement import Confinement
 from .family import Stat, descendants, kill_all, signal_all, stat_of
 from .launching import CHECKPOINT, Launch, spawn
+from .levels import Kept, Sandbox
 from .limits import LIMITS, Limits
 from .port import NotYet, StartFailed, Work, WorkSpec
 from .records import catches, is_locked, read
@@ -81,6 +82,16 @@ class ProcessRuntime:
     @property
     def trusts_work(self) -> bool:
         return self._users is None and self._confinement is None
+
+    @property
+    def sandbox(self) -> Sandbox:
+        confinement, alone = self._confinement, self._users is None or self._users.alone
+        kept = Kept(
+            own_account=self._are_alone(),
+            confined=confinement is not None,
+            own_network=confinement is not None and confinement.separates,
+        )
+        return kept.sandbox(alone=alone)
 
     def separates(self, gpu_uuids: Collection[str]) -> bool:
         confinement = self._confined(gpu_uuids)

@@ -45,6 +45,7 @@ from listings.domain.events import (
     Gpu,
     GpuQuarantined,
     GpuReleased,
+    HostAbilitiesReported,
     HostFellSilent,
     HostReturned,
     Isolation,
@@ -258,6 +259,14 @@ class Market:
                 event = GpuReleased(host_id=host_id, gpu_uuid=uuid, at=self.now)
         self.put(f"host-{host_id}", event)
 
+    def agent(self, host: str, sandbox: str, *abilities: str) -> None:
+        """Let the agent of a host say how far it keeps work apart, and what it can do."""
+        host_id = HostId(named(f"host {host}"))
+        event = HostAbilitiesReported(
+            host_id=host_id, sandbox=sandbox, enforces=(), abilities=abilities, at=self.now
+        )
+        self.put(f"host-{host_id}", event)
+
     def change_terms(self, word: str, **said: Any) -> None:
         """Change the terms of an offer; said: as `TermsChange` names them."""
         offer_id = OfferId(named(f"offer {word}"))
@@ -282,6 +291,7 @@ class Market:
         kind: str = "other",
         currency: str = "USD",
         tenant: TenantId | None = None,
+        work: Workload | None = None,
         **more: Any,
     ) -> BidId:
         """Place a bid that needs no money behind it; by default it has a day to start.
@@ -312,7 +322,7 @@ class Market:
                 limit=Rate(rate(at).nanos_per_gpu_hour, currency),
                 service_class=service_class,
                 patience=patience,
-                workload=Workload(kind=kind),
+                workload=work or Workload(kind=kind),
                 cost_centre="",
                 burst_allowed=False,
                 at=self.now,

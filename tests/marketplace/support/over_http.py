@@ -14,6 +14,7 @@ from ledger.domain.ids import SubscriberId, TenantId
 from ledger.eventstore.postgres import PostgresStore
 from ledger.following import follow_projections
 from ledger.models import Checkpoint, SubscriberRow
+from listings.domain.sandboxes import ABILITIES
 from marketplace.projections import PROJECTIONS
 from tests.access.conftest import Caller, admit
 from tests.conftest import SOMEBODY
@@ -57,10 +58,12 @@ def unit(ada: Caller) -> str:
 
 @pytest.fixture
 def market() -> Market:
-    """Two GPUs at 1.50 and two at 2.50, from now on."""
+    """Two GPUs at 1.50 and two at 2.50, from now on, on hosts whose agents can do all there is."""
     made = Market(PostgresStore(), now=timezone.now().replace(microsecond=0))
     made.offer("a", gpus=2, at="1.50")
     made.offer("b", gpus=2, at="2.50", model="A100-80GB")
+    for host in ("a", "b"):
+        made.agent(host, "full", *ABILITIES)
     return made
 
 

@@ -22,6 +22,8 @@ CONSTRAINTS = {
     "labels": "with those labels",
     "isolation": "isolated enough",
     "workload-kind": "whose owners allow this workload",
+    "sandbox": "on hosts that keep work apart as you ask",
+    "abilities": "on hosts whose agent can do what the work needs",
     "currency": "in your currency",
     "host": "on hosts and of owners you take",
     "reliability": "that proved reliable enough",

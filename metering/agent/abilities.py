@@ -1,0 +1,18 @@
+"""What work may ask of this host beyond a command: the words that the agent registers with.
+
+Each word stands here with what tells whether this agent, as it is installed and set up, can do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .runtimes.port import Runtime
+
+ABLE: dict[str, Callable[[Runtime], bool]] = {}
+"""By word: `files`, `logs`, `secrets`, `podman`, `access`."""
+
+
+def abilities_of(runtime: Runtime) -> tuple[str, ...]:
+    """Return what this agent can do, in order of name."""
+    return tuple(sorted(word for word, able in ABLE.items() if able(runtime)))

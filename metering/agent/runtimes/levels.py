@@ -1,0 +1,74 @@
+"""How far leased work is kept from the host and from other leases, as one word and fact by fact.
+
+Each level holds all of those before it:
+
+- `none`: work runs as the agent's own user, or all of it as one account;
+- `account`: each lease has an account of its own: files, signals, memory of processes;
+- `process`: bubblewrap gives it a process table, System V memory, `/tmp`, devices and a network of
+  its own, so that works of two tenants can be here side by side;
+- `full`: control groups bound memory and processes of all of it together, and its folder has a
+  size: no lease takes what another needs;
+- `container`: what work with an image has: the image's own system, read-only, and no more rights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["none", "account", "process", "full", "container"]
+
+ACCOUNT = "an account for each lease"
+BUBBLEWRAP = "bubblewrap"
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """The level of work here, and what keeps each thing from it; empty text: nothing does."""
+
+    level: Level
+    enforces: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What is there to keep work apart, as found on this host.
+
+    own_account: each lease has one. confined: bubblewrap is there. own_network: and gives it a
+    network of its own. memory, processes, cpu, devices, disk: what bounds each for a lease as a
+    whole, or nothing.
+    """
+
+    own_account: bool = False
+    confined: bool = False
+    own_network: bool = False
+    memory: str = ""
+    processes: str = ""
+    cpu: str = ""
+    devices: str = ""
+    disk: str = ""
+
+    def sandbox(self, *, alone: bool) -> Sandbox:
+        """Return the level that this comes to. alone: no account is shared by leases."""
+        level: Level = "account" if self.own_account else "none"
+        if self.confined and self.own_network and alone:
+            bounded = self.memory and self.processes and self.disk
+            level = "full" if bounded else "process"
+        account = ACCOUNT if self.own_account else ""
+        view = BUBBLEWRAP if self.confined else ""
+        return Sandbox(
+            level,
+            (
+                ("files", " and ".join(filter(None, (account, view)))),
+                ("signals", view or account),
+                ("process list", view),
+                ("shared memory", view),
+                ("/tmp", view),
+                ("network", BUBBLEWRAP if self.own_network else ""),
+                ("devices", " and ".join(filter(None, (view, self.devices)))),
+                ("memory", self.memory),
+                ("processes", self.processes or ("rlimit" if self.own_account else "")),
+                ("cpu", self.cpu),
+                ("disk", self.disk),
+            ),
+        )
