@@ -98,6 +98,10 @@ PLATFORM = Organisation(
         Player("joan@demo.example", "Joan Finance", ("finance", "auditor"), about="sees all money"),
     ),
 )
+WORKBENCH = Machine(
+    "aurora-a10-1", "A10:2", "eu-central", ("0.25",), 0, 24, notice_seconds=60, grace_seconds=15
+)
+"""Where work runs for real (see `workbench`); made-up people ask for no GPU of its model."""
 AURORA = Organisation(
     slug="aurora",
     title="Aurora Weather Research",
@@ -108,7 +112,7 @@ AURORA = Organisation(
             "Ada Owner",
             ("owner", "operator", "consumer", "finance"),
             unit="aurora-models",
-            about="owns 24 GPUs, lists her nights",
+            about="owns 26 GPUs, lists her nights",
         ),
     ),
     units=(Unit("aurora-models", "Forecast models", "AU-100"),),
@@ -124,6 +128,7 @@ AURORA = Organisation(
             24,
             notice_seconds=60,
         ),
+        WORKBENCH,
     ),
 )
 BOREALIS = Organisation(

@@ -10,8 +10,9 @@ from uuid import UUID
 import structlog
 
 from bursting.queries import machines_up
-from config.demo.cast import EVERY_MACHINE
+from config.demo.cast import EVERY_MACHINE, WORKBENCH
 from config.demo.secrets import Secrets
+from config.demo.workbench import why_not
 from config.overflow import token_of
 from metering.agent.agent import Agent, AgentConfig
 from metering.agent.clock import SystemClock
@@ -34,8 +35,9 @@ class Fleet:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Start the agents of the cast's machines."""
-        for _, machine in EVERY_MACHINE:
+        """Start the agents of the cast's machines, but for the one that runs work for real."""
+        is_real = not why_not()
+        for machine in (each for _, each in EVERY_MACHINE if not (is_real and each is WORKBENCH)):
             token = self._secrets.get(machine.slug, "host")
             self._run(machine.slug, token, parse_models(machine.models), self._stop)
 

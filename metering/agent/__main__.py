@@ -23,7 +23,7 @@ from .gpus.simulated import Holders, SimulatedGpus, parse_models
 from .logs import write_to_stderr
 from .runtimes.limits import GIB, Limits
 from .runtimes.process import ProcessRuntime
-from .runtimes.users import UsersUnfit
+from .runtimes.users import UsersUnfit, closed_on_the_way, make_passable
 from .shares import PIPE_DIRECTORY
 from .single import CLAIMS, AlreadyRunning, claim
 from .uplink import HttpUplink
@@ -203,7 +203,13 @@ def _run(options: argparse.Namespace, uplink: HttpUplink, how: WorkAs) -> int:
     try:
         if how.users is not None and how.users.alone:
             claim(how.users.uids, CLAIMS)
-        state_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
+        make_passable(state_dir)
+        closed = closed_on_the_way(state_dir)
+        if closed is not None and how.users is not None and how.confinement is not None:
+            raise PermissionError(
+                f"{closed} lets no account of leased work through: chmod o+x {closed}, or choose "
+                "another --state-dir"
+            )
         leases = state_dir / "leases"
         clock = SystemClock.kept_in(
             state_dir / "clock.json", work_runs=leases.is_dir() and any(leases.iterdir())

@@ -42,6 +42,7 @@ from .reconcile import (
     reconcile,
 )
 from .runtimes.port import NotYet, Runtime, StartFailed, Work, WorkSpec
+from .runtimes.users import make_passable
 from .sampler import Finding, Sampler
 from .shares import cards_of
 from .single import lock_of
@@ -82,7 +83,7 @@ class Agent:
         clock: Clock,
         spool: Spool | None = None,
     ) -> None:
-        config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
+        make_passable(config.state_dir)
         self._single = lock_of(config.state_dir / "agent.lock")
         self._config = config
         self._gpus = gpus

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from .checks import Check
 from .runtimes import groups
 from .runtimes.limits import Limits
-from .runtimes.users import UsersUnfit, WorkUsers, is_clear
+from .runtimes.users import UsersUnfit, WorkUsers, closed_on_the_way, is_clear
 from .work_as import Wish, WorkAs, WorkUnsafe, work_as
 
 BWRAP = "apt install bubblewrap slirp4netns"
@@ -48,17 +47,9 @@ def _accounts(name: str, users: WorkUsers, state_dir: Path) -> Iterator[Check]:
     used = [uid for uid in users.uids if not is_clear(uid)]
     told = f"{len(used)} of them have processes or files: leases that run, or what was left"
     yield Check("work users", None if used else True, told if used else "all are free")
-    closed = [str(each) for each in [state_dir, *state_dir.parents] if not _lets_through(each)]
-    if closed:
-        mend = f"chmod o+x {closed[-1]}, or choose another --state-dir"
-        yield Check("way to the work's folders", False, f"{closed[-1]} lets nobody through", mend)
-
-
-def _lets_through(folder: Path) -> bool:
-    try:
-        return bool(os.stat(folder).st_mode & 0o001)
-    except FileNotFoundError:
-        return True  # made as it must be
+    if (closed := closed_on_the_way(state_dir)) is not None:
+        mend = f"chmod o+x {closed}, or choose another --state-dir"
+        yield Check("way to the work's folders", False, f"{closed} lets nobody through", mend)
 
 
 def _tenants(found: WorkAs) -> Iterator[Check]:

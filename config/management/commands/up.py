@@ -26,6 +26,7 @@ from django.db import DatabaseError, connections
 from config.address import address_on_this_machine
 from config.database.embedded import stop as stop_database
 from config.database.private import private_folder
+from config.demo import workbench
 from config.demo.secrets import Secrets
 from config.logs import setup as logs
 from config.management.commands.demo import CONSUMER
@@ -86,6 +87,10 @@ class Command(BaseCommand):
                 supervisor.add(name, work, after=served)
         if env.demo:
             supervisor.add("demo", partial(manage, "demo", "--live"), after=served)
+            if not workbench.why_not():
+                address = address_on_this_machine(env.host, env.port)
+                at_work = partial(workbench.run, settings.HOME, address)
+                supervisor.add("workbench", at_work, after=served)
         supervisor.step("ready", self._announce, after=served)
 
     def _prepare(self) -> None:

@@ -252,9 +252,12 @@ def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
             if network is not None:
                 network.connect()
         except (OSError, ValueError, KeyError):
+            # Where bwrap ended by itself there was nothing to connect, and it says why.
+            began = child.poll() is None
             child.kill()
-            child.wait()
-            raise OSError(0, "its network could not be made") from None
+            said = child.communicate()[1].decode(errors="replace").strip().splitlines()[-1:]
+            why = "its network could not be made" if began or not said else said[0][:300]
+            raise OSError(0, why) from None
     return child
 
 

@@ -28,7 +28,7 @@ from .levels import Kept, Sandbox
 from .limits import LIMITS, Limits
 from .port import NotYet, StartFailed, Work, WorkSpec
 from .records import catches, is_locked, read
-from .users import WorkUser, WorkUsers, named, sweep
+from .users import WorkUser, WorkUsers, make_passable, named, sweep
 
 OUTPUT_BYTES_MAX = 8 * 1024 * 1024
 ENDED_KEPT_MAX = 100
@@ -62,7 +62,7 @@ class ProcessRuntime:
         self._folder = folder / "leases"
         self._ended = folder / "ended"
         for each in (self._folder, self._ended):
-            each.mkdir(parents=True, exist_ok=True, mode=0o711)
+            make_passable(each)
         self._clock = clock
         self._users = users
         if account is not None:

@@ -45,6 +45,26 @@ class WorkUser:
     gid: int
 
 
+def make_passable(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, that accounts of leased work can pass.
+
+    Whatever the umask is. Raises: OSError.
+    """
+    missing = [each for each in folder.parents if not each.exists()]
+    for each in [*reversed(missing), folder]:
+        each.mkdir(exist_ok=True, mode=0o711)
+        mode = stat.S_IMODE(each.stat().st_mode)
+        if mode & 0o011 != 0o011:
+            each.chmod(mode | 0o011)
+
+
+def closed_on_the_way(folder: Path) -> Path | None:
+    """Return the highest folder that lets no account through to `folder`; None: all do."""
+    there = [each for each in [folder, *folder.parents] if each.exists()]
+    closed = [each for each in there if not each.stat().st_mode & 0o001]
+    return closed[-1] if closed else None
+
+
 def read_users(text: str) -> tuple[WorkUser, ...]:
     """Return the accounts of a text such as `300000-300031` or `work-a,work-b`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,9 +19,11 @@ from metering.agent.runtimes.family import descendants, stat_of
 from metering.agent.runtimes.port import Runtime, StartFailed, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.simulated import SimulatedRuntime
+from metering.agent.runtimes.users import make_passable
 from tests.metering.agent.workloads import ended, python, spec, state, until
 from tests.metering.agent.workloads import processes as processes
 from tests.metering.agent.workloads import runtime as runtime
+from tests.metering.agent.works import ROOT, accounts, confinement, let_through
 
 
 def test_work_runs_until_it_ends_by_itself(runtime: Runtime) -> None:
@@ -360,18 +363,34 @@ def test_the_tenants_files_are_erased_and_the_output_stays(
     assert not (kept / "work").exists() and not folder_of(tmp_path, wanted).exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run work as another user")
-def test_work_can_run_as_another_user(tmp_path: Path) -> None:
-    folder = tmp_path
-    while folder != folder.parent and not folder.stat().st_mode & 0o001:
-        folder.chmod(folder.stat().st_mode | 0o011)
-        folder = folder.parent
-    runtime = ProcessRuntime(tmp_path, clock=SystemClock(), account="nobody")
-    wanted = spec("/bin/sh", "-c", "id -un; echo x > mine; test -w ..  && echo bad")
-    runtime.start(wanted)
+@ROOT
+@pytest.mark.parametrize("umask", [0o022, 0o077], ids=["open", "closed"])
+def test_work_can_run_as_another_user_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    let_through(tmp_path)
+    before = os.umask(umask)
+    try:
+        make_passable(tmp_path / "made" / "too")
+        runtime = ProcessRuntime(tmp_path / "made" / "too", clock=SystemClock(), account="nobody")
+        wanted = spec("/bin/sh", "-c", "id -un; echo x > mine; test -w ..  && echo bad")
+        runtime.start(wanted)
+    finally:
+        os.umask(before)
     ended(runtime, wanted.lease_id)
 
-    assert (folder_of(tmp_path, wanted) / "stdout.log").read_text() == "nobody\n"
+    assert (folder_of(tmp_path / "made" / "too", wanted) / "stdout.log").read_text() == "nobody\n"
+
+
+@ROOT
+def test_bubblewrap_that_does_not_start_says_why(tmp_path: Path) -> None:
+    users = accounts(1)
+    private = replace(confinement(users), network="private", slirp=shutil.which("slirp4netns"))
+    if private.slirp is None:
+        pytest.skip("slirp4netns is not installed")  # tests/install-tools.sh brings it
+    runtime = ProcessRuntime(tmp_path, clock=SystemClock(), users=users, confinement=private)
+    (tmp_path / "leases").chmod(0o700)
+
+    with pytest.raises(StartFailed, match="Permission denied"):
+        runtime.start(spec("/bin/true"))
 
 
 def test_the_keeper_needs_no_site_packages() -> None:

@@ -12,6 +12,7 @@ import pytest
 from metering.agent.__main__ import main
 from metering.agent.uplink import HttpUplink, Refused, Unreachable
 from tests.metering.agent.market import TOKEN, Market, assignment
+from tests.metering.agent.works import confinement
 
 AGENT = Path(__file__).resolve().parents[3] / "metering" / "agent"
 
@@ -147,6 +148,23 @@ def test_the_doctor_says_as_whom_work_runs(
     assert "ok   leased work runs: as an account of its own for each lease, 4 in all" in found
     assert "lets nobody through" in found
     assert "?    tenants: one at a time on this host" in found
+
+
+@ROOT_ONLY
+def test_it_does_not_start_where_accounts_of_work_cannot_reach_their_folders(
+    tmp_path: Path,
+    market: Market,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    confinement(None)  # or skips
+    (tmp_path / "closed").mkdir(mode=0o700)
+    options = ["--server", market.url, "--state-dir", str(tmp_path / "closed" / "state")]
+    monkeypatch.setenv("OFFPEAK_AGENT_TOKEN", TOKEN)
+
+    assert main(["run", *options, "--simulate", "L4:2", "--work-users", "450000-450003"]) == 1
+
+    assert "lets no account of leased work through: chmod o+x" in capsys.readouterr().err
 
 
 def test_the_doctor_shows_what_the_market_refused_for_good(
