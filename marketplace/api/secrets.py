@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from ledger.rest import Body, Endpoint, MomentField, TextField
 from marketplace import secrets
 from marketplace.domain.secrets.secret import VALUE_BYTES_MAX
+from marketplace.models.secrets import SecretRow
 from marketplace.queries import secrets as queries
 from marketplace.vault import default_vault
 
@@ -28,13 +29,15 @@ class AskSecret(Body):
 class SecretShape(serializers.Serializer[Any]):
     """A secret, without its value. user_id: who set this version; null: a program.
 
-    delivered_at, delivered_lease_id: when the work of which lease was last handed a version of it.
+    used_by: how many bids that wait, or whose lease is not over, name it. delivered_at,
+    delivered_lease_id: when the work of which lease was last handed a version of it.
     """
 
     name = serializers.CharField()
     version = serializers.IntegerField()
     set_at = MomentField()
     user_id = serializers.UUIDField(allow_null=True)
+    used_by = serializers.IntegerField()
     delivered_at = MomentField(allow_null=True)
     delivered_lease_id = serializers.UUIDField(allow_null=True)
 
@@ -51,12 +54,17 @@ class Secrets(Endpoint):
     """The secrets of an organisation."""
 
     scopes: ClassVar = {"GET": "secrets:read"}
-    reads: ClassVar = ("marketplace.secrets",)
+    reads: ClassVar = ("marketplace.secrets", "marketplace.bids")
 
     @extend_schema(responses=SecretShape(many=True))
     def get(self, request: Request) -> Response:
         """List them by name. Values cannot be read back."""
-        return self.page(queries.secrets(self.actor), SecretShape, BY_NAME)
+        uses = queries.uses(self.actor)
+
+        def shown(row: SecretRow) -> Any:
+            return SecretShape({**vars(row), "used_by": uses[row.name]}).data
+
+        return self.page(queries.secrets(self.actor), shown, BY_NAME)
 
 
 class OneSecret(Endpoint):

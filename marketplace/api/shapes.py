@@ -27,6 +27,7 @@ from marketplace.domain.bids.query_language import read_query, write_query
 from marketplace.domain.bids.workload_profiles import Advice, advise
 from marketplace.domain.facts.events import Patience, Placement, Seeks, ServiceClass, Workload
 from marketplace.domain.files.outputs import OUTPUT_LENGTH_MAX, OUTPUTS_MAX
+from marketplace.domain.secrets.secret import NAMED_MAX
 from marketplace.models.bids import BidRow
 from marketplace.queries.bids import Unit
 from marketplace.queries.books import Quote
@@ -41,7 +42,8 @@ class WorkloadBody(Body):
     and reports no checkpoints. Left out: only checkpoints that are reported count. image: the
     container image it runs in, such as NAME@sha256:…; left out: it runs as a process of the host.
     inputs: the id of a folder whose files it finds where it starts. outputs: what of its folder is
-    kept when it ended, such as `out/`, `*.pt` or `**/*.log`.
+    kept when it ended, such as `out/`, `*.pt` or `**/*.log`. secrets: names of those it is handed,
+    each in the file /run/secrets/NAME; secret_variables: which of them are variables as well.
     """
 
     kind = TextField()
@@ -59,6 +61,8 @@ class WorkloadBody(Body):
         default=list,
         max_length=OUTPUTS_MAX,
     )
+    secrets = serializers.ListField(child=TextField(), default=list, max_length=NAMED_MAX)
+    secret_variables = serializers.ListField(child=TextField(), default=list, max_length=NAMED_MAX)
 
 
 class AskBid(Body):
@@ -156,6 +160,8 @@ def terms_of(
             image=asked["workload"].get("image", ""),
             inputs=asked["workload"].get("inputs"),
             outputs=tuple(asked["workload"]["outputs"]),
+            secrets=tuple(asked["workload"]["secrets"]),
+            secret_variables=tuple(asked["workload"]["secret_variables"]),
         ),
         cost_centre=asked["cost_centre"] or unit.cost_centre,
         burst_allowed=asked["burst_allowed"],
@@ -180,6 +186,8 @@ class WorkloadShape(serializers.Serializer[Any]):
     image = serializers.CharField()
     inputs = serializers.UUIDField(allow_null=True)
     outputs = serializers.ListField(child=serializers.CharField())
+    secrets = serializers.ListField(child=serializers.CharField())
+    secret_variables = serializers.ListField(child=serializers.CharField())
 
 
 class ChainShape(serializers.Serializer[Any]):

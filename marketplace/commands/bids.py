@@ -38,6 +38,8 @@ from marketplace.domain.facts.bid_events import BidRouted
 from marketplace.domain.facts.events import BidEvent, BidPlaced
 from marketplace.domain.files.events import FolderEvent
 from marketplace.domain.files.folder import Folder, need_inputs
+from marketplace.domain.secrets.events import SecretEvent
+from marketplace.domain.secrets.secret import Secret, need_kept, secret_id_of
 
 
 def place_bid(
@@ -132,7 +134,7 @@ def _placing(
         by=by,
         now=now,
     )
-    parts = [*_inputs(placed, by), replace(hold, seen=account)]
+    parts = [*_inputs(placed, by), *_secrets(placed, by), replace(hold, seen=account)]
     if route is not None:
         parts.append(Part(Route, terms.bid_id, lambda known: [] if known else [route], by))
     return [*parts, own]
@@ -149,6 +151,19 @@ def _inputs(placed: BidPlaced, by: Meta) -> list[Part]:
         return []
 
     return [Part(Folder, folder_id, decide, by)]
+
+
+def _secrets(placed: BidPlaced, by: Meta) -> list[Part]:
+    """Return what sees that the secrets which a bid names are kept; nothing is written to them."""
+
+    def seeing(name: str) -> Part:
+        def decide(secret: Secret | None) -> Sequence[SecretEvent]:
+            need_kept(secret, name=name)
+            return []
+
+        return Part(Secret, secret_id_of(placed.tenant_id, name), decide, by)
+
+    return [seeing(name) for name in placed.workload.secrets]
 
 
 def release_stray_hold(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from ledger.domain.ids import TenantId, UserId
-from ledger.eventstore.port import EventStore, Meta, Position, load, record
+from ledger.eventstore.port import EventStore, Meta, Position, record
 from marketplace.domain.secrets.secret import (
     Secret,
-    SecretMissing,
     give_value,
     remove,
     secret_id_of,
@@ -60,14 +59,3 @@ def remove_secret(
         lambda secret: remove(secret, tenant_id=tenant_id, name=name, user_id=user_id, now=now),
         by=by,
     )
-
-
-def need_kept(store: EventStore, tenant_id: TenantId, names: tuple[str, ...]) -> None:
-    """Refuse work that asks for secrets which are not kept.
-
-    Raises: SecretMissing.
-    """
-    found = {name: load(store, Secret, secret_id_of(tenant_id, name)) for name in names}
-    missing = [name for name, secret in found.items() if secret is None or not secret.is_kept]
-    if missing:
-        raise SecretMissing(secrets=missing)

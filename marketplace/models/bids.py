@@ -44,6 +44,9 @@ class BidRow(models.Model):
     """The folder that the work finds; null: none."""
     outputs = models.JSONField(default=list)
     """What of the work's folder is kept, as patterns."""
+    secrets = models.JSONField(default=list)
+    """Names of secrets that the work is handed; secret_variables: those that are variables too."""
+    secret_variables = models.JSONField(default=list)
     seeks = models.CharField(max_length=8, default="cheapest")
     moves = models.JSONField(default=list)
     """From which market to which it was handed on, and when: market, to, at."""

@@ -141,6 +141,8 @@ def _row(placed: BidPlaced) -> BidRow:
         image=placed.workload.image,
         inputs=placed.workload.inputs,
         outputs=list(placed.workload.outputs),
+        secrets=list(placed.workload.secrets),
+        secret_variables=list(placed.workload.secret_variables),
         seeks=placed.seeks,
         cost_centre=placed.cost_centre,
         burst_allowed=placed.burst_allowed,

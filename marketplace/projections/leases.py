@@ -199,6 +199,9 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
         workload["inputs"] = str(scheduled.workload.inputs)
     if scheduled.workload.outputs:
         workload["outputs"] = list(scheduled.workload.outputs)
+    if scheduled.workload.secrets:
+        workload["secrets"] = list(scheduled.workload.secrets)
+        workload["secret_variables"] = list(scheduled.workload.secret_variables)
     for host_id in sorted({share.host_id for share in shares}):
         here = [share for share in shares if share.host_id == host_id]
         rows.make(

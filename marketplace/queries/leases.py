@@ -64,6 +64,8 @@ class Assignment:
     image: str = ""
     inputs: UUID | None = None
     outputs: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    secret_variables: tuple[str, ...] = ()
 
 
 def leases(
@@ -283,6 +285,8 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             image=row.workload.get("image", ""),
             inputs=UUID(row.workload["inputs"]) if "inputs" in row.workload else None,
             outputs=tuple(row.workload.get("outputs", ())),
+            secrets=tuple(row.workload.get("secrets", ())),
+            secret_variables=tuple(row.workload.get("secret_variables", ())),
         )
         for row in rows.order_by("lease_id")
     ]

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from django.db.models import QuerySet
+from collections import Counter
+
+from django.db.models import Q, QuerySet
 
 from ledger.access import Actor, visible
+from marketplace.models.bids import BidRow
+from marketplace.models.leases import LeaseRow
 from marketplace.models.secrets import SecretRow
+
+
+def uses(actor: Actor) -> Counter[str]:
+    """Return how many bids that wait, or whose lease is not over, name each secret."""
+    waiting, over = Q(state="open"), ("closed", "failed")
+    leased = LeaseRow.objects.filter(tenant_id=actor.tenant_id).exclude(state__in=over)
+    rows = visible(actor, BidRow).filter(tenant_id=actor.tenant_id).exclude(secrets=[])
+    named = rows.filter(waiting | Q(lease_id__in=leased.values("lease_id")))
+    return Counter(name for names in named.values_list("secrets", flat=True) for name in names)
 
 
 def secrets(actor: Actor) -> QuerySet[SecretRow]:

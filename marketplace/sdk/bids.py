@@ -42,6 +42,8 @@ ONE = (
     ("workload.image", "image"),
     ("workload.inputs", "inputs"),
     ("workload.outputs", "outputs"),
+    ("workload.secrets", "secrets"),
+    ("workload.secret_variables", "of these as variables"),
     ("chain.number", "bid in its series"),
     ("chain.ended_because", "series ended because"),
     ("earliest_start", "not before"),
@@ -131,6 +133,13 @@ Outputs = Annotated[
     list[str] | None,
     typer.Option("--output", help="what of its folder is kept: out/, '*.pt'; may be repeated"),
 ]
+Secret = Annotated[
+    list[str] | None,
+    typer.Option("--secret", help="it is handed this one as /run/secrets/NAME; may be repeated"),
+]
+SecretEnv = Annotated[
+    list[str] | None, typer.Option("--secret-env", help="so, and as a variable; may be repeated")
+]
 Max = Annotated[str, typer.Option("--max", help="most you pay per GPU-hour, such as 2.15")]
 Start = Annotated[str | None, typer.Option("--start", help="not before: now, +2h, 22:00, RFC 3339")]
 By = Annotated[str | None, typer.Option("--by", help="deadline for the end: +8h, 06:00, RFC 3339")]
@@ -153,7 +162,8 @@ def _asked(
     centre: str, command: list[str] | None, gpus_min: int | None, length_min: str | None,
     till: str, extend: str | None, budget: str | None, repeat: str | None, resume: bool,
     soonest: bool, saves: str | None = None, image: str = "", inputs: UUID | None = None,
-    outputs: list[str] | None = None,
+    outputs: list[str] | None = None, secrets: list[str] | None = None,
+    secret_variables: list[str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -178,6 +188,10 @@ def _asked(
         asked["workload"]["inputs"] = str(inputs)
     if outputs:
         asked["workload"]["outputs"] = outputs
+    if secrets or secret_variables:
+        named = dict.fromkeys([*(secrets or ()), *(secret_variables or ())])
+        asked["workload"]["secrets"] = list(named)
+        asked["workload"]["secret_variables"] = list(dict.fromkeys(secret_variables or ()))
     if start is not None:
         asked["earliest_start"] = moment_of(start, now=now).isoformat()
     if by is not None:
@@ -232,6 +246,7 @@ def create(
     till: Till = "deadline", extend: Extend = None, budget: Budget = None,
     repeat: Repeat = None, resume: Resume = False, soonest: Soonest = False, saves: Saves = None,
     image: Image = "", inputs: Inputs = None, outputs: Outputs = None,
+    secret: Secret = None, secret_env: SecretEnv = None,
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
@@ -239,7 +254,8 @@ def create(
     session = session_of(context)
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
-                   repeat, resume, soonest, saves, image, inputs, outputs)  # fmt: skip
+                   repeat, resume, soonest, saves, image, inputs, outputs,
+                   secret, secret_env)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     # First of all, so that whatever comes next, nobody bids a second time.

@@ -25,6 +25,7 @@ COLUMNS = (
     ("name", "secret"),
     ("version", "version"),
     ("set_at", "set"),
+    ("used_by", "used by bids"),
     ("delivered_at", "last handed out"),
     ("delivered_lease_id", "to the work of lease"),
 )

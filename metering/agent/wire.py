@@ -68,6 +68,7 @@ Duration = Annotated[int, Between(0, INTERVAL_MS_MAX)]
 Sequence = Annotated[int, Between(1, 2**53)]
 Mebibytes = Annotated[int, Between(0, 2**31)]
 Name = Annotated[str, Length(1, 200)]
+SecretName = Annotated[str, Length(1, 64)]
 Detail = Annotated[str, Length(0, 2000)]
 Word = Annotated[str, Length(1, 40)]
 
@@ -152,6 +153,8 @@ class Assignment(Message):
     image: the container image it runs in, by its digest; empty: it runs as a process.
     inputs: the folder whose files the work finds where it starts; None: none. outputs: patterns of
         what of that place is kept when the work ended.
+    secrets: names of those that the work is handed, for which the agent asks; secret_variables:
+        which of them are variables of its environment as well.
     """
 
     lease_id: UUID
@@ -169,6 +172,8 @@ class Assignment(Message):
     image: Annotated[str, Length(0, 512)] = ""
     inputs: UUID | None = None
     outputs: Annotated[tuple[Annotated[str, Length(1, 256)], ...], Length(0, 32)] = ()
+    secrets: Annotated[tuple[SecretName, ...], Length(0, 16)] = ()
+    secret_variables: Annotated[tuple[SecretName, ...], Length(0, 16)] = ()
 
     def __post_init__(self) -> None:
         if self.ends_at <= self.starts_at:

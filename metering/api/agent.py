@@ -147,6 +147,8 @@ def _spoken(wanted: Assignment) -> wire.Assignment | None:
                 "image": wanted.image,
                 "inputs": wanted.inputs,
                 "outputs": wanted.outputs,
+                "secrets": wanted.secrets,
+                "secret_variables": wanted.secret_variables,
             }
         )
     except wire.WireError as unfit:

@@ -22,6 +22,7 @@ from marketplace.domain.bids.query_language import (
 from marketplace.domain.bids.workload_profiles import workload_named
 from marketplace.domain.facts.events import GoodTill, GpuRequest, Patience, Seeks, Workload
 from marketplace.domain.files.outputs import need_outputs
+from marketplace.domain.secrets.secret import need_named
 
 GPUS_MAX = 1024
 DURATION_MIN = timedelta(minutes=1)
@@ -329,11 +330,13 @@ def check_workload(workload: Workload) -> None:
     """Refuse a workload that cannot be handed to a host.
 
     Raises: WorkloadUnknown, CommandTooLong, CommandWithoutProgram, EnvironmentUnreadable,
-        CheckpointsOutOfBounds, ImageWithoutDigest, OutputsUnreadable.
+        CheckpointsOutOfBounds, ImageWithoutDigest, OutputsUnreadable, SecretsUnclear,
+        SecretNameUnfit.
     """
     workload_named(workload.kind)
     check_image(workload.image)
     need_outputs(workload.outputs)
+    need_named(workload.secrets, workload.secret_variables, dict(workload.environment))
     every = workload.checkpoint_seconds
     if every is not None and not 1 <= every <= CHECKPOINT_SECONDS_MAX:
         raise CheckpointsOutOfBounds(seconds_max=CHECKPOINT_SECONDS_MAX)

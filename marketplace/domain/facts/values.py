@@ -116,6 +116,8 @@ class Workload:
     image: the container image it runs in, by its digest; empty: it is a process of the host.
     inputs: the folder whose files it finds where it starts; None: none. outputs: what of its folder
     is kept when it ended, as in `marketplace/domain/files/outputs.py`; empty: nothing.
+    secrets: names of those it finds as files; secret_variables: those of them that are variables
+    of its environment as well. Never a value.
     """
 
     kind: str
@@ -126,6 +128,8 @@ class Workload:
     image: str = ""
     inputs: FolderId | None = None
     outputs: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    secret_variables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, assert_never
@@ -17,6 +17,8 @@ NAME_LENGTH_MAX = 64
 VALUE_BYTES_MAX = 32_768
 SECRETS_MAX = 200
 """That an organisation may keep."""
+NAMED_MAX = 16
+"""That work may name: with values of their most, half a MiB."""
 
 _NAME = re.compile(rf"(?!OFFPEAK_)[A-Za-z_][A-Za-z0-9_]{{0,{NAME_LENGTH_MAX - 1}}}")
 
@@ -30,6 +32,13 @@ class SecretNameUnfit(Invalid):
 
 class SecretValueUnfit(Invalid):
     """A secret's value is text of 1 to 32 768 bytes in UTF-8, without a null character."""
+
+
+class SecretsUnclear(Invalid):
+    """Work names up to 16 secrets, each once; those that are variables are among them.
+
+    A variable is either a secret or said in `environment`, not both.
+    """
 
 
 class SecretUnknown(Unknown):
@@ -64,6 +73,31 @@ def need_name(name: str) -> None:
     """
     if not _NAME.fullmatch(name):
         raise SecretNameUnfit(name=name[:NAME_LENGTH_MAX])
+
+
+def need_named(
+    secrets: Sequence[str], variables: Sequence[str], environment: Collection[str]
+) -> None:
+    """Refuse names of secrets that cannot be handed to work. environment: its own variables.
+
+    Raises: SecretsUnclear, SecretNameUnfit.
+    """
+    if len(secrets) > NAMED_MAX:
+        raise SecretsUnclear(secrets=len(secrets), secrets_max=NAMED_MAX)
+    for name in secrets:
+        need_name(name)
+    twice = len(set(secrets)) < len(secrets) or len(set(variables)) < len(variables)
+    if twice or not set(variables) <= set(secrets) or set(variables) & set(environment):
+        raise SecretsUnclear(secrets=list(secrets))
+
+
+def need_kept(secret: Secret | None, *, name: str) -> None:
+    """Refuse work that names a secret which is not kept.
+
+    Raises: SecretMissing.
+    """
+    if secret is None or not secret.is_kept:
+        raise SecretMissing(secrets=[name])
 
 
 def value_bytes(value: str) -> bytes:

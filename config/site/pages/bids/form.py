@@ -116,6 +116,8 @@ FOLDED = (
     "saves_minutes",
     "inputs",
     "outputs",
+    "secrets",
+    "secret_variables",
     "resume",
     "image",
 )
@@ -150,6 +152,7 @@ class BidForm(forms.Form):
         label="Work lost on a restart", min_value=1, max_value=1_440, required=False
     )
     outputs = OutputsField(label="Files it leaves", required=False, max_length=2_000)
+    secret_variables = forms.BooleanField(label="Secrets as variables, too", required=False)
     command = CommandField(label="Command", required=False, max_length=8_192)
     image = forms.CharField(label="Container image", required=False, max_length=512)
     cost_centre = forms.CharField(label="Cost centre", required=False, max_length=64)
@@ -162,11 +165,18 @@ class BidForm(forms.Form):
         currency: str,
         now: datetime,
         folders: Iterable[tuple[str, str]] = (),
+        secrets: Iterable[str] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.fields["inputs"] = forms.ChoiceField(
             label="Files it finds", required=False, choices=[("", "None"), *folders]
+        )
+        self.fields["secrets"] = forms.MultipleChoiceField(
+            label="Secrets it is handed",
+            required=False,
+            choices=[(name, name) for name in secrets],
+            widget=forms.CheckboxSelectMultiple,
         )
         self.fields["limit"] = RateField(label="Limit price", currency=currency)
         self.fields["budget"] = MoneyField(label="Budget", currency=currency, required=False)
@@ -228,6 +238,8 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
             image=data["image"],
             inputs=FolderId(UUID(data["inputs"])) if data["inputs"] else None,
             outputs=data["outputs"],
+            secrets=tuple(data["secrets"]),
+            secret_variables=tuple(data["secrets"]) if data["secret_variables"] else (),
         ),
         cost_centre=data["cost_centre"] or unit.cost_centre,
         burst_allowed=data["burst_allowed"],

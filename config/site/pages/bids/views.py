@@ -42,6 +42,7 @@ from marketplace.queries.folders import folders
 from marketplace.queries.leases import leases
 from marketplace.queries.market import market_now
 from marketplace.queries.routing import routed
+from marketplace.queries.secrets import secrets
 
 BURST_TRIES_MAX = 20
 CHAIN_MAX = 50
@@ -238,6 +239,7 @@ def _form(request: HttpRequest, actor: Actor, now: datetime) -> BidForm:
             (str(row.folder_id), row.title or f"{row.kept_at:%d %b %H:%M}, {row.files} files")
             for row in folders(actor)[:FOLDERS_MAX]
         ],
+        secrets=[row.name for row in secrets(actor)[:FOLDERS_MAX]],
     )
     if request.method == "POST":
         return make(request.POST)
