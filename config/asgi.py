@@ -1,4 +1,4 @@
-"""One server process: files and bids by short ways, HTTP by WSGI threads, sockets by Channels.
+"""One server process: logs, files and bids by short ways, HTTP by threads, sockets by Channels.
 
 Django's own ASGI handler costs one to two milliseconds of CPU a request more than its WSGI
 handler; only sockets need ASGI, so only they get it. A thread is taken for a request that is here
@@ -27,6 +27,7 @@ from config.web.probes import Probes, watch_clock
 from config.web.proxies import Proxies
 from config.web.sockets import Sockets, socket_urls
 from config.web.transfers import Transfers
+from config.web.work_logs import WorkLogs
 
 WEB_THREADS = 8
 
@@ -37,7 +38,8 @@ _threads = Outlet(cast(Any, WSGIMiddleware(cast(Any, pages_and_api), WEB_THREADS
 application = ProtocolTypeRouter(
     {
         "http": cast(
-            Any, Probes(Proxies(Transfers(Intake(Front(_threads))), settings.TRUSTED_PROXIES))
+            Any,
+            Probes(Proxies(WorkLogs(Transfers(Intake(Front(_threads)))), settings.TRUSTED_PROXIES)),
         ),
         "websocket": AllowedHostsOriginValidator(
             cast(

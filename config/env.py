@@ -129,6 +129,8 @@ class Env:
     """Region of the bucket."""
     files_gib_max: int = 100
     """How many GiB of files each organisation may keep."""
+    logs_kept_days: int = 30
+    """For how many days the logs of leased work are kept after their end."""
     agent_sample_seconds: int = 5
     """How often agents sample their GPUs."""
     agent_poll_seconds: int = 2
@@ -241,6 +243,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "agent_poll_seconds": (1, 3_600),
     "throttle_per_minute": (1, 10**9),
     "files_gib_max": (0, 2**20),
+    "logs_kept_days": (1, 3_650),
     "request_bytes_max": (1_024, 2**30),
 }
 """Least and most of a number; others may be anything from 0 on."""

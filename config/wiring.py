@@ -19,6 +19,7 @@ import listings.projections
 import listings.queries
 import marketplace.folders
 import marketplace.forming
+import marketplace.logs
 import marketplace.loops
 import marketplace.policies
 import marketplace.projections
@@ -179,6 +180,16 @@ def loops(env: Env) -> tuple[Loop, ...]:
             "old-blobs",
             600.0,
             lambda store, now: marketplace.folders.forget_unused(default_storage(), now=now),
+        ),
+        Loop(
+            "logs",
+            10.0,
+            lambda store, now: marketplace.logs.close_and_forget(
+                default_storage(),
+                marketplace.logs.default_logs(),
+                kept=timedelta(days=env.logs_kept_days),
+                now=now,
+            ),
         ),
         Loop(
             "charges",
@@ -388,6 +399,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "old-tokens",
         "old-keys",
         "old-blobs",
+        "logs",
     ),
     "overflow": ("bursting", "reaper", "forms"),
     "snapshots": ("snapshots",),

@@ -19,6 +19,7 @@ from marketplace.api.leases import (
     Leases,
     OneLease,
 )
+from marketplace.api.logs import LeaseLog, LeaseLogs
 from marketplace.api.market import (
     MarketDepth,
     MarketIndex,
@@ -75,6 +76,8 @@ api_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>", OneLease.as_view()),
     path("leases/<uuid:lease_id>/checkpoint", LeaseCheckpoint.as_view()),
     path("leases/<uuid:lease_id>/events", LeaseEvents.as_view()),
+    path("leases/<uuid:lease_id>/logs", LeaseLogs.as_view()),
+    path("leases/<uuid:lease_id>/logs/<str:stream>", LeaseLog.as_view()),
     path("leases/<uuid:lease_id>/reclaim", LeaseReclaim.as_view()),
     path("leases/<uuid:lease_id>/reclaim-quote", LeaseReclaimQuote.as_view()),
     path("leases/<uuid:lease_id>/resale", LeaseResale.as_view()),

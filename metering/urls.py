@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from metering.api.agent import AgentAssignments, AgentHost, AgentReports, AgentSamples
+from metering.api.agent import (
+    AgentAssignments,
+    AgentHost,
+    AgentLogs,
+    AgentReports,
+    AgentSamples,
+)
 from metering.api.usage import (
     Agents,
     Heat,
@@ -18,6 +24,7 @@ api_urls: list[URLPattern] = [
     path("agent/host", AgentHost.as_view()),
     path("agent/assignments", AgentAssignments.as_view()),
     path("agent/reports", AgentReports.as_view()),
+    path("agent/logs", AgentLogs.as_view()),
     path("agent/samples", AgentSamples.as_view()),
     path("agents", Agents.as_view()),
     path("heat", Heat.as_view()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from marketplace.models.bids import BidRow, RouteRow
 from marketplace.models.folders import BlobRow, BlobUseRow, FolderRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
+from marketplace.models.logs import LogRow
 from marketplace.models.quotas import PolicyNodeRow, PolicyRow, QuotaRequestRow
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 from marketplace.models.secrets import SecretRow, SecretValueRow
@@ -17,6 +18,7 @@ __all__ = [
     "FolderRow",
     "LeaseRow",
     "LeaseShareRow",
+    "LogRow",
     "PolicyNodeRow",
     "PolicyRow",
     "PriceRow",

@@ -16,6 +16,7 @@ from . import (
     files,
     hosts,
     leases,
+    logs,
     market,
     money,
     offers,
@@ -99,6 +100,7 @@ app.add_typer(leases.app, name="leases")
 app.add_typer(files.app, name="files")
 app.add_typer(work_secrets.app, name="secrets")
 app.add_typer(quotas_together.app, name="quotas")
+app.command("logs")(logs.logs)
 app.command("usage")(leases.usage)
 app.command("statement")(money.statement)
 app.command("export")(money.export)

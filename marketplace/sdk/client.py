@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -38,6 +38,14 @@ class Done:
     method: str
     path: str
     id: str | None
+
+
+class Event(NamedTuple):
+    """One event of an answer that goes on. id: after which to go on."""
+
+    name: str
+    id: str
+    data: str
 
 
 @dataclass(slots=True)
@@ -181,6 +189,23 @@ class Client:
         except httpx.TransportError as lost:
             raise Unreachable(f"{self._http.base_url}: {lost}") from lost
 
+    def events(self, path: str, **query: object) -> Iterator[Event]:
+        """Yield events as they come, until the answer ends or breaks off. Raises: Problem,
+        Unreachable.
+        """
+        try:
+            params, headers = _plain(query), {**self._after(), "Accept": "text/event-stream"}
+            with self._http.stream("GET", path, params=params, headers=headers) as response:
+                if response.is_error:
+                    response.read()
+                    raise problem_of(response)
+                kind = response.headers.get("Content-Type", "")
+                if not kind.startswith("text/event-stream"):
+                    raise Unreachable(_stranger(response))
+                yield from _events(response.iter_lines())
+        except httpx.TransportError as lost:
+            raise Unreachable(f"{self._http.base_url}: {lost}") from lost
+
     def wait(
         self,
         path: str,
@@ -302,6 +327,19 @@ class Client:
                 raise problem
             else:
                 raise Unreachable(_stranger(response))
+
+
+def _events(lines: Iterator[str]) -> Iterator[Event]:
+    """Read events; one that was cut off is none."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line == "" and "data" in fields:
+            yield Event(fields.get("event", "message"), fields.get("id", ""), fields["data"])
+        name, colon, value = line.partition(": ")
+        if line == "":
+            fields = {}
+        elif name and colon:
+            fields[name] = value
 
 
 def _json(response: httpx.Response) -> Any:

@@ -83,6 +83,13 @@ class Storage(Protocol):
         """
         ...
 
+    def write(self, key: BlobKey, body: bytes) -> None:
+        """Keep a blob that the server itself has made, as a whole or not at all.
+
+        Raises: StorageAway, StorageFull.
+        """
+        ...
+
     def delete(self, keys: Sequence[BlobKey]) -> None:
         """Remove blobs; one that is not there is no fault.
 

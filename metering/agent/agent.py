@@ -45,6 +45,7 @@ from .runtimes.port import NotYet, Runtime, StartFailed, Work, WorkSpec
 from .runtimes.users import make_passable
 from .sampler import Finding, Sampler
 from .shares import cards_of
+from .shipping import Printing, Shipper
 from .single import lock_of
 from .spool import BYTES_MAX, Spool
 from .state import LeaseState, terms_record
@@ -99,6 +100,7 @@ class Agent:
         self._inventory = Inventory(gpus, self._instances)
         self._said: dict[str, str] = {}
         self._cut_ms = clock.now_ms()
+        self.shipper = Shipper(uplink)
         self.courier = Courier(
             uplink,
             self.state,
@@ -106,6 +108,7 @@ class Agent:
             lock=self._lock,
             clock=self._clock,
             refused=config.state_dir / "refused.jsonl",
+            holds_back=self.shipper.holds_back,
         )
         for lease_id, lease in self.state.leases.items():
             if lease.ends is not None:
@@ -115,12 +118,15 @@ class Agent:
         """Ask the server, act and measure once, and deliver."""
         self.courier.exchange()
         self.tick()
+        self.shipper.turn()
         self.courier.exchange()
 
     def run(self, stop: threading.Event) -> None:
         """Go on until `stop` is set. Work that runs then goes on running, for the next agent."""
         carrier = threading.Thread(target=self._carry, args=[stop], name="courier")
+        shipping = threading.Thread(target=self.shipper.run, args=[stop], name="shipper")
         carrier.start()
+        shipping.start()
         try:
             while not stop.is_set():
                 self.tick()
@@ -129,7 +135,9 @@ class Agent:
                 self._measure(self._clock.now_ms(), self._works(), all_due=True)
         finally:
             stop.set()
+            self.shipper.wake()
             carrier.join()
+            shipping.join()
         self.courier.exchange()
 
     def tick(self) -> None:
@@ -154,6 +162,7 @@ class Agent:
                 if not any(isinstance(action, Terminate | Kill) for action in actions):
                     break
             self._limit(works)
+            self.shipper.know(self._printing(works))
 
     def close(self) -> None:
         """Let go of the spool, the driver and the state directory; stops no work."""
@@ -247,6 +256,14 @@ class Agent:
             self._findings.clear()
             self._sampler.close(lease_id)
 
+    def _printing(self, works: Mapping[UUID, Work]) -> dict[UUID, Printing]:
+        """Return where the output of each lease is; also of those whose work is over."""
+        return {
+            lease_id: Printing(folder, ended=works[lease_id].state == "ended")
+            for lease_id in self.state.leases.keys() & works.keys()
+            if (folder := self._runtime.output_of(lease_id)) is not None
+        }
+
     def _tidy(self) -> None:
         """Remove the MIG instances of leases that are over."""
         held = {lease_id for lease_id, lease in self.state.leases.items() if not lease.ended}
@@ -329,6 +346,8 @@ class Agent:
             case TurnAway():
                 self._close_unstarted(lease_id, "failed", action.reason)
             case Forget():
+                if self.shipper.needs(lease_id):
+                    return  # asked for again at the next tick
                 self._runtime.forget(lease_id)
                 self._memory.keep([{"t": "forgotten", "lease": name}])
                 self._said = {k: v for k, v in self._said.items() if not k.startswith(name)}

@@ -34,7 +34,7 @@ class Courier:
 
     keep: writes records to the spool and the state. lock: guards both; never held while a request
     is under way, so a slow server does not hold up the end of a lease. refused: file for what the
-    server refuses for good.
+    server refuses for good. holds_back: tells if the end of a lease's work is to be told later.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Courier:
         lock: AbstractContextManager[object],
         clock: Clock,
         refused: Path,
+        holds_back: Callable[[UUID], bool] = lambda _: False,
     ) -> None:
         self._uplink = uplink
         self._state = state
@@ -61,6 +62,7 @@ class Courier:
             for kind in ("reports", "samples")
         }
         self._refused = refused
+        self._holds_back = holds_back
         self.registration: Registration | None = None
         self.desired: dict[UUID, Assignment] | None = None
         self.host_id: UUID | None = None
@@ -115,10 +117,10 @@ class Courier:
     def _send_reports(self) -> None:
         for _ in range(MESSAGES_PER_EXCHANGE_MAX):
             with self._lock:
-                bodies = self._state.report_batch(self._batch_max)
+                bodies = self._state.report_batch(self._batch_max, self._holds_back)
             if not bodies:
                 return
-            ids = [str(body["report_id"]) for body in bodies if isinstance(body, dict)]
+            ids = [str(body["report_id"]) for body in bodies]
             try:
                 self._uplink.report({"boot_id": str(self._state.boot_id), "reports": bodies})
             except Refused as refusal:

@@ -8,7 +8,7 @@ was reported; `forgotten`; `health`; `report`;
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +17,9 @@ from uuid import UUID
 from .reconcile import Terms
 from .spool import Record
 from .wire import BATCH_MAX, dump, parse
+
+ENDS = ("exited", "stopped", "failed", "refused")
+"""Reports after which nothing more of a lease's work is told."""
 
 
 @dataclass(slots=True)
@@ -104,9 +107,19 @@ class AgentState:
             return boot_id, message, seqs[-1]
         return None
 
-    def report_batch(self, limit: int = BATCH_MAX) -> list[object]:
-        """Return the oldest reports that wait."""
-        return [parse(each.text) for each in list(self.reports.values())[:limit]]
+    def report_batch(
+        self, limit: int = BATCH_MAX, holds_back: Callable[[UUID], bool] = lambda _: False
+    ) -> list[dict[str, Any]]:
+        """Return the oldest reports that wait, without ends of work that are held back."""
+        found: list[dict[str, Any]] = []
+        for waiting in self.reports.values():
+            if len(found) == limit:
+                break
+            body = parse(waiting.text)
+            assert isinstance(body, dict)
+            if body["what"] not in ENDS or not holds_back(UUID(body["lease_id"])):
+                found.append(body)
+        return found
 
     def waiting(self) -> Iterator[Waiting]:
         """Yield everything that waits to be sent."""

@@ -47,7 +47,7 @@ class Refused(Exception):
 
 
 class Uplink(Protocol):
-    """The four calls an agent makes. Each raises Unreachable or Refused."""
+    """The calls an agent makes. Each raises Unreachable or Refused."""
 
     def register(self, registration: wire.Registration) -> wire.Registered:
         """Tell the server what this host has."""
@@ -63,6 +63,10 @@ class Uplink(Protocol):
 
     def send(self, samples: Mapping[str, Any]) -> wire.Acknowledged:
         """Send a SampleBatch, given as JSON."""
+        ...
+
+    def ship(self, logs: wire.LogBatch) -> wire.LogsTaken:
+        """Send what work printed."""
         ...
 
 
@@ -114,6 +118,9 @@ class HttpUplink:
 
     def send(self, samples: Mapping[str, Any]) -> wire.Acknowledged:
         return self._call("POST", wire.SAMPLES_PATH, wire.Acknowledged, samples)
+
+    def ship(self, logs: wire.LogBatch) -> wire.LogsTaken:
+        return self._call("POST", wire.LOGS_PATH, wire.LogsTaken, logs.to_json())
 
     def _call(
         self, method: str, path: str, answer: type[M], body: Mapping[str, Any] | None = None

@@ -6,6 +6,8 @@ Times are UTC; `_ms` is whole milliseconds since the Unix epoch or a length in m
 
 from __future__ import annotations
 
+import binascii
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -24,6 +26,10 @@ __all__ = [
     "Health",
     "HealthKind",
     "Interval",
+    "LogBatch",
+    "LogPiece",
+    "LogPieceTaken",
+    "LogsTaken",
     "Phase",
     "Registered",
     "Registration",
@@ -32,6 +38,7 @@ __all__ = [
     "ReportKind",
     "ReportsAccepted",
     "SampleBatch",
+    "Stream",
     "WireError",
     "dump",
     "parse",
@@ -41,9 +48,15 @@ HOST_PATH = "/api/v1/agent/host"
 ASSIGNMENTS_PATH = "/api/v1/agent/assignments"
 REPORTS_PATH = "/api/v1/agent/reports"
 SAMPLES_PATH = "/api/v1/agent/samples"
+LOGS_PATH = "/api/v1/agent/logs"
 
 BATCH_MAX = 1000
 """Intervals plus health events, or reports, in one message."""
+LOG_PIECES_MAX = 256
+LOG_PIECE_BYTES_MAX = 49_152
+"""Of one piece of a log, before it is written as base64."""
+LOG_BATCH_BYTES_MAX = 256 * 1024
+"""Of all pieces in one message."""
 INTERVAL_MS_MAX = 32 * 24 * 3600 * 1000
 """One interval covers at most 32 days: a host whose disk is full merges its intervals."""
 
@@ -51,6 +64,8 @@ FINAL = frozenset({"host-is-retired", "lease-not-here", "report-conflict", "samp
 """Codes of 409 by which the server refuses a message for good; every other conflict passes."""
 
 Phase = Literal["run", "warn", "stop"]
+Stream = Literal["stdout", "stderr"]
+LogOutcome = Literal["taken", "ahead", "closed", "refused"]
 ReportKind = Literal["started", "saved", "exited", "stopped", "failed", "refused"]
 HealthKind = Literal[
     "gpu-lost",
@@ -309,3 +324,68 @@ class Acknowledged(Message):
     """The answer: everything of this boot up to this seq is stored and need not come again."""
 
     acknowledged_seq: Annotated[int, Between(0, 2**53)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPiece(Message):
+    """Bytes that the work of a lease printed, by the offset of the first since it began.
+
+    attempt: which run of the lease's work on this host, from 1. data: in base64; empty asks how
+    far the server is. skipped: what lies before `offset` is not on the host any more. ended: the
+    stream ends with this piece.
+    """
+
+    lease_id: UUID
+    attempt: Annotated[int, Between(1, 10_000)]
+    stream: Stream
+    offset: Annotated[int, Between(0, 2**53)]
+    data: Annotated[str, Length(0, 65_536)]
+    skipped: bool = False
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            b64decode(self.data, validate=True)
+        except binascii.Error:
+            raise WireError("is not base64", "data") from None
+
+    @property
+    def content(self) -> bytes:
+        """Return the bytes."""
+        return b64decode(self.data)
+
+    @staticmethod
+    def written(content: bytes) -> str:
+        """Return bytes as `data` has them."""
+        return b64encode(content).decode("ascii")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBatch(Message):
+    """POST /api/v1/agent/logs: news of several logs, those of one stream in their order."""
+
+    pieces: Annotated[tuple[LogPiece, ...], Length(1, LOG_PIECES_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPieceTaken(Message):
+    """What became of one piece.
+
+    size: where the server's log ends; the next piece begins there. outcome: `taken`, also where
+    all of it was known; `ahead`, bytes before it are missing; `closed`, nothing is added to this
+    log any more; `refused`, the lease is none of this host. followed: somebody reads along.
+    """
+
+    lease_id: UUID
+    attempt: Annotated[int, Between(1, 10_000)]
+    stream: Stream
+    size: Annotated[int, Between(0, 2**53)]
+    outcome: LogOutcome
+    followed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsTaken(Message):
+    """The answer, piece by piece in their order."""
+
+    pieces: Annotated[tuple[LogPieceTaken, ...], Length(1, LOG_PIECES_MAX)]

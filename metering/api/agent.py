@@ -20,11 +20,13 @@ from ledger.domain.ids import HostId
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.rest import Endpoint
 from ledger.rest.problems import answer_problem, field_problems
+from marketplace.logs import default_logs
 from marketplace.queries.leases import Assignment, assignments_for
 from metering.agent import wire
 from metering.agent.strict import Message
 from metering.ingest.contacts import note_seen, raise_alarm, register_agent
 from metering.ingest.grants import Grants
+from metering.ingest.logs import take_logs
 from metering.ingest.reports import ReportConflict, take_reports
 from metering.ingest.samples import SampleConflict, take_samples
 
@@ -178,6 +180,26 @@ class AgentReports(AgentEndpoint):
         except ReportConflict as conflict:
             return self.alarmed(conflict)
         return Response(wire.ReportsAccepted(accepted=accepted).to_json())
+
+
+class AgentLogs(AgentEndpoint):
+    """What leased work prints. `config.web.work_logs` takes most of it without Django."""
+
+    scopes: ClassVar = {"POST": "agent"}
+    one_append: ClassVar = True
+
+    @extend_schema(request=dict[str, Any], responses=dict[str, Any], tags=["agent"])
+    def post(self, request: Request) -> Response:
+        """Take pieces of logs, each at its offset; a piece that is sent again counts once."""
+        taken = take_logs(
+            self.store(),
+            GRANTS,
+            default_logs(),
+            self.message(wire.LogBatch),
+            host_id=self.host_id,
+            now=timezone.now(),
+        )
+        return Response(taken.to_json())
 
 
 class AgentSamples(AgentEndpoint):

@@ -71,7 +71,7 @@ PLATFORM_ONLY = {
 CHOSEN_KEYS = {"PUT hosts/<uuid:host_id>"}
 """Writes that make a thing under a key of the caller's choice: one that another uses is free."""
 
-WORDS = {"name", "market", "round_id", "kind"}
+WORDS = {"name", "market", "round_id", "kind", "stream"}
 """Parameters of routes that are no ids of anybody's: names, and what the market shows to all."""
 
 QUERIES: Mapping[str, str] = {
@@ -279,6 +279,17 @@ BODIES: Mapping[str, Body] = {
             }
         ],
     },
+    "POST agent/logs": lambda its, own: {
+        "pieces": [
+            {
+                "lease_id": str(its.ids["lease_id"]),
+                "attempt": 1,
+                "stream": "stdout",
+                "offset": 0,
+                "data": "",
+            }
+        ],
+    },
     "POST agent/samples": lambda its, own: {
         "boot_id": str(its.round_id),
         "batch": [_interval(its)],
@@ -349,6 +360,7 @@ def path_of(route: Route, party: Party, *, strange: bool = False) -> str:
         "name": "focus",
         "market": "main",
         "kind": "quota",
+        "stream": "stdout",
         "round_id": party.round_id,
     }
     known = {**words, **party.ids}

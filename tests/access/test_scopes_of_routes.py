@@ -23,6 +23,7 @@ WRITES = {
     "accounts/<uuid:account_id>/budget": "billing:write",
     "accounts/<uuid:account_id>/funds": "billing:write",
     "agent/host": "agent",
+    "agent/logs": "agent",
     "agent/reports": "agent",
     "agent/samples": "agent",
     "bids": "bids:write",

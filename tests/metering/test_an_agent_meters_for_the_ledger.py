@@ -73,6 +73,9 @@ class TestClientUplink:
     def send(self, samples: Mapping[str, Any]) -> wire.Acknowledged:
         return self._call("POST", wire.SAMPLES_PATH, wire.Acknowledged, samples)
 
+    def ship(self, logs: wire.LogBatch) -> wire.LogsTaken:
+        return self._call("POST", wire.LOGS_PATH, wire.LogsTaken, logs.to_json())
+
     def _call(self, method: str, path: str, kind: type[M], body: Any) -> M:
         if self.away:
             raise Unreachable("away")

@@ -12,8 +12,8 @@ the agent dead, removed or hung. No step of the wall clock moves that clock, and
 through suspend. What cannot be read of the file leaves the deadline as it was last read.
 
 Run as a script, isolated (`python -I -S keeper.py ...`): it imports only the standard library, and
-`family.py` and `confining.py` beside it. All about the lease comes by standard input, so that none
-of it shows in a process list and no variable of the tenant reaches this process.
+`family.py`, `confining.py` and `output.py` beside it. All about the lease comes by standard input,
+so that none of it shows in a process list and no variable of the tenant reaches this process.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING or __package__:
     from .confining import Network, nameless
     from .family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
+    from .output import Output
 else:
     # As an isolated script it finds nothing beside itself by its own.
     sys.path.insert(0, str(Path(__file__).parent))
     from confining import Network, nameless
     from family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
+    from output import Output
 
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -87,34 +88,6 @@ class Deadline(NamedTuple):
             os.pwrite(file, text, 0)
         finally:
             os.close(file)
-
-
-@dataclass
-class BoundedFile:
-    """Output of which the newest is kept: `path` and one older part, each up to `bytes_max`."""
-
-    path: Path
-    bytes_max: int
-
-    def __post_init__(self) -> None:
-        self._file = self.path.open("ab", buffering=0)
-        self._bytes = self._file.tell()
-
-    def write(self, data: bytes) -> None:
-        """Append; when the disk is full the output is dropped, for the work must go on."""
-        try:
-            for start in range(0, len(data), self.bytes_max):
-                self._put(data[start : start + self.bytes_max])
-        except (OSError, ValueError):
-            return
-
-    def _put(self, part: bytes) -> None:
-        if self._bytes + len(part) > self.bytes_max:
-            self._file.close()
-            os.replace(self.path, self.path.with_name(self.path.name + ".1"))
-            self._file = self.path.open("ab", buffering=0)
-            self._bytes = 0
-        self._bytes += self._file.write(part) or 0
 
 
 class Kept:
@@ -288,9 +261,7 @@ def _watch(
     for pipe, name in ((child.stdout, "stdout.log"), (child.stderr, "stderr.log")):
         assert pipe is not None
         os.set_blocking(pipe.fileno(), False)
-        selector.register(
-            pipe.fileno(), selectors.EVENT_READ, BoundedFile(folder / name, bytes_max)
-        )
+        selector.register(pipe.fileno(), selectors.EVENT_READ, Output(folder / name, bytes_max))
     code = None
     while code is None:
         kept.look()
@@ -321,7 +292,7 @@ def _drain(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None
         if not data:
             selector.unregister(key.fd)
             return
-        if isinstance(key.data, BoundedFile):
+        if isinstance(key.data, Output):
             key.data.write(data)
 
 

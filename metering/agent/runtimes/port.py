@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol
 from uuid import UUID
 
@@ -149,6 +150,13 @@ class Runtime(Protocol):
 
     def kill(self, lease_id: UUID) -> None:
         """End every process of the work at once."""
+        ...
+
+    def output_of(self, lease_id: UUID) -> Path | None:
+        """Return the folder with `stdout.log` and `stderr.log` of work that is not forgotten.
+
+        None where its output is kept nowhere. `output.read_output` reads them.
+        """
         ...
 
     def forget(self, lease_id: UUID) -> None:

@@ -30,7 +30,8 @@ from .port import NotYet, StartFailed, Work, WorkSpec
 from .records import catches, is_locked, read
 from .users import WorkUser, WorkUsers, make_passable, named, sweep
 
-OUTPUT_BYTES_MAX = 8 * 1024 * 1024
+OUTPUT_BYTES_MAX = 64 * 1024 * 1024
+"""Of each stream of a lease: an eighth of it is the head."""
 ENDED_KEPT_MAX = 100
 ANCESTORS_MAX = 64
 
@@ -167,6 +168,9 @@ class ProcessRuntime:
         root = self._roots.get(lease_id)
         if root is not None and self._works[lease_id].state != "ended":
             kill_all(root["keeper_pid"], session=root["pid"], uid=self._own_uid(lease_id))
+
+    def output_of(self, lease_id: UUID) -> Path | None:
+        return self._folder_of(lease_id) if lease_id in self._works else None
 
     def forget(self, lease_id: UUID) -> None:
         work = self._works.get(lease_id)

@@ -106,6 +106,9 @@ class SimulatedRuntime:
     def kill(self, lease_id: UUID) -> None:
         self._stop(lease_id, -9)
 
+    def output_of(self, lease_id: UUID) -> Path | None:
+        return None
+
     def forget(self, lease_id: UUID) -> None:
         with self._lock:
             if lease_id in self._works and self._look(lease_id).state == "ended":

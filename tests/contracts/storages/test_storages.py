@@ -91,3 +91,13 @@ def test_what_is_deleted_is_gone_and_may_be_deleted_again(storage: Storage) -> N
 
     assert storage.sizes(keys) == {}
     assert ask(storage, "GET", storage.get_link(keys[0])).status_code == 404
+
+
+def test_what_the_server_writes_itself_is_there(storage: Storage) -> None:
+    key = key_of(DATA)
+
+    storage.write(key, DATA)
+    storage.write(key, DATA)
+
+    assert storage.sizes([key]) == {key: len(DATA)}
+    assert storage.read(key) == DATA

@@ -24,7 +24,7 @@ class Market:
 
     away: answers 503. lose_replies: that many requests are taken in, but not answered.
     poison: numbers of samples that are refused for good. fault: a status and a body that every
-    request is answered with.
+    request is answered with. takes_logs: an older server does not.
     """
 
     url: str = ""
@@ -36,6 +36,9 @@ class Market:
     samples: dict[tuple[UUID, int], wire.Interval | wire.Health] = field(default_factory=dict)
     reports: dict[UUID, wire.Report] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
+    logs: dict[tuple[UUID, wire.Stream], bytearray] = field(default_factory=dict)
+    ended_logs: set[tuple[UUID, wire.Stream]] = field(default_factory=set)
+    takes_logs: bool = True
     repeated: int = 0
     away: bool = False
     lose_replies: int = 0
@@ -90,7 +93,30 @@ class Market:
                 return wire.ReportsAccepted(accepted=len(batch.reports))
             case "POST", wire.SAMPLES_PATH:
                 return self._take(wire.SampleBatch.from_json(wire.parse(body)))
+            case "POST", wire.LOGS_PATH if self.takes_logs:
+                pieces = wire.LogBatch.from_json(wire.parse(body)).pieces
+                return wire.LogsTaken(pieces=tuple(map(self._take_log, pieces)))
         raise wire.WireError(f"no such call: {method} {path}")
+
+    def _take_log(self, piece: wire.LogPiece) -> wire.LogPieceTaken:
+        key, outcome = (piece.lease_id, piece.stream), "taken"
+        known = self.logs.setdefault(key, bytearray())
+        if piece.skipped:
+            known += b"?" * (piece.offset - len(known))
+        if piece.offset > len(known):
+            outcome = "ahead"
+        else:
+            known += piece.content[len(known) - piece.offset :]
+            if piece.ended:
+                self.ended_logs.add(key)
+        return wire.LogPieceTaken(
+            lease_id=piece.lease_id,
+            attempt=piece.attempt,
+            stream=piece.stream,
+            size=len(known),
+            outcome=outcome,  # type: ignore[arg-type]  # one of two
+            followed=True,
+        )
 
     def _take(self, batch: wire.SampleBatch) -> wire.Acknowledged:
         both: list[wire.Interval | wire.Health] = [*batch.batch, *batch.health]
