@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("marketplace", "0019_folders")]
+    dependencies = [("marketplace", "0021_inputs")]
 
     operations = [
         migrations.CreateModel(
