@@ -177,10 +177,28 @@ class CutShape(serializers.Serializer[Any]):
     currency = serializers.CharField(source="money.currency")
 
 
+class AttemptShape(serializers.Serializer[Any]):
+    """What one host did of the work. exit_code: null where it was stopped, or is not known."""
+
+    number = serializers.IntegerField()
+    host_id = serializers.UUIDField()
+    started_at = MomentField(allow_null=True)
+    ended_at = MomentField(allow_null=True)
+    exit_code = serializers.IntegerField(allow_null=True)
+    reason = serializers.CharField()
+
+
 class OneLeaseShape(LeaseShape):
-    """A lease, and what cuts it short while it is reclaimed or interrupted."""
+    """A lease, what cuts it short while it is reclaimed or interrupted, and its attempts.
+
+    resumes_lease_id: whose work it goes on with; resumed_by_lease_id: which goes on with its own.
+    Both are null for who may not see why a lease was asked for.
+    """
 
     cut = CutShape(allow_null=True)
+    attempts = AttemptShape(many=True)
+    resumes_lease_id = serializers.UUIDField(allow_null=True)
+    resumed_by_lease_id = serializers.UUIDField(allow_null=True)
 
 
 CONSUMERS_OWN = ("bid_id", "subscriber_id", "cost_centre", "inputs", "outputs")
@@ -245,7 +263,13 @@ class OneLease(Endpoint):
         """Show it; the ETag is its version."""
         row = queries.lease(self.actor, lease_id)
         cut = queries.cut_of(self.actor, self.store(), row)
-        shown = shown_to(self.actor)(row) | {"cut": None if cut is None else CutShape(cut).data}
+        before, after = queries.resumed(self.actor, row)
+        shown = shown_to(self.actor)(row) | {
+            "cut": None if cut is None else CutShape(cut).data,
+            "attempts": AttemptShape(queries.attempts(self.store(), lease_id), many=True).data,
+            "resumes_lease_id": before,
+            "resumed_by_lease_id": after,
+        }
         return Response(shown, headers={"ETag": etag_of(row.version)})
 
     @extend_schema(responses=LeaseWritten)

@@ -19,10 +19,12 @@ from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Recorded, load, stream_name
 from ledger.turns import behind
 from marketplace.domain.leases.actions import OF_CONSUMERS, Action, Sale, Standing, offered
+from marketplace.domain.leases.attempts import Attempt, attempts_of
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
 from marketplace.domain.leases.reclaim import quote
 from marketplace.domain.leases.reclaim_schedule import Choice
 from marketplace.domain.leases.state import State
+from marketplace.models.bids import BidRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 
 FINAL = ("closed", "failed")
@@ -263,6 +265,25 @@ def reclaim_quote(
 def timeline(store: EventStore, lease_id: UUID) -> list[Recorded]:
     """Return every event of a lease, oldest first. Check with `lease` who asks."""
     return list(store.read_stream(stream_name(Lease, lease_id)))
+
+
+def attempts(store: EventStore, lease_id: UUID) -> list[Attempt]:
+    """Return what the hosts of a lease did of its work. Check with `lease` who asks."""
+    return attempts_of(recorded.event for recorded in timeline(store, lease_id))
+
+
+def resumed(actor: Actor, row: LeaseRow) -> tuple[UUID | None, UUID | None]:
+    """Return whose work a lease goes on with, and which lease goes on with its own.
+
+    Neither for who may not see its bid.
+    """
+    if not sees_why(actor, row):
+        return None, None
+    bids = visible(actor, BidRow)
+    own = bids.filter(bid_id=row.bid_id).values_list("resumes_lease_id", flat=True).first()
+    later = bids.filter(resumes_lease_id=row.lease_id).values("bid_id")
+    leases = visible(actor, LeaseRow).filter(bid_id__in=later).order_by("granted_at")
+    return own, leases.values_list("lease_id", flat=True).first()
 
 
 def assignments_for(host_id: HostId) -> list[Assignment]:

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
@@ -42,6 +43,7 @@ from marketplace.commands.leases import (
     take_rest_first,
 )
 from marketplace.domain.leases.actions import LeaseOver
+from marketplace.domain.leases.attempts import attempts_of
 from marketplace.domain.leases.reclaim_schedule import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
@@ -280,13 +282,19 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
     over = row.state not in OPEN
     actions, use = queries.actions_of(actor, [row], now=now)[lease_id], use_of(actor, lease_id)
     choices = _choices(actor, lease_id, now) if row.state not in ENDED else []
+    timeline = queries.timeline(default_store(), lease_id)
+    resumes, resumed_by = queries.resumed(actor, row)
     return {
         "row": row,
         "cost": cost_of(row, now),
         "use": use,
         "picture": picture_of(actor, row, use),
         "corrections": corrections_of(actor, lease_id),
-        "steps": list(reversed(steps_of(queries.timeline(default_store(), lease_id)))),
+        "steps": list(reversed(steps_of(timeline))),
+        "attempts": attempts_of(each.event for each in timeline),
+        "resumes": resumes,
+        "resumed_by": resumed_by,
+        "logs_kept_days": settings.ENV.logs_kept_days,
         "over": over,
         "actions": actions,
         "choices": choices,
