@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from .runtimes.port import Runtime
 
-ABLE: dict[str, Callable[[Runtime], bool]] = {}
+ABLE: dict[str, Callable[[Runtime], bool]] = {"logs": lambda _: True}
 """By word: `files`, `logs`, `secrets`, `podman`, `access`."""
 
 

@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("marketplace", "0021_inputs")]
+    dependencies = [("marketplace", "0022_secrets")]
 
     operations = [
         migrations.CreateModel(
