@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("marketplace", "0022_secrets")]
+    dependencies = [("marketplace", "0023_secrets_of_bids")]
 
     operations = [
         migrations.CreateModel(
