@@ -1,7 +1,7 @@
 #!/bin/sh
 # Bring what tests need beside Python, where apt is at hand and we may use it: Chromium for pages,
 # a C compiler for the NVML test library, nginx and systemd-analyze for the files under deploy/,
-# bubblewrap and slirp4netns for leased work.
+# bubblewrap, slirp4netns and podman (with skopeo and gpg, which sign images) for leased work.
 # Elsewhere what is installed is used, and a test without its tool says why it is skipped.
 set -eu
 missing=""
@@ -16,6 +16,9 @@ need "nginx" "nginx-light"
 need "systemd-analyze" "systemd"
 need "bwrap" "bubblewrap"
 need "slirp4netns" "slirp4netns"
+need "podman" "podman runc conmon catatonit uidmap"
+need "skopeo" "skopeo"
+need "gpg" "gpg gpg-agent"
 [ -n "$missing" ] || exit 0
 if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
   # Nothing that is installed for tests may begin to serve by itself, as Debian's packages do.

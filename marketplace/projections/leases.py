@@ -27,6 +27,7 @@ from marketplace.domain.facts.events import (
     ResaleListed,
     ResaleOpened,
     Share,
+    Workload,
     WorkSaved,
     WorkStarted,
     WorkStopped,
@@ -188,20 +189,7 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
         granted_at=scheduled.at,
         version=1,
     )
-    workload = {
-        "kind": scheduled.workload.kind,
-        "runtime": scheduled.workload.runtime,
-        "command": list(scheduled.workload.command),
-        "environment": dict(scheduled.workload.environment),
-        "image": scheduled.workload.image,
-    }
-    if scheduled.workload.inputs is not None:
-        workload["inputs"] = str(scheduled.workload.inputs)
-    if scheduled.workload.outputs:
-        workload["outputs"] = list(scheduled.workload.outputs)
-    if scheduled.workload.secrets:
-        workload["secrets"] = list(scheduled.workload.secrets)
-        workload["secret_variables"] = list(scheduled.workload.secret_variables)
+    workload = _told(scheduled.workload)
     for host_id in sorted({share.host_id for share in shares}):
         here = [share for share in shares if share.host_id == host_id]
         rows.make(
@@ -219,6 +207,26 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
             grace_seconds=grace_seconds,
             workload=workload,
         )
+
+
+def _told(workload: Workload) -> dict[str, Any]:
+    """Return what the agents of a lease are told of its work; without what it leaves out."""
+    told: dict[str, Any] = {
+        "kind": workload.kind,
+        "runtime": workload.runtime,
+        "command": list(workload.command),
+        "environment": dict(workload.environment),
+    }
+    if workload.image:
+        told["image"] = workload.image
+    if workload.inputs is not None:
+        told["inputs"] = str(workload.inputs)
+    if workload.outputs:
+        told["outputs"] = list(workload.outputs)
+    if workload.secrets:
+        told["secrets"] = list(workload.secrets)
+        told["secret_variables"] = list(workload.secret_variables)
+    return told
 
 
 def _promised(share: Share) -> dict[str, Any]:

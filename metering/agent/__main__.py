@@ -21,13 +21,14 @@ from .gpus.guarded import GuardedGpus
 from .gpus.port import Gpus
 from .gpus.simulated import Holders, SimulatedGpus, parse_models
 from .logs import write_to_stderr
+from .runtimes.images import BYTES_MAX, Sources
 from .runtimes.limits import GIB, Limits
 from .runtimes.process import ProcessRuntime
 from .runtimes.users import UsersUnfit, closed_on_the_way, make_passable
 from .shares import PIPE_DIRECTORY
 from .single import CLAIMS, AlreadyRunning, claim
 from .uplink import HttpUplink
-from .work_as import Wish, WorkAs, WorkUnsafe, work_as
+from .work_as import PROCESS, RUNTIMES, Wish, WorkAs, WorkUnsafe, containers_of, work_as
 
 TOKEN_VARIABLE = "OFFPEAK_AGENT_TOKEN"
 STATE_DIR = Path("/var/lib/offpeak-agent")
@@ -94,6 +95,15 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
                         default="private", help="of confined work")  # fmt: skip
     parser.add_argument("--work-reads", metavar="FOLDER", type=_folder, action="append",
                         default=[], help="one more folder that confined work may read")  # fmt: skip
+    parser.add_argument("--runtimes", type=_saying(_runtimes), default=(PROCESS,),
+                        help="what work may run in: process, podman or both")  # fmt: skip
+    parser.add_argument("--images", metavar="FOLDER", type=_folder, help="with images in it, for "
+                        "work that names one of them by its digest")  # fmt: skip
+    parser.add_argument("--registry", metavar="HOST", action="append", default=[],
+                        help="that may be asked for images; may be repeated")  # fmt: skip
+    parser.add_argument("--image-policy", metavar="FILE", type=_file, help="signature policy "
+                        "that images must meet, as of containers-policy.json(5)")  # fmt: skip
+    parser.add_argument("--image-gib", metavar="N", type=_positive, help="size of one image")
     for name, text in {
         "processes": "processes and threads of one lease",
         "open-files": "open files of one process",
@@ -128,7 +138,22 @@ def _folder(text: str) -> Path:
     return path
 
 
+def _file(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute() or not path.is_file():
+        raise argparse.ArgumentTypeError(f"an existing file from the root on, not {text!r}")
+    return path
+
+
+def _runtimes(text: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in text.split(","))
+    if not set(found) <= set(RUNTIMES) or len(set(found)) != len(found):
+        raise ValueError(f"one or more of {', '.join(RUNTIMES)}, with commas, not {text!r}")
+    return found
+
+
 def _wish(options: argparse.Namespace) -> Wish:
+    bytes_max = BYTES_MAX if options.image_gib is None else options.image_gib * GIB
     return Wish(
         users=options.work_users,
         user=options.work_user,
@@ -137,6 +162,13 @@ def _wish(options: argparse.Namespace) -> Wish:
         confine=options.confine == "auto",
         network=options.work_network,
         readable=tuple(options.work_reads),
+        runtimes=options.runtimes,
+        images=Sources(
+            folder=options.images,
+            registries=tuple(options.registry),
+            policy=options.image_policy,
+            bytes_max=bytes_max,
+        ),
     )
 
 
@@ -210,6 +242,7 @@ def _run(options: argparse.Namespace, uplink: HttpUplink, how: WorkAs) -> int:
                 f"{closed} lets no account of leased work through: chmod o+x {closed}, or choose "
                 "another --state-dir"
             )
+        containers = containers_of(_wish(options), state_dir)
         leases = state_dir / "leases"
         clock = SystemClock.kept_in(
             state_dir / "clock.json", work_runs=leases.is_dir() and any(leases.iterdir())
@@ -222,6 +255,8 @@ def _run(options: argparse.Namespace, uplink: HttpUplink, how: WorkAs) -> int:
             limits=_limits(options),
             mps_pipe=options.mps_pipe_dir,
             needs_mps=not options.simulate,
+            containers=containers,
+            bare=how.bare,
         )
         agent = Agent(
             AgentConfig(state_dir=state_dir, hostname=options.hostname),
@@ -230,7 +265,7 @@ def _run(options: argparse.Namespace, uplink: HttpUplink, how: WorkAs) -> int:
             uplink=uplink,
             clock=clock,
         )
-    except (AlreadyRunning, OSError, ImportError) as error:
+    except (AlreadyRunning, WorkUnsafe, OSError, ImportError) as error:
         print(f"offpeak-agent: {error}", file=sys.stderr)
         return 1
     try:

@@ -9,7 +9,10 @@ from collections.abc import Callable
 
 from .runtimes.port import Runtime
 
-ABLE: dict[str, Callable[[Runtime], bool]] = {"logs": lambda _: True}
+ABLE: dict[str, Callable[[Runtime], bool]] = {
+    "logs": lambda _: True,
+    "podman": lambda runtime: runtime.runs_images,
+}
 """By word: `files`, `logs`, `secrets`, `podman`, `access`."""
 
 

@@ -6,7 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from .runtimes import podman
 from .runtimes.confinement import Confinement, Network, find
+from .runtimes.images import Containers, Sources
 from .runtimes.users import WorkUsers, named, read_users
 
 ROOT = (
@@ -20,6 +22,12 @@ OWN_USER = (
 ROOT_TRUSTS_NOTHING = "root trusts no leased work: --trust-work goes with --simulate only"
 
 
+PROCESS, PODMAN = RUNTIMES = "process", "podman"
+
+
+NOWHERE = Sources()
+
+
 class WorkUnsafe(ValueError):
     """Leased work must not run like this; the text says why, and what to do."""
 
@@ -30,7 +38,8 @@ class Wish:
 
     users, user: accounts for leased work, one for each lease, or one for all. trusted: work may
     run as the agent's own user. pretended: the GPUs are made up. confine: use bubblewrap if it is
-    there. network, readable: of confined work.
+    there. network, readable: of confined work. runtimes: what work may run in: `process`, `podman`.
+    images: where images come from.
     """
 
     users: str | None = None
@@ -40,6 +49,8 @@ class Wish:
     confine: bool = True
     network: Network = "private"
     readable: tuple[Path, ...] = ()
+    runtimes: tuple[str, ...] = (PROCESS,)
+    images: Sources = NOWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +58,21 @@ class WorkAs:
     """How leased work runs here.
 
     users: accounts of which each lease has one; None: the agent's own. confinement: None without;
-    `unconfined` says why. trusted: the operator vouches for all work that comes.
+    `unconfined` says why. trusted: the operator vouches for all work that comes. bare: work without
+    an image is run.
     """
 
     users: WorkUsers | None
     confinement: Confinement | None
     unconfined: str
     trusted: bool
+    bare: bool = True
 
     @property
     def separates_tenants(self) -> bool:
         """Tell if works of two tenants can run here side by side."""
+        if not self.bare:
+            return True
         alone = self.users is None or self.users.alone
         return alone and self.confinement is not None and self.confinement.separates
 
@@ -68,6 +83,8 @@ def work_as(wish: Wish, *, uid: int | None = None) -> WorkAs:
     Raises: WorkUnsafe, UsersUnfit.
     """
     root = (os.geteuid() if uid is None else uid) == 0
+    if PROCESS not in wish.runtimes:
+        return WorkAs(users=None, confinement=None, unconfined="", trusted=False, bare=False)
     if wish.users is not None and wish.user is not None:
         raise WorkUnsafe("either --work-users, one account for each lease, or --work-user for all")
     users = None
@@ -86,3 +103,22 @@ def work_as(wish: Wish, *, uid: int | None = None) -> WorkAs:
     if users is None and not root and confinement is None and not wish.trusted:
         raise WorkUnsafe(f"{OWN_USER} ({unconfined})")
     return WorkAs(users=users, confinement=confinement, unconfined=unconfined, trusted=wish.trusted)
+
+
+def containers_of(wish: Wish, state_dir: Path) -> Containers | None:
+    """Return podman, if work may run in images; None: it may not.
+
+    Raises: WorkUnsafe, where it cannot be had.
+    """
+    if PODMAN not in wish.runtimes:
+        return None
+    found, why = podman.find(
+        state_dir / "podman",
+        network=wish.network,
+        readable=wish.readable,
+        registries=wish.images.registries,
+        cdi=not wish.pretended,
+    )
+    if found is None:
+        raise WorkUnsafe(f"no work can run in images here: {why}")
+    return Containers(found, wish.images)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +10,19 @@ from .checks import Check
 from .runtimes import groups
 from .runtimes.limits import Limits
 from .runtimes.users import UsersUnfit, WorkUsers, closed_on_the_way, is_clear
-from .work_as import Wish, WorkAs, WorkUnsafe, work_as
+from .work_as import PODMAN, PROCESS, Wish, WorkAs, WorkUnsafe, containers_of, work_as
 
 BWRAP = "apt install bubblewrap slirp4netns"
+INSTALL_PODMAN = "apt install podman runc conmon catatonit slirp4netns"
+CDI = ("/etc/cdi/nvidia.yaml", "/etc/cdi/nvidia.json", "/var/run/cdi/nvidia.yaml")
 
 
 def examine(wish: Wish, state_dir: Path) -> Iterator[Check]:
     """Yield as whom work runs, and what keeps the works of two tenants apart."""
     name = "leased work runs"
+    yield from _images(wish, state_dir)
+    if PROCESS not in wish.runtimes:
+        return
     try:
         found = work_as(wish)
     except (WorkUnsafe, UsersUnfit) as unsafe:
@@ -34,6 +40,32 @@ def examine(wish: Wish, state_dir: Path) -> Iterator[Check]:
         mend = "give it accounts of its own: --work-users 300000-300031"
         yield Check(name, None, f"as {found.users.first.name}, whatever the lease", mend)
     yield from _tenants(found)
+
+
+def _images(wish: Wish, state_dir: Path) -> Iterator[Check]:
+    """Say whether work can run in images, and which are taken."""
+    name = "work in images"
+    if PODMAN not in wish.runtimes:
+        return
+    try:
+        found = containers_of(wish, state_dir.absolute())
+    except WorkUnsafe as unsafe:
+        yield Check(name, False, str(unsafe), INSTALL_PODMAN)
+        return
+    assert found is not None
+    kept = f"runs in podman ({found.podman.runtime}, {found.podman.driver})"
+    yield Check(name, True, f"{kept}, with a range of user ids for each lease")
+    places = [str(wish.images.folder)] if wish.images.folder else []
+    places += wish.images.registries
+    mend = "" if places else "--images FOLDER, or --registry HOST"
+    yield Check("images", bool(places), f"come from {', '.join(places) or 'nowhere'}", mend)
+    if wish.images.policy is None:
+        yield Check("signatures of images", None, "are not asked for", "--image-policy FILE")
+    else:
+        yield Check("signatures of images", True, f"are judged by {wish.images.policy}")
+    if found.podman.cdi and not any(map(os.path.exists, CDI)):
+        mend = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        yield Check("GPUs in containers", False, "no device is described by CDI", mend)
 
 
 def _accounts(name: str, users: WorkUsers, state_dir: Path) -> Iterator[Check]:

@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 KILL_PASSES_MAX = 500
 ANCESTORS_MAX = 1024
+TOP_DEPTH_MAX = 64
 
 
 class Stat(NamedTuple):
@@ -65,6 +69,25 @@ def descendants(of: int, *, session: int | None = None) -> list[Stat]:
         for pid, stat in found.items()
         if pid != of and stat.state not in "ZX" and (is_below(pid) or stat.session == session)
     ]
+
+
+def whose(
+    pid: int, tops: Mapping[tuple[int, int], UUID], sessions: Mapping[int, UUID]
+) -> UUID | None:
+    """Return the lease that a process belongs to; None: to no lease.
+
+    tops: by process id and start, whose descendants are a lease's; sessions: by their leader.
+    """
+    for _ in range(TOP_DEPTH_MAX):
+        stat = stat_of(pid)
+        if stat is None:
+            return None
+        if (lease_id := tops.get((stat.pid, stat.ticks))) is not None:
+            return lease_id
+        if (lease_id := sessions.get(stat.session)) is not None:
+            return lease_id
+        pid = stat.parent
+    return None
 
 
 def of_user(uid: int) -> list[Stat]:

@@ -12,8 +12,9 @@ the agent dead, removed or hung. No step of the wall clock moves that clock, and
 through suspend. What cannot be read of the file leaves the deadline as it was last read.
 
 Run as a script, isolated (`python -I -S keeper.py ...`): it imports only the standard library, and
-`family.py`, `confining.py` and `output.py` beside it. All about the lease comes by standard input,
-so that none of it shows in a process list and no variable of the tenant reaches this process.
+`family.py`, `confining.py`, `containing.py` and `output.py` beside it. All about the lease comes by
+standard input, so that none of it shows in a process list and no variable of the tenant reaches
+this process.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING or __package__:
     from .confining import Network, nameless
+    from .containing import Container
     from .family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
     from .output import Output
 else:
     # As an isolated script it finds nothing beside itself by its own.
     sys.path.insert(0, str(Path(__file__).parent))
     from confining import Network, nameless
+    from containing import Container
     from family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
     from output import Output
 
@@ -93,12 +96,15 @@ class Deadline(NamedTuple):
 class Kept:
     """The work of one lease and who is told what: its processes, its deadline."""
 
-    def __init__(self, folder: Path, order: dict[str, Any], child: int) -> None:
+    def __init__(
+        self, folder: Path, order: dict[str, Any], child: int, container: Container | None = None
+    ) -> None:
         self._file = folder / "deadline.json"
         self._user: int | None = order.get("own_user")
         self._confined = bool(order.get("confined"))
         self._enders = [Path(each, "cgroup.kill") for each in order.get("groups", ())]
         self._child = child
+        self._container = container
         self._deadline = Deadline(None, None)
         self.asked_ns: int | None = None
 
@@ -122,6 +128,11 @@ class Kept:
 
     def kill(self) -> None:
         """Kill all that there is of it."""
+        first = None if self._container is None else self._container.first()
+        if first is not None:
+            # Its end ends all in the container; podman's own processes then tidy up after it.
+            signal_all([first], signal.SIGKILL)
+            return
         for ender in self._enders:
             if ender.exists():  # since Linux 5.14: all members in one step
                 with suppress(OSError):
@@ -143,6 +154,8 @@ class Kept:
 
     def _asked(self) -> list[Stat]:
         """Return who is asked to end: not those by whose end all others are killed at once."""
+        if self._container is not None:
+            return descendants(self._container.pid)
         stats = descendants(os.getpid())
         if not self._confined:
             return stats
@@ -163,16 +176,20 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
     with (folder / "exit.json.new").open("wb") as reserved:
         os.posix_fallocate(reserved.fileno(), 0, EXIT_RECORD_BYTES)
     try:
-        child = _start(folder, order)
+        child = Container(order) if "contained" in order else _start(folder, order)
+        stat, boot_ns = stat_of(child.pid), _boot_ns()
+        if isinstance(child, Container):
+            child.let_go()
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         _end(folder, {"failed": f"{order['command'][0]}: {getattr(error, 'strerror', error)}"})
-        os.write(ready, b"failed\n")
+        with suppress(BrokenPipeError):
+            os.write(ready, b"failed\n")
         return
-    stat = stat_of(child.pid)
     assert stat is not None  # not reaped yet, so at least its zombie is there
     own = stat_of(os.getpid())
     assert own is not None
-    record: dict[str, Any] = {"pid": child.pid, "ticks": stat.ticks, "boot_ns": _boot_ns()}
+    record: dict[str, Any] = {"pid": child.pid, "ticks": stat.ticks, "boot_ns": boot_ns}
+    record["contained"] = isinstance(child, Container)
     record |= {"keeper_pid": own.pid, "keeper_ticks": own.ticks, "kernel_boot_id": _boot_id()}
     record["keeps_deadline"] = True
     write_json(folder / "started.json", record)
@@ -182,12 +199,16 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
         pass  # the agent is gone; the next one finds the record
     finally:
         os.close(ready)
-    kept = Kept(folder, order, child.pid)
+    container = child if isinstance(child, Container) else None
+    kept = Kept(folder, order, child.pid, container)
     code = _watch(folder, child, wake_read, kept, int(order["output_bytes_max"]))
     if order.get("confined") is not None and SIGNALLED < code <= SIGNALLED + signal.NSIG:
         code = SIGNALLED - code  # as bwrap, like a shell, tells of a signal
-    end = {"exit_code": code, "boot_ns": _boot_ns(), "stopped": kept.asked_ns is not None}
-    _end(folder, end)
+    ended_ns = None if container is None else container.ended_ns
+    end = {"exit_code": code, "boot_ns": ended_ns or _boot_ns()}
+    _end(folder, end | {"stopped": kept.asked_ns is not None})
+    if container is not None:
+        container.remove()
 
 
 def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
@@ -254,7 +275,11 @@ def _limit(limits: dict[str, int], groups: list[int]) -> None:
 
 
 def _watch(
-    folder: Path, child: subprocess.Popen[bytes], wake: int, kept: Kept, bytes_max: int
+    folder: Path,
+    child: subprocess.Popen[bytes] | Container,
+    wake: int,
+    kept: Kept,
+    bytes_max: int,
 ) -> int:
     selector = selectors.DefaultSelector()
     selector.register(wake, selectors.EVENT_READ)
@@ -262,13 +287,18 @@ def _watch(
         assert pipe is not None
         os.set_blocking(pipe.fileno(), False)
         selector.register(pipe.fileno(), selectors.EVENT_READ, Output(folder / name, bytes_max))
+    if isinstance(child, Container):
+        selector.register(child.pidfd, selectors.EVENT_READ, child)
     code = None
     while code is None:
         kept.look()
         for key, _ in selector.select(timeout=kept.pause()):
             _drain(selector, key)
         code = _reap(child.pid)
-    child.returncode = code
+        if isinstance(child, Container):
+            code = child.code()
+    if not isinstance(child, Container):
+        child.returncode = code
     # What the command left behind has no command any more: it must not hold the GPU. Nor is the
     # lease over while one process is left, such as one that hangs in the driver.
     pause = 0.002
@@ -284,6 +314,9 @@ def _watch(
 
 
 def _drain(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+    if isinstance(key.data, Container):
+        selector.unregister(key.fd)  # it ended
+        return
     for _ in range(64):
         try:
             data = os.read(key.fd, CHUNK_BYTES)

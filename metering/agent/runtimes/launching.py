@@ -8,6 +8,7 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME"
 class Launch:
     """A lease about to be started in `folder`. user: None: as the agent's own user.
 
-    confinement: None: it sees the host as any user does.
+    confinement: None: it sees the host as any user does. contained: in a container, by what the
+    keeper is told of it.
     """
 
     spec: WorkSpec
@@ -36,6 +38,7 @@ class Launch:
     user: WorkUser | None
     mps_pipe: Path
     confinement: Confinement | None = None
+    contained: Mapping[str, Any] | None = None
 
     def prepare(self) -> int:
         """Make the lease's folder and take its lock, which the keeper inherits."""
@@ -45,6 +48,9 @@ class Launch:
             # Through it to what is the work's own, and no further.
             os.chown(folder, -1, user.gid)
             folder.chmod(0o710)
+        if self.contained is not None:
+            os.chown(folder, -1, self.contained["ids"])
+            folder.chmod(0o710)
         for own in (folder / "work", folder / "tmp"):
             own.mkdir(mode=0o700, exist_ok=True)
             if user is not None:
@@ -53,6 +59,8 @@ class Launch:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         record: dict[str, Any] = {"uid": None if user is None else user.uid}
         record |= {"gpu_uuids": list(spec.gpu_uuids), "device_uuids": list(spec.device_uuids)}
+        if self.contained is not None:
+            record |= {"ids": self.contained["ids"], "container": self.contained["name"]}
         keeper.write_json(folder / "spec.json", record)
         if self.confinement is not None:
             write_accounts(folder, user)
@@ -66,6 +74,8 @@ class Launch:
             "environment": self._environment(),
             "account": None if self.user is None else [self.user.uid, self.user.gid],
         }
+        if self.contained is not None:
+            order["contained"] = self.contained
         if self.confinement is not None:
             order["confined"] = {
                 "with": self.confinement.bwrap,
@@ -76,9 +86,11 @@ class Launch:
 
     def _environment(self) -> dict[str, str]:
         spec, folder, tmp = self.spec, self.folder, self.folder / "tmp"
-        if self.confinement is not None:
+        if self.confinement is not None or self.contained is not None:
             folder, tmp = INSIDE, Path("/tmp")
         own = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+        if self.contained is not None:
+            own = {}  # an image has its own
         if self.user is not None:
             own |= {"USER": self.user.name, "LOGNAME": self.user.name}
         uuids = ",".join(spec.devices)
@@ -99,8 +111,10 @@ class Launch:
         }
 
 
-def spawn(order: dict[str, Any], lock: int) -> tuple[int, bytes]:
-    """Start a keeper with its order; return its process id and what it said first."""
+def spawn(
+    order: dict[str, Any], lock: int, *, wait_seconds: float = START_SECONDS_MAX
+) -> tuple[int, bytes]:
+    """Start a keeper with its order; return its process id and what it said first, or nothing."""
     read, write = os.pipe2(os.O_CLOEXEC)
     try:
         # Its command line, which all users of the host can read, says nothing of the lease.
@@ -123,7 +137,7 @@ def spawn(order: dict[str, Any], lock: int) -> tuple[int, bytes]:
         with process.stdin as orders:
             orders.write(json.dumps(order).encode())
         process.returncode = 0  # it outlives this object and is reaped by its runtime
-        ready, _, _ = select.select([read], [], [], START_SECONDS_MAX)
+        ready, _, _ = select.select([read], [], [], wait_seconds)
         return process.pid, os.read(read, 64) if ready else b""
     finally:
         os.close(read)

@@ -111,6 +111,11 @@ class Runtime(Protocol):
         """Return how far work on whole cards is kept from the host and from other leases."""
         ...
 
+    @property
+    def runs_images(self) -> bool:
+        """Tell if work that names a container image can be started."""
+        ...
+
     def separates(self, gpu_uuids: Collection[str]) -> bool:
         """Tell if work on these GPUs can run beside that of other tenants.
 

@@ -1,4 +1,4 @@
-"""Leased work as plain processes of this host, each under a keeper (see keeper.py).
+"""Leased work as processes of this host, plain or in containers, each under a keeper (keeper.py).
 
 One folder per lease: spec.json, keeper.lock, deadline.json, started.json, exit.json, notice.json,
 the bounded stdout.log and stderr.log, and the work's own: `work/`, in which the command runs, and
@@ -22,18 +22,18 @@ from ..clock import Clock, kernel_boot_id
 from ..shares import PIPE_DIRECTORY, is_mps, mps_runs
 from . import groups, keeper, saved
 from .confinement import Confinement
-from .family import Stat, descendants, kill_all, signal_all, stat_of
-from .launching import CHECKPOINT, Launch, spawn
+from .family import Stat, descendants, kill_all, signal_all, stat_of, whose
+from .images import Containers
+from .launching import CHECKPOINT, START_SECONDS_MAX, Launch, spawn
 from .levels import Kept, Sandbox
 from .limits import LIMITS, Limits
 from .port import NotYet, StartFailed, Work, WorkSpec
-from .records import catches, is_locked, read
+from .records import catches, is_locked, keep_newest, read
 from .users import WorkUser, WorkUsers, make_passable, named, sweep
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """Of each stream of a lease: an eighth of it is the head."""
 ENDED_KEPT_MAX = 100
-ANCESTORS_MAX = 64
 
 
 class ProcessRuntime:
@@ -45,6 +45,7 @@ class ProcessRuntime:
     confinement: bwrap around the work; without it and without accounts the work is trusted.
     mps_pipe: where the MPS control daemon listens, which shares by MPS need; without
         `needs_mps` (made-up GPUs) they do without.
+    containers: podman, for work that names an image. bare: work without one is run as well.
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class ProcessRuntime:
         output_bytes_max: int = OUTPUT_BYTES_MAX,
         mps_pipe: Path = PIPE_DIRECTORY,
         needs_mps: bool = True,
+        containers: Containers | None = None,
+        bare: bool = True,
     ) -> None:
         self._folder = folder / "leases"
         self._ended = folder / "ended"
@@ -73,19 +76,29 @@ class ProcessRuntime:
         self._output_bytes_max = output_bytes_max
         self._mps_pipe = mps_pipe
         self._needs_mps = needs_mps
+        self._containers = containers
+        self._bare = bare
         self._keepers: dict[UUID, int] = {}
         self._works: dict[UUID, Work] = {}
         self._roots: dict[UUID, dict[str, int]] = {}
         self._uids: dict[UUID, int] = {}
+        self._ids: dict[UUID, tuple[int, str]] = {}
         self._told: dict[UUID, keeper.Deadline] = {}
+        self._leaving: set[UUID] = set()
         self._taken_up = False
 
     @property
     def trusts_work(self) -> bool:
-        return self._users is None and self._confinement is None
+        return self._bare and self._users is None and self._confinement is None
+
+    @property
+    def runs_images(self) -> bool:
+        return self._containers is not None
 
     @property
     def sandbox(self) -> Sandbox:
+        if self._containers is not None and not self._bare:
+            return self._containers.podman.sandbox
         confinement, alone = self._confinement, self._users is None or self._users.alone
         kept = Kept(
             own_account=self._are_alone(),
@@ -95,6 +108,10 @@ class ProcessRuntime:
         return kept.sandbox(alone=alone)
 
     def separates(self, gpu_uuids: Collection[str]) -> bool:
+        if self._containers is not None and not self._containers.podman.separates:
+            return False
+        if not self._bare:
+            return True
         confinement = self._confined(gpu_uuids)
         shared = self._users is not None and not self._users.alone
         return confinement is not None and confinement.separates and not shared
@@ -112,26 +129,49 @@ class ProcessRuntime:
         if by_mps and not mps_runs(self._mps_pipe):
             # Without the daemon the work would run unlimited beside the others on the card.
             raise StartFailed(f"no MPS control daemon listens at {self._mps_pipe}")
-        user = self._user_for()
+        contained = self._contained(spec)
+        user = self._user_for() if contained is None else None
         folder = self._folder_of(spec.lease_id)
         try:
-            said = self._launch(spec, user)
+            said = self._launch(spec, user, contained)
         except OSError as error:
+            self._ids.pop(spec.lease_id, None)
             raise StartFailed(f"the host could not start it: {error.strerror}") from error
         if said == b"failed\n":
             reason = read(folder / "exit.json").get("failed", "it did not start")
             self._put_away(spec.lease_id)
             raise StartFailed(str(reason))
-        self._works[spec.lease_id] = Work(
-            lease_id=spec.lease_id,
-            gpu_uuids=spec.gpu_uuids,
-            state="starting",
-            started_ms=0,
-            device_uuids=spec.device_uuids,
-        )
+        self._know(spec.lease_id, spec.gpu_uuids, spec.device_uuids)
         if user is not None:
             self._uids[spec.lease_id] = user.uid
         return self._look(spec.lease_id)
+
+    def _know(
+        self, lease_id: UUID, gpu_uuids: tuple[str, ...], device_uuids: tuple[str, ...]
+    ) -> None:
+        self._works[lease_id] = Work(
+            lease_id=lease_id,
+            gpu_uuids=gpu_uuids,
+            state="starting",
+            started_ms=0,
+            device_uuids=device_uuids,
+        )
+
+    def _contained(self, spec: WorkSpec) -> dict[str, Any] | None:
+        """Return what the keeper is told of the container of a lease; None: it has no image.
+
+        Raises: StartFailed, NotYet.
+        """
+        if not spec.image:
+            if not self._bare:
+                raise StartFailed("this host runs images only: name one in the bid")
+            return None
+        if self._containers is None:
+            raise StartFailed("this host runs no images")
+        folder, held = self._folder_of(spec.lease_id), {ids for ids, _ in self._ids.values()}
+        contained = self._containers.order(spec, folder, held, self._limits)
+        self._ids[spec.lease_id] = contained["ids"], contained["name"]
+        return contained
 
     def limit(self, lease_id: UUID, *, stop_at_ms: int, kill_at_ms: int) -> None:
         stop_ns, kill_ns = map(self._clock.boot_ns_at, (stop_at_ms, kill_at_ms))
@@ -145,7 +185,7 @@ class ProcessRuntime:
         moment = datetime.fromtimestamp(stop_at_ms / 1000, UTC).isoformat(timespec="milliseconds")
         notice = self._folder_of(lease_id) / "notice.json"
         keeper.write_json(notice, {"stop_at": moment, "stop_at_ms": stop_at_ms})
-        if lease_id in self._uids:
+        if lease_id in self._uids or lease_id in self._ids:
             os.chown(notice, -1, self._folder_of(lease_id).stat().st_gid)
             notice.chmod(0o640)
         # SIGUSR1 kills a process that has no handler for it, so only those that have one get it.
@@ -166,8 +206,20 @@ class ProcessRuntime:
 
     def kill(self, lease_id: UUID) -> None:
         root = self._roots.get(lease_id)
-        if root is not None and self._works[lease_id].state != "ended":
+        if root is None:
+            # Its container is being made, if anything: then there will be none.
+            if lease_id in self._ids and (pid := self._keepers.get(lease_id)) is not None:
+                kill_all(pid)
+        elif self._works[lease_id].state != "ended":
+            self._end(lease_id, root)
+
+    def _end(self, lease_id: UUID, root: Mapping[str, Any]) -> None:
+        """Kill the work; of a container its first process, with which all in it ends."""
+        stat = stat_of(root["pid"])
+        if not root.get("contained"):
             kill_all(root["keeper_pid"], session=root["pid"], uid=self._own_uid(lease_id))
+        elif stat is not None and stat.ticks == root["ticks"]:
+            signal_all([stat], signal.SIGKILL)
 
     def output_of(self, lease_id: UUID) -> Path | None:
         return self._folder_of(lease_id) if lease_id in self._works else None
@@ -175,6 +227,11 @@ class ProcessRuntime:
     def forget(self, lease_id: UUID) -> None:
         work = self._works.get(lease_id)
         if work is not None and self._look(lease_id).state == "ended":
+            if lease_id in self._ids and is_locked(self._folder_of(lease_id) / "keeper.lock"):
+                # podman still tidies up after it, which is not waited for.
+                self._leaving.add(lease_id)
+                del self._works[lease_id]
+                return
             self._put_away(lease_id)
 
     def lease_of(self, pid: int) -> UUID | None:
@@ -184,16 +241,7 @@ class ProcessRuntime:
             if self._works[lease_id].state != "ended"
         }
         sessions = {self._roots[lease_id]["pid"]: lease_id for lease_id in tops.values()}
-        for _ in range(ANCESTORS_MAX):
-            stat = stat_of(pid)
-            if stat is None:
-                return None
-            if (lease_id := tops.get((stat.pid, stat.ticks))) is not None:
-                return lease_id
-            if (lease_id := sessions.get(stat.session)) is not None:
-                return lease_id
-            pid = stat.parent
-        return None
+        return whose(pid, tops, sessions)
 
     def name_of(self, pid: int) -> str | None:
         stat = stat_of(pid)
@@ -225,22 +273,26 @@ class ProcessRuntime:
         """Return the account that only this lease has; None: others may have it too."""
         return self._uids.get(lease_id) if self._are_alone() else None
 
-    def _launch(self, spec: WorkSpec, user: WorkUser | None) -> bytes:
+    def _launch(
+        self, spec: WorkSpec, user: WorkUser | None, contained: dict[str, Any] | None
+    ) -> bytes:
         """Make the lease's folder and start its keeper; return what that said first."""
         folder = self._folder_of(spec.lease_id)
-        confinement = self._confined(spec.gpu_uuids)
-        launch = Launch(spec, folder, user, self._mps_pipe, confinement)
+        confinement = self._confined(spec.gpu_uuids) if contained is None else None
+        launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained)
         lock = launch.prepare()
         try:
             if spec.stop_at_ms is not None and spec.kill_at_ms is not None:
                 self.limit(spec.lease_id, stop_at_ms=spec.stop_at_ms, kill_at_ms=spec.kill_at_ms)
+            groups_made = self._groups_for(spec.lease_id) if contained is None else []
             order = launch.order() | {
                 "own_user": user.uid if user is not None and self._are_alone() else None,
                 "limits": self._limits.resources(),
-                "groups": [str(each) for each in self._groups_for(spec.lease_id)],
+                "groups": [str(each) for each in groups_made],
                 "output_bytes_max": self._output_bytes_max,
             }
-            pid, said = spawn(order, lock)
+            # Containers take podman a while: nobody waits for that but the lease.
+            pid, said = spawn(order, lock, wait_seconds=0 if contained else START_SECONDS_MAX)
         finally:
             os.close(lock)
         self._keepers[spec.lease_id] = pid
@@ -254,12 +306,21 @@ class ProcessRuntime:
 
     def _take_up(self) -> None:
         """Look once for work of earlier runs; not before this agent is the only one here."""
+        for lease_id in sorted(self._leaving):
+            if not is_locked(self._folder_of(lease_id) / "keeper.lock"):
+                self._put_away(lease_id)
         if not self._taken_up:
             self._taken_up = True
             for found in sorted(self._folder.iterdir()):
                 self._find(found)
             if self._users is not None:
                 self._users.end_unowned(set(self._uids.values()))
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove, beside, the containers that no lease has any more."""
+        if self._containers is not None:
+            self._containers.podman.sweep(lambda: {name for _, name in list(self._ids.values())})
 
     def _find(self, folder: Path) -> None:
         """Take up the work of a folder that an earlier run of the agent made."""
@@ -273,16 +334,11 @@ class ProcessRuntime:
             # The agent died before the keeper lived: nothing ran, so it may be started anew.
             shutil.rmtree(folder, ignore_errors=True)
             return
+        if spec.get("ids") is not None:
+            self._ids[lease_id] = int(spec["ids"]), str(spec["container"])
         if spec.get("uid") is not None:
             self._uids[lease_id] = int(spec["uid"])
-        uuids = tuple(spec["gpu_uuids"])
-        self._works[lease_id] = Work(
-            lease_id=lease_id,
-            gpu_uuids=uuids,
-            state="starting",
-            started_ms=0,
-            device_uuids=tuple(spec.get("device_uuids", ())),
-        )
+        self._know(lease_id, tuple(spec["gpu_uuids"]), tuple(spec.get("device_uuids", ())))
         self._look(lease_id)
 
     def _look(self, lease_id: UUID) -> Work:
@@ -318,7 +374,7 @@ class ProcessRuntime:
         if kept:
             return replace(work, state="running" if alive else "ending")
         # The keeper was killed: without it nobody knows when the work ends, so it ends now.
-        kill_all(root["keeper_pid"], session=root["pid"], uid=self._own_uid(work.lease_id))
+        self._end(work.lease_id, root)
         return replace(
             work,
             state="ended",
@@ -340,6 +396,8 @@ class ProcessRuntime:
         root = self._roots.get(lease_id)
         if root is None or self._works[lease_id].state == "ended":
             return []
+        if root.get("contained"):
+            return descendants(root["pid"])
         return descendants(root["keeper_pid"], session=root["pid"])
 
     def _tell(self, lease_id: UUID, deadline: keeper.Deadline) -> None:
@@ -381,9 +439,11 @@ class ProcessRuntime:
         target = self._ended / folder.name
         shutil.rmtree(target, ignore_errors=True)
         os.replace(folder, target)
-        for known in (self._works, self._roots, self._uids, self._told):
+        lost = lease_id in self._works and self._works[lease_id].lost
+        for known in (self._works, self._roots, self._uids, self._ids, self._told):
             known.pop(lease_id, None)
+        self._leaving.discard(lease_id)
         self._reap(lease_id, flags=0)
-        older = sorted(self._ended.iterdir(), key=lambda each: each.stat().st_mtime)
-        for folder in older[:-ENDED_KEPT_MAX]:
-            shutil.rmtree(folder, ignore_errors=True)
+        if lost:
+            self._sweep()
+        keep_newest(self._ended, ENDED_KEPT_MAX)

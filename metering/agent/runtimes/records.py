@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,13 @@ def read(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, ValueError):
         return {}
     return record
+
+
+def keep_newest(folder: Path, most: int) -> None:
+    """Remove all but the newest folders inside."""
+    older = sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime)
+    for each in older[:-most]:
+        shutil.rmtree(each, ignore_errors=True)
 
 
 def is_locked(path: Path) -> bool:

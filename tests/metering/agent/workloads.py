@@ -11,9 +11,13 @@ from uuid import UUID, uuid4
 import pytest
 
 from metering.agent.clock import SystemClock
+from metering.agent.runtimes.podman import Podman
 from metering.agent.runtimes.port import Runtime, Work, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.simulated import SimulatedRuntime
+from tests.metering.agent.containers import ContainerRuntime, Made, contained
+from tests.metering.agent.containers import image as image
+from tests.metering.agent.containers import podman as podman
 
 DEADLINE_SECONDS = 60.0
 
@@ -53,15 +57,27 @@ def python(code: str, **environment: str) -> WorkSpec:
 def processes(tmp_path: Path) -> Iterator[ProcessRuntime]:
     runtime = ProcessRuntime(tmp_path, clock=SystemClock())
     yield runtime
+    end_all(runtime)
+
+
+def end_all(runtime: Runtime) -> None:
     for work in runtime.works():
         runtime.kill(work.lease_id)
         ended(runtime, work.lease_id)
         runtime.forget(work.lease_id)
 
 
-@pytest.fixture(params=["process", "simulated"])
+@pytest.fixture
+def containers(tmp_path: Path, podman: Podman, image: Made) -> Iterator[ContainerRuntime]:
+    runtime = contained(tmp_path, podman, image, bare=True)
+    yield runtime
+    end_all(runtime)
+
+
+@pytest.fixture(params=["process", "simulated", "podman"])
 def runtime(request: pytest.FixtureRequest) -> Runtime:
-    if request.param == "process":
-        processes: ProcessRuntime = request.getfixturevalue("processes")
-        return processes
-    return SimulatedRuntime(clock=SystemClock())
+    if request.param == "simulated":
+        return SimulatedRuntime(clock=SystemClock())
+    name = {"process": "processes", "podman": "containers"}[request.param]
+    runtime: ProcessRuntime = request.getfixturevalue(name)
+    return runtime

@@ -1,0 +1,311 @@
+"""Podman around leased work: the system of an image, read-only, and nothing of the host's.
+
+Each lease has a range of user ids to itself, so that root in one container is nobody on the host
+and nobody in another. podman works on a folder of the agent's own, with settings of the agent's
+own: what the host's owner runs in containers is neither seen nor touched. It must be root's: only
+there can limits be set, and they are read back before the work begins (see containing.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..clock import kernel_boot_id
+from .confinement import INSIDE, Network
+from .levels import Sandbox
+from .limits import Limits
+
+PODMAN_SECONDS_MAX = 60
+IDS = 65_536
+"""User ids of one container."""
+FIRST_ID = 1_879_048_192
+"""Above what systemd gives away by itself, and what /etc/subuid usually names."""
+RANGES_MAX = 4_096
+TMP_BYTES = 1 << 30
+"""Of each of /tmp, /var/tmp, /run and /dev/shm; they count as memory of the lease."""
+CDI_KIND = "nvidia.com/gpu"
+PREFIX = "offpeak-"
+ROOTLESS = "podman is used by root only: without, no limit on memory or processes can be set"
+DRIVERS = ("overlay", "vfs")
+
+CONTAINERS_CONF = """\
+[containers]
+default_ulimits = []
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+lock_type = "file"
+[network]
+network_backend = "netavark"
+"""
+"""In place of the host's own, which may say anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Podman:
+    """podman as it is used on this host.
+
+    folder: where images and containers are kept. runtime: runc or crun. network: as of bubblewrap.
+    readable: folders of the host that the work may read. cdi: its GPUs are handed in by CDI; not
+    those that are made up. first_id: of the ranges of user ids.
+    """
+
+    program: str
+    folder: Path
+    runtime: str
+    driver: str = "overlay"
+    network: Network = "private"
+    slirp: str | None = None
+    readable: tuple[Path, ...] = ()
+    cdi: bool = True
+    first_id: int = FIRST_ID
+
+    @property
+    def separates(self) -> bool:
+        """Tell if nothing is left by which the works of two leases reach each other."""
+        return self.network != "host"
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Return how far work in its containers is kept apart, and by what."""
+        network = "podman" if self.separates else ""
+        kept = dict.fromkeys(("signals", "process list", "shared memory", "/tmp"), "podman")
+        kept |= {"files": "user ids for each lease, and the image's own system, read-only"}
+        kept |= dict.fromkeys(("memory", "processes"), "control group, read back")
+        kept |= {"network": network, "devices": "control group", "cpu": "", "disk": ""}
+        kept |= {"privileges": "no capability, no new ones", "system calls": "podman's filter"}
+        return Sandbox("container", tuple(kept.items()))
+
+    @property
+    def command(self) -> list[str]:
+        """Return how podman is called, up to its verb."""
+        return [
+            *(self.program, "--root", str(self.folder / "root")),
+            *("--runroot", str(self.folder / "run"), "--tmpdir", str(self.folder / "tmp")),
+            *("--storage-driver", self.driver, "--runtime", self.runtime),
+            *("--log-level", "error"),
+        ]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return all that podman finds in its environment; nothing of a lease is in it."""
+        return {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": str(self.folder),
+            "CONTAINERS_CONF": str(self.folder / "containers.conf"),
+            "CONTAINERS_STORAGE_CONF": str(self.folder / "storage.conf"),
+            "CONTAINERS_REGISTRIES_CONF": str(self.folder / "registries.conf"),
+        }
+
+    def call(self, *arguments: str, given: bytes | None = None) -> subprocess.CompletedProcess[str]:
+        """Call podman. Raises: OSError, subprocess.SubprocessError."""
+        return subprocess.run(
+            [*self.command, *arguments],
+            env=self.variables,
+            input=None if given is None else given.decode(),
+            stdin=subprocess.DEVNULL if given is None else None,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PODMAN_SECONDS_MAX,
+            cwd="/",
+            check=False,
+        )
+
+    def prepare(self, registries: Collection[str] = ()) -> None:
+        """Write podman's settings; after a restart of the host, forget what ran before it."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+        booted = self.folder / "boot-id"
+        if not booted.exists() or booted.read_text() != kernel_boot_id():
+            for name in ("run", "tmp"):
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+            booted.write_text(kernel_boot_id())
+        places = f'graphroot = "{self.folder}/root"\nrunroot = "{self.folder}/run"\n'
+        storage = f'[storage]\ndriver = "{self.driver}"\n{places}'
+        plain = [each for each in registries if _is_loopback(each)]
+        known = "".join(f'[[registry]]\nlocation = "{each}"\ninsecure = true\n' for each in plain)
+        for name, text in {
+            "containers.conf": CONTAINERS_CONF,
+            "storage.conf": storage,
+            "registries.conf": "unqualified-search-registries = []\n" + known,
+        }.items():
+            (self.folder / name).write_text(text)
+
+    def order(
+        self,
+        *,
+        token: str,
+        image_id: str,
+        path: str,
+        folder: Path,
+        ids: int,
+        command: Sequence[str],
+        devices: Sequence[str],
+        limits: Limits,
+    ) -> dict[str, Any]:
+        """Return what the keeper is told of the container of a lease.
+
+        token: names it, and says nothing of the lease. path: the image's own, for its programs.
+        """
+        name = PREFIX + token
+        pid_file = self.folder / f"{name}.pid"
+        create = [
+            *("--name", name, "--pull", "never", "--init", "--read-only"),
+            *("--pidfile", str(pid_file), "--conmon-pidfile", f"{pid_file}.conmon"),
+            *("--read-only-tmpfs=false", "--image-volume", "tmpfs", "--no-healthcheck"),
+            *("--log-driver", "passthrough", "--hostname", "lease", "--http-proxy=false"),
+            *("--systemd", "false", "--restart", "no", "--group-add", "0"),
+            *("--uidmap", f"0:{ids}:{IDS}", "--gidmap", f"0:{ids}:{IDS}"),
+            *("--cap-drop", "all", "--security-opt", "no-new-privileges"),
+            *("--network", self._network()),
+            *_bounds(limits),
+            *_temporary(limits),
+            *self._mounts(folder),
+            *(f"--device={CDI_KIND}={uuid}" for uuid in (devices if self.cdi else ())),
+            *("--workdir", str(INSIDE / "work"), f"--entrypoint={_words(command)}", image_id),
+        ]
+        return {
+            "podman": self.command,
+            "variables": self.variables,
+            "name": name,
+            "pid_file": str(pid_file),
+            "create": create,
+            "ids": ids,
+            "path": path,
+            "bounds": {
+                "memory_bytes": limits.memory(),
+                "processes": limits.processes,
+                "cpu_percent": 0,
+            },
+        }
+
+    def _network(self) -> str:
+        if self.network == "private" and self.slirp is not None:
+            return "slirp4netns:allow_host_loopback=false,mtu=65520"
+        return "host" if self.network == "host" else "none"
+
+    def _mounts(self, folder: Path) -> list[str]:
+        safe = "nosuid,nodev"
+        mounts = [
+            (folder, INSIDE, f"ro,{safe}"),
+            (folder / "work", INSIDE / "work", f"rw,{safe},U"),
+        ]
+        mounts += [(each, each, f"ro,{safe}") for each in self.readable]
+        return [part for each in mounts for part in ("--volume", ":".join(map(str, each)))]
+
+    def sweep(self, known: Callable[[], Collection[str]]) -> threading.Thread:
+        """Remove, beside, the containers that no lease has; known: the names of those that do."""
+
+        def remove() -> None:
+            try:
+                listed = self.call("ps", "--all", "--format", "{{.Names}}").stdout.split()
+                names = {each for each in listed if each.startswith(PREFIX)}
+                if left := sorted(names - set(known())):
+                    self.call("rm", "--force", "--ignore", "--time", "0", *left)
+            except (OSError, subprocess.SubprocessError):
+                return  # asked for again at the next start
+
+        thread = threading.Thread(target=remove, name="containers", daemon=True)
+        thread.start()
+        return thread
+
+
+class IdRanges:
+    """Hands out ranges of user ids, the lowest that is free first: images are kept ready by it."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+
+    def free(self, held: Collection[int]) -> int | None:
+        """Return the first id of a range that no lease holds; None: all are held."""
+        all_of_them = range(self._first, self._first + RANGES_MAX * IDS, IDS)
+        return next((each for each in all_of_them if each not in held), None)
+
+
+def find(
+    folder: Path,
+    *,
+    network: Network = "private",
+    readable: Sequence[Path] = (),
+    registries: Collection[str] = (),
+    cdi: bool = True,
+    uid: int | None = None,
+) -> tuple[Podman | None, str]:
+    """Return podman as it can be used here, or None and why it cannot."""
+    program = shutil.which("podman")
+    if program is None:
+        return None, "podman is not installed"
+    if (os.geteuid() if uid is None else uid) != 0:
+        return None, ROOTLESS
+    # crun 1.8 refuses hosts that have both generations of control groups.
+    wanted = ("crun", "runc") if Path("/sys/fs/cgroup/cgroup.controllers").exists() else ("runc",)
+    runtime = next((each for each in wanted if _which(each)), None)
+    if runtime is None:
+        return None, f"{' or '.join(wanted)} is not installed"
+    if _which("conmon") is None or _which("catatonit") is None:
+        return None, "conmon or catatonit is not installed"
+    slirp = shutil.which("slirp4netns")
+    why = ""
+    for driver in DRIVERS:
+        found = Podman(program, folder, runtime, driver, network, slirp, tuple(readable), cdi=cdi)
+        try:
+            found.prepare(registries)
+            done = found.call("info", "--format", "{{.Store.GraphDriverName}}")
+        except (OSError, subprocess.SubprocessError) as error:
+            return None, f"podman does not start: {error}"
+        if done.returncode == 0:
+            return found, ""
+        why = f"podman does not work here: {done.stderr.strip().splitlines()[-1:]}"
+    return None, why
+
+
+def _which(name: str) -> str | None:
+    folders = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/libexec/podman"
+    return shutil.which(name, path=f"{folders}:/usr/lib/podman")
+
+
+def _is_loopback(registry: str) -> bool:
+    return registry.partition(":")[0] in ("localhost", "127.0.0.1")
+
+
+def _words(command: Sequence[str]) -> str:
+    return json.dumps(list(command))
+
+
+def _bounds(limits: Limits) -> list[str]:
+    memory = str(limits.memory())
+    options = ["--memory", memory, "--memory-swap", memory, "--pids-limit", str(limits.processes)]
+    for name, number, most in (
+        ("nofile", resource.RLIMIT_NOFILE, limits.open_files),
+        ("nproc", resource.RLIMIT_NPROC, limits.processes),
+        ("fsize", resource.RLIMIT_FSIZE, limits.file_bytes),
+        ("core", resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(number)
+        value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        options += ["--ulimit", f"{name}={value}:{value}"]
+    return options
+
+
+def _temporary(limits: Limits) -> list[str]:
+    size = min(TMP_BYTES, limits.memory())
+    options = ["--shm-size", str(size)]
+    for place in ("/tmp", "/var/tmp", "/run"):
+        options += ["--tmpfs", f"{place}:rw,nosuid,nodev,size={size},mode=1777"]
+    return options
+
+
+def refused_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return the variables that podman cannot be given: it reads them from lines."""
+    return sorted(
+        name for name, value in environment.items() if "\n" in value or value.endswith("\r")
+    )
