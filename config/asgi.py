@@ -1,4 +1,5 @@
-"""One server process: logs, files and bids by short ways, HTTP by threads, sockets by Channels.
+"""One server process: logs, files, tunnels and bids by short ways, HTTP by threads, the rest
+of the sockets by Channels.
 
 Django's own ASGI handler costs one to two milliseconds of CPU a request more than its WSGI
 handler; only sockets need ASGI, so only they get it. A thread is taken for a request that is here
@@ -27,6 +28,7 @@ from config.web.probes import Probes, watch_clock
 from config.web.proxies import Proxies
 from config.web.sockets import Sockets, socket_urls
 from config.web.transfers import Transfers
+from config.web.tunnels import Tunnels
 from config.web.work_logs import WorkLogs
 
 WEB_THREADS = 8
@@ -41,14 +43,26 @@ application = ProtocolTypeRouter(
             Any,
             Probes(Proxies(WorkLogs(Transfers(Intake(Front(_threads)))), settings.TRUSTED_PROXIES)),
         ),
-        "websocket": AllowedHostsOriginValidator(
-            cast(
-                Any,
-                Proxies(
-                    Sockets(cast(Any, AuthMiddlewareStack(URLRouter(cast(Any, socket_urls))))),
-                    settings.TRUSTED_PROXIES,
-                ),
-            )
+        "websocket": cast(
+            Any,
+            Tunnels(
+                cast(
+                    Any,
+                    AllowedHostsOriginValidator(
+                        cast(
+                            Any,
+                            Proxies(
+                                Sockets(
+                                    cast(
+                                        Any, AuthMiddlewareStack(URLRouter(cast(Any, socket_urls)))
+                                    )
+                                ),
+                                settings.TRUSTED_PROXIES,
+                            ),
+                        )
+                    ),
+                )
+            ),
         ),
     }
 )

@@ -135,6 +135,11 @@ class Env:
     """How often agents sample their GPUs."""
     agent_poll_seconds: int = 2
     """How often agents ask what to run."""
+    access_idle_seconds: int = 1_800
+    """How long a connection into leased work may carry nothing before it is closed."""
+    access_address: str = ""
+    """Where other web processes reach this one, such as http://10.0.0.5:8000: a connection comes
+    to any of them, and the tunnel of a host ends at one. Empty: on this machine."""
     oidc_issuer_url: str = ""
     """OpenID Connect issuer for single sign-on, as its own discovery document names it, with or
     without a slash at its end; empty: none."""
@@ -241,6 +246,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "host_gone_seconds": (60, 604_800),
     "agent_sample_seconds": (1, 3_600),
     "agent_poll_seconds": (1, 3_600),
+    "access_idle_seconds": (1, 86_400),
     "throttle_per_minute": (1, 10**9),
     "files_gib_max": (0, 2**20),
     "logs_kept_days": (1, 3_650),
@@ -253,6 +259,7 @@ READERS: Mapping[str, Callable[[str], str]] = {
     "oidc_issuer_url": address.read_service_url,
     "ec2_endpoint_url": address.read_service_url,
     "storage_endpoint_url": address.read_service_url,
+    "access_address": address.read_service_url,
     "host": lambda text: address.read_host(text).strip("[]"),
     "allowed_hosts": lambda text: ",".join(address.read_host_names(text)),
 }

@@ -1,7 +1,7 @@
 """Tables of use: what agents sent, exactly once, and the read models made of its events.
 
 `Interval`, `HealthEvent`, `WorkReport`, `AgentContact`, `Watermark`, `Cutoff`, `LateUse`,
-`Beat`, `OutageRow`, `IngestAlarm`
+`Beat`, `OutageRow`, `IngestAlarm`, `AgentTunnel`, `LeaseDoor`
 hold what arrives in volume; `metering.ingest` and the closing loop write them. The rest are read
 models that `projections` alone writes.
 """
@@ -101,6 +101,41 @@ class AgentContact(models.Model):
 
     def __str__(self) -> str:
         return f"{self.hostname} {self.last_seen_at}"
+
+
+class AgentTunnel(models.Model):
+    """The tunnel that a host's agent holds open, and which of our processes has its end.
+
+    Who serves writes it, when a tunnel opens, changes and ends. allowed: by its owner, `ports` or
+    `shell`. address: where other processes of ours reach the one that has it.
+    """
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    host_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField()
+    holder = models.UUIDField()
+    address = models.CharField(max_length=300)
+    allowed = models.CharField(max_length=8)
+    connected_at = models.DateTimeField()
+    connections = models.JSONField(default=dict)
+    """How many are open into which lease, by its id, as of a few seconds ago."""
+
+    def __str__(self) -> str:
+        return f"{self.host_id} {self.allowed}"
+
+
+class LeaseDoor(models.Model):
+    """The public key by which the work of a lease on a host proves itself to a shell's client."""
+
+    pk = models.CompositePrimaryKey("lease_id", "host_id")
+    lease_id = models.UUIDField()
+    host_id = models.UUIDField()
+    host_key = models.CharField(max_length=500)
+    told_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.lease_id} on {self.host_id}"
 
 
 class Watermark(models.Model):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
+from metering.api.access import LeaseAccess
 from metering.api.agent import (
     AgentAssignments,
     AgentHost,
@@ -28,6 +29,7 @@ api_urls: list[URLPattern] = [
     path("agent/samples", AgentSamples.as_view()),
     path("agents", Agents.as_view()),
     path("heat", Heat.as_view()),
+    path("leases/<uuid:lease_id>/access", LeaseAccess.as_view()),
     path("leases/<uuid:lease_id>/usage", LeaseUsage.as_view()),
     path("leases/<uuid:lease_id>/usage/windows", LeaseUsageWindows.as_view()),
     path("leases/<uuid:lease_id>/usage/corrections", LeaseCorrections.as_view()),

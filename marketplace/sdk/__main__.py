@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from . import (
     VERSION,
+    access,
     accounts,
     bids,
     ending,
@@ -101,6 +102,8 @@ app.add_typer(files.app, name="files")
 app.add_typer(work_secrets.app, name="secrets")
 app.add_typer(quotas_together.app, name="quotas")
 app.command("logs")(logs.logs)
+app.command("ssh")(access.ssh)
+app.command("port-forward")(access.port_forward)
 app.command("usage")(leases.usage)
 app.command("statement")(money.statement)
 app.command("export")(money.export)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from . import VERSION
+from .access.allowing import ABILITY, ACCESS, Access, AccessImpossible, access_of, tunnel_to
+from .access.line import Line
 from .agent import Agent, AgentConfig
 from .clock import SystemClock
 from .doctor import examine
@@ -52,9 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"a host token is needed: --token-file FILE, or {TOKEN_VARIABLE}")
     try:
         how = work_as(_wish(options))
-    except (WorkUnsafe, UsersUnfit) as unsafe:
+        access = access_of(options.access, alone=how.users is not None and how.users.alone)
+    except (WorkUnsafe, UsersUnfit, AccessImpossible) as unsafe:
         parser.error(str(unsafe))
-    return _run(options, uplink, how)
+    return _run(options, uplink, how, _line(options, token), access)
+
+
+def _line(options: argparse.Namespace, token: str) -> Line:
+    return Line(server=options.server, token=token, ca_file=options.ca_file)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
                         f"{TOKEN_VARIABLE}")  # fmt: skip
     parser.add_argument("--state-dir", type=Path, default=STATE_DIR, help="spool and leases")
     parser.add_argument("--hostname", default=socket.gethostname(), help="name shown to the owner")
+    parser.add_argument("--access", choices=ACCESS, help="what consumers may reach of their work: "
+                        "nothing, its ports, or a shell too; the last where the extra `access` is "
+                        "installed and work has accounts of its own")  # fmt: skip
     _add_work(parser)
     parser.add_argument(
         "--mps-pipe-dir",
@@ -230,7 +240,9 @@ def _doctor(options: argparse.Namespace, uplink: HttpUplink | None) -> int:
     return int(amiss)
 
 
-def _run(options: argparse.Namespace, uplink: HttpUplink, how: WorkAs) -> int:
+def _run(
+    options: argparse.Namespace, uplink: HttpUplink, how: WorkAs, line: Line, access: Access
+) -> int:
     state_dir: Path = options.state_dir.absolute()
     try:
         if how.users is not None and how.users.alone:
@@ -259,7 +271,11 @@ def _run(options: argparse.Namespace, uplink: HttpUplink, how: WorkAs) -> int:
             bare=how.bare,
         )
         agent = Agent(
-            AgentConfig(state_dir=state_dir, hostname=options.hostname),
+            AgentConfig(
+                state_dir=state_dir,
+                hostname=options.hostname,
+                abilities=() if access == "off" else (ABILITY,),
+            ),
             gpus=_gpus(options, clock, runtime.holders),
             runtime=runtime,
             uplink=uplink,
@@ -275,7 +291,8 @@ def _run(options: argparse.Namespace, uplink: HttpUplink, how: WorkAs) -> int:
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        agent.run(stop)
+        with tunnel_to(line, access, agent, secret=state_dir / "access.key"):
+            agent.run(stop)
         return 0
     finally:
         agent.close()

@@ -5,7 +5,7 @@ Each word stands here with what tells whether this agent, as it is installed and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from .runtimes.port import Runtime
 
@@ -16,6 +16,6 @@ ABLE: dict[str, Callable[[Runtime], bool]] = {
 """By word: `files`, `logs`, `secrets`, `podman`, `access`."""
 
 
-def abilities_of(runtime: Runtime) -> tuple[str, ...]:
-    """Return what this agent can do, in order of name."""
-    return tuple(sorted(word for word, able in ABLE.items() if able(runtime)))
+def abilities_of(runtime: Runtime, more: Collection[str] = ()) -> tuple[str, ...]:
+    """Return what this agent can do, in order of name; more: by how it was started."""
+    return tuple(sorted({*more, *(word for word, able in ABLE.items() if able(runtime))}))

@@ -41,6 +41,7 @@ from .reconcile import (
     next_due_ms,
     reconcile,
 )
+from .runtimes.inside import Enterable, Inside, NoWayIn
 from .runtimes.port import NotYet, Runtime, StartFailed, Work, WorkSpec
 from .runtimes.users import make_passable
 from .sampler import Finding, Sampler
@@ -63,12 +64,16 @@ ROUNDS_PER_TICK_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """state_dir: where the spool and the leases' folders are. hostname: as shown to the owner."""
+    """state_dir: where the spool and the leases' folders are. hostname: as shown to the owner.
+
+    abilities: what it can do by how it was started, such as `access`.
+    """
 
     state_dir: Path
     hostname: str
     spool_bytes_max: int = BYTES_MAX
     tick_ms: int = TICK_MS
+    abilities: tuple[str, ...] = ()
 
 
 class Agent:
@@ -163,6 +168,25 @@ class Agent:
                     break
             self._limit(works)
             self.shipper.know(self._printing(works))
+
+    def inside(self, lease_id: UUID) -> Inside:
+        """Return how to enter the work of a lease, for who may.
+
+        Raises: NoWayIn.
+        """
+        with self._lock:
+            lease = self.state.leases.get(lease_id)
+            if not isinstance(self._runtime, Enterable):
+                raise NoWayIn("work on this host cannot be entered")
+            if lease is None or lease.ended:
+                raise NoWayIn("no work of this lease runs here")
+            return self._runtime.inside(lease_id)
+
+    def count_in(self, lease_id: UUID, pid: int) -> None:
+        """Take a process, and all below it, for a lease's own: what it uses, the lease uses."""
+        with self._lock:
+            if isinstance(self._runtime, Enterable):
+                self._runtime.count_in(lease_id, pid)
 
     def close(self) -> None:
         """Let go of the spool, the driver and the state directory; stops no work."""
@@ -398,7 +422,7 @@ class Agent:
                 gpus=gpus,
                 sandbox=sandbox.level,
                 enforces=tuple(Enforced(what=what, by=by) for what, by in sandbox.enforces),
-                abilities=abilities_of(self._runtime),
+                abilities=abilities_of(self._runtime, self._config.abilities),
             )
 
     def _say(self, about: str, text: str) -> None:

@@ -16,6 +16,9 @@ from config.security.signing_keys import tell_key_meanwhile
 from config.web.connections import Connection, allow_many_connections
 from ledger.collecting import seldom
 
+SOCKET_MESSAGE_BYTES_MAX = 2**18
+"""Of what comes in on a socket; the largest that is meant is a frame of a tunnel, 64 KiB."""
+
 
 class Command(BaseCommand):
     """uvicorn on the address that OFFPEAK_HOST and PORT name."""
@@ -37,6 +40,7 @@ class Command(BaseCommand):
             host=settings.ENV.host,
             port=settings.ENV.port,
             lifespan="off",
+            ws_max_size=SOCKET_MESSAGE_BYTES_MAX,
             access_log=False,
             log_config=None,
             timeout_graceful_shutdown=5,

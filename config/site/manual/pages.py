@@ -37,7 +37,17 @@ SHELVES = (
     Shelf(
         "Consumers",
         "Bid for GPUs and run work",
-        ("tutorial-consumer", "clearing", "cli", "files", "logs", "secrets", "quotas", "metering"),
+        (
+            "tutorial-consumer",
+            "clearing",
+            "cli",
+            "files",
+            "logs",
+            "secrets",
+            "access",
+            "quotas",
+            "metering",
+        ),
     ),
     Shelf("Finance", "Accounts, statements and exports", ("tutorial-finance", "finance")),
     Shelf(

@@ -36,11 +36,15 @@ def test_nothing_of_the_repository_is_there(alone: Installed) -> None:
     assert alone.run(alone.python, "-c", code, *names).stdout == "[]\n"
 
 
+OF_EXTRAS = ("offpeak_agent.access.tunnel", "offpeak_agent.access.door_shell")
+"""What is only imported where the extra `access` is installed, which is not the case here."""
+
+
 def test_every_module_of_it_can_be_imported(alone: Installed) -> None:
     code = (
         "import importlib, pkgutil, offpeak_agent\n"
         "for each in pkgutil.walk_packages(offpeak_agent.__path__, 'offpeak_agent.'):\n"
-        "    importlib.import_module(each.name)\n"
+        f"    if each.name not in {OF_EXTRAS}: importlib.import_module(each.name)\n"
     )
 
     done = alone.run(alone.python, "-c", code)

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from config.site.forms.answers import done, meta_of, page
 from config.site.forms.fields import MomentField, RateField, TokenField
+from config.site.pages.leases.connect import connect_of
 from config.site.pages.leases.facts import (
     ENDED,
     cost_of,
@@ -316,6 +317,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "length": row.ends_at - row.starts_at,
         "undisturbed_until": undisturbed_until_of(row),
         "work": work_of(row, now),
+        "connect": connect_of(actor, row),
     }
 
 

@@ -1,0 +1,44 @@
+"""How the consumer of a lease reaches its running work, for its page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+
+from ledger.access import Actor
+from marketplace.models.leases import LeaseRow
+from metering.queries.access import Reach, reach
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """What can be reached on the hosts of a lease, and the command lines for it."""
+
+    hosts: list[Reach]
+    idle: timedelta
+    shell: str
+    port: str
+
+    @property
+    def connections(self) -> int:
+        """Return how many are open."""
+        return sum(each.connections for each in self.hosts)
+
+
+def connect_of(actor: Actor, row: LeaseRow) -> Connect | None:
+    """Return how to reach the work; None where nothing of it runs, or it is somebody else's."""
+    if row.tenant_id != actor.tenant_id or not actor.may("leases:write"):
+        return None
+    hosts = [each for each in reach(actor, row.lease_id) if each.runs]
+    if not hosts:
+        return None
+    open_ones = [each for each in hosts if each.allowed != "off"]
+    lease = str(row.lease_id)
+    return Connect(
+        hosts=hosts,
+        idle=timedelta(seconds=settings.ENV.access_idle_seconds),
+        shell=f"offpeak ssh {lease}" if any(e.allowed == "shell" for e in open_ones) else "",
+        port=f"offpeak port-forward {lease} 8888" if open_ones else "",
+    )

@@ -1,0 +1,314 @@
+"""From a terminal into running work, over real processes: two of the web, and one agent's tunnel.
+
+The client comes to the process that does not have the tunnel, so that every byte takes the hop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+from pytest_django import DjangoDbBlocker
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from ledger.models import MemberRow
+from marketplace.models.leases import LeaseRow, LeaseShareRow
+from metering.agent.access.frames import AGENT_PATH, CLIENT_PATH, CLOSE, DATA, Frame, frame
+from metering.agent.access.line import Line
+from metering.agent.access.tunnel import Tunnel
+from metering.agent.runtimes.port import WorkSpec
+from metering.agent.runtimes.process import ProcessRuntime
+from metering.models import AgentTunnel
+from tests.access.conftest import Caller, admit
+from tests.emptying import empty_tables
+from tests.metering.agent.works import PYTHON, ROOT, accounts, running, state, until
+from tests.metering.host_agent import host_token
+from tests.metering.leases import lease_row, share_row
+
+pytestmark = [ROOT, pytest.mark.django_db]
+ROOT_FOLDER = Path(__file__).resolve().parents[2]
+SERVES = """
+import http.server
+open("mine", "w").write("of the lease")
+server = http.server.HTTPServer(("127.0.0.1", 8888), http.server.SimpleHTTPRequestHandler)
+print("ready", flush=True)
+server.serve_forever()
+"""
+
+
+@dataclass
+class Place:
+    """What runs: the ports of two web processes, a lease and its consumer, the agent's parts."""
+
+    first: int
+    second: int
+    consumer: Caller
+    lease: LeaseRow
+    runtime: ProcessRuntime
+    folder: Path
+
+    def command(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "marketplace.sdk", *words],
+            cwd=ROOT_FOLDER,
+            env={
+                **os.environ,
+                "OFFPEAK_SERVER": f"http://127.0.0.1:{self.second}",
+                "OFFPEAK_TOKEN": self.consumer.token,
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str, said: str = "") -> tuple[int, str, str]:
+        process = self.command(*words)
+        out, err = process.communicate(said, timeout=120)
+        return process.returncode, out, err
+
+    def ask(self, **wish: Any) -> tuple[int, dict[str, Any]]:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.second}/api/v1/leases/{self.lease.lease_id}/access",
+            data=json.dumps(wish).encode(),
+            headers={
+                "Authorization": f"Bearer {self.consumer.token}",
+                "Content-Type": "application/json",
+            },
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, json.load(answer)
+
+    def permit(self) -> str:
+        return str(self.ask(what="port", port=8888)[1]["token"])
+
+
+def committed(work: Callable[[], object]) -> None:
+    """Do something where other processes see it: beside the transaction of the test."""
+
+    def alone() -> None:
+        try:
+            work()
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=alone)
+    thread.start()
+    thread.join()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def web(ended_last: ExitStack, folder: Path, name: str) -> int:
+    """Start a web process as `up` does, on the database of this run; return its port."""
+    port = free_port()
+    log = ended_last.enter_context((folder / f"web-{port}.log").open("wb"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.live.process", name, "web"],
+        cwd=ROOT_FOLDER,
+        env={**os.environ, "PORT": str(port), "DJANGO_SETTINGS_MODULE": "tests.settings"},
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
+    ended_last.callback(process.wait, 60)
+    ended_last.callback(process.terminate)
+    return port
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def place(
+    django_db_setup: None,
+    django_db_blocker: DjangoDbBlocker,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("tunnels")
+    with ExitStack() as ended_last:
+        with django_db_blocker.unblock():
+            name = str(connection.settings_dict["NAME"])
+            consumer, owner = admit("grace-lab", "consumer"), admit("owner-works", "owner")
+            lease = lease_row(tenant_id=consumer.tenant_id, owner_id=owner.tenant_id)
+            share_row(lease, phase="run")
+            token = host_token(lease.host_ids[0], owner.tenant_id)
+        ended_last.callback(lambda: _empty(django_db_blocker))
+        first, second = web(ended_last, folder, name), web(ended_last, folder, name)
+        runtime = ended_last.enter_context(running(folder, users=accounts(2), confined=True))
+        ended_last.callback(runtime.kill, lease.lease_id)
+        command = (PYTHON, "-c", SERVES)
+        runtime.start(WorkSpec(lease_id=lease.lease_id, gpu_uuids=("GPU-a",), command=command))
+        until(lambda: state(runtime, lease.lease_id) == "running")
+        until(lambda: answers(first) and answers(second))
+        line = Line(server=f"http://127.0.0.1:{first}", token=token)
+        tunnel = Tunnel(
+            line, "shell", enter=runtime.inside, count_in=runtime.count_in,
+            secret=folder / "access.key",
+        )  # fmt: skip
+        tunnel.start()
+        ended_last.callback(tunnel.stop)
+        with django_db_blocker.unblock():
+            until(lambda: AgentTunnel.objects.exists())
+        yield Place(first, second, consumer, lease, runtime, folder)
+
+
+def _empty(blocker: DjangoDbBlocker) -> None:
+    with blocker.unblock():
+        empty_tables(None)
+
+
+def denied(url: str, **headers: str) -> tuple[int, str]:
+    async def attempt() -> tuple[int, str]:
+        try:
+            async with connect(url, additional_headers=headers, proxy=None):
+                return 101, ""
+        except InvalidStatus as refused:
+            return refused.response.status_code, json.loads(refused.response.body or b"{}")["code"]
+
+    return asyncio.run(attempt())
+
+
+def test_a_command_runs_where_the_work_runs_and_ends_as_it_does(place: Place) -> None:
+    lease = str(place.lease.lease_id)
+    uid = place.runtime.inside(place.lease.lease_id).uid
+
+    code, out, err = place.run(
+        "ssh", lease, "--", "id -u; pwd; cat mine; cat; exit 7", said="typed"
+    )
+
+    assert (code, out.split("\n")) == (7, [str(uid), "/lease/work", "of the leasetyped"]), err
+    assert place.run("ssh", lease, "--", "printf", "%s|", "a b", "$HOME")[:2] == (0, "a b|$HOME|")
+
+
+def test_a_port_of_a_lease_without_a_network_is_reached_here(place: Place) -> None:
+    local = free_port()
+    forwarding = place.command("port-forward", str(place.lease.lease_id), f"{local}:8888")
+    try:
+        until(lambda: listens(local))
+        for _ in range(3):
+            with urllib.request.urlopen(f"http://127.0.0.1:{local}/mine", timeout=60) as answer:
+                assert answer.read() == b"of the lease"
+    finally:
+        forwarding.terminate()
+        forwarding.communicate()
+
+
+def test_what_is_refused_says_why(place: Place) -> None:
+    lease = str(place.lease.lease_id)
+    code, _, err = place.run("ssh", str(uuid4()), "--", "true")
+    assert (code, "lease" in err.lower()) == (3, True), err
+    code, _, err = place.run("port-forward", lease, "99999")
+    assert code == 2 and "99999" in err
+    taken = socket.create_server(("127.0.0.1", 0))
+    with taken:
+        code, _, err = place.run("port-forward", lease, f"{taken.getsockname()[1]}:8888")
+    assert code == 2 and "cannot be listened on" in err
+
+
+def test_a_socket_is_let_in_by_a_permit_and_by_nothing_else(place: Place) -> None:
+    for port in (place.first, place.second):
+        url = f"ws://127.0.0.1:{port}{CLIENT_PATH}"
+        permit = place.permit()
+        assert denied(url) == (401, "token-missing")
+        assert denied(url, Authorization="Bearer x") == (401, "permit-not-good")
+        forged = permit[:-2] + ("aa" if permit[-2:] != "aa" else "bb")
+        assert denied(url, Authorization=f"Bearer {forged}") == (401, "permit-not-good")
+        token = place.consumer.token
+        assert denied(url, Authorization=f"Bearer {token}") == (401, "permit-not-good")
+        page = {"Authorization": f"Bearer {permit}", "Origin": "https://elsewhere.example"}
+        assert denied(url, **page) == (403, "from-page")
+        agents = f"ws://127.0.0.1:{port}{AGENT_PATH}"
+        assert denied(agents, Authorization=f"Bearer {token}") == (403, "scope-missing")
+        assert denied(agents, Authorization=f"Bearer {permit}")[0] == 401
+
+
+def test_a_client_that_breaks_the_rules_loses_its_own_connection(place: Place) -> None:
+    async def attempt(message: bytes | str) -> int:
+        headers = {"Authorization": f"Bearer {place.permit()}"}
+        url = f"ws://127.0.0.1:{place.first}{CLIENT_PATH}"
+        async with connect(url, additional_headers=headers, proxy=None) as ws:
+            await ws.send(message)
+            try:
+                async with asyncio.timeout(60):
+                    while True:
+                        got = Frame.read(await ws.recv())
+                        if got.kind == CLOSE:
+                            return 1000
+            except ConnectionClosed as closed:
+                return closed.rcvd.code if closed.rcvd else 0
+
+    for message in (
+        "text",
+        b"",
+        b"\x01\x00\x00\x00\x00",
+        frame(DATA, 0, bytes(70_000)),
+        b"\xff" * 9,
+    ):
+        assert asyncio.run(attempt(message)) == 1002, message
+    code, out, err = place.run("ssh", str(place.lease.lease_id), "--", "echo still here")
+    assert (code, out) == (0, "still here\n"), err
+
+
+def test_who_is_no_member_any_more_is_cut_off(place: Place) -> None:
+    shell = place.command("ssh", str(place.lease.lease_id), "--", "echo in; sleep 600")
+    assert shell.stdout is not None
+    assert shell.stdout.readline() == "in\n"
+    member = MemberRow.objects.get(user_id=place.consumer.user_id)
+    committed(lambda: MemberRow.objects.filter(user_id=place.consumer.user_id).delete())
+
+    _, err = shell.communicate(timeout=60)
+    committed(lambda: member.save(force_insert=True))
+
+    assert shell.returncode == 255
+    assert "may not use the lease any more" in err
+
+
+def test_what_is_open_ends_with_the_lease(place: Place) -> None:
+    """The last of this module: after it nothing runs any more."""
+    lease = str(place.lease.lease_id)
+    shell = place.command("ssh", lease, "--", "echo in; sleep 600")
+    forwarding = place.command("port-forward", lease, f"{free_port()}:8888")
+    assert shell.stdout is not None
+    assert shell.stdout.readline() == "in\n"
+
+    place.runtime.kill(place.lease.lease_id)
+    began = time.monotonic()
+    shell.communicate(timeout=60)
+    assert shell.returncode == 255 and time.monotonic() - began < 60
+    committed(lambda: LeaseShareRow.objects.update(phase="over", stop_at=timezone.now()))
+    _, err = forwarding.communicate(timeout=60)
+    assert forwarding.returncode == 0 and "has ended" in err
+
+    code, _, err = place.run("ssh", lease, "--", "true")
+    assert code == 4 and "Nothing of that lease runs" in err
