@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ledger.domain.event import Event
-from ledger.domain.ids import HostId
+from ledger.domain.ids import HostId, LeaseId
 from listings.domain.events import HostAbilitiesReported
 from listings.domain.sandboxes import NOTHING_SAID, AgentSays
+from marketplace.domain.book.held_leases import Held
 from marketplace.domain.index.offer_index import Catalogue
+from marketplace.domain.orderbook.calendar import Calendar
 from marketplace.domain.orderbook.listed_offer import Listed
 from marketplace.domain.orderbook.triggers import SupplyGrew, Trigger
 
@@ -34,7 +36,9 @@ class Book(Protocol):
     """The book of a market, as far as what agents say changes it."""
 
     agents: Agents
+    calendar: Calendar
     catalogue: Catalogue
+    held: dict[LeaseId, Held]
 
     def take_out(self, listed: Listed) -> None:
         """Forget an offer."""
@@ -45,12 +49,29 @@ class Book(Protocol):
         ...
 
 
+def part_tenants(book: Book, host_id: HostId) -> None:
+    """Bring up to date whether tenants may meet on a host, its GPUs, and whose leases it has."""
+    calendar = book.calendar
+    if book.agents.says(host_id).keeps_tenants_apart:
+        calendar.one_tenant.pop(host_id, None)
+        return
+    gpus = calendar.one_tenant.setdefault(host_id, set())
+    for listed in book.catalogue.on(host_id):
+        gpus.update(listed.groups)
+    for lease_id, held in book.held.items():
+        here = [share for share in held.granted.shares if share.host_id == host_id]
+        gpus.update(uuid for share in here for uuid in share.gpu_uuids)
+        if here and held.bid is not None:
+            calendar.note_tenant(lease_id, held.bid.tenant_id)
+
+
 def reported(book: Book, event: HostAbilitiesReported, position: int) -> Trigger | None:
     """Put the host's offers among those of their new kind, each in its place; they may serve more.
 
     A new one each, because what fits it was worked out from its kind.
     """
     book.agents.said[event.host_id] = AgentSays.of(event)
+    part_tenants(book, event.host_id)
     offers = list(book.catalogue.on(event.host_id))
     for was in offers:
         listed = Listed(was.terms, was.published, was.floor)

@@ -19,7 +19,7 @@ from ledger.domain.event import Event
 from ledger.domain.ids import BidId, HostId
 from listings.domain.events import OfferExpired, OfferPublished, OfferWithdrawn
 from marketplace.domain.book.agents import RULES as AGENT_RULES
-from marketplace.domain.book.agents import Agents
+from marketplace.domain.book.agents import Agents, part_tenants
 from marketplace.domain.book.held_leases import RULES as LEASE_RULES
 from marketplace.domain.book.held_leases import Holdings
 from marketplace.domain.book.offer_changes import RULES as OFFER_RULES
@@ -187,7 +187,7 @@ class Book:
             return None
         ranked = [each for host in hosts for each in self.catalogue.on(host) if not each.paused]
         ranked.sort(key=lambda each: each.rank)
-        if not ranked or not are_plain(ranked):
+        if not ranked or ranked[0].one_tenant or not are_plain(ranked):
             return None
         served = self.queue.served(self.catalogue.floors(hosts))
         waits = self.queue.waits_but(self.owners.bids_of(ranked[0].terms.tenant_id))
@@ -273,6 +273,8 @@ class Book:
         listed.on_host(self.agents.says(listed.terms.host_id))
         self.catalogue.add(listed)
         self.owners.offered(listed)
+        if listed.one_tenant:
+            part_tenants(self, listed.terms.host_id)
         self._withhold(listed)
 
     def _withhold(self, listed: Listed) -> None:

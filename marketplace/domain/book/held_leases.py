@@ -120,6 +120,8 @@ class Holdings:
             self.held[lease_id] = held = _held(event, ends, bid)
             if bid is not None and bid.service_class == "interruptible":
                 self.put(held)
+            if bid is not None:
+                self._calendar.note_tenant(lease_id, bid.tenant_id)
             span = _span(Taken, (starts, ends, lease_id))
             for share in event.shares:
                 if share.host_id is not touched:  # those of one offer come one after the other

@@ -14,6 +14,7 @@ from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
 from ledger.domain.money import Rate
 from listings.domain.events import OfferPublished
 from listings.domain.sandboxes import AgentSays
+from marketplace.domain.book.agents import part_tenants
 from marketplace.domain.book.book import Book
 from marketplace.domain.book.held_leases import Claim, Held
 from marketplace.domain.book.suspension import Aside
@@ -184,6 +185,8 @@ def restored(state: BookState) -> Book:
             held.claim,
         )
         book.leases.put(lease)
+    for host_id in book.agents.said:
+        part_tenants(book, host_id)
     book.leases.claims.update(_claims(state.held))
     for bid in state.granted_bids:
         book.granted_bids[bid.terms.bid_id] = _bid(bid)

@@ -26,6 +26,10 @@ def reason_of(bid: OpenBid, catalogue: Catalogue, calendar: Calendar, *, now: in
         return TOGETHER
     if _free(bid, catalogue, calendar, earliest, NO_LIMIT):
         return "limit"
+    if calendar.one_tenant and _free(
+        bid, catalogue, calendar, earliest, NO_LIMIT, beside_others=True
+    ):
+        return "tenants"
 
     def in_time(entry: Entry) -> bool:
         return _usable(entry.listed, bid) and _fits_in(entry.listed, bid, earliest)
@@ -53,9 +57,19 @@ def reason_of(bid: OpenBid, catalogue: Catalogue, calendar: Calendar, *, now: in
 
 
 def _free(
-    bid: OpenBid, catalogue: Catalogue, calendar: Calendar, earliest: int, limit: int
+    bid: OpenBid,
+    catalogue: Catalogue,
+    calendar: Calendar,
+    earliest: int,
+    limit: int,
+    *,
+    beside_others: bool = False,
 ) -> bool:
-    """Tell if enough GPUs within a limit are free for long enough, each at its own time."""
+    """Tell if enough GPUs within a limit are free for long enough, each at its own time.
+
+    beside_others: also while work of another tenant is on a host that cannot keep it apart.
+    """
+    parted = bool(calendar.one_tenant) and not beside_others
     found = set[str]()
     for entry in catalogue.perhaps_free(bid, earliest=earliest, limit=limit):
         if not _usable(entry.listed, bid):
@@ -64,6 +78,10 @@ def _free(
         for uuid, spans in entry.listed.all_free(calendar, since=earliest, until=bid.deadline):
             if spans is not last:  # mostly many GPUs have the very same
                 last, enough = spans, _long_enough(spans, bid, earliest)
+                if enough and parted:
+                    host_id, tenant_id = entry.listed.terms.host_id, bid.terms.tenant_id
+                    left = calendar.without_others(spans, host_id, tenant_id)
+                    enough = _long_enough(left, bid, earliest)
             if enough and uuid in wanted:
                 found.add(uuid)
         if len(found) >= bid.gpus:

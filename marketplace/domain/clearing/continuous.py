@@ -160,6 +160,9 @@ def _promise(calendar: Calendar, placed: Sequence[Placed], since: int) -> int:
     """Take the GPUs of what was placed since in a fork of the calendar; return how many were."""
     upto = len(placed)
     if since < upto:
+        if calendar.one_tenant:
+            for bid, lease_id, _ in placed[since:upto]:
+                calendar.note_tenant(lease_id, bid.terms.tenant_id)
         calendar.promise(lambda: [_span_of(*each) for each in placed[since:upto]])
     return upto
 

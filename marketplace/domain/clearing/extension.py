@@ -45,6 +45,7 @@ EXTENSION_REASONS: dict[str, str] = {
     "price": "an offer it rests on now costs more than the lease pays",
     "health": "the host is silent, or a GPU of the lease has a fault",
     "taken": "others hold the GPUs then",
+    "tenants": "another organisation's work is on the host then, which cannot keep it apart",
     "quota": "a quota or a limit leaves no room for it",
     "funds-insufficient": "the account does not have the money for it",
     "budget-spent": "the bid's budget does not cover it",
@@ -77,6 +78,9 @@ def _in_the_way(book: Book, asked: ExtensionRequested, now: int) -> str | None:
             for uuid in share.gpu_uuids
         ):
             return "taken"
+        tenant_id = None if held.bid is None else held.bid.tenant_id
+        if book.calendar.meets_others(share.host_id, tenant_id, held.ends, ends):
+            return "tenants"
     if book.quotas is not None and not book.quotas.extends(asked.lease_id, ends).fits:
         return "quota"
     return None

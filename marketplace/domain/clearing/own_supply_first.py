@@ -153,6 +153,8 @@ def _let(
 
 def _take(calendar: Calendar, bid: OpenBid, placement: Placement, round_id: UUID) -> None:
     ends = Millis(placement.starts + bid.duration)
-    span = Taken(placement.starts, ends, lease_id_of(round_id, bid))
+    lease_id = lease_id_of(round_id, bid)
+    span = Taken(placement.starts, ends, lease_id)
+    calendar.note_tenant(lease_id, bid.terms.tenant_id)
     for _, uuid in placement.gpus:
         calendar.take(uuid, span)

@@ -42,7 +42,8 @@ class RoundReasons:
         at_home = bid.terms.tenant_id in book.owners
         if not self._plain or at_home or bid.bid_id in self._reserved:
             return book.explain(bid, now=now, calendar=self._calendar, priced=False).filed
-        alike = (bid.likeness(now), bid.limit, bid.terms.seeks)
+        tenant = bid.terms.tenant_id if book.calendar.one_tenant else None
+        alike = (bid.likeness(now), bid.limit, bid.terms.seeks, tenant)
         if alike not in self._known:
             self._known[alike] = self._of_all_alike(bid)
         return self._known[alike]

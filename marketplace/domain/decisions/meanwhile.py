@@ -98,10 +98,13 @@ def on_return(
 def _is_near(book: Book, granted: LeaseGranted, before: Spans) -> bool:
     """Tell if anything may have changed that a grant rests on, other than its bid and offers."""
     calendar, bid = book.calendar, book.bids[granted.bid_id]
-    if granted.cuts or calendar.parted or bid.shape.request.reliability_min_ppm is not None:
+    asked = bid.shape.request
+    if granted.cuts or calendar.parted or asked.reliability_min_ppm is not None:
+        return True
+    if asked.sandbox_min is not None or bid.shape.needs:
         return True
     for share in granted.shares:
-        if share.resold is not None:
+        if share.resold is not None or share.host_id in calendar.one_tenant:
             return True
         for uuid in share.gpu_uuids:
             if uuid in calendar.withheld or calendar.held(uuid) != before.get(uuid, ()):
@@ -189,6 +192,7 @@ class _Return:
             if found is not None:
                 fills.append(self._fill(*found, gate, now))
                 span = Taken(found[1].starts, fills[-1].ends, fills[-1].lease_id)
+                calendar.note_tenant(fills[-1].lease_id, bid.terms.tenant_id)
                 calendar.take_each([uuid for _, uuid in found[1].gpus], span)
         clearing = Clearing(tuple(fills), (), calendar)
         made = decided(
@@ -207,12 +211,13 @@ class _Return:
         for granted in self.grants:
             window, cut = granted.window, {each.lease_id for each in granted.cuts}
             starts, ends = from_below(window.starts_at), from_above(window.ends_at)
+            terms = self._book.bids[granted.bid_id].terms
+            calendar.note_tenant(granted.lease_id, terms.tenant_id)
             for share in granted.shares:
                 for uuid in share.gpu_uuids if cut else ():
                     calendar.carve(uuid, starts, ends, cut)
                 calendar.take_each(share.gpu_uuids, Taken(starts, ends, granted.lease_id))
             if gate is not None:
-                terms = self._book.bids[granted.bid_id].terms
                 gate.quotas.take(granted.lease_id, use_of_grant(self._book, granted, terms))
         return calendar, gate
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from ledger.domain.ids import HostId, LeaseId
+from ledger.domain.ids import HostId, LeaseId, TenantId
 from listings.domain.divisions import are_rivals, read_share
-from marketplace.domain.facts.instants import Millis, from_below
+from marketplace.domain.facts.instants import Millis, from_below, whole_second
 
 
 class Taken(NamedTuple):
@@ -44,6 +44,11 @@ class Calendar:
         self.withheld: set[str] = set() if parent is None else parent.withheld
         """A fork has the same."""
         self._withheld_on: dict[HostId, tuple[str, ...]] = {}
+        self.one_tenant: dict[HostId, set[str]] = {} if parent is None else parent.one_tenant
+        """Hosts that cannot keep tenants apart, each with its GPUs; a fork has the same."""
+        self.tenants: dict[LeaseId, TenantId] = {} if parent is None else parent.tenants
+        """Whose leases are, as far as it matters to such hosts; a fork adds to the same, since an
+        id is one lease's for ever. One that is not here is that of somebody else."""
         self.changes = 0
         """Counts what was taken and given back here."""
 
@@ -134,6 +139,37 @@ class Calendar:
             span.starts < (ends if span.lease_id is None else clean) and starts < span.ends
             for span in spans
         )
+
+    def note_tenant(self, lease_id: LeaseId, tenant_id: TenantId) -> None:
+        """Take note whose a lease is, where there are hosts for which that matters."""
+        if self.one_tenant:
+            self.tenants[lease_id] = tenant_id
+
+    def meets_others(self, host_id: HostId, tenant_id: object, starts: int, ends: int) -> bool:
+        """Tell if work of a tenant in [starts, ends) would meet that of another, not kept apart."""
+        return host_id in self.one_tenant and any(
+            span.starts < ends and starts < span.ends for span in self._others(host_id, tenant_id)
+        )
+
+    def without_others(
+        self, spans: Sequence[tuple[Millis, Millis]], host_id: HostId, tenant_id: TenantId
+    ) -> Sequence[tuple[Millis, Millis]]:
+        """Return what is left of a GPU's free spans while no other tenant is on its host."""
+        others = self._others(host_id, tenant_id) if host_id in self.one_tenant else ()
+        if not others:
+            return spans
+        left = gaps(spans, others)
+        return tuple([(at, ends) for starts, ends in left if (at := whole_second(starts)) < ends])
+
+    def _others(self, host_id: HostId, tenant_id: object) -> list[Taken]:
+        tenants = self.tenants
+        found = {
+            span
+            for uuid in self.one_tenant[host_id]
+            for span in self.held(uuid)
+            if span.lease_id is not None and tenants.get(span.lease_id) != tenant_id
+        }
+        return sorted(found, key=lambda span: (span.starts, span.ends))
 
     def rivals(self, uuid: str) -> list[str]:
         """Return what is known of a GPU's card in another form: whole, or divided otherwise."""
@@ -238,6 +274,10 @@ class Calendar:
                     self._taken[uuid] = kept
                 else:
                     del self._taken[uuid]
+        if self.tenants:
+            held = {span.lease_id for spans in self._taken.values() for span in spans}
+            for lease_id in self.tenants.keys() - held:
+                del self.tenants[lease_id]
         for card, shares in list(self.parted.items()):
             shares.intersection_update(self._taken)
             if not shares:

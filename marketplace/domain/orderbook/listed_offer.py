@@ -266,6 +266,8 @@ class Listed:
     """Whether its GPUs are shares of cards."""
     record: Record = field(init=False)
     """How reliable its host has proved; the book's own, as it is now."""
+    one_tenant: bool = False
+    """Whether its host cannot keep the works of different tenants apart."""
     text: str = field(init=False)
     """The id, as it is sorted by."""
     fits: dict[int, tuple[tuple[str, ...], frozenset[str]]] = field(default_factory=dict)
@@ -291,6 +293,7 @@ class Listed:
     def on_host(self, says: AgentSays) -> None:
         """Take note of what the host's agent says; not while the offer is in a catalogue."""
         self.kind = self.kind._replace(sandbox=says.sandbox, abilities=says.abilities)
+        self.one_tenant = not says.keeps_tenants_apart
 
     @property
     def offer_id(self) -> OfferId:

@@ -170,6 +170,7 @@ REASONS: dict[str, str] = {
     "windows": "no listed window is long enough between earliest start and deadline",
     "health": "the hosts are silent or unhealthy: nobody can lease them for now",
     "taken": "the GPUs are leased at that time",
+    "tenants": "another organisation's work is there then, and the hosts cannot keep it apart",
     "limit": "the floor price is above the limit price",
     "own": "own GPUs and those of others cannot be in one lease",
     "together": "not enough GPUs are free at the same time in one place",
@@ -306,6 +307,9 @@ def explain(
     )
     pool = _free(_well(pool, calendar, funnel), bid, calendar, earliest)
     funnel.append(Stage("taken", _count(pool)))
+    if calendar.one_tenant:
+        pool = _free(pool, bid, calendar, earliest, apart=True)
+        funnel.append(Stage("tenants", _count(pool)))
     narrow("limit", lambda listed: is_own(listed) or listed.floor <= bid.limit)
     if own:
         parts = [[each for each in pool if is_own(each[0]) == home] for home in (True, False)]
@@ -350,18 +354,24 @@ def _well(pool: Pool, calendar: Calendar, funnel: list[Stage]) -> Pool:
     return pool
 
 
-def _free(pool: Pool, bid: OpenBid, calendar: Calendar, earliest: int) -> Pool:
-    """Keep the GPUs that are free for long enough at some time."""
+def _free(
+    pool: Pool, bid: OpenBid, calendar: Calendar, earliest: int, *, apart: bool = False
+) -> Pool:
+    """Keep the GPUs that are free for long enough at some time.
+
+    apart: while no other tenant is on a host that cannot keep the two apart.
+    """
+
+    def spans_of(listed: Listed, uuid: str) -> Iterable[tuple[int, int]]:
+        spans = listed.free(uuid, calendar, since=earliest, until=bid.deadline)
+        if not apart:
+            return spans
+        return calendar.without_others(spans, listed.terms.host_id, bid.terms.tenant_id)
+
     return [
         (
             listed,
-            tuple(
-                uuid
-                for uuid in uuids
-                if _long_enough(
-                    listed.free(uuid, calendar, since=earliest, until=bid.deadline), bid, earliest
-                )
-            ),
+            tuple(uuid for uuid in uuids if _long_enough(spans_of(listed, uuid), bid, earliest)),
         )
         for listed, uuids in pool
     ]

@@ -185,8 +185,12 @@ def _starts(
     earliest, deadline, duration = max(bid.earliest, since), bid.deadline, bid.duration
     latest = deadline - duration
     found = []
+    spans: Sequence[tuple[Millis, Millis]]
     for uuid in uuids:
         spans = listed.free(uuid, calendar, since=earliest, until=deadline)
+        if calendar.one_tenant:
+            host_id = listed.terms.host_id
+            spans = calendar.without_others(spans, host_id, bid.terms.tenant_id)
         at = max(0, bisect_right(spans, earliest, key=_opening) - 1)
         while at < len(spans):
             opens, closes = spans[at]

@@ -36,9 +36,20 @@ class Part:
     grid: Sequence[int]
     bounds: Bounds
     at: int
+    calendar: Calendar
     cleaning: Cleaning = field(default_factory=Cleaning)
     spared: Collection[BidId] = ()
     """Bids that the search leaves to the sweep: their own GPUs were not asked for them yet."""
+
+    def meets_others(self, bid: OpenBid, number: int) -> bool:
+        """Tell if a pool is on a host of another tenant's at some time at which a bid may run.
+
+        Such a host cannot keep the two apart. What is left of it beside is found by the sweep.
+        """
+        host_id = self.pools[number].listed.terms.host_id
+        return self.calendar.meets_others(
+            host_id, bid.terms.tenant_id, max(bid.earliest, self.at), bid.deadline
+        )
 
     @cached_property
     def usable(self) -> Usable:
@@ -68,7 +79,7 @@ def part_of(
     sized = sizes_of(bids)
     grid = grid_of(now, until + longest, [*edges, *_edges(sized)], bids=len(sized))
     bounds = Bounds() if gate is None else bounds_of(gate.quotas, bids, pools, grid)
-    part = Part(bids, sized, pools, fits, grid, bounds, now, spared=spared)
+    part = Part(bids, sized, pools, fits, grid, bounds, now, calendar, spared=spared)
     if not longest:
         return part
     within = part.usable.within_limit
@@ -99,6 +110,7 @@ class Usable:
         self._host = _codes((listed.terms.host_id for listed in offers), {})
         self._group = _codes(((pool.listed.terms.host_id, pool.link) for pool in part.pools), {})
         self._kept = {n for n, each in enumerate(offers) if each.terms.reserved_for is not None}
+        self._one_tenant = any(listed.one_tenant for listed in offers)
         self._fits = {shape: np.array(each, np.int64) for shape, each in part.fits.items()}
         self._barred: dict[BidId, list[int]] = defaultdict(list)
         for bid_id, number in part.bounds.barred:
@@ -141,6 +153,9 @@ class Usable:
         if own >= 0 or bid.duration < self._longest_least:
             fit = fit[(self._least[fit] <= bid.duration) & (self._owner[fit] != own)]
         barred = self._barred.get(bid.bid_id, ()) if self._barred else ()
+        if self._one_tenant:
+            others = self._part.meets_others
+            fit = np.array([n for n in fit.tolist() if not others(bid, n)], np.int64)
         if self._kept or bid.is_choosy or barred:
             offers = [(number, self._part.pools[number].listed) for number in fit.tolist()]
             found = [

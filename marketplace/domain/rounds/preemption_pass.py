@@ -176,6 +176,7 @@ class _Room:
         self.cut.update(cut.lease_id for cut in fill.cuts)
         self.calendar = self.calendar.fork()
         span = Taken(fill.placement.starts, fill.ends, fill.lease_id)
+        self.calendar.note_tenant(fill.lease_id, fill.bid.terms.tenant_id)
         for _, uuid in fill.placement.gpus:
             self.calendar.carve(uuid, span.starts, span.ends, self.cut)
             self.calendar.take(uuid, span)

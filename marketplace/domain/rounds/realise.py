@@ -96,6 +96,7 @@ def _could_have(bid: OpenBid, placement: Placement) -> bool:
         and all(
             listed.open_to(bid.bid_id)
             and bid.takes(listed)
+            and not listed.one_tenant
             and listed.terms.tenant_id != bid.terms.tenant_id
             for listed, _ in placement.gpus
         )
@@ -134,6 +135,8 @@ def pulled_forward(
         # Where the quota is not free that soon either, the start that the search found may do.
         for at in dict.fromkeys((sooner, starts)):
             placed = placement if at == starts else replace(placement, starts=Millis(at))
+            if _meets_others(bid, placed, calendar):
+                continue
             if this.gate is None or this.gate.lets(bid, placed, this.lease_id(bid)):
                 break
         else:
@@ -141,6 +144,18 @@ def pulled_forward(
         pulled.append((bid, placed))
         this.take(calendar, bid, placed)
     return pulled
+
+
+def _meets_others(bid: OpenBid, placement: Placement, calendar: Calendar) -> bool:
+    """Tell if a host that cannot keep tenants apart has another's work then.
+
+    The search knows nothing of that between bids of one round: who is left out is swept.
+    """
+    starts, ends = placement.starts, placement.starts + bid.duration
+    return bool(calendar.one_tenant) and any(
+        calendar.meets_others(host_id, bid.terms.tenant_id, starts, ends)
+        for host_id in {listed.terms.host_id for listed, _ in placement.gpus}
+    )
 
 
 class Swept(NamedTuple):
@@ -223,7 +238,8 @@ class _NoRoom:
         unit = None
         if self._gate is not None:  # of one unit the quotas are the same
             unit = (terms.subscriber_id, terms.user_id, terms.tenant_id)
-        return (bid.likeness(self._now), unit)
+        tenant = terms.tenant_id if self._book.calendar.one_tenant else None
+        return (bid.likeness(self._now), unit, tenant)
 
 
 def guaranteed(

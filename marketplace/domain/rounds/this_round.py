@@ -58,7 +58,9 @@ class Round:
     def take(self, calendar: Calendar, bid: OpenBid, placement: Placement) -> None:
         """Give a bid its GPUs."""
         ends = Millis(placement.starts + bid.duration)
-        span = Taken(placement.starts, ends, self.lease_id(bid))
+        lease_id = self.lease_id(bid)
+        span = Taken(placement.starts, ends, lease_id)
+        calendar.note_tenant(lease_id, bid.terms.tenant_id)
         for _, uuid in placement.gpus:
             calendar.take(uuid, span)
         self._touch(placement)

@@ -96,6 +96,40 @@ def faults_of_cleaning(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[F
                 yield Fault(said, max(earlier, later, key=lambda span: span[2])[4])
 
 
+_KEEPS_APART = frozenset({"", "process", "full", "container"})
+"""Sandboxes in which tenants may meet on a host; of one that says nothing nothing is known."""
+
+
+def faults_of_tenants(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
+    """Find grants that put a tenant beside another on a host that cannot keep the two apart."""
+    crowded = {
+        share.host_id
+        for granted in grants
+        for share in granted.shares
+        if book.agents.says(share.host_id).sandbox not in _KEEPS_APART
+    }
+    if not crowded:
+        return
+    ends_at = ends_of(grants)
+    there: dict[object, list[tuple[datetime, datetime, object, LeaseId]]] = defaultdict(list)
+    for lease_id, held in book.held.items():
+        whose = None if held.bid is None else held.bid.tenant_id
+        ends = min(moment(held.ends), ends_at.get(lease_id, moment(held.ends)))
+        for host_id in {share.host_id for share in held.granted.shares} & crowded:
+            there[host_id].append((held.granted.window.starts_at, ends, whose, lease_id))
+    for granted in grants:
+        bid, window = book.bids.get(granted.bid_id), granted.window
+        whose = None if bid is None else bid.terms.tenant_id
+        for host_id in {share.host_id for share in granted.shares} & crowded:
+            for starts, ends, other, lease_id in there[host_id]:
+                if starts < window.ends_at and window.starts_at < ends and other != whose:
+                    said = f"host {host_id} cannot keep it apart from lease {lease_id}"
+                    yield Fault(said, granted.lease_id)
+                    break
+            else:
+                there[host_id].append((window.starts_at, window.ends_at, whose, granted.lease_id))
+
+
 # --- parts of cards ---------------------------------------------------------------------------
 
 _INSTANCE = re.compile(r"MIG-(GPU-[^/]+)/\d+/\d+")

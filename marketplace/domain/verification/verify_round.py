@@ -22,6 +22,7 @@ from marketplace.domain.verification.cuts import faults_of_cuts
 from marketplace.domain.verification.occupancy import (
     faults_of_cards,
     faults_of_cleaning,
+    faults_of_tenants,
     held_twice,
 )
 from marketplace.domain.verification.quotas import faults_of_quotas
@@ -64,6 +65,7 @@ def faults_since(
     found += held_twice(book, near)
     found += faults_of_cards(book, near)
     found += faults_of_cleaning(book, near)
+    found += faults_of_tenants(book, near)
     found += faults_of_cuts(book, grants if len(near) == len(grants) or _cut(near) else near)
     found += faults_of_quotas(book, grants)
     return found

@@ -9,7 +9,7 @@ import pytest
 from marketplace.domain.bids import abilities
 from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.book.snapshot import restored, state_of
-from marketplace.domain.facts.events import Patience, Workload
+from marketplace.domain.facts.events import Patience, RoundCleared, Workload
 from marketplace.domain.verification.verify_round import faults
 from marketplace.queries.books import book_of, explain_bid
 from tests.conftest import NOON
@@ -124,7 +124,7 @@ def test_a_round_that_placed_a_bid_below_its_level_is_not_appended() -> None:
     market.run()
     granted = market.grant("b")
     assert granted is not None
-    (cleared,) = [e.event for e in market.decisions() if type(e.event).__name__ == "RoundCleared"]
+    (cleared,) = [e.event for e in market.decisions() if isinstance(e.event, RoundCleared)]
 
     assert faults(before, cleared, [granted]) == []
     before.agents.said.clear()

@@ -31,6 +31,7 @@ from tests.marketplace.support.market import MARKET, OWNER, Market, named
 
 ROUNDS = UUID(int=0xFACE)
 HOSTS = ("a", "b", "c", "d")
+TENANT = TenantId(named("a tenant with several bids"))
 
 
 @dataclass
@@ -77,9 +78,9 @@ class Crowd:
         act = rng.choices(
             (
                 *(self._offer, self._bid, self._change, self._amend, self._cancel, self._lease),
-                self._health,
+                *(self._health, self._agent),
             ),
-            (4, 8, 2, 1, 1, 3, 2),
+            (4, 8, 2, 1, 1, 3, 2, 1),
         )[0]
         act(book)
         page = self.market.store.read_all(after=self.position)  # type: ignore[arg-type]
@@ -137,7 +138,9 @@ class Crowd:
                 region=rng.choice((None, None, "eu", "eu-west", "us")),
                 labels=rng.choice(((), (), (("team", "x"),))),
                 grace_seconds_min=60 if int(word) % 4 == 0 else None,
+                sandbox_min=rng.choice((None,) * 6 + ("account", "full")),
             ),
+            tenant=rng.choice((None, TENANT)),
             gang=rng.random() < 0.25,
             kind=rng.choice(("other", "rendering")),
             currency=rng.choice(("USD",) * 9 + ("EUR",)),
@@ -163,6 +166,10 @@ class Crowd:
         else:
             is_unfit = f"{host}:{gpu}" in health.unfit.get(host_id, ())
             self.market.health(host, "fit" if is_unfit else "unfit", gpu)
+
+    def _agent(self, book: Book) -> None:
+        rng = self.random
+        self.market.agent(rng.choice(HOSTS), rng.choice(("account", "account", "process", "full")))
 
     def _change_terms(self, word: str) -> None:
         rng = self.random

@@ -60,6 +60,7 @@ IN_THE_WAY = {
     "lease-minimum": "They want it for shorter than you lease it",
     "windows": "No window is long enough in their time",
     "taken": "It is leased at that time",
+    "tenants": "Another organisation's work is on the host then",
     "limit": "They pay less than your floor",
     "together": "Too few of its GPUs are free at the same time",
     "elsewhere": "Other offers serve them for less",

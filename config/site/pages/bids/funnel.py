@@ -32,6 +32,7 @@ CONSTRAINTS = {
     "lease-minimum": "leased for as short as this",
     "windows": "with a window that is long enough",
     "taken": "not held by others then",
+    "tenants": "without others' work on a host that cannot keep it apart",
     "limit": "within your limit",
     "own": "all your own, or all of others",
     "together": "free together at one time",
