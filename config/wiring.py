@@ -181,16 +181,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             600.0,
             lambda store, now: marketplace.folders.forget_unused(default_storage(), now=now),
         ),
-        Loop(
-            "logs",
-            10.0,
-            lambda store, now: marketplace.logs.close_and_forget(
-                default_storage(),
-                marketplace.logs.default_logs(),
-                kept=timedelta(days=env.logs_kept_days),
-                now=now,
-            ),
-        ),
+        _work_logs(env),
         Loop(
             "charges",
             60.0,
@@ -254,6 +245,18 @@ def _rating(env: Env) -> Loop:
             window_seconds=env.usage_window_seconds,
             grace=meter_grace,
             uptime=_uptime(now, meter_grace),
+        ),
+    )
+
+
+def _work_logs(env: Env) -> Loop:
+    """Return the loop that puts logs away, and forgets those that were kept long enough."""
+    kept = timedelta(days=env.logs_kept_days)
+    return Loop(
+        "logs",
+        10.0,
+        lambda store, now: marketplace.logs.close_and_forget(
+            default_storage(), marketplace.logs.default_logs(), kept=kept, now=now
         ),
     )
 

@@ -9,7 +9,6 @@ where this process took the news, and by a look at the files every LOOK_SECONDS 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from django.utils import timezone
 from config.web.application import App, Message, Receive, Scope, Send
 from config.web.connections import abort_of
 from config.web.intake import BodyTooSlow, refuse
+from config.web.log_events import end_of, frames_of
 from ledger.access import actor_of_token
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Refusal
@@ -290,11 +290,11 @@ class _Following:
                     begun = True
                     await self._begin()
                 whole = figures is not None and figures.ended
-                frames, self._offset = _frames(self._offset, start, data, whole=whole)
+                frames, self._offset = frames_of(self._offset, start, data, whole=whole)
                 if frames:
                     await self._say(frames)
                 if figures is not None and over:
-                    await self._say(_end(figures, self._offset))
+                    await self._say(end_of(figures, self._offset))
                     break
                 if figures is not None:
                     follower.size = start + len(data)
@@ -368,41 +368,6 @@ class _Told:
         head.append((b"content-length", str(len(self.body)).encode()))
         await send({"type": "http.response.start", "status": self.status, "headers": head})
         await send({"type": "http.response.body", "body": bytes(self.body)})
-
-
-def _frames(offset: int, start: int, data: bytes, *, whole: bool) -> tuple[bytes, int]:
-    """Return events for bytes of a log, and the offset after them; no character is cut in two.
-
-    whole: nothing follows, so that what is left of a character is sent as it is.
-    """
-    frames = b""
-    if start > offset and data:
-        frames = f"event: dropped\nid: {start}\ndata: {start - offset}\n\n".encode()
-        offset = start
-    if not whole:
-        data = data[: len(data) - _cut(data)]
-    if data:
-        offset += len(data)
-        text = json.dumps(data.decode("utf-8", "replace"))
-        frames += f"id: {offset}\ndata: {text}\n\n".encode()
-    return frames, offset
-
-
-def _cut(data: bytes) -> int:
-    """Return how many bytes at the end are the beginning of a character."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue  # inside of one
-        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return back if length > back else 0
-    return 0
-
-
-def _end(figures: Figures, offset: int) -> bytes:
-    said = {"size": figures.size, "dropped": figures.dropped, "complete": figures.complete}
-    said["more"] = not figures.ended
-    return f"event: end\nid: {offset}\ndata: {json.dumps(said)}\n\n".encode()
 
 
 async def _leave(follower: _Follower, receive: Receive) -> None:

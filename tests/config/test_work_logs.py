@@ -16,7 +16,8 @@ from django.utils import timezone
 import marketplace.logs as keeping
 from config.web import work_logs
 from config.web.application import Message, Scope
-from config.web.work_logs import WorkLogs, _cut, _frames
+from config.web.log_events import _cut, frames_of
+from config.web.work_logs import WorkLogs
 from marketplace.storage.folder import FolderStorage
 from marketplace.storage.logs import LogKey, OpenLogs
 from metering.agent import wire
@@ -273,7 +274,7 @@ def test_no_character_is_cut_in_two() -> None:
         kept = sent[: len(sent[:at]) - _cut(sent[:at])]
         assert kept.decode() == "aä€😀z"[: len(kept.decode())]
         assert at - len(kept) < 4
-    frames, offset = _frames(0, 0, sent[:2], whole=True)
+    frames, offset = frames_of(0, 0, sent[:2], whole=True)
     assert offset == 2 and json.loads(frames.split(b"data: ")[1]) == "a�"
 
 
