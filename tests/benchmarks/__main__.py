@@ -29,6 +29,7 @@ NAMES = (
     "batch",
     "rounds",
     "files",
+    "logs",
     "beside",
     "idle",
 )

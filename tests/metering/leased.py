@@ -8,7 +8,7 @@ from uuid import uuid4
 from django.urls import URLPattern, URLResolver, include, path
 from django.utils import timezone
 
-from ledger.domain.ids import AccountId, BidId, HoldId, TenantId
+from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId, TenantId
 from ledger.domain.span import Window
 from ledger.eventstore.port import Expect, NewEvent
 from ledger.eventstore.postgres import PostgresStore
@@ -28,9 +28,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
 ]
 
 
-def lease_on(host: HostAgent, consumer: Caller) -> None:
-    """Record that the host's lease runs for the consumer, and write its rows."""
-    now, lease_id = timezone.now(), host.lease_id
+def lease_on(host: HostAgent, consumer: Caller, lease_id: LeaseId | None = None) -> None:
+    """Record that the host's lease, or another on it, runs for the consumer; write its rows."""
+    now, lease_id = timezone.now(), lease_id or host.lease_id
     terms = LeaseScheduled(
         lease_id=lease_id,
         bid_id=BidId(uuid4()),
