@@ -34,6 +34,7 @@ HAND_OVER = (
 )
 """What ssh runs to be connected: it hands over a socket that leads to this process."""
 
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Host = Annotated[
     UUID | None, typer.Option("--host", help="which host of a lease on several; else the first")
 ]
@@ -83,13 +84,13 @@ async def _ssh(
     try:
         async with way.connected(what="shell", key=public) as connection:
             (folder / "known_hosts").write_text(f"{name} {connection.about['host_key']}\n")
-            joined = asyncio.get_running_loop().create_future()
-            at = folder / "way"
-            server = await asyncio.start_unix_server(
-                lambda reader, writer: joined.done() or joined.set_result((reader, writer)),
-                str(at),
-                limit=1 << 20,
-            )
+            joined: asyncio.Future[Ends] = asyncio.get_running_loop().create_future()
+
+            def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                if not joined.done():
+                    joined.set_result((reader, writer))
+
+            server = await asyncio.start_unix_server(join, str(folder / "way"), limit=1 << 20)
             child = await asyncio.create_subprocess_exec(
                 program, *_options(folder, name), *(["-t"] if terminal else []), name, *words
             )

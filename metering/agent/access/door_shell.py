@@ -137,7 +137,7 @@ async def _run(process: asyncssh.SSHServerProcess[bytes], environment: dict[str,
     command = process.command
     words = [shell] if command is None else [shell, "-c", command]
     try:
-        running = _Terminal(process) if process.term_type else _Pipes(process)
+        running: _Session = _Terminal(process) if process.term_type else _Pipes(process)
         code = await running.run(words, environment)
     except OSError as error:
         process.stderr.write(f"{words[0]}: {error.strerror}\n".encode())
@@ -151,6 +151,10 @@ class _Session:
     def __init__(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         self._process = process
         self._reading = 0
+
+    async def run(self, words: list[str], environment: dict[str, str]) -> int:
+        """Run it to its end; return its exit code. Raises: OSError."""
+        raise NotImplementedError
 
     async def _to_end(self, child: asyncio.subprocess.Process, *pumps: asyncio.Task[None]) -> int:
         """Wait for the command; what it leaves behind hangs up with its client.
@@ -205,7 +209,7 @@ class _Session:
         """Carry what the client types, and what it asks beside it, to the command."""
         loop = asyncio.get_running_loop()
         pipe = os.fdopen(to, "wb", buffering=0)
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
+        transport, protocol = await loop.connect_write_pipe(_writing, pipe)
         writer = asyncio.StreamWriter(transport, protocol, None, loop)
         try:
             while True:
@@ -232,6 +236,11 @@ class _Session:
 
     def resize(self, width: int, height: int) -> None:
         """Tell the command how large its terminal is."""
+
+
+def _writing() -> asyncio.StreamReaderProtocol:
+    """Return what looks after a pipe that is written to: it knows when there is room again."""
+    return asyncio.StreamReaderProtocol(asyncio.StreamReader())
 
 
 class _Pipes(_Session):

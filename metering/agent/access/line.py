@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from .frames import AGENT_PATH
@@ -25,10 +26,10 @@ class Line:
         """Return the address of the tunnel."""
         return self.server.rstrip("/").replace("http", "ws", 1) + AGENT_PATH
 
-    def options(self) -> dict[str, object]:
+    def options(self) -> dict[str, Any]:
         """Return what a connection needs beside the address."""
         parts = urlsplit(self.server)
-        found: dict[str, object] = {}
+        found: dict[str, Any] = {}
         if parts.scheme == "https":
             file = None if self.ca_file is None else str(self.ca_file)
             found["ssl"] = ssl.create_default_context(cafile=file)

@@ -118,7 +118,7 @@ class Tunnel:
             compression=None,
             max_size=FRAME_BYTES_MAX,
             open_timeout=OPEN_SECONDS,
-            **self._line.options(),  # type: ignore[arg-type]  # ssl and proxy
+            **self._line.options(),
         ) as ws:
             await ws.send(spoken(HELLO, 0, {"allowed": self._allowed}))
             log.info("the tunnel is open: leases may be reached (%s)", self._allowed)

@@ -10,10 +10,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
+from . import groups as control
 from .family import Stat, descendants, stat_of
+from .limits import Limits
+from .port import Work
 
 ENVIRONMENT_BYTES_MAX = 256 * 1024
 
@@ -51,6 +55,45 @@ class Enterable(Protocol):
     def count_in(self, lease_id: UUID, pid: int) -> None:
         """Take a process of this host, and all below it, for the lease's own from now on."""
         ...
+
+
+class Entered:
+    """The part of a runtime of processes by which their work is entered."""
+
+    _works: dict[UUID, Work]
+    _roots: dict[UUID, dict[str, int]]
+    _ids: dict[UUID, tuple[int, str]]
+    _limits: Limits
+    _doors: Mapping[tuple[int, int], UUID] = MappingProxyType({})
+    """Processes of ours that count for a lease, by id and start."""
+
+    def _look(self, lease_id: UUID) -> Work:
+        raise NotImplementedError
+
+    def _own_uid(self, lease_id: UUID) -> int | None:
+        raise NotImplementedError
+
+    def inside(self, lease_id: UUID) -> Inside:
+        """Return how to enter the work of a lease. Raises: NoWayIn."""
+        root = self._roots.get(lease_id)
+        if root is None or lease_id not in self._works or self._look(lease_id).state != "running":
+            raise NoWayIn("no work of this lease runs here")
+        if lease_id in self._ids:
+            # By its namespaces a shell would be without the filter of system calls that it has.
+            raise NoWayIn("work in an image cannot be entered yet")
+        uid = self._own_uid(lease_id)
+        if uid is None:
+            # As the agent's own user, or as one that others have too, it would be no lease's shell.
+            raise NoWayIn("work on this host has no account of its own, so nobody is let in")
+        made = control.all_of(str(lease_id))
+        return inside_of(root["pid"], uid, groups=made, limits=self._limits.resources())
+
+    def count_in(self, lease_id: UUID, pid: int) -> None:
+        """Take a process of this host, and all below it, for the lease's own from now on."""
+        known = {known: of for known, of in self._doors.items() if stat_of(known[0])}
+        if (stat := stat_of(pid)) is not None:
+            known[stat.pid, stat.ticks] = lease_id
+        self._doors = known
 
 
 def inside_of(root: int, uid: int, *, groups: Sequence[Path], limits: Mapping[str, int]) -> Inside:

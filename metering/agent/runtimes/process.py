@@ -24,7 +24,7 @@ from . import groups, keeper, saved
 from .confinement import Confinement
 from .family import Stat, descendants, kill_all, signal_all, stat_of, whose
 from .images import Containers
-from .inside import Inside, NoWayIn, inside_of
+from .inside import Entered
 from .launching import CHECKPOINT, START_SECONDS_MAX, Launch, spawn
 from .levels import Kept, Sandbox
 from .limits import LIMITS, Limits
@@ -37,7 +37,7 @@ OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 ENDED_KEPT_MAX = 100
 
 
-class ProcessRuntime:
+class ProcessRuntime(Entered):
     """Runs commands as processes.
 
     folder: where the leases' folders are; made if absent.
@@ -86,7 +86,6 @@ class ProcessRuntime:
         self._ids: dict[UUID, tuple[int, str]] = {}
         self._told: dict[UUID, keeper.Deadline] = {}
         self._leaving: set[UUID] = set()
-        self._doors: dict[tuple[int, int], UUID] = {}
         self._taken_up = False
 
     @property
@@ -235,25 +234,6 @@ class ProcessRuntime:
                 del self._works[lease_id]
                 return
             self._put_away(lease_id)
-
-    def inside(self, lease_id: UUID) -> Inside:
-        work, root = self._works.get(lease_id), self._roots.get(lease_id)
-        if work is None or root is None or self._look(lease_id).state != "running":
-            raise NoWayIn("no work of this lease runs here")
-        if lease_id in self._ids:
-            # By its namespaces a shell would be without the filter of system calls that it has.
-            raise NoWayIn("work in an image cannot be entered yet")
-        uid = self._own_uid(lease_id)
-        if uid is None:
-            # As the agent's own user, or as one that others have too, it would be no lease's shell.
-            raise NoWayIn("work on this host has no account of its own, so nobody is let in")
-        made = groups.all_of(str(lease_id))
-        return inside_of(root["pid"], uid, groups=made, limits=self._limits.resources())
-
-    def count_in(self, lease_id: UUID, pid: int) -> None:
-        self._doors = {known: of for known, of in self._doors.items() if stat_of(known[0])}
-        if (stat := stat_of(pid)) is not None:
-            self._doors[stat.pid, stat.ticks] = lease_id
 
     def lease_of(self, pid: int) -> UUID | None:
         tops = {
