@@ -46,6 +46,10 @@ class Guard:
         """Say that it is time to come to an end: what follows takes its time too."""
         return self._past(PRICES_SHARE_MAX * self._seconds)
 
+    def part(self, share: float) -> Guard:
+        """Return a guard of so much of that time, for a part that is searched by itself."""
+        return Guard(share * self._seconds, self._clock)
+
     def _past(self, seconds: float) -> bool:
         now = self._clock()
         if self._since is None:

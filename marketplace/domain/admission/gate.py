@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ledger.domain.ids import BidId, LeaseId, OfferId
 from listings.domain.gpus import model_matches
@@ -22,13 +22,22 @@ from marketplace.domain.placement.sizes import largest
 from marketplace.domain.quotas.card_units import by_card
 from marketplace.domain.quotas.fair_share_order import Standings
 from marketplace.domain.quotas.quota_book import NOT_ALLOWED, QUOTA, QuotaBook
-from marketplace.domain.quotas.use import Use, gpus_of
+from marketplace.domain.quotas.use import Answer, Use, gpus_of
 
 LATER_MAX = 16
 """Places that are tried for one bid when its quota is taken at the first: each where it is free."""
 
 Found = tuple[OpenBid, Placement]
 """A bid, in the size it gets, and where it goes."""
+
+
+class _Asked(NamedTuple):
+    """A bid in some size, its place, what that takes of quotas, and what these say."""
+
+    bid: OpenBid
+    placement: Placement
+    use: Use
+    answer: Answer
 
 
 class Supply(Protocol):
@@ -129,13 +138,13 @@ class Gate:
         """
         found = self._find(bid, find)
         if found is None and bid.has_ranges and bid.bid_id in self.reasons:
-            found = self._smaller(bid, find)
+            smaller = self._smaller(bid, find)
+            found = None if smaller is None else self._asked(*smaller)
         if found is None:
             self._nowhere[bid.bid_id] = len(self._let)
             return None
-        sized, placement = found
-        use = use_of(sized, placement)
-        own = self._quotas.check(use).outcome == "nominal"
+        sized, placement, use, answer = found
+        own = answer.outcome == "nominal"
         if self.only_own and not own:
             return None
         self._count(bid, lease_id, use, own=own)
@@ -150,7 +159,7 @@ class Gate:
         def attempt(sized: OpenBid) -> Placement | None:
             exact = replace(sized, gpus_min=sized.gpus, duration_min=sized.duration)
             found = self._find(exact, find)
-            return None if found is None else found[1]
+            return None if found is None else found.placement
 
         found = largest(bid, {listed.lease_min for listed in self._supply.offers.values()}, attempt)
         self.reasons[bid.bid_id] = why[0]
@@ -158,7 +167,11 @@ class Gate:
             self.figures[bid.bid_id] = why[1]
         return found
 
-    def _find(self, bid: OpenBid, find: Callable[[OpenBid], Found | None]) -> Found | None:
+    def _asked(self, bid: OpenBid, placement: Placement) -> _Asked:
+        use = use_of(bid, placement)
+        return _Asked(bid, placement, use, self._quotas.check(use))
+
+    def _find(self, bid: OpenBid, find: Callable[[OpenBid], Found | None]) -> _Asked | None:
         """Find a place that the quotas allow; None: there is none, or none of its unit's own."""
         wish = self._permitted(bid)
         if wish is None:
@@ -169,11 +182,9 @@ class Gate:
             found = find(wish)
             if found is None:
                 return None
-            sized, placement = found
-            use = use_of(sized, placement)
-            answer = self._quotas.check(use)
+            sized, placement, use, answer = self._asked(*found)
             if answer.fits:
-                return (bid if sized is wish else sized), placement
+                return _Asked(bid if sized is wish else sized, placement, use, answer)
             self.reasons[bid.bid_id], self.figures[bid.bid_id] = answer.reason, answer.figures
             later = max(answer.again, placement.starts + 1)
             latest = asked.deadline - asked.duration_min

@@ -61,6 +61,8 @@ SEARCH_MAX, SEARCH_GUARDED_MAX = 200, 2_500
 use of its whole time. None while kernels are not compiled yet."""
 SEARCH_BIDS = 4
 """Of so many bids each, one chunk of search."""
+SHARE_MIN = 0.1
+"""A class has so much of the time of the search, however few bids it has."""
 FIRST_MIN = 256
 """Bids that own GPUs, or their nominal quota, may serve: so many are tried however late it is."""
 FIRST = "guaranteed "
@@ -85,7 +87,8 @@ def clear_round(
 
     Args:
         bids: in the order of `book.patient()`.
-        enough: asked now and then; once true, the best that was found so far stands.
+        enough: asked now and then; once true, the best that was found so far stands. Where it
+            has a method `part`, each class gets a part of the time, by how many bids it has.
         late: the same for the stages around the search.
         steps: of an earlier clearing, as its proof has them, to make it again bit for bit.
         interrupting: whether interruptible leases make room for firm bids.
@@ -112,7 +115,10 @@ def _cleared(
     fills, left_over = _without_search(this, bids, calendar, watch)
     proof = Proof(seed=book.read_to & 0x7FFFFFFF, bound=sum(fill.worth for fill in fills))
     priced: list[Priced] = []
-    for name, group in _classes(book, left_over).items():
+    classes = _classes(book, left_over)
+    all_of = sum(map(len, classes.values()))
+    for name, group in classes.items():
+        part_of_time = _part_of(enough, len(group) / all_of)
         group = [bid for bid in group if gate is None or gate.may_still(bid)]
         if not group:
             continue
@@ -121,7 +127,7 @@ def _cleared(
             gate.only_own = only_own
         part = part_of(book, group, calendar, gate, this.at, left_over.spared)
         before = None if steps is None else _effort_before(steps, name)
-        solution = _solved(part, proof.seed, enough, before)
+        solution = _solved(part, proof.seed, part_of_time, before)
         settled = _settled(this, name, part, solution, calendar, watch)
         rivals = [] if only_own else heard(this, part, settled.left)
         prices = Priced(name, part, solution.prices, rivals)
@@ -164,6 +170,15 @@ def _cleared(
         placeless=placeless,
         left=None if room else this.left(calendar),
     )
+
+
+def _part_of(enough: Enough | None, share: float) -> Enough | None:
+    """Return what says that a class has had its share of the time, so that each is searched.
+
+    Where time cannot be divided, it is what says that all is up.
+    """
+    part = getattr(enough, "part", None)
+    return enough if part is None else part(max(SHARE_MIN, share))
 
 
 class _Settled(NamedTuple):

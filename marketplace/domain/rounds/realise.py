@@ -251,15 +251,19 @@ def guaranteed(
         The grants, the rest, and of the rest those for whom it was too late to be tried.
     """
     waiting = list(bids)
-    given, untried = list[Given](), list[OpenBid]()
+    given, untried, no_room = list[Given](), list[OpenBid](), _NoRoom(this)
     for bid in gate.guaranteed(waiting, now=this.at):
+        if no_room.is_known(bid):
+            continue
         if not tries.more(bid.bid_id):
             untried.append(bid)
             continue
-        found = _let(this, bid, calendar)
+        found = _let(this, bid, calendar, left_free=this.left(calendar))
         if found is not None:
             given.append(found)
             this.take(calendar, *found)
+        else:
+            no_room.note(bid)
     return given, gate.left(waiting), untried
 
 

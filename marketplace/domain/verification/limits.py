@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
+from itertools import chain
+from typing import NamedTuple
 from uuid import UUID
 
 from ledger.domain.ids import LeaseId
@@ -33,28 +35,27 @@ class Counted:
         return max(0, min(self.use.ends, ends) - max(self.use.starts, starts))
 
 
-Running = dict[int, Counted]
+class Step(NamedTuple):
+    """A use begins, or ends. number: of a grant, in its round; None: it was there before."""
+
+    counted: Counted
+    number: int | None
+    begins: bool
 
 
 def over_time(
     before: Sequence[Counted], mine: Sequence[Counted], changes: Iterable[int]
-) -> Iterator[tuple[int, Running, Running]]:
-    """Yield the moments at which grants of the round run and anything begins, with what runs."""
-    held, now = Running(), Running()
-    begins: dict[int, list[tuple[Running, int, Counted]]] = defaultdict(list)
-    ends: dict[int, list[tuple[Running, int]]] = defaultdict(list)
-    for running, counted in ((held, before), (now, mine)):
-        for number, each in enumerate(counted):
-            if each.use.starts < each.use.ends:
-                begins[each.use.starts].append((running, number, each))
-                ends[each.use.ends].append((running, number))
+) -> Iterator[tuple[int, Sequence[Step]]]:
+    """Yield the moments at which anything begins, ends or changes, with what ends and begins."""
+    ends: dict[int, list[Step]] = defaultdict(list)
+    begins: dict[int, list[Step]] = defaultdict(list)
+    numbered = chain(((None, each) for each in before), enumerate(mine))
+    for number, each in numbered:
+        if each.use.starts < each.use.ends:
+            begins[each.use.starts].append(Step(each, number, begins=True))
+            ends[each.use.ends].append(Step(each, number, begins=False))
     for at in sorted({*begins, *ends, *changes}):
-        for running, number in ends[at]:
-            del running[number]
-        for running, number, each in begins[at]:
-            running[number] = each
-        if now and (begins[at] or at in changes):
-            yield at, held, now
+        yield at, (*ends.get(at, ()), *begins.get(at, ()))
 
 
 def faults_of_limits(
@@ -84,22 +85,32 @@ def _limit(
             continue
         if limit.tenant_id in (None, each.use.terms.tenant_id):
             subjects[subject].append(each)
+    held, ended = _by_subject(limit, there), _by_subject(limit, over)
     for subject, mine in subjects.items():
-        others = [each for each in there if _subject(limit, each) == subject]
-        done = [each for each in over if _subject(limit, each) == subject]
+        others, done = held[subject], ended[subject]
         yield from _at_once(policies, limit, "GPUs", others, mine)
         yield from _at_once(policies, limit, "MiB", others, mine)
         yield from _in_all(policies, limit, [*others, *done], mine)
 
 
+def _by_subject(limit: LimitSet, all_of: Iterable[Counted]) -> dict[UUID | None, list[Counted]]:
+    found: dict[UUID | None, list[Counted]] = defaultdict(list)
+    for each in all_of:
+        found[_subject(limit, each)].append(each)
+    return found
+
+
 def _subject(limit: LimitSet, counted: Counted) -> UUID | None:
     terms = counted.use.terms
-    return {
-        "bid": terms.bid_id,
-        "user": terms.user_id,
-        "subscriber": terms.subscriber_id,
-        "tenant": terms.tenant_id,
-    }[limit.scope]
+    match limit.scope:
+        case "bid":
+            return terms.bid_id
+        case "user":
+            return terms.user_id
+        case "subscriber":
+            return terms.subscriber_id
+        case "tenant":
+            return terms.tenant_id
 
 
 def _at_once(
@@ -116,16 +127,21 @@ def _at_once(
     def size(counted: Counted) -> Size:
         return gpus_of_all(policies, counted.use) if unit == "GPUs" else counted.use.memory_mib
 
-    gone = set[LeaseId | None]()
-    for _, held, running in over_time(others, mine, ()):
-        total = sum(size(each) for each in held.values())
-        now = [each for _, each in sorted(running.items()) if each.lease_id not in gone]
-        total += sum(size(each) for each in now)
-        for each in reversed(now):
-            if total > most:
-                yield Fault(f"limit {limit.scope}: {total} > {most} {unit}", each.lease_id)
-                gone.add(each.lease_id)
-                total -= size(each)
+    total: Size = 0
+    now = dict[int, Counted]()
+    for _, steps in over_time(others, mine, ()):
+        for counted, number, begins in steps:
+            if number is not None and begins:
+                now[number] = counted
+            elif number is not None and now.pop(number, None) is None:
+                continue  # it was at fault, and counts no more
+            total += size(counted) if begins else -size(counted)
+        for number in sorted(now, reverse=True):
+            if total <= most:
+                break
+            each = now.pop(number)
+            yield Fault(f"limit {limit.scope}: {total} > {most} {unit}", each.lease_id)
+            total -= size(each)
 
 
 def _in_all(

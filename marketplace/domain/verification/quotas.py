@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from ledger.domain.ids import LeaseId
 from marketplace.domain.book.book import Book
@@ -21,7 +22,7 @@ from marketplace.domain.facts.policy_events import QuotaOverridden, QuotaSet
 from marketplace.domain.quotas.policies_in_force import Policies
 from marketplace.domain.quotas.use import Use, gpus_of
 from marketplace.domain.verification.card_units import Size, belongs, gpus_in
-from marketplace.domain.verification.limits import Counted, Running, faults_of_limits, over_time
+from marketplace.domain.verification.limits import Counted, faults_of_limits, over_time
 
 
 def faults_of_quotas(book: Book, grants: Sequence[LeaseGranted]) -> Iterator[Fault]:
@@ -83,6 +84,7 @@ class RulesAt:
         for node, parent in self.parents.items():
             if parent is not None:
                 self.members[parent].append(node)
+        self.outermost = [node for node, parent in self.parents.items() if parent is None]
         self._has: dict[str, int] = {}
         self._grants = {name for name, each in policies.cohorts.items() if each.tenant_id}
 
@@ -123,8 +125,11 @@ class RulesAt:
             for name, each in self.set_for.items()
         )
 
-    def all_used(self, direct: Mapping[str, Size]) -> dict[str, Size]:
-        """Return what each node uses: of its own, and its members beyond what is theirs alone."""
+    def all_used(self, direct: Mapping[str, Size], root: str | None = None) -> dict[str, Size]:
+        """Return what each node uses: of its own, and its members beyond what is theirs alone.
+
+        root: of this outermost cohort only.
+        """
         used: dict[str, Size] = {}
 
         def add_up(node: str) -> Size:
@@ -135,9 +140,8 @@ class RulesAt:
             used[node] = direct.get(node, 0) + sum(beyond)
             return used[node]
 
-        for node, parent in self.parents.items():
-            if parent is None:
-                add_up(node)
+        for node in self.outermost if root is None else (root,):
+            add_up(node)
         return used
 
     def exceeded(self, used: Mapping[str, Size], before: Mapping[str, Size]) -> set[str]:
@@ -168,36 +172,60 @@ def _in_class(
         return
     before = [each for each in there if sizes[id(each)]]
     changes = {from_above(at) for at in policies.changes_of(gpu_class)}
-    rules: dict[int, RulesAt] = {}
-    dropped = set[LeaseId | None]()
-    for at, held, now in over_time(before, mine, changes):
-        since = max((each for each in changes if each <= at), default=-1)
-        if since not in rules:
-            rules[since] = RulesAt(policies, gpu_class, moment(at))
-        for fault in _at_moment(policies, gpu_class, rules[since], sizes, held, now):
-            if fault.lease_id not in dropped:
-                dropped.add(fault.lease_id)
-                yield fault
+    by_epoch: dict[int, RulesAt] = {}
+    dropped, since = set[LeaseId | None](), -1
+    held, used = defaultdict[str, Size](int), defaultdict[str, Size](int)
+    now: dict[str, dict[int, Counted]] = defaultdict(dict)
+    for at, steps in over_time(before, mine, changes):
+        since = at if at in changes else since
+        rules = by_epoch.get(since)
+        if rules is None:
+            rules = by_epoch[since] = RulesAt(policies, gpu_class, moment(at))
+        grew = dict.fromkeys(now) if at in changes else {}
+        for counted, number, begins in steps:
+            unit, size = _unit(counted), sizes[id(counted)]
+            root = rules.around(unit)[-1] if unit in rules.parents else unit
+            used[unit] += size if begins else -size
+            if number is None:
+                held[unit] += size if begins else -size
+            elif begins:
+                now[root][number] = counted
+            else:
+                del now[root][number]
+            if begins:
+                grew[root] = None
+        # Where only something ends, nobody can come to be over who was not before.
+        for root in grew:
+            if now[root]:
+                some = _At(policies, gpu_class, rules, root, sizes)
+                for fault in _at_moment(some, held, used, now[root]):
+                    if fault.lease_id not in dropped:
+                        dropped.add(fault.lease_id)
+                        yield fault
+
+
+class _At(NamedTuple):
+    """One outermost cohort under the rules of a moment. sizes: of uses, by their ids."""
+
+    policies: Policies
+    gpu_class: str
+    rules: RulesAt
+    root: str
+    sizes: Mapping[int, Size]
 
 
 def _at_moment(
-    policies: Policies,
-    gpu_class: str,
-    rules: RulesAt,
-    sizes: Mapping[int, Size],
-    held: Running,
-    now: Running,
+    here: _At, held: Mapping[str, Size], all_of: Mapping[str, Size], now: Mapping[int, Counted]
 ) -> Iterator[Fault]:
-    """Find at one moment whoever takes more than there is, the last of the round first."""
-    direct: dict[str, Size] = defaultdict(int)
-    for each in held.values():
-        direct[_unit(each)] += sizes[id(each)]
-    before = rules.all_used(direct)
-    for each in now.values():
-        direct[_unit(each)] += sizes[id(each)]
-    used = rules.all_used(direct)
+    """Find at one moment whoever takes more than there is, the last of the round first.
+
+    held, all_of: what units use without the round, and with it. now: the grants that run.
+    """
+    policies, gpu_class, rules, root, sizes = here
+    before, used = rules.all_used(held, root), rules.all_used(all_of, root)
     if not policies.permits and not rules.exceeded(used, before):
         return
+    direct = dict(all_of)
     for number in sorted(now, reverse=True):
         each = now[number]
         unit = _unit(each)
@@ -212,7 +240,7 @@ def _at_moment(
             said = f"{gpu_class}: {used[node]} used of {rules.most(node)} that {node} may have"
             yield Fault(said, each.lease_id)
             direct[unit] -= sizes[id(each)]
-            used = rules.all_used(direct)
+            used = rules.all_used(direct, root)
 
 
 def _unit(counted: Counted) -> str:

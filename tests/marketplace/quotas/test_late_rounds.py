@@ -69,6 +69,30 @@ def test_who_is_guaranteed_and_was_not_tried_in_time_still_goes_first_at_the_flo
     assert again == (told, grants)
 
 
+def test_each_class_of_bids_has_a_part_of_the_time_by_how_many_they_are(few_tries: None) -> None:
+    market = Governed()
+    market.offer("rack", gpus=4, at=1, windows=[(NOON, NOON + HOUR)])
+    market.govern(red=(4, None))
+    for number in range(4):
+        market.ask("red", f"red {number}", 1, at=2, patience="patient")
+    for number in range(4):
+        market.bid(f"dear {number}", at=9, patience="patient")
+    parts = list[float]()
+
+    class Time:
+        def __call__(self) -> bool:
+            return False
+
+        def part(self, share: float) -> Time:
+            parts.append(share)
+            return self
+
+    cleared(book_of(market), warn=no_fault, late=too_late, enough=Time())
+
+    guaranteed, all_others = 3, 7
+    assert parts == [guaranteed / 10, all_others / 10]
+
+
 def test_what_is_borrowed_pays_the_market_beside_what_is_ones_own(few_tries: None) -> None:
     """Of four red bids two are within its quota; the two others outbid a third for the rest."""
     market = Governed()

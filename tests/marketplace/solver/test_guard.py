@@ -37,6 +37,20 @@ def test_prices_are_found_in_a_part_of_the_time_that_a_search_has() -> None:
     assert guard()
 
 
+def test_a_part_of_a_round_has_a_part_of_its_time_from_when_it_is_first_asked() -> None:
+    moment = 0.0
+    guard = Guard(10.0, clock=lambda: moment)
+    assert not guard()
+
+    moment = 9.0
+    part = guard.part(0.3)
+    assert not part()
+    moment = 11.9
+    assert not part()
+    moment = 12.1
+    assert part()
+
+
 def test_time_is_counted_from_when_it_is_first_asked_about() -> None:
     moment = 50.0
     guard = Guard(10.0, clock=lambda: moment)
