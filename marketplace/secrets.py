@@ -14,11 +14,12 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from ledger.domain.ids import TenantId, UserId
+from ledger.domain.ids import HostId, LeaseId, TenantId, UserId
 from ledger.eventstore.port import EventStore, Meta, Position, load
 from marketplace.commands import secrets as commands
-from marketplace.domain.secrets.events import SecretVersion
+from marketplace.domain.secrets.events import SecretsDelivered, SecretVersion
 from marketplace.domain.secrets.secret import (
+    LeaseNotToRun,
     Secret,
     SecretMissing,
     need_name,
@@ -28,6 +29,7 @@ from marketplace.domain.secrets.secret import (
     value_bytes,
 )
 from marketplace.models.secrets import SecretValueRow
+from marketplace.queries.leases import assignments_for
 from marketplace.vault import Sealed, Vault, VaultLocked
 
 BATCH = 500
@@ -119,6 +121,37 @@ def opened(
         raise SecretMissing(secrets=missing)
     values = {row.name: _opened(vault, tenant_id, row) for row in rows}
     return values, tuple(SecretVersion(row.secret_id, row.name, row.version) for row in rows)
+
+
+def handed_out(
+    store: EventStore,
+    vault: Vault,
+    *,
+    lease_id: LeaseId,
+    host_id: HostId,
+    attempt_id: UUID,
+    by: Meta,
+    now: datetime,
+) -> dict[str, bytes]:
+    """Return the secrets of a lease that is to run on this host, by name, and note that.
+
+    Raises: LeaseNotToRun, SecretMissing, TooManyDeliveries, VaultLocked.
+    """
+    here = (each for each in assignments_for(host_id) if each.lease_id == lease_id)
+    wanted = next((each for each in here if each.phase == "run"), None)
+    if wanted is None or not wanted.secrets or wanted.tenant_id is None or wanted.ends_at <= now:
+        raise LeaseNotToRun(lease_id=lease_id)
+    values, versions = opened(vault, wanted.tenant_id, wanted.secrets)
+    delivered = SecretsDelivered(
+        lease_id=lease_id,
+        tenant_id=TenantId(wanted.tenant_id),
+        host_id=host_id,
+        attempt_id=attempt_id,
+        secrets=versions,
+        at=now,
+    )
+    commands.note_delivery(store, delivered, by=by)
+    return values
 
 
 def rewrap_all(vault: Vault) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from metering.api.agent import (
     AgentLogs,
     AgentReports,
     AgentSamples,
+    AgentSecrets,
 )
 from metering.api.usage import (
     Agents,
@@ -27,6 +28,7 @@ api_urls: list[URLPattern] = [
     path("agent/reports", AgentReports.as_view()),
     path("agent/logs", AgentLogs.as_view()),
     path("agent/samples", AgentSamples.as_view()),
+    path("agent/secrets", AgentSecrets.as_view()),
     path("agents", Agents.as_view()),
     path("heat", Heat.as_view()),
     path("leases/<uuid:lease_id>/access", LeaseAccess.as_view()),

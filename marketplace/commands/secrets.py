@@ -6,8 +6,12 @@ from datetime import datetime
 
 from ledger.domain.ids import TenantId, UserId
 from ledger.eventstore.port import EventStore, Meta, Position, record
+from marketplace.domain.secrets.events import SecretsDelivered
 from marketplace.domain.secrets.secret import (
+    Delivery,
     Secret,
+    deliver,
+    delivery_id_of,
     give_value,
     remove,
     secret_id_of,
@@ -58,4 +62,15 @@ def remove_secret(
         secret_id_of(tenant_id, name),
         lambda secret: remove(secret, tenant_id=tenant_id, name=name, user_id=user_id, now=now),
         by=by,
+    )
+
+
+def note_delivery(store: EventStore, delivered: SecretsDelivered, *, by: Meta) -> Position:
+    """Take note that a host is handed the secrets of a lease's work.
+
+    Raises: TooManyDeliveries.
+    """
+    delivery_id = delivery_id_of(delivered.lease_id, delivered.host_id)
+    return record(
+        store, Delivery, delivery_id, lambda delivery: deliver(delivery, delivered), by=by
     )

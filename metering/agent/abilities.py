@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from . import sealing
 from .runtimes.port import Runtime
 
 ABLE: dict[str, Callable[[Runtime], bool]] = {
     "logs": lambda _: True,
     "podman": lambda runtime: runtime.runs_images,
+    "secrets": lambda runtime: runtime.hands_secrets and sealing.is_possible(),
 }
 """By word: `files`, `logs`, `secrets`, `podman`, `access`."""
 

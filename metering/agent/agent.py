@@ -13,7 +13,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -393,18 +393,21 @@ class Agent:
             return  # asked for again at the next tick
         spec = WorkSpec.of(assignment, self.state.leases[lease_id].terms, devices)
         try:
-            work = self._runtime.start(spec)
+            secrets = self.courier.handing.take(lease_id, assignment.secrets)
+            work = self._runtime.start(replace(spec, secrets=secrets))
         except NotYet as reason:
             self._say(str(lease_id), f"lease {lease_id}: waits: {reason}")
             return  # asked for again at the next tick
         except StartFailed as failure:
             self._close_unstarted(lease_id, "failed", str(failure))
             return
+        self.courier.handing.forget(lease_id)
         log.info("lease %s: started", lease_id)
         if work.state != "starting":
             self._open(work, self.state.leases[lease_id], fresh=True)
 
     def _close_unstarted(self, lease_id: UUID, what: ReportKind, reason: str) -> None:
+        self.courier.handing.forget(lease_id)
         log.warning("lease %s: %s: %s", lease_id, what, reason)
         terms, now_ms = self.state.leases[lease_id].terms, self._clock.now_ms()
         ended = report(terms, what, now_ms, detail=reason)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from .backoff import Backoff
 from .clock import Clock
+from .handing import Handing
 from .reconcile import epoch_ms
 from .spool import Record
 from .state import AgentState
@@ -63,6 +64,7 @@ class Courier:
         }
         self._refused = refused
         self._holds_back = holds_back
+        self.handing = Handing(uplink, lock)
         self.registration: Registration | None = None
         self.desired: dict[UUID, Assignment] | None = None
         self.host_id: UUID | None = None
@@ -76,7 +78,8 @@ class Courier:
         if not self.backoff.is_due(self._clock.now_ms()):
             return
         trouble = ""
-        for step in (self._register, self._poll, self._send_reports, self._send_samples):
+        steps = (self._register, self._poll, self._ask_secrets)
+        for step in (*steps, self._send_reports, self._send_samples):
             try:
                 step()
             except (Unreachable, Refused) as error:
@@ -113,6 +116,11 @@ class Courier:
         self._polled_ms = now_ms
         with self._lock:
             self.desired = {each.lease_id: each for each in answer.assignments}
+
+    def _ask_secrets(self) -> None:
+        with self._lock:
+            desired = set(self.desired or ())
+        self.handing.ask(desired)
 
     def _send_reports(self) -> None:
         for _ in range(MESSAGES_PER_EXCHANGE_MAX):

@@ -69,6 +69,10 @@ class Uplink(Protocol):
         """Send what work printed."""
         ...
 
+    def secrets(self, asked: wire.SecretsAsked) -> wire.SecretsSealed:
+        """Ask for the secrets of a lease's work, for one attempt."""
+        ...
+
 
 class HttpUplink:
     """The server at `base_url`.
@@ -121,6 +125,9 @@ class HttpUplink:
 
     def ship(self, logs: wire.LogBatch) -> wire.LogsTaken:
         return self._call("POST", wire.LOGS_PATH, wire.LogsTaken, logs.to_json())
+
+    def secrets(self, asked: wire.SecretsAsked) -> wire.SecretsSealed:
+        return self._call("POST", wire.SECRETS_PATH, wire.SecretsSealed, asked.to_json())
 
     def _call(
         self, method: str, path: str, answer: type[M], body: Mapping[str, Any] | None = None

@@ -38,6 +38,8 @@ __all__ = [
     "ReportKind",
     "ReportsAccepted",
     "SampleBatch",
+    "SecretsAsked",
+    "SecretsSealed",
     "Stream",
     "WireError",
     "dump",
@@ -49,6 +51,7 @@ ASSIGNMENTS_PATH = "/api/v1/agent/assignments"
 REPORTS_PATH = "/api/v1/agent/reports"
 SAMPLES_PATH = "/api/v1/agent/samples"
 LOGS_PATH = "/api/v1/agent/logs"
+SECRETS_PATH = "/api/v1/agent/secrets"
 
 BATCH_MAX = 1000
 """Intervals plus health events, or reports, in one message."""
@@ -60,7 +63,17 @@ LOG_BATCH_BYTES_MAX = 256 * 1024
 INTERVAL_MS_MAX = 32 * 24 * 3600 * 1000
 """One interval covers at most 32 days: a host whose disk is full merges its intervals."""
 
-FINAL = frozenset({"host-is-retired", "lease-not-here", "report-conflict", "sample-conflict"})
+FINAL = frozenset(
+    {
+        "host-is-retired",
+        "lease-not-here",
+        "lease-not-to-run",
+        "report-conflict",
+        "sample-conflict",
+        "secret-missing",
+        "too-many-deliveries",
+    }
+)
 """Codes of 409 by which the server refuses a message for good; every other conflict passes."""
 
 Phase = Literal["run", "warn", "stop"]
@@ -389,3 +402,24 @@ class LogsTaken(Message):
     """The answer, piece by piece in their order."""
 
     pieces: Annotated[tuple[LogPieceTaken, ...], Length(1, LOG_PIECES_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretsAsked(Message):
+    """POST /api/v1/agent/secrets: the secrets of a lease that is to run here, for one attempt.
+
+    public_key: of a pair that this attempt alone has, 32 bytes in base64.
+    """
+
+    lease_id: UUID
+    attempt_id: UUID
+    public_key: Annotated[str, Length(44, 44)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretsSealed(Message):
+    """The answer: values by name, sealed as `sealing` says, in base64."""
+
+    lease_id: UUID
+    attempt_id: UUID
+    sealed: Annotated[str, Length(1, 4 * 1024 * 1024)]

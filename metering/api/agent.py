@@ -6,6 +6,8 @@ or the host as a whole; what may succeed later (425, 429, 503) the agent sends a
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode, b64encode
 from typing import Any, ClassVar, TypeVar
 
 import structlog
@@ -16,13 +18,15 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ledger.domain.ids import HostId
+from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.rest import Endpoint
 from ledger.rest.problems import answer_problem, field_problems
 from marketplace.logs import default_logs
 from marketplace.queries.leases import Assignment, assignments_for
-from metering.agent import wire
+from marketplace.secrets import handed_out
+from marketplace.vault import default_vault
+from metering.agent import sealing, wire
 from metering.agent.strict import Message
 from metering.ingest.contacts import note_seen, raise_alarm, register_agent
 from metering.ingest.grants import Grants
@@ -156,6 +160,44 @@ def _spoken(wanted: Assignment) -> wire.Assignment | None:
     except wire.WireError as unfit:
         log.error("assignment.unfit", lease=str(wanted.lease_id), reason=str(unfit))
         return None
+
+
+class AgentSecrets(AgentEndpoint):
+    """The secrets of work that is to run on a host."""
+
+    scopes: ClassVar = {"POST": "agent"}
+    reads: ClassVar = ("marketplace.leases",)
+
+    def _asked(self) -> None:
+        """Keep no answer: each is for one attempt."""
+        return None
+
+    @extend_schema(request=dict[str, Any], responses=dict[str, Any], tags=["agent"])
+    def post(self, request: Request) -> Response:
+        """Hand them out, sealed for the pair that asks; only while the lease is to run here."""
+        asked = self.message(wire.SecretsAsked)
+        values = handed_out(
+            self.store(),
+            default_vault(),
+            lease_id=LeaseId(asked.lease_id),
+            host_id=self.host_id,
+            attempt_id=asked.attempt_id,
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        said = {name: b64encode(value).decode() for name, value in values.items()}
+        attempt = f"{asked.lease_id} {asked.attempt_id}"
+        try:
+            public = b64decode(asked.public_key, validate=True)
+            sealed = sealing.seal(public, attempt, json.dumps(said).encode())
+        except ValueError:
+            raise MessageUnreadable(place="public_key", reason="is no public key") from None
+        answer = wire.SecretsSealed(
+            lease_id=asked.lease_id,
+            attempt_id=asked.attempt_id,
+            sealed=b64encode(sealed).decode(),
+        )
+        return Response(answer.to_json())
 
 
 class AgentReports(AgentEndpoint):

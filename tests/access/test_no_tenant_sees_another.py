@@ -290,6 +290,11 @@ BODIES: Mapping[str, Body] = {
             }
         ],
     },
+    "POST agent/secrets": lambda its, own: {
+        "lease_id": str(its.ids["lease_id"]),
+        "attempt_id": str(its.round_id),
+        "public_key": "A" * 43 + "=",
+    },
     "POST agent/samples": lambda its, own: {
         "boot_id": str(its.round_id),
         "batch": [_interval(its)],

@@ -26,6 +26,7 @@ WRITES = {
     "agent/logs": "agent",
     "agent/reports": "agent",
     "agent/samples": "agent",
+    "agent/secrets": "agent",
     "bids": "bids:write",
     "bids/<uuid:bid_id>": "bids:write",
     "bids/<uuid:bid_id>/chain": "bids:write",

@@ -22,7 +22,7 @@ from marketplace.domain.bids.query_language import (
 from marketplace.domain.bids.workload_profiles import workload_named
 from marketplace.domain.facts.events import GoodTill, GpuRequest, Patience, Seeks, Workload
 from marketplace.domain.files.outputs import need_outputs
-from marketplace.domain.secrets.secret import need_named
+from marketplace.domain.secrets.secret import SecretsInContainer, need_named
 
 GPUS_MAX = 1024
 DURATION_MIN = timedelta(minutes=1)
@@ -336,6 +336,8 @@ def check_workload(workload: Workload) -> None:
     workload_named(workload.kind)
     check_image(workload.image)
     need_outputs(workload.outputs)
+    if workload.image and workload.secrets:
+        raise SecretsInContainer()
     need_named(workload.secrets, workload.secret_variables, dict(workload.environment))
     every = workload.checkpoint_seconds
     if every is not None and not 1 <= every <= CHECKPOINT_SECONDS_MAX:

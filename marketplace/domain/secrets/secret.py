@@ -9,9 +9,15 @@ from datetime import datetime
 from typing import ClassVar, assert_never
 from uuid import UUID, uuid5
 
-from ledger.domain.ids import TenantId, UserId
+from ledger.domain.ids import HostId, LeaseId, TenantId, UserId
 from ledger.domain.refusal import Invalid, Refusal, Unknown
-from marketplace.domain.secrets.events import SecretEvent, SecretRemoved, SecretSet
+from marketplace.domain.secrets.events import (
+    DeliveryEvent,
+    SecretEvent,
+    SecretRemoved,
+    SecretsDelivered,
+    SecretSet,
+)
 
 NAME_LENGTH_MAX = 64
 VALUE_BYTES_MAX = 32_768
@@ -38,6 +44,13 @@ class SecretsUnclear(Invalid):
     """Work names up to 16 secrets, each once; those that are variables are among them.
 
     A variable is either a secret or said in `environment`, not both.
+    """
+
+
+class SecretsInContainer(Invalid):
+    """Work in a container image is handed no secrets yet.
+
+    Leave out the image, or the secrets.
     """
 
 
@@ -145,6 +158,47 @@ class Secret:
                 return replace(state, is_kept=False)
             case _:
                 assert_never(event)
+
+
+DELIVERIES_MAX = 100
+"""For one lease on one host. An agent asks once for each of its starts."""
+
+
+class TooManyDeliveries(Refusal):
+    """The secrets of that lease were asked for too often on this host."""
+
+
+class LeaseNotToRun(Refusal):
+    """No lease of that id is to run on this host, or its work names no secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How often the secrets of one lease were handed to one host."""
+
+    STREAM: ClassVar[str] = "delivery"
+
+    times: int
+
+    @classmethod
+    def evolve(cls, state: Delivery | None, event: DeliveryEvent, /) -> Delivery:
+        """Return the delivery after `event`."""
+        return cls(1 if state is None else state.times + 1)
+
+
+def delivery_id_of(lease_id: LeaseId, host_id: HostId) -> UUID:
+    """Return the id of what is handed to a host for a lease."""
+    return uuid5(lease_id, f"secrets {host_id}")
+
+
+def deliver(delivery: Delivery | None, delivered: SecretsDelivered) -> list[SecretsDelivered]:
+    """Decide to hand a lease's secrets to its host.
+
+    Raises: TooManyDeliveries.
+    """
+    if delivery is not None and delivery.times >= DELIVERIES_MAX:
+        raise TooManyDeliveries(deliveries_max=DELIVERIES_MAX)
+    return [delivered]
 
 
 def next_version(secret: Secret | None) -> int:

@@ -9,6 +9,7 @@ import json
 import os
 import select
 import subprocess
+from collections.abc import Mapping
 from contextlib import ExitStack
 
 NETWORK_SECONDS_MAX = 5.0
@@ -16,9 +17,27 @@ NETWORK_SECONDS_MAX = 5.0
 
 def nameless(arguments: list[str], open_files: ExitStack) -> int:
     """Return a file without a name that holds options: so they show in no command line."""
+    return _in_memory(b"".join(each.encode() + b"\0" for each in arguments), open_files)
+
+
+def handed(
+    secrets: Mapping[str, bytes], open_files: ExitStack
+) -> tuple[list[str], tuple[int, ...]]:
+    """Return bwrap's options that make a file of each secret, and the files they are read from.
+
+    bwrap copies each into a file of its root, which is in memory, and closes what it read from.
+    """
+    options, files = ["--dir", "/run/secrets"] if secrets else [], []
+    for name, value in secrets.items():
+        files.append(file := _in_memory(value, open_files))
+        options += ["--perms", "0400", "--ro-bind-data", str(file), f"/run/secrets/{name}"]
+    return options, tuple(files)
+
+
+def _in_memory(content: bytes, open_files: ExitStack) -> int:
     file = os.memfd_create("arguments", os.MFD_CLOEXEC)
     open_files.callback(os.close, file)
-    os.write(file, b"".join(each.encode() + b"\0" for each in arguments))
+    os.write(file, content)
     os.lseek(file, 0, os.SEEK_SET)
     return file
 

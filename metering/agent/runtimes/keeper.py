@@ -12,9 +12,9 @@ the agent dead, removed or hung. No step of the wall clock moves that clock, and
 through suspend. What cannot be read of the file leaves the deadline as it was last read.
 
 Run as a script, isolated (`python -I -S keeper.py ...`): it imports only the standard library, and
-`family.py`, `confining.py`, `containing.py` and `output.py` beside it. All about the lease comes by
-standard input, so that none of it shows in a process list and no variable of the tenant reaches
-this process.
+`family.py`, `confining.py`, `containing.py`, `output.py` and `redacting.py` beside it. All about
+the lease comes by standard input, so that none of it shows in a process list and no variable of
+the tenant reaches this process. So do the values of its secrets, which its output does not show.
 """
 
 from __future__ import annotations
@@ -28,22 +28,25 @@ import signal
 import subprocess
 import sys
 import time
+from base64 import b64decode
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING or __package__:
-    from .confining import Network, nameless
+    from .confining import Network, handed, nameless
     from .containing import Container
     from .family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
     from .output import Output
+    from .redacting import Redacted
 else:
     # As an isolated script it finds nothing beside itself by its own.
     sys.path.insert(0, str(Path(__file__).parent))
-    from confining import Network, nameless
+    from confining import Network, handed, nameless
     from containing import Container
     from family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
     from output import Output
+    from redacting import Redacted
 
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -201,7 +204,8 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
         os.close(ready)
     container = child if isinstance(child, Container) else None
     kept = Kept(folder, order, child.pid, container)
-    code = _watch(folder, child, wake_read, kept, int(order["output_bytes_max"]))
+    hidden = list(_secrets(order).values())
+    code = _watch(folder, child, wake_read, kept, int(order["output_bytes_max"]), hidden)
     if order.get("confined") is not None and SIGNALLED < code <= SIGNALLED + signal.NSIG:
         code = SIGNALLED - code  # as bwrap, like a shell, tells of a signal
     ended_ns = None if container is None else container.ended_ns
@@ -221,10 +225,12 @@ def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
     way_out = None if confined is None else confined["way_out"]
     with ExitStack() as open_files:
         files: tuple[int, ...] = ()
+        secrets = _secrets(order)
         if confined is not None:
-            said = nameless(confined["arguments"], open_files)
+            options, files = handed(secrets, open_files)
+            said = nameless([*options, *confined["arguments"]], open_files)
             command = [confined["with"], "--args", str(said), "--", *command]
-            files = (said,)
+            files = (*files, said)
         network = None if way_out is None else Network(way_out, open_files)
         if network is not None:
             command[1:1] = network.options
@@ -232,7 +238,7 @@ def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
         groups = [_joining(each, open_files) for each in order.get("groups", ())]
         child = subprocess.Popen(
             command,
-            env=order["environment"],
+            env=_variables(order, secrets) | order["environment"],
             cwd="/" if confined is not None else folder / "work",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -253,6 +259,17 @@ def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
             why = "its network could not be made" if began or not said else said[0][:300]
             raise OSError(0, why) from None
     return child
+
+
+def _secrets(order: dict[str, Any]) -> dict[str, bytes]:
+    """Return the values of the work's secrets by name."""
+    return {name: b64decode(value) for name, value in order.get("secrets", {}).items()}
+
+
+def _variables(order: dict[str, Any], secrets: dict[str, bytes]) -> dict[str, str]:
+    """Return the secrets that are variables of the work as well."""
+    names = order.get("secret_variables", ())
+    return {name: os.fsdecode(secrets[name]) for name in names if name in secrets}
 
 
 def _joining(group: str, open_files: ExitStack) -> int:
@@ -280,13 +297,16 @@ def _watch(
     wake: int,
     kept: Kept,
     bytes_max: int,
+    hidden: list[bytes],
 ) -> int:
     selector = selectors.DefaultSelector()
     selector.register(wake, selectors.EVENT_READ)
     for pipe, name in ((child.stdout, "stdout.log"), (child.stderr, "stderr.log")):
         assert pipe is not None
         os.set_blocking(pipe.fileno(), False)
-        selector.register(pipe.fileno(), selectors.EVENT_READ, Output(folder / name, bytes_max))
+        out = Output(folder / name, bytes_max)
+        to = Redacted(out, hidden) if hidden else out
+        selector.register(pipe.fileno(), selectors.EVENT_READ, to)
     if isinstance(child, Container):
         selector.register(child.pidfd, selectors.EVENT_READ, child)
     code = None
@@ -310,6 +330,9 @@ def _watch(
         pause = min(LEFT_PAUSE_SECONDS_MAX, pause * 1.5)
     for key, _ in selector.select(timeout=0):
         _drain(selector, key)
+    for key in selector.get_map().values():
+        if isinstance(key.data, Redacted):
+            key.data.end()
     return code
 
 
@@ -324,8 +347,10 @@ def _drain(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None
             return
         if not data:
             selector.unregister(key.fd)
+            if isinstance(key.data, Redacted):
+                key.data.end()
             return
-        if isinstance(key.data, Output):
+        if isinstance(key.data, Output | Redacted):
             key.data.write(data)
 
 
@@ -377,6 +402,7 @@ def main() -> None:
     os.set_inheritable(ready, False)
     os.set_inheritable(lock, False)
     os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # what it knows is for no disk
     order = json.loads(sys.stdin.buffer.read())
     keep(Path(order["folder"]), order, ready)
 

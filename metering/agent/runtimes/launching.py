@@ -8,6 +8,7 @@ import os
 import select
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,11 @@ class Launch:
         }
         if self.contained is not None:
             order["contained"] = self.contained
+        if self.spec.secrets:
+            # To the keeper by its standard input, and from there by files without a name.
+            values = self.spec.secrets.items()
+            order["secrets"] = {name: b64encode(value).decode() for name, value in values}
+            order["secret_variables"] = list(self.spec.secret_variables)
         if self.confinement is not None:
             order["confined"] = {
                 "with": self.confinement.bwrap,

@@ -31,6 +31,7 @@ class WorkSpec:
     device_uuids: what the driver calls those; empty: as the ids say. grace_seconds: between the
     request to end and the kill, as it is told to the work. stop_at_ms, kill_at_ms: as of `limit`.
     image: the container image it runs in, by its digest; empty: it runs as a process.
+    secrets: values by name; secret_variables: which of them are variables of it as well.
     """
 
     lease_id: UUID
@@ -42,6 +43,8 @@ class WorkSpec:
     stop_at_ms: int | None = None
     kill_at_ms: int | None = None
     image: str = ""
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    secret_variables: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, assignment: Assignment, terms: Terms, devices: tuple[str, ...]) -> WorkSpec:
@@ -56,6 +59,7 @@ class WorkSpec:
             stop_at_ms=terms.wind_down_ms,
             kill_at_ms=terms.deadline_ms,
             image=assignment.image,
+            secret_variables=assignment.secret_variables,
         )
 
     @property
@@ -101,7 +105,11 @@ class Runtime(Protocol):
     """Runs the work of leases; one piece of work per lease, ever.
 
     trusts_work: whoever set this up vouches for all work that comes, or it is only pretended.
+    hands_secrets: work can be handed secrets that touch no disk and no command line.
     """
+
+    @property
+    def hands_secrets(self) -> bool: ...
 
     @property
     def trusts_work(self) -> bool: ...

@@ -97,6 +97,10 @@ class ProcessRuntime(Entered):
         return self._containers is not None
 
     @property
+    def hands_secrets(self) -> bool:
+        return self._confinement is not None
+
+    @property
     def sandbox(self) -> Sandbox:
         if self._containers is not None and not self._bare:
             return self._containers.podman.sandbox
@@ -131,6 +135,11 @@ class ProcessRuntime(Entered):
             # Without the daemon the work would run unlimited beside the others on the card.
             raise StartFailed(f"no MPS control daemon listens at {self._mps_pipe}")
         contained = self._contained(spec)
+        if spec.secrets and (contained is not None or self._confined(spec.gpu_uuids) is None):
+            raise StartFailed(
+                "this host hands secrets only to work that bubblewrap confines, which work in a"
+                " container or on a share by MPS is not"
+            )
         user = self._user_for() if contained is None else None
         folder = self._folder_of(spec.lease_id)
         try:

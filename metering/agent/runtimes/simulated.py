@@ -37,6 +37,7 @@ class SimulatedRuntime:
 
     trusts_work = True
     runs_images = True
+    hands_secrets = True
 
     def __init__(self, *, clock: Clock, kept_in: Path | None = None) -> None:
         self._clock = clock

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import UUID, uuid4
 
-from metering.agent import wire
+from metering.agent import sealing, wire
 from metering.agent.strict import Message
 
 TOKEN = "opa_test_token"
@@ -46,6 +48,9 @@ class Market:
     refuse_registration: bool = False
     poison: set[int] = field(default_factory=set)
     fault: tuple[int, bytes] | None = None
+    secrets: dict[str, str] = field(default_factory=dict)
+    asked: list[wire.SecretsAsked] = field(default_factory=list)
+    sealed: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def assign(self, assignment: wire.Assignment) -> UUID:
@@ -81,6 +86,8 @@ class Market:
                     poll_seconds=self.poll_seconds,
                     server_time=datetime.now(UTC),
                 )
+            case "POST", wire.SECRETS_PATH:
+                return self._seal(wire.SecretsAsked.from_json(wire.parse(body)))
             case "GET", wire.ASSIGNMENTS_PATH:
                 return wire.Assignments(
                     server_time=datetime.now(UTC), assignments=tuple(self.desired.values())
@@ -116,6 +123,17 @@ class Market:
             size=len(known),
             outcome=outcome,  # type: ignore[arg-type]  # one of two
             followed=True,
+        )
+
+    def _seal(self, asked: wire.SecretsAsked) -> wire.SecretsSealed:
+        self.asked.append(asked)
+        names = self.desired[asked.lease_id].secrets
+        said = {name: b64encode(self.secrets[name].encode()).decode() for name in names}
+        public, attempt = b64decode(asked.public_key), f"{asked.lease_id} {asked.attempt_id}"
+        sealed = sealing.seal(public, attempt, json.dumps(said).encode())
+        self.sealed.append(b64encode(sealed).decode())
+        return wire.SecretsSealed(
+            lease_id=asked.lease_id, attempt_id=asked.attempt_id, sealed=self.sealed[-1]
         )
 
     def _take(self, batch: wire.SampleBatch) -> wire.Acknowledged:
@@ -192,6 +210,7 @@ def assignment(
     grace_seconds: int = GRACE_SECONDS,
     lease_id: UUID | None = None,
     environment: dict[str, str] | None = None,
+    secrets: tuple[str, ...] = (),
 ) -> wire.Assignment:
     """Return an assignment that starts at `now_ms` and lasts `seconds`."""
     start = datetime.fromtimestamp(now_ms / 1000, UTC)
@@ -207,4 +226,5 @@ def assignment(
         command=command,
         environment=environment or {},
         workload_kind="inference",
+        secrets=secrets,
     )
