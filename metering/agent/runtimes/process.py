@@ -98,7 +98,7 @@ class ProcessRuntime(Entered):
 
     @property
     def hands_secrets(self) -> bool:
-        return self._confinement is not None
+        return self._bare and self._confinement is not None
 
     @property
     def sandbox(self) -> Sandbox:

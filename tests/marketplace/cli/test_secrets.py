@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 
-import click
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -27,7 +26,7 @@ class Terminal(io.StringIO):
 
 def context_of(market: Market) -> typer.Context:
     session = Session(Client(market.url, "offp_user_x"), Printer(as_json=False), market.url)
-    return typer.Context(click.Command("set"), obj=session)
+    return typer.Context(typer.main.get_command(line.app), obj=session)
 
 
 @pytest.fixture
