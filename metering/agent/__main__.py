@@ -119,6 +119,8 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
         "open-files": "open files of one process",
         "file-gib": "size of one file",
         "memory-gib": "memory of one lease",
+        "disk-gib": "what one lease may write, on a file system of its own",
+        "cpus": "cores that one lease may use at a time",
     }.items():
         parser.add_argument(f"--work-{name}", metavar="N", type=_positive, help=text)
 
@@ -187,6 +189,8 @@ def _limits(options: argparse.Namespace) -> Limits:
         "processes": options.work_processes,
         "open_files": options.work_open_files,
         "file_bytes": options.work_file_gib and options.work_file_gib * GIB,
+        "disk_bytes": options.work_disk_gib and options.work_disk_gib * GIB,
+        "cpus": options.work_cpus,
         "memory_bytes": options.work_memory_gib and options.work_memory_gib * GIB,
     }
     return Limits(**{name: most for name, most in asked.items() if most is not None})

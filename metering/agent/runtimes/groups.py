@@ -12,7 +12,15 @@ from pathlib import Path
 from .limits import Limits
 
 OURS = "offpeak"
+PERIOD_US = 100_000
 MOUNTS = Path("/proc/self/mounts")
+_FIRST, _SECOND = "control groups v1", "control groups v2"
+KEEPS = {
+    "memory": {"memory.limit_in_bytes": _FIRST, "memory.max": _SECOND},
+    "processes": {"pids.max": "control groups"},
+    "cpu": {"cpu.cfs_quota_us": _FIRST, "cpu.max": _SECOND},
+}
+"""What is bounded by which file, of which generation."""
 
 
 def make(name: str, limits: Limits, mounts: Path = MOUNTS) -> list[Path]:
@@ -56,10 +64,30 @@ def bound_memory(made: list[Path]) -> bool:
     )
 
 
+def kept_by(limits: Limits, mounts: Path = MOUNTS) -> Mapping[str, str]:
+    """Return what groups bound here of a lease as a whole: `memory`, `processes`, `cpu`.
+
+    Tried out, since a host may have groups that the agent may not write.
+    """
+    made = make("probe", limits, mounts)
+    found = {
+        what: name
+        for what, files in KEEPS.items()
+        for group in made
+        for file, name in files.items()
+        if (group / file).exists() and (what != "cpu" or limits.cpus)
+    }
+    remove(made)
+    return found
+
+
 def bounds_of(limits: Limits) -> Mapping[str, str]:
     """Return what is written to which file, of the first generation and of the second."""
     memory, processes = str(limits.memory()), str(limits.processes)
+    quota = limits.cpus * PERIOD_US
+    cpu = {"cpu.cfs_quota_us": str(quota), "cpu.max": f"{quota} {PERIOD_US}"}
     return {
+        **(cpu if limits.cpus else {}),
         "memory.limit_in_bytes": memory,
         "memory.memsw.limit_in_bytes": memory,
         "memory.max": memory,
@@ -85,18 +113,18 @@ def _check(file: Path, most: int) -> None:
 
 
 def _enable(folder: Path) -> None:
-    """Let the groups inside bound memory and processes, as far as the kernel has it."""
+    """Let the groups inside bound memory, processes and cores, as far as the kernel has it."""
     known = (folder / "cgroup.controllers").read_text().split()
-    wanted = " ".join(f"+{each}" for each in ("memory", "pids") if each in known)
+    wanted = " ".join(f"+{each}" for each in ("memory", "pids", "cpu") if each in known)
     if wanted:
         (folder / "cgroup.subtree_control").write_text(wanted)
 
 
 def _hierarchies(mounts: Path) -> Iterator[tuple[Path, str]]:
-    """Yield where groups of memory, of processes, and of both in one are mounted."""
+    """Yield where groups of memory, of processes, of cores, and of all in one are mounted."""
     for line in mounts.read_text().splitlines():
         _, where, kind, options, *_ = line.split()
         if kind == "cgroup2":
             yield Path(where), "unified"
-        elif kind == "cgroup" and {"memory", "pids"} & set(options.split(",")):
+        elif kind == "cgroup" and {"memory", "pids", "cpu"} & set(options.split(",")):
             yield Path(where), "single"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..shares import environment
-from . import keeper, saved
+from . import disks, keeper, saved
 from .confinement import INSIDE, Confinement, write_accounts
 from .port import WorkSpec
 from .users import WorkUser
@@ -31,7 +31,7 @@ class Launch:
     """A lease about to be started in `folder`. user: None: as the agent's own user.
 
     confinement: None: it sees the host as any user does. contained: in a container, by what the
-    keeper is told of it.
+    keeper is told of it. disk_bytes: of all that it can write; 0: not bounded.
     """
 
     spec: WorkSpec
@@ -40,6 +40,7 @@ class Launch:
     mps_pipe: Path
     confinement: Confinement | None = None
     contained: Mapping[str, Any] | None = None
+    disk_bytes: int = 0
 
     def prepare(self) -> int:
         """Make the lease's folder and take its lock, which the keeper inherits."""
@@ -56,6 +57,8 @@ class Launch:
             own.mkdir(mode=0o700, exist_ok=True)
             if user is not None:
                 os.chown(own, user.uid, user.gid)
+        if self.disk_bytes and user is not None:
+            disks.make(folder, self.disk_bytes, user)
         lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         record: dict[str, Any] = {"uid": None if user is None else user.uid}

@@ -16,9 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from . import groups
+from .confinement import Confinement
+from .limits import Limits
+from .users import WorkUsers
+
 Level = Literal["none", "account", "process", "full", "container"]
 
 ACCOUNT = "an account for each lease"
+DISK = "a file system of its own size"
 BUBBLEWRAP = "bubblewrap"
 
 
@@ -72,3 +78,23 @@ class Kept:
                 ("disk", self.disk),
             ),
         )
+
+
+def sandbox_of(
+    users: WorkUsers | None, confinement: Confinement | None, limits: Limits, *, disk: bool
+) -> Sandbox:
+    """Return the level of processes here, by what bounds can be set. disk: each has its own.
+
+    Memory is bounded where it is less than the host's: else one lease may take all of it.
+    """
+    bounds = {} if users is None else groups.kept_by(limits)
+    kept = Kept(
+        own_account=users is not None and users.alone,
+        confined=confinement is not None,
+        own_network=confinement is not None and confinement.separates,
+        memory=bounds.get("memory", "") if limits.memory_bytes else "",
+        processes=bounds.get("processes", ""),
+        cpu=bounds.get("cpu", ""),
+        disk=DISK if disk else "",
+    )
+    return kept.sandbox(alone=users is None or users.alone)

@@ -14,13 +14,16 @@ class Limits:
 
     processes: with their threads, over the account that it runs as. open_files: of one process.
     file_bytes: of one file. memory_bytes: of all of it where the host has control groups that the
-    agent may write, else the data of one process.
+    agent may write, else the data of one process. disk_bytes: of all that it can write; 0: not
+    bounded. cpus: cores that it may use at a time, where there are control groups; 0: all.
     """
 
     processes: int = 4096
     open_files: int = 65_536
     file_bytes: int = 256 * GIB
     memory_bytes: int = 0
+    disk_bytes: int = 0
+    cpus: int = 0
 
     def resources(self) -> dict[str, int]:
         """Return the bounds of each process, by the names of `resource`.

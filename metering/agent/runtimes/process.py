@@ -14,19 +14,20 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from ..clock import Clock, kernel_boot_id
 from ..shares import PIPE_DIRECTORY, is_mps, mps_runs
-from . import groups, keeper, saved
+from . import disks, groups, keeper, saved
 from .confinement import Confinement
 from .family import Stat, descendants, kill_all, signal_all, stat_of, whose
 from .images import Containers
 from .inside import Entered
 from .launching import CHECKPOINT, START_SECONDS_MAX, Launch, spawn
-from .levels import Kept, Sandbox
+from .levels import Sandbox, sandbox_of
 from .limits import LIMITS, Limits
 from .port import NotYet, StartFailed, Work, WorkSpec
 from .records import catches, is_locked, keep_newest, read
@@ -104,13 +105,14 @@ class ProcessRuntime(Entered):
     def sandbox(self) -> Sandbox:
         if self._containers is not None and not self._bare:
             return self._containers.podman.sandbox
-        confinement, alone = self._confinement, self._users is None or self._users.alone
-        kept = Kept(
-            own_account=self._are_alone(),
-            confined=confinement is not None,
-            own_network=confinement is not None and confinement.separates,
-        )
-        return kept.sandbox(alone=alone)
+        return sandbox_of(self._users, self._confinement, self._limits, disk=self._bounds_disk)
+
+    @cached_property
+    def _bounds_disk(self) -> bool:
+        """Tell if each lease has a file system of its own."""
+        if not self._limits.disk_bytes or self._users is None:
+            return False
+        return not disks.usable(self._folder)
 
     def separates(self, gpu_uuids: Collection[str]) -> bool:
         if self._containers is not None and not self._containers.podman.separates:
@@ -146,6 +148,7 @@ class ProcessRuntime(Entered):
             said = self._launch(spec, user, contained)
         except OSError as error:
             self._ids.pop(spec.lease_id, None)
+            disks.remove(folder)
             raise StartFailed(f"the host could not start it: {error.strerror}") from error
         if said == b"failed\n":
             reason = read(folder / "exit.json").get("failed", "it did not start")
@@ -289,7 +292,8 @@ class ProcessRuntime(Entered):
         """Make the lease's folder and start its keeper; return what that said first."""
         folder = self._folder_of(spec.lease_id)
         confinement = self._confined(spec.gpu_uuids) if contained is None else None
-        launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained)
+        disk_bytes = self._limits.disk_bytes if user is not None and self._bounds_disk else 0
+        launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained, disk_bytes)
         lock = launch.prepare()
         try:
             if spec.stop_at_ms is not None and spec.kill_at_ms is not None:
@@ -342,6 +346,7 @@ class ProcessRuntime(Entered):
         begun = (folder / "started.json").exists() or is_locked(folder / "keeper.lock")
         if not spec or not begun:
             # The agent died before the keeper lived: nothing ran, so it may be started anew.
+            disks.remove(folder)
             shutil.rmtree(folder, ignore_errors=True)
             return
         if spec.get("ids") is not None:
@@ -442,6 +447,8 @@ class ProcessRuntime(Entered):
         if uid is not None:
             sweep(uid)
         groups.remove(groups.all_of(folder.name))
+        if not disks.remove(folder):
+            return  # somebody looks into it still; asked for again
         for own in ("work", "tmp"):
             shutil.rmtree(folder / own, ignore_errors=True)
             if (folder / own).exists():

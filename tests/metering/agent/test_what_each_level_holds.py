@@ -1,0 +1,340 @@
+"""The table of config/docs/isolation.md, tried: each act, on each level, beside another's lease."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from metering.agent.clock import SystemClock
+from metering.agent.runtimes import confinement as confining
+from metering.agent.runtimes import groups
+from metering.agent.runtimes.family import of_user
+from metering.agent.runtimes.levels import Level
+from metering.agent.runtimes.limits import Limits
+from metering.agent.runtimes.port import WorkSpec
+from metering.agent.runtimes.process import ProcessRuntime
+from metering.agent.runtimes.users import WorkUsers
+from tests.metering.agent.works import (
+    ROOT,
+    accounts,
+    confinement,
+    ended,
+    let_through,
+    program,
+    said,
+    until,
+)
+
+pytestmark = ROOT
+DOCS = Path(__file__).parents[3] / "config" / "docs" / "isolation.md"
+LEVELS: tuple[Level, ...] = ("account", "process", "full")
+MIB = 1 << 20
+DISK = 24 * MIB
+LIMITS = Limits(processes=40, file_bytes=MIB, memory_bytes=256 * MIB)
+MINOR, OTHER = 76, 77
+"""Of device files that stand for cards: of the lease's own and of another's."""
+BY_ITSELF = ("fork bomb", "daemon that outlives its work", "memory beyond the bound")
+
+
+def table() -> dict[str, dict[str, str]]:
+    """Return what the documentation says: by act and level, its first word."""
+    found = {}
+    for line in DOCS.read_text().splitlines():
+        cells = [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and re.match(r"[a-z]+:", cells[1]):
+            words = [cell.partition(":")[0] for cell in cells[1:]]
+            found[cells[0]] = dict(zip(LEVELS, words, strict=True))
+    return found
+
+
+VICTIM = """
+import ctypes, json, os, socket, time
+open("model", "w").write("weights")
+abstract = socket.socket(socket.AF_UNIX)
+abstract.bind("\\0offpeak-victim-" + os.environ["WORD"])
+abstract.listen(8)
+port = socket.create_server(("0.0.0.0", 0))
+libc = ctypes.CDLL(None)
+key = int(os.environ["WORD"])
+assert libc.shmget(key, 4096, 0o1666) >= 0
+print(port.getsockname()[1], flush=True)
+time.sleep(600)
+"""
+
+HOSTILE = """
+import ctypes, json, os, signal, socket, subprocess, sys
+about = json.loads(sys.argv[1])
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+found = {}
+
+def tries(name):
+    def run(act):
+        try:
+            found[name] = "reached" if act() else "refused"
+        except OSError:
+            found[name] = "refused"
+    return run
+
+def others():
+    seen = []
+    for each in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat("/proc/" + each).st_uid not in (os.getuid(), 65534):
+                seen.append(int(each))
+        except OSError:
+            pass
+    return seen
+
+def signals():
+    hit = 0
+    for each in others():
+        try:
+            os.kill(each, signal.SIGKILL)
+            hit += 1
+        except OSError:
+            pass
+    return hit
+
+def connects(address, family=socket.AF_INET):
+    one = socket.socket(family)
+    one.settimeout(2)
+    one.connect(address)
+    return True
+
+def reads(path):
+    return open(path).read(1) is not None
+
+def dumps():
+    import resource
+    if resource.getrlimit(resource.RLIMIT_CORE)[1]:
+        return True
+    return os.waitstatus_to_exitcode(os.system("kill -SEGV $$")) > 255
+
+def shared():
+    number = libc.shmget(about["word"], 0, 0)
+    return number >= 0 and libc.shmat(number, None, 0) not in (None, ctypes.c_void_p(-1).value)
+
+def fills(folder):
+    wrote = 0
+    try:
+        while wrote < about["most"]:
+            with open(f"{folder}/fill-{wrote}", "wb") as file:
+                file.write(bytes(1 << 20))
+            wrote += 1 << 20
+    except OSError:
+        pass
+    for each in range(0, wrote + 1, 1 << 20):
+        try:
+            os.unlink(f"{folder}/fill-{each}")
+        except OSError:
+            pass
+    return "bounded" if wrote < about["most"] else "unbounded"
+
+tries("seeing other processes")(others)
+tries("signalling other processes")(signals)
+tries("tracing other processes")(lambda: any(libc.ptrace(16, pid, 0, 0) == 0 for pid in others()))
+tries("abstract socket of a neighbour")(
+    lambda: connects("\\0offpeak-victim-" + str(about["word"]), socket.AF_UNIX))
+tries("System V memory of a neighbour")(shared)
+tries("loopback of the host")(lambda: connects(("127.0.0.1", about["host port"])))
+tries("scanning for open ports")(lambda: connects(("127.0.0.1", about["victim port"])))
+tries("core dump")(dumps)
+tries("setuid program")(lambda: subprocess.check_output([about["setuid"], "-u"]) == b"0\\n")
+tries("card of another lease")(lambda: os.close(os.open(about["card"], os.O_RDWR)) is None)
+tries("folder of another lease")(lambda: reads(about["victim"] + "/work/model"))
+tries("token of the agent")(lambda: reads(about["token"]))
+found["filling the disk"] = fills(".")
+found["filling /tmp"] = fills("/tmp")
+tries("new user namespace")(lambda: libc.unshare(0x10000000) == 0)
+found["own card"] = os.path.exists(about["own card"])
+print(json.dumps(found), flush=True)
+"""
+
+SPREADS = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+made = 0
+while made < 200:
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(600)
+    except OSError:
+        break
+    made += 1
+print("bounded" if made < 200 else "unbounded", flush=True)
+time.sleep(600)
+"""
+
+LEAVES = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.closerange(0, 20)
+    time.sleep(600)
+print("left", flush=True)
+"""
+
+TAKES = """
+import os, time
+for _ in range(3):
+    if os.fork() == 0:
+        held = bytearray(b"x" * (150 << 20))
+        time.sleep(600)
+time.sleep(600)
+"""
+
+
+@dataclass
+class Host:
+    """A runtime at a level, with a victim in it, and what a hostile program is told."""
+
+    level: Level
+    runtime: ProcessRuntime
+    folder: Path
+    about: dict[str, object]
+
+    def uid(self, wanted: WorkSpec) -> int:
+        return (self.folder / "leases" / str(wanted.lease_id) / "work").stat().st_uid
+
+
+def runtime_at(level: Level, folder: Path, users: WorkUsers, readable: Path) -> ProcessRuntime:
+    limits = LIMITS
+    if level == "full":
+        limits = Limits(processes=40, file_bytes=MIB, memory_bytes=256 * MIB, disk_bytes=DISK)
+    let_through(folder)
+    made = ProcessRuntime(
+        folder,
+        clock=SystemClock(),
+        users=users,
+        confinement=None if level == "account" else confinement(users, readable),
+        limits=limits,
+    )
+    if made.sandbox.level != level:
+        pytest.skip(f"this host gives {made.sandbox.level}: {dict(made.sandbox.enforces)}")
+    return made
+
+
+@pytest.fixture(params=LEVELS)
+def host(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Host]:
+    word = os.getpid()
+    tools, token = tmp_path / "tools", tmp_path / "token"
+    tools.mkdir()
+    token.write_text("secret")
+    token.chmod(0o600)
+    setuid = tools / "id"
+    shutil.copy("/usr/bin/id", setuid)
+    setuid.chmod(0o4755)
+    driver = tmp_path / "gpus" / "0"
+    driver.mkdir(parents=True)
+    (driver / "information").write_text(f"GPU UUID: GPU-a\nDevice Minor: {MINOR}\n")
+    monkeypatch.setattr(confining, "GPU_FOLDER", tmp_path / "gpus")
+    cards = [Path(f"/dev/nvidia{minor}") for minor in (MINOR, OTHER)]
+    runtime = runtime_at(request.param, tmp_path / "state", accounts(), tools)
+    victim = program(VICTIM)
+    object.__setattr__(victim, "environment", {"WORD": str(word)})
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for card in cards:
+            os.mknod(card, 0o20666, os.makedev(1, 3))
+            card.chmod(0o666)
+        try:
+            runtime.start(victim)
+            until(lambda: said(tmp_path / "state", victim))
+            about: dict[str, object] = {
+                "word": word,
+                "most": 2 * DISK,
+                "host port": server.getsockname()[1],
+                "victim port": int(said(tmp_path / "state", victim)),
+                "victim": str(tmp_path / "state" / "leases" / str(victim.lease_id)),
+                "setuid": str(setuid),
+                "token": str(token),
+                "own card": str(cards[0]),
+                "card": str(cards[1]),
+            }
+            yield Host(request.param, runtime, tmp_path / "state", about)
+        finally:
+            for card in cards:
+                card.unlink()
+            for work in runtime.works():
+                runtime.kill(work.lease_id)
+                ended(runtime, work.lease_id)
+                runtime.forget(work.lease_id)
+    assert list(runtime.works()) == []
+
+
+def test_what_each_level_lets_work_do_is_what_the_documentation_says(host: Host) -> None:
+    hostile = program(HOSTILE, json.dumps(host.about))
+    host.runtime.start(hostile)
+    ended(host.runtime, hostile.lease_id)
+
+    found = json.loads(said(host.folder, hostile))
+
+    assert found.pop("own card"), "what is its own it has"
+    told = {act: words[host.level] for act, words in table().items()}
+    assert found == {act: word for act, word in told.items() if act not in BY_ITSELF}
+    assert set(found) | set(BY_ITSELF) == set(told), "each row of the table is tried"
+
+
+def test_it_spreads_within_bounds_and_nothing_of_it_is_left(host: Host) -> None:
+    for code in (SPREADS, LEAVES):
+        hostile = program(code)
+        host.runtime.start(hostile)
+        uid = host.uid(hostile)
+        until(lambda wanted=hostile: said(host.folder, wanted))
+        if code is SPREADS:
+            assert said(host.folder, hostile) == table()["fork bomb"][host.level] + "\n"
+            assert len(of_user(uid)) <= LIMITS.processes
+            host.runtime.kill(hostile.lease_id)
+        ended(host.runtime, hostile.lease_id)
+
+        assert of_user(uid) == []
+    assert table()["daemon that outlives its work"][host.level] == "gone"
+
+
+def test_it_takes_no_more_memory_than_its_bound(host: Host) -> None:
+    assert table()["memory beyond the bound"][host.level] == "bounded"
+    if "memory" not in groups.kept_by(LIMITS):
+        pytest.skip("only root of a host with control groups can bound memory so")
+    hostile = program(TAKES)
+    host.runtime.start(hostile)
+    peaks = [
+        file
+        for group in groups.all_of(str(hostile.lease_id))
+        for file in (group / "memory.max_usage_in_bytes", group / "memory.peak")
+        if file.exists()
+    ]
+
+    until(lambda: any(int(file.read_text()) > 128 * MIB for file in peaks))
+
+    assert all(int(file.read_text()) <= 256 * MIB for file in peaks)
+    host.runtime.kill(hostile.lease_id)
+    ended(host.runtime, hostile.lease_id)
+
+
+def test_what_a_lease_wrote_is_gone_before_its_account_comes_round(host: Host) -> None:
+    wrote = program("open('result', 'w').write('x')")
+    host.runtime.start(wrote)
+    ended(host.runtime, wrote.lease_id)
+    folder = host.folder / "leases" / str(wrote.lease_id)
+
+    host.runtime.forget(wrote.lease_id)
+
+    assert not folder.exists()
+    assert not [
+        each for each in Path("/proc/self/mounts").read_text().split() if str(folder) in each
+    ]
+    kept = host.folder / "ended" / str(wrote.lease_id)
+    assert {each.name for each in kept.iterdir()}.isdisjoint({"work", "tmp", "disk", "disk.img"})
