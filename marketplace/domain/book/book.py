@@ -100,6 +100,9 @@ class Book:
 
     def decided(self, events: Sequence[Event], position: int) -> None:
         """Take in what was decided on one fact: as `apply` of one after the other."""
+        if len(events) == 1:  # as mostly: of a bid that nothing serves
+            self.apply(events[0], position)
+            return
         grants = [each for each in events if isinstance(each, LeaseGranted)]
         others = len(events) - len(grants)
         together = len(grants) > 1 and self.quotas is None and grants[0] is events[others]

@@ -74,16 +74,15 @@ def _free(
     for entry in catalogue.perhaps_free(bid, earliest=earliest, limit=limit):
         if not _usable(entry.listed, bid):
             continue
-        wanted, last, enough = entry.uuids, None, False
-        for uuid, spans in entry.listed.all_free(calendar, since=earliest, until=bid.deadline):
-            if spans is not last:  # mostly many GPUs have the very same
-                last, enough = spans, _long_enough(spans, bid, earliest)
-                if enough and parted:
-                    host_id, tenant_id = entry.listed.terms.host_id, bid.terms.tenant_id
-                    left = calendar.without_others(spans, host_id, tenant_id)
-                    enough = _long_enough(left, bid, earliest)
-            if enough and uuid in wanted:
-                found.add(uuid)
+        listed, uuids = entry.listed, entry.uuids
+        for spans, alike in listed.free_alike(uuids, calendar, since=earliest, until=bid.deadline):
+            enough = _long_enough(spans, bid, earliest)
+            if enough and parted:
+                host_id, tenant_id = listed.terms.host_id, bid.terms.tenant_id
+                left = calendar.without_others(spans, host_id, tenant_id)
+                enough = _long_enough(left, bid, earliest)
+            if enough:
+                found.update(alike)
         if len(found) >= bid.gpus:
             catalogue.note_enough(bid, entry.listed)
             return True
@@ -128,6 +127,7 @@ def _long_enough(spans: Iterable[tuple[int, int]], bid: OpenBid, earliest: int) 
     for opens, closes in spans:
         if opens > latest:
             return False
-        if min(closes, deadline) - max(opens, earliest) >= duration:
+        starts = opens if opens > earliest else earliest
+        if (closes if closes < deadline else deadline) - starts >= duration:
             return True
     return False

@@ -11,7 +11,7 @@ seconds, rounded so that a span only ever looks longer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -111,7 +111,7 @@ class Level:
 
     def put(self, rows: Rows, slot: int, floor: int, spans: Iterable[tuple[int, int]]) -> None:
         """Write down a host's spans that have no row yet, and forget others; `rows` is kept up."""
-        for span in rows.keys() - spans:
+        for span in rows.keys() - spans if rows else ():
             row = rows.pop(span)
             self._fill(row, FAR, -FAR, -2 * FAR, 0, 0)
             self._unused.append(row)
@@ -169,17 +169,9 @@ ALWAYS = 1 << 62
 NO_OFFERS = (0, 0, ALWAYS, -ALWAYS, ALWAYS, ALWAYS, -ALWAYS, 0)
 
 
-class Asked(NamedTuple):
-    """What a bid asks for: the number of its shape, and milliseconds.
-
-    duration: for how long at least; longest: at most.
-    """
-
-    shape: int
-    earliest: int
-    deadline: int
-    duration: int
-    longest: int
+Asked = tuple[int, int, int, int, int]
+"""What a bid asks for: the number of its shape; in milliseconds, from when and until when, for how
+long at least and at most. Made of every bid, so it is a plain tuple."""
 
 
 class HostColumns:
@@ -245,7 +237,8 @@ class HostColumns:
 
         table: which kinds fit which shapes.
         """
-        seconds = asked_for(asked.earliest, asked.deadline, asked.duration)
+        shape, earliest, deadline, duration, longest = asked
+        seconds = asked_for(earliest, deadline, duration)
         if number >= len(self._levels) or seconds is None:
             return NOWHERE
         level = self._levels[number]
@@ -260,8 +253,8 @@ class HostColumns:
             level.count,
             self._facts,
             table,
-            asked.shape,
-            asked.longest,
+            shape,
+            longest,
             *seconds,
             self._found,
         )
@@ -272,14 +265,15 @@ class HostColumns:
 
     def with_windows(self, table: Bools, asked: Asked) -> list[int]:
         """Return the slots of hosts with a window that may be long enough, the longest first."""
+        shape, earliest, deadline, duration, _ = asked
         facts = self._facts[:, : self._count]
-        found = facts[LONGEST] >= asked.duration
-        found &= facts[OPENS] <= asked.deadline - asked.duration
-        found &= facts[CLOSES] >= asked.earliest + asked.duration
+        found = facts[LONGEST] >= duration
+        found &= facts[OPENS] <= deadline - duration
+        found &= facts[CLOSES] >= earliest + duration
         if self.loose:
-            found |= facts[KNOWN_UNTIL] < asked.deadline
-            found |= facts[KNOWN_FROM] > asked.earliest
-        found &= table[facts[KIND], asked.shape]
+            found |= facts[KNOWN_UNTIL] < deadline
+            found |= facts[KNOWN_FROM] > earliest
+        found &= table[facts[KIND], shape]
         slots = found.nonzero()[0]
         longest_first: list[int] = slots[np.argsort(-facts[LONGEST, slots])].tolist()
         return longest_first

@@ -37,7 +37,7 @@ SHAPES_MAX = 2_000
 """Shapes kept; beyond, those that no bid has any more are forgotten."""
 KINDS_APART_MAX = 4
 """Kinds of offers on one host, up to which it is looked at whom each set of them fits."""
-NOTHING_ASKED = Asked(-1, 0, 0, 0, 0)
+NOTHING_ASKED: Asked = (-1, 0, 0, 0, 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -280,9 +280,9 @@ class Catalogue:
         if gpus is None:
             gpus = bid.gpus if bid.terms.placement == "same-host" else 1
         slots, floors = self._with_room(bid, level_of(gpus), earliest, longest)
-        if not len(slots) or floors.min() > limit:
+        if not len(slots) or floors[floors.argmin()] > limit:  # `min` takes twice as long
             return ()
-        return self._in_order(slots, floors, limit, self._asked.shape)
+        return self._in_order(slots, floors, limit, self._asked[0])
 
     def perhaps_free(self, bid: OpenBid, *, earliest: int, limit: int) -> Iterator[Entry]:
         """Yield the offers within a limit, in no order, of hosts that may have a GPU for a bid.
@@ -299,8 +299,8 @@ class Catalogue:
         seen = set[int]()
         for level in {level_of(bid.gpus): None, 0: None}:
             slots, floors = self._with_room(bid, level, earliest, None)
-            for slot, floor in zip(slots.tolist(), floors.tolist(), strict=True):
-                if slot in seen or floor > limit:
+            for slot in slots[floors <= limit].tolist():
+                if slot in seen:
                     continue
                 seen.add(slot)
                 host = self._by_slot[slot]
@@ -325,7 +325,7 @@ class Catalogue:
         """
         self._bring_up_to_date()
         shape, longest = self.kinds.shape(bid.shape), longest or bid.duration
-        asked = Asked(shape, earliest, bid.deadline, bid.duration, longest)
+        asked = (shape, earliest, bid.deadline, bid.duration, longest)
         if asked != self._asked:
             self._asked = asked
             self._roomy.clear()
@@ -387,7 +387,7 @@ class Catalogue:
             entry = self._entry(witness, shape)
             assert entry is not None, "it fitted once"
             yield entry
-        asked = Asked(shape, earliest, bid.deadline, bid.duration, bid.duration)
+        asked = (shape, earliest, bid.deadline, bid.duration, bid.duration)
         for slot in self.columns.with_windows(self.kinds.table, asked):
             for listed in self._by_slot[slot].offers.values():
                 entry = self._entry(listed, shape)
@@ -423,7 +423,8 @@ class Catalogue:
         fit = listed.fits.get(shape)
         if fit is None:
             fit = listed.fits[shape] = self._gpus_passing(listed, shape, len(CONSTRAINTS))
-        return Entry(listed.floor, listed.since, listed.text, listed, *fit) if fit[0] else None
+        made = (listed.floor, listed.since, listed.text, listed, *fit)
+        return tuple.__new__(Entry, made) if fit[0] else None  # quicker than `Entry(…)`
 
     def _gpus_passing(
         self, listed: Listed, shape: int, least: int

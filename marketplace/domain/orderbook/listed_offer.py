@@ -234,6 +234,7 @@ WEEK = timedelta(days=7) // ONE_MILLI
 NEVER = 1 << 62
 
 Spans = tuple[tuple[Millis, Millis], ...]
+_Alike = tuple[Spans, list[tuple[Taken, ...]], Sequence[tuple[Spans, Sequence[str]]]]
 
 
 @dataclass(slots=True, eq=False)
@@ -277,6 +278,7 @@ class Listed:
     _known_until: int = 0
     _free: dict[str, tuple[tuple[Taken, ...], Spans, Spans]] = field(default_factory=dict)
     """By GPU: what is taken of it, the windows, what is free; under "" where nothing is taken."""
+    _alike: dict[tuple[str, ...], _Alike] = field(default_factory=dict)  # what `free_alike` told
     _latest: tuple[tuple[Taken, ...], Spans, Spans] = ((), (), ())
     """What was asked for last."""
 
@@ -343,9 +345,26 @@ class Listed:
 
     def all_free(self, calendar: Calendar, *, since: int, until: int) -> list[tuple[str, Spans]]:
         """Return the same of every GPU, with its UUID."""
-        windows, free_of = self.windows(since, until), self._free_of
-        each = zip(self.groups, calendar.of_each(self.groups), strict=True)
-        return [(uuid, free_of(uuid, taken, windows, calendar)) for uuid, taken in each]
+        alike = self.free_alike(tuple(self.groups), calendar, since=since, until=until)
+        return [(uuid, spans) for spans, uuids in alike for uuid in uuids]
+
+    def free_alike(
+        self, uuids: tuple[str, ...], calendar: Calendar, *, since: int, until: int
+    ) -> Sequence[tuple[Spans, Sequence[str]]]:
+        """Return the same of some GPUs, once for those next to each other that are free alike."""
+        windows, taken = self.windows(since, until), calendar.of_each(uuids)
+        if self.parted or calendar.parted:
+            each = zip(uuids, taken, strict=True)
+            return [(self._free_of(uuid, it, windows, calendar), (uuid,)) for uuid, it in each]
+        known = self._alike.get(uuids)
+        if known is None or known[0] is not windows or known[1] != taken:
+            alike = list[tuple[Spans, list[str]]]()
+            for uuid, last, it in zip(uuids, (None, *taken), taken, strict=False):
+                if it is not last:
+                    alike.append((self._free_of(uuid, it, windows, calendar), []))
+                alike[-1][1].append(uuid)
+            known = self._alike[uuids] = (windows, taken, alike)
+        return known[2]
 
     def _free_of(
         self, uuid: str, taken: tuple[Taken, ...], windows: Spans, calendar: Calendar

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import NamedTuple
 
 from ledger.domain.ids import HostId
@@ -23,6 +24,7 @@ from marketplace.domain.orderbook.listed_offer import Entry, Listed
 from marketplace.domain.orderbook.open_bid import OpenBid
 
 NO_LIMIT = 1 << 62
+_opening = itemgetter(0)
 
 
 class Start(NamedTuple):
@@ -37,6 +39,9 @@ class Start(NamedTuple):
     slack: int
     uuid: str
     listed: Listed
+
+
+_start = tuple.__new__  # a named tuple's own is several times as slow
 
 
 @made_quickly
@@ -134,6 +139,7 @@ def _on_one_host(
     earliest = max(bid.earliest, since)
     pools: dict[object, list[Start]] = defaultdict(list)
     best: dict[object, tuple[int, bool, int]] = {}
+    serving: dict[object, Collection[Start]] = {}
     at_once = 0
     linked = "nvlink" in bid.terms.request.prefer
     level = highest
@@ -149,11 +155,11 @@ def _on_one_host(
             if first is None:
                 continue
             level = entry.floor
-            serving = _serving(pool, first)
-            apart = linked and len(_joined(serving.values())) < bid.gpus
-            best[key] = (first, apart, len(serving) - bid.gpus)
+            serving[key] = _serving(pool, first).values()
+            apart = linked and len(_joined(serving[key])) < bid.gpus
+            best[key] = (first, apart, len(serving[key]) - bid.gpus)
             if best[key] == (earliest, False, 0):
-                return _take(pool, first, bid.gpus)
+                return _placement(first, _chosen(serving[key], bid.gpus))
             at_once += best[key][:2] == (earliest, False)
         if at_once >= COMPARED_MAX:
             break
@@ -161,7 +167,7 @@ def _on_one_host(
         return None
     # Equal keys cannot be told apart by their own worth: the dict keeps who came first.
     key = min(best, key=lambda each: best[each])
-    return _take(pools[key], best[key][0], bid.gpus)
+    return _placement(best[key][0], _chosen(serving[key], bid.gpus))
 
 
 def _pools_of(
@@ -176,37 +182,44 @@ def _pools_of(
     for uuid in entry.uuids:
         groups[entry.listed.groups[uuid]].append(uuid)
     for group, uuids in groups.items():
-        yield (host_id, group), _starts(entry.listed, uuids, bid, calendar, since)
+        yield (host_id, group), _starts(entry.listed, tuple(uuids), bid, calendar, since)
 
 
 def _starts(
-    listed: Listed, uuids: Iterable[str], bid: OpenBid, calendar: Calendar, since: int
+    listed: Listed, uuids: tuple[str, ...], bid: OpenBid, calendar: Calendar, since: int
 ) -> list[Start]:
-    earliest, deadline, duration = max(bid.earliest, since), bid.deadline, bid.duration
-    latest = deadline - duration
-    found = []
-    spans: Sequence[tuple[Millis, Millis]]
-    for uuid in uuids:
-        spans = listed.free(uuid, calendar, since=earliest, until=deadline)
+    earliest, deadline = max(bid.earliest, since), bid.deadline
+    found = list[Start]()
+    left: Sequence[tuple[Millis, Millis]]
+    for spans, alike in listed.free_alike(uuids, calendar, since=earliest, until=deadline):
+        left = spans
         if calendar.one_tenant:
-            host_id = listed.terms.host_id
-            spans = calendar.without_others(spans, host_id, bid.terms.tenant_id)
-        at = max(0, bisect_right(spans, earliest, key=_opening) - 1)
-        while at < len(spans):
-            opens, closes = spans[at]
-            if opens > latest:
-                break
-            first = opens if opens > earliest else earliest
-            last = (closes if closes < deadline else deadline) - duration
-            if first <= last:
-                slack = closes - (opens if opens > since else since) - duration
-                found.append(Start(first, last, slack, uuid, listed))
-            at += 1
+            left = calendar.without_others(spans, listed.terms.host_id, bid.terms.tenant_id)
+        coming = _starts_in(left, earliest, deadline, bid.duration, since)
+        for uuid in alike if coming else ():
+            for first, last, slack in coming:
+                found.append(_start(Start, (first, last, slack, uuid, listed)))
     return found
 
 
-def _opening(span: tuple[int, int]) -> int:
-    return span[0]
+def _starts_in(
+    spans: Sequence[tuple[Millis, Millis]],
+    earliest: int,
+    deadline: int,
+    duration: int,
+    since: int,
+) -> list[tuple[int, int, int]]:
+    """Return first start, last start and slack of each span that is long enough."""
+    found, latest = [], deadline - duration
+    at = max(0, bisect_right(spans, earliest, key=_opening) - 1)
+    for opens, closes in spans[at:]:
+        if opens > latest:
+            break
+        first = opens if opens > earliest else earliest
+        last = (closes if closes < deadline else deadline) - duration
+        if first <= last:
+            found.append((first, last, closes - (opens if opens > since else since) - duration))
+    return found
 
 
 def _earliest_start(pool: list[Start], gpus: int, *, linked: bool = False) -> int | None:
@@ -214,7 +227,7 @@ def _earliest_start(pool: list[Start], gpus: int, *, linked: bool = False) -> in
 
     linked: of each host only those of one NVLink group count.
     """
-    pool.sort(key=_first)
+    pool.sort(key=_opening)
     open_until: list[int] = []
     for start in pool:
         while open_until and open_until[0] < start.first:
@@ -243,10 +256,6 @@ def _joined(serving: Iterable[Start]) -> list[Start]:
     ]
 
 
-def _first(start: Start) -> int:
-    return start.first
-
-
 def _serving(pool: Iterable[Start], at: int) -> dict[str, Start]:
     """Return the GPUs that can begin at an instant; of one in two offers, the cheaper offer."""
     serving: dict[str, Start] = {}
@@ -256,11 +265,6 @@ def _serving(pool: Iterable[Start], at: int) -> dict[str, Start]:
             if known is None or start.listed.rank < known.listed.rank:
                 serving[start.uuid] = start
     return serving
-
-
-def _take(pool: Iterable[Start], at: int, gpus: int) -> Placement:
-    """Choose among the GPUs of one place that can begin at `at`."""
-    return _placement(at, _chosen(_serving(pool, at).values(), gpus))
 
 
 def _chosen(serving: Collection[Start], gpus: int) -> list[Start]:
