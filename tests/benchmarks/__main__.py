@@ -29,6 +29,7 @@ NAMES = (
     "batch",
     "rounds",
     "files",
+    "tunnel",
     "logs",
     "beside",
     "idle",

@@ -107,7 +107,8 @@ class Door:
         Raises: NoWayIn.
         """
         number = next(self._numbers)
-        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
         try:
             self._say({"id": number, "what": kind, "port": port, "key": key})
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
@@ -127,7 +128,8 @@ class Door:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
         self.ended.set()
-        for waiting in [self._ready, *self._asked.values()]:
+        everybody: list[asyncio.Future[Any]] = [self._ready, *self._asked.values()]
+        for waiting in everybody:
             if not waiting.done():
                 waiting.set_exception(NoWayIn("its work has ended"))
         if self._ready.done() and not self._ready.cancelled():

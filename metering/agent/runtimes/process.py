@@ -254,7 +254,7 @@ class ProcessRuntime(Entered):
             if self._works[lease_id].state != "ended"
         }
         sessions = {self._roots[lease_id]["pid"]: lease_id for lease_id in tops.values()}
-        return whose(pid, tops | self._doors, sessions)
+        return whose(pid, {**tops, **self._doors}, sessions)
 
     def name_of(self, pid: int) -> str | None:
         stat = stat_of(pid)
