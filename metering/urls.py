@@ -13,6 +13,12 @@ from metering.api.agent import (
     AgentSamples,
     AgentSecrets,
 )
+from metering.api.agent_files import (
+    AgentInputs,
+    AgentOutputs,
+    AgentOutputsFailed,
+    AgentOutputsMissing,
+)
 from metering.api.usage import (
     Agents,
     Heat,
@@ -29,6 +35,10 @@ api_urls: list[URLPattern] = [
     path("agent/logs", AgentLogs.as_view()),
     path("agent/samples", AgentSamples.as_view()),
     path("agent/secrets", AgentSecrets.as_view()),
+    path("agent/leases/<uuid:lease_id>/inputs", AgentInputs.as_view()),
+    path("agent/leases/<uuid:lease_id>/outputs", AgentOutputs.as_view()),
+    path("agent/leases/<uuid:lease_id>/outputs/missing", AgentOutputsMissing.as_view()),
+    path("agent/leases/<uuid:lease_id>/outputs/failed", AgentOutputsFailed.as_view()),
     path("agents", Agents.as_view()),
     path("heat", Heat.as_view()),
     path("leases/<uuid:lease_id>/access", LeaseAccess.as_view()),

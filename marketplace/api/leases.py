@@ -25,6 +25,7 @@ from marketplace.domain.facts.close_reasons import REASONS
 from marketplace.domain.leases.lease import Lease
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
+from marketplace.queries.folders import left_by
 
 LEASE_MIN_SECONDS = 900
 NEWEST_FIRST = ("-granted_at", "lease_id")
@@ -188,17 +189,43 @@ class AttemptShape(serializers.Serializer[Any]):
     reason = serializers.CharField()
 
 
+class OutputShape(serializers.Serializer[Any]):
+    """Files that the work left on one host, kept as a folder. attempt: of the bids that follow one
+    another, the number of the one whose lease this is. exit_code: null where it was stopped.
+    """
+
+    folder_id = serializers.UUIDField()
+    host_id = serializers.UUIDField(allow_null=True)
+    attempt = serializers.IntegerField()
+    exit_code = serializers.IntegerField(allow_null=True)
+    files = serializers.IntegerField()
+    size_bytes = serializers.IntegerField()
+    kept_at = MomentField()
+
+
+class OutputFailedShape(serializers.Serializer[Any]):
+    """What of it could not be kept. final: it is not tried again."""
+
+    host_id = serializers.UUIDField()
+    reason = serializers.CharField()
+    final = serializers.BooleanField()
+    at = MomentField()
+
+
 class OneLeaseShape(LeaseShape):
-    """A lease, what cuts it short while it is reclaimed or interrupted, and its attempts.
+    """A lease, what cuts it short while it is reclaimed or interrupted, its attempts and outputs.
 
     resumes_lease_id: whose work it goes on with; resumed_by_lease_id: which goes on with its own.
-    Both are null for who may not see why a lease was asked for.
+    Both are null for who may not see why a lease was asked for. Only its consumer sees what its
+    work left.
     """
 
     cut = CutShape(allow_null=True)
     attempts = AttemptShape(many=True)
     resumes_lease_id = serializers.UUIDField(allow_null=True)
     resumed_by_lease_id = serializers.UUIDField(allow_null=True)
+    output_folders = OutputShape(many=True)
+    outputs_failed = OutputFailedShape(many=True)
 
 
 CONSUMERS_OWN = ("bid_id", "subscriber_id", "cost_centre", "inputs", "outputs")
@@ -256,7 +283,7 @@ class OneLease(Endpoint):
     """One lease."""
 
     scopes: ClassVar = {"GET": "leases:read", "DELETE": "leases:write"}
-    reads: ClassVar = ("marketplace.leases",)
+    reads: ClassVar = ("marketplace.leases", "marketplace.folders")
 
     @extend_schema(responses=OneLeaseShape)
     def get(self, request: Request, lease_id: UUID) -> Response:
@@ -270,6 +297,9 @@ class OneLease(Endpoint):
             "resumes_lease_id": before,
             "resumed_by_lease_id": after,
         }
+        left = left_by(self.actor, row)
+        shown["output_folders"] = OutputShape(left.folders, many=True).data
+        shown["outputs_failed"] = OutputFailedShape(left.failed, many=True).data
         return Response(shown, headers={"ETag": etag_of(row.version)})
 
     @extend_schema(responses=LeaseWritten)

@@ -11,6 +11,7 @@ from ledger.domain.money import Rate
 from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from marketplace.domain.facts.events import LeaseEvent
+from marketplace.domain.leases import outputs
 from marketplace.domain.leases.lease import Lease, LeaseUnknown, save
 from marketplace.domain.leases.reclaim import reclaim
 from marketplace.domain.leases.resale import keep_rest, list_rest, take_first
@@ -193,6 +194,30 @@ def save_work(
         store,
         lease_id,
         lambda lease: save(lease, host_id=host_id, safe_at=safe_at, now=now),
+        by,
+    )
+
+
+def outputs_failed(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    host_id: HostId,
+    reason: str,
+    final: bool,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Take note of what a host could not keep of the files that the work left.
+
+    Raises: LeaseUnknown.
+    """
+    return _decide(
+        store,
+        lease_id,
+        lambda lease: outputs.outputs_failed(
+            lease, host_id=host_id, reason=reason, final=final, now=now
+        ),
         by,
     )
 

@@ -22,6 +22,7 @@ from marketplace.domain.facts.events import (
     LeaseScheduled,
     LeaseShortened,
     LeaseStarting,
+    OutputsFailed,
     ReclaimRequested,
     ResaleEnded,
     ResaleListed,
@@ -96,16 +97,23 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
                 lost_seconds=closed.lost_seconds,
             )
             _phase(row, "over", rows)
-        case WorkStarted() | WorkStopped() | WorkSaved() as work:
+        case WorkStarted() | WorkStopped() | WorkSaved() | OutputsFailed() as work:
             _note_work(work, rows)
         case _:
             return
     rows.change(LeaseRow, recorded.event.lease_id, version=recorded.version)
 
 
-def _note_work(work: WorkStarted | WorkStopped | WorkSaved, rows: Rows) -> None:
-    """Keep when the work began, and up to when it is safe; how it stopped its shares tell."""
+def _note_work(work: WorkStarted | WorkStopped | WorkSaved | OutputsFailed, rows: Rows) -> None:
+    """Keep when the work began, up to when it is safe, and what it left that is not kept.
+
+    How it stopped its shares tell.
+    """
     row = rows.get(LeaseRow, work.lease_id)
+    if isinstance(work, OutputsFailed):
+        said = {"reason": work.reason, "final": work.final, "at": work.at.isoformat()}
+        failed = {**row.outputs_failed, str(work.host_id): said}
+        rows.change(LeaseRow, work.lease_id, outputs_failed=failed)
     if isinstance(work, WorkStarted) and row.work_began_at is None:
         rows.change(LeaseRow, work.lease_id, work_began_at=work.at)
     if not isinstance(work, WorkSaved):
@@ -376,6 +384,7 @@ PROJECTIONS = (
             WorkStarted,
             WorkStopped,
             WorkSaved,
+            OutputsFailed,
             ReclaimRequested,
             LeaseExtended,
             ExtensionRequested,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -15,6 +17,7 @@ from marketplace.models.leases import LeaseRow
 
 NAMED_MAX = 20
 """So many bids and leases a refusal names."""
+OUTPUTS_MAX = 100
 
 
 class FolderFilterUnreadable(Invalid):
@@ -58,4 +61,84 @@ def bringing(folder_id: UUID) -> tuple[list[UUID], list[UUID]]:
     return (
         list(waiting.values_list("bid_id", flat=True)[:NAMED_MAX]),
         list(leases.values_list("lease_id", flat=True)[:NAMED_MAX]),
+    )
+
+
+def manifest_name(tenant_id: UUID, folder_id: UUID) -> str:
+    """Return the sha256 of the manifest of a folder that an organisation keeps.
+
+    Raises: FolderUnknown.
+    """
+    row = FolderRow.objects.filter(tenant_id=tenant_id, folder_id=folder_id).first()
+    if row is None:
+        raise FolderUnknown(folder_id=folder_id)
+    return row.manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A folder that the work of a lease left, and the number of its bid among those in a chain."""
+
+    folder_id: UUID
+    host_id: UUID | None
+    attempt: int
+    exit_code: int | None
+    files: int
+    size_bytes: int
+    kept_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFailed:
+    """What of it a host could not keep. final: it is not tried again."""
+
+    host_id: UUID
+    reason: str
+    final: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What the work of a lease left: the newest folders, and what could not be kept."""
+
+    folders: list[Output]
+    failed: list[OutputFailed]
+
+
+NOTHING_LEFT = Left([], [])
+
+
+def left_by(actor: Actor, lease: LeaseRow) -> Left:
+    """Return what a lease left, as far as `actor` may see its files.
+
+    What a host said before it kept a folder after all is left out.
+    """
+    if lease.tenant_id != actor.tenant_id or not actor.may("files:read"):
+        return NOTHING_LEFT
+    rows = list(folders(actor, lease_id=lease.lease_id)[:OUTPUTS_MAX])
+    bid = BidRow.objects.filter(bid_id=lease.bid_id).first()
+    attempt = 1 if bid is None else bid.chain_number
+    said = [
+        OutputFailed(UUID(host), each["reason"], each["final"], datetime.fromisoformat(each["at"]))
+        for host, each in lease.outputs_failed.items()
+    ]
+    return Left(
+        [
+            Output(
+                row.folder_id,
+                row.host_id,
+                attempt,
+                row.exit_code,
+                row.files,
+                row.size_bytes,
+                row.kept_at,
+            )
+            for row in rows
+        ],
+        [
+            each
+            for each in said
+            if each.final or not any(row.host_id == each.host_id for row in rows)
+        ],
     )

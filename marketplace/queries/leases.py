@@ -313,6 +313,35 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What files a host may bring and fetch for a lease. wanted: its work is to run here now."""
+
+    tenant_id: TenantId
+    inputs: UUID | None
+    outputs: tuple[str, ...]
+    wanted: bool
+    closed_at: datetime | None
+
+
+def carried(host_id: HostId, lease_id: UUID) -> Carried:
+    """Return what files of a lease concern a host that is, or was, one of its own.
+
+    Raises: LeaseUnknown.
+    """
+    share = LeaseShareRow.objects.filter(host_id=host_id, lease_id=lease_id).first()
+    row = None if share is None else LeaseRow.objects.filter(lease_id=lease_id).first()
+    if share is None or row is None:
+        raise LeaseUnknown(lease_id=lease_id)
+    return Carried(
+        tenant_id=TenantId(row.tenant_id),
+        inputs=row.inputs,
+        outputs=tuple(row.outputs),
+        wanted=share.phase in ("run", "warn"),
+        closed_at=row.closed_at,
+    )
+
+
 def leased_gpus(
     *, since: datetime, until: datetime, market: str | None = None, model: str | None = None
 ) -> list[tuple[str, Window]]:

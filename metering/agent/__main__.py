@@ -284,6 +284,7 @@ def _run(
             runtime=runtime,
             uplink=uplink,
             clock=clock,
+            files=uplink,
         )
     except (AlreadyRunning, WorkUnsafe, OSError, ImportError) as error:
         print(f"offpeak-agent: {error}", file=sys.stderr)

@@ -11,6 +11,7 @@ from . import sealing
 from .runtimes.port import Runtime
 
 ABLE: dict[str, Callable[[Runtime], bool]] = {
+    "files": lambda runtime: runtime.has_folders,
     "logs": lambda _: True,
     "podman": lambda runtime: runtime.runs_images,
     "secrets": lambda runtime: runtime.hands_secrets and sealing.is_possible(),

@@ -21,6 +21,8 @@ from . import VERSION, checkpoints
 from .abilities import abilities_of
 from .clock import Clock
 from .courier import Courier
+from .files.carrier import Carrier
+from .files.port import FilesUplink
 from .gpus.port import GpuFault, Gpus, InstanceBusy, InstanceRefused
 from .instances import Instances
 from .inventory import Inventory
@@ -49,7 +51,7 @@ from .shares import cards_of
 from .shipping import Printing, Shipper
 from .single import lock_of
 from .spool import BYTES_MAX, Spool
-from .state import LeaseState, terms_record
+from .state import LeaseState, ended_record, terms_record
 from .uplink import Uplink
 from .wire import Enforced, Registration, ReportKind
 
@@ -88,6 +90,7 @@ class Agent:
         uplink: Uplink,
         clock: Clock,
         spool: Spool | None = None,
+        files: FilesUplink | None = None,
     ) -> None:
         make_passable(config.state_dir)
         self._single = lock_of(config.state_dir / "agent.lock")
@@ -96,8 +99,8 @@ class Agent:
         self._runtime = runtime
         self._clock = clock
         self._lock = threading.RLock()
-        folder = config.state_dir / "spool"
-        self._memory = Memory(spool or Spool(folder, bytes_max=config.spool_bytes_max))
+        kept, most = config.state_dir / "spool", config.spool_bytes_max
+        self._memory = Memory(spool or Spool(kept, bytes_max=most))
         self.state = self._memory.state
         self._instances = Instances(gpus, config.state_dir / "instances.json")
         self._sampler = Sampler(gpus, runtime, clock, device_of=self._instances.device_of)
@@ -115,7 +118,9 @@ class Agent:
             refused=config.state_dir / "refused.jsonl",
             holds_back=self.shipper.holds_back,
         )
-        for lease_id, lease in self.state.leases.items():
+        known = self.state.leases
+        self._files = Carrier(config.state_dir, uplink=files, clock=clock, known=known)
+        for lease_id, lease in known.items():
             if lease.ends is not None:
                 self._sampler.open(lease_id, lease.ends, ends_ms=lease.terms.ends_ms, fresh=False)
 
@@ -168,6 +173,7 @@ class Agent:
                     break
             self._limit(works)
             self.shipper.know(self._printing(works))
+            self._files.send(self.state.leases, self._runtime, keep=self._memory.keep)
 
     def inside(self, lease_id: UUID) -> Inside:
         """Return how to enter the work of a lease, for who may.
@@ -191,6 +197,7 @@ class Agent:
     def close(self) -> None:
         """Let go of the spool, the driver and the state directory; stops no work."""
         with self._lock:
+            self._files.close()
             self._memory.close()
             self._gpus.close()
             if self._single >= 0:
@@ -274,7 +281,7 @@ class Agent:
             *self._memory.samples(cuts, self._findings),
             *checkpoints.news(work, lease, at_end=True),
             report(lease.terms, what, at_ms, exit_code=code, detail=detail),
-            {"t": "closed", "lease": str(lease_id)},
+            ended_record(lease_id, at_ms, None if what == "stopped" else code),
         ]
         if self._memory.keep(records, sync=True):
             self._findings.clear()
@@ -306,7 +313,7 @@ class Agent:
                 self._sampler.limit(lease_id, ends_ms=terms.ends_ms)
 
     def _held(self, works: Mapping[UUID, Work]) -> list[Held]:
-        desired = self.courier.desired
+        desired, trusted = self.courier.desired, self._runtime.trusts_work
         held = []
         for lease_id, lease in self.state.leases.items():
             work = works.get(lease_id)
@@ -319,13 +326,10 @@ class Agent:
                     startable=desired is not None and lease_id in desired,
                     noticed_ms=lease.noticed_ms,
                     stopping_ms=lease.stopping_ms,
-                    apart=self._stands_apart(lease.terms.gpu_uuids),
+                    apart=trusted or self._runtime.separates(lease.terms.gpu_uuids),
                 )
             )
         return held
-
-    def _stands_apart(self, gpu_uuids: tuple[str, ...]) -> bool:
-        return self._runtime.trusts_work or self._runtime.separates(gpu_uuids)
 
     def _limit(self, works: Mapping[UUID, Work]) -> None:
         """Tell each keeper until when its work may run, should this be our last word."""
@@ -370,7 +374,9 @@ class Agent:
             case TurnAway():
                 self._close_unstarted(lease_id, "failed", action.reason)
             case Forget():
-                if self.shipper.needs(lease_id):
+                if self.shipper.needs(lease_id) or not self._files.let_go(
+                    self.state.leases[lease_id]
+                ):
                     return  # asked for again at the next tick
                 self._runtime.forget(lease_id)
                 self._memory.keep([{"t": "forgotten", "lease": name}])
@@ -383,32 +389,27 @@ class Agent:
             return self._close_unstarted(lease_id, "failed", f"no GPU {', '.join(absent)} here")
         if filled := self._sampler.filled(assignment.gpu_uuids):
             return self._close_unstarted(lease_id, "refused", filled)
+        terms = self.state.leases[lease_id].terms
         try:
+            inputs = self._files.inputs(assignment, deadline_ms=terms.deadline_ms)
             devices = self._instances.make(lease_id, assignment.gpu_uuids)
-        except InstanceRefused as refused:
-            self._close_unstarted(lease_id, "failed", str(refused))
-            return
-        except (InstanceBusy, GpuFault) as trouble:
-            self._say(str(lease_id), f"lease {lease_id}: waits for its MIG instance: {trouble}")
-            return  # asked for again at the next tick
-        spec = WorkSpec.of(assignment, self.state.leases[lease_id].terms, devices)
-        try:
             secrets = self.courier.handing.take(lease_id, assignment.secrets)
+            spec = WorkSpec.of(assignment, terms, devices, inputs)
             work = self._runtime.start(replace(spec, secrets=secrets))
-        except NotYet as reason:
-            self._say(str(lease_id), f"lease {lease_id}: waits: {reason}")
-            return  # asked for again at the next tick
-        except StartFailed as failure:
-            self._close_unstarted(lease_id, "failed", str(failure))
-            return
+        except (InstanceRefused, StartFailed) as failure:
+            return self._close_unstarted(lease_id, "failed", str(failure))
+        except (InstanceBusy, GpuFault, NotYet) as reason:  # asked for again at the next tick
+            return self._say(str(lease_id), f"lease {lease_id}: waits: {reason}")
         self.courier.handing.forget(lease_id)
         log.info("lease %s: started", lease_id)
+        self._files.drop(lease_id)  # they are the work's now
         if work.state != "starting":
             self._open(work, self.state.leases[lease_id], fresh=True)
 
     def _close_unstarted(self, lease_id: UUID, what: ReportKind, reason: str) -> None:
         self.courier.handing.forget(lease_id)
         log.warning("lease %s: %s: %s", lease_id, what, reason)
+        self._files.drop(lease_id)
         terms, now_ms = self.state.leases[lease_id].terms, self._clock.now_ms()
         ended = report(terms, what, now_ms, detail=reason)
         self._memory.keep([ended, {"t": "closed", "lease": str(lease_id)}], sync=True)

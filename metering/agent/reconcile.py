@@ -39,6 +39,7 @@ class Terms:
     stop_ms: int | None
     grace_ms: int
     tenant: str = ""
+    outputs: tuple[str, ...] = ()
 
     @property
     def deadline_ms(self) -> int:
@@ -71,6 +72,7 @@ class Terms:
             stop_ms=None if stop_at is None else epoch_ms(stop_at),
             grace_ms=assignment.grace_seconds * 1000,
             tenant="" if assignment.tenant is None else str(assignment.tenant),
+            outputs=assignment.outputs,
         )
 
 

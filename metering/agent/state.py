@@ -1,9 +1,9 @@
 """What the agent must not forget, as a fold over the records of its spool.
 
 Records (`t` is the kind): `head` the whole state; `lease` terms; `open`, `interval`, `closed` the
-metering of a lease; `notice`, `stopping` what its work was told; `saved` its last checkpoint that
-was reported; `forgotten`; `health`; `report`;
-`acked`, `reported` what the server has.
+metering of a lease; `outputs` what became of its files; `notice`, `stopping` what it was told;
+`saved` its last checkpoint that was reported; `forgotten`; `health`; `report`; `acked`, `reported`
+what the server has.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ class Waiting:
 
 @dataclass(slots=True)
 class LeaseState:
-    """One lease. ends: per GPU the end of its last kept interval, while metering is open."""
+    """One lease. ends: per GPU the end of its last kept interval, while metering is open.
+
+    ran_until_ms: when its work ended; None: it has not, or there was none. outputs: what became of
+    the files it left; empty: not decided yet.
+    """
 
     terms: Terms
     ends: dict[str, int] | None = None
@@ -42,6 +46,9 @@ class LeaseState:
     stopping_ms: int | None = None
     stopping_reason: str = ""
     saved_ms: int | None = None
+    ran_until_ms: int | None = None
+    exit_code: int | None = None
+    outputs: str = ""
 
 
 @dataclass(slots=True)
@@ -147,6 +154,10 @@ class AgentState:
                 lease.ends = dict(record["ends"])
             case "closed":
                 lease.ends, lease.ended = None, True
+                lease.ran_until_ms = record.get("ran_until_ms")
+                lease.exit_code = record.get("exit_code")
+            case "outputs":
+                lease.outputs = record["how"]
             case "saved":
                 lease.saved_ms = record["at_ms"]
             case "notice":
@@ -171,13 +182,20 @@ def terms_record(terms: Terms) -> Record:
     return {"t": "lease", "terms": _terms_to(terms)}
 
 
+def ended_record(lease_id: UUID, ran_until_ms: int, exit_code: int | None) -> Record:
+    """Return the record of the end of a lease whose work ran."""
+    said = {"ran_until_ms": ran_until_ms, "exit_code": exit_code}
+    return {"t": "closed", "lease": str(lease_id), **said}
+
+
 def _terms_to(terms: Terms) -> Record:
     return asdict(terms) | {"lease_id": str(terms.lease_id)}
 
 
 def _terms_from(record: Record) -> Terms:
     fields = record | {"lease_id": UUID(record["lease_id"])}
-    return Terms(**(fields | {"gpu_uuids": tuple(record["gpu_uuids"])}))
+    outputs = tuple(record.get("outputs", ()))
+    return Terms(**(fields | {"gpu_uuids": tuple(record["gpu_uuids"]), "outputs": outputs}))
 
 
 def _lease_to(lease: LeaseState) -> Record:

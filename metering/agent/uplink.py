@@ -10,7 +10,8 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
+from uuid import UUID
 
 from . import wire
 from .strict import JSON_BYTES_MAX, Message, WireError, dump, parse
@@ -18,6 +19,8 @@ from .strict import JSON_BYTES_MAX, Message, WireError, dump, parse
 M = TypeVar("M", bound=Message)
 
 ANSWER_SECONDS_MAX = 15.0
+BLOB_SECONDS_MAX = 60.0
+"""Longest that nothing comes or goes of a blob."""
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 ABOUT_US = {401, 403, 404, 405}
 ABOUT_THE_MESSAGE = {400, 413, 422}
@@ -36,14 +39,24 @@ class Refused(Exception):
     conflict that passes, is as good as no answer.
     """
 
-    def __init__(self, status: int, detail: str) -> None:
+    def __init__(self, status: int, detail: str, code: str = "") -> None:
         self.status = status
+        self.code = code
         super().__init__(f"{status}: {detail}")
 
     @property
     def is_about_us(self) -> bool:
         """Return whether the token or the host was refused, not the content of this message."""
         return self.status in ABOUT_US
+
+
+class BlobRefused(Exception):
+    """The storage did not give or take a blob. code: of a problem of the market, else empty."""
+
+    def __init__(self, status: int, code: str = "") -> None:
+        self.status = status
+        self.code = code
+        super().__init__(f"the storage answered {status} {code}".rstrip())
 
 
 class Uplink(Protocol):
@@ -110,6 +123,13 @@ class HttpUplink:
         if parts.hostname in LOOPBACK:
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
+        # A storage that is not the server's own may have another's certificate.
+        everyone = ssl.create_default_context()
+        if ca_file is not None:
+            everyone.load_verify_locations(cafile=str(ca_file))
+        handlers = [each for each in handlers if not isinstance(each, urllib.request.HTTPSHandler)]
+        own = urllib.request.HTTPSHandler(context=everyone)
+        self._storage = urllib.request.build_opener(*handlers, own)
 
     def register(self, registration: wire.Registration) -> wire.Registered:
         return self._call("PUT", wire.HOST_PATH, wire.Registered, registration.to_json())
@@ -128,6 +148,49 @@ class HttpUplink:
 
     def secrets(self, asked: wire.SecretsAsked) -> wire.SecretsSealed:
         return self._call("POST", wire.SECRETS_PATH, wire.SecretsSealed, asked.to_json())
+
+    def inputs(self, lease_id: UUID, asked: wire.InputsAsked) -> wire.Inputs:
+        path = wire.INPUTS_PATH.format(lease_id)
+        return self._call("POST", path, wire.Inputs, asked.to_json())
+
+    def missing(self, lease_id: UUID, asked: wire.OutputsAsked) -> wire.Links:
+        path = wire.OUTPUTS_MISSING_PATH.format(lease_id)
+        return self._call("POST", path, wire.Links, asked.to_json())
+
+    def outputs(self, lease_id: UUID, sent: wire.OutputsSent) -> wire.OutputsKept:
+        path = wire.OUTPUTS_PATH.format(lease_id)
+        return self._call("POST", path, wire.OutputsKept, sent.to_json())
+
+    def outputs_failed(self, lease_id: UUID, failed: wire.OutputsFailed) -> wire.OutputsFailed:
+        path = wire.OUTPUTS_FAILED_PATH.format(lease_id)
+        return self._call("POST", path, wire.OutputsFailed, failed.to_json())
+
+    def read_blob(self, link: wire.Link, size_max: int) -> bytes:
+        """Read what a link leads to, at most so many bytes and one more."""
+        return self._transfer("GET", link, None, size_max)
+
+    def send_blob(self, link: wire.Link, data: bytes) -> None:
+        """Send a blob to where a link leads."""
+        self._transfer("PUT", link, data, 0)
+
+    def _transfer(self, method: str, link: wire.Link, data: bytes | None, most: int) -> bytes:
+        # It says by itself who may: the token stays here.
+        request = urllib.request.Request(
+            urljoin(self._base_url, link.url), data=data, headers=dict(link.headers), method=method
+        )
+        if urlsplit(request.full_url).scheme not in ("http", "https"):
+            raise Unreachable("a link leads nowhere")
+        if data is not None and not request.has_header("Content-type"):
+            request.add_unredirected_header("Content-type", "application/octet-stream")
+        try:
+            with self._storage.open(request, timeout=BLOB_SECONDS_MAX) as response:
+                return bytes(response.read(most + 1)) if method == "GET" else b""
+        except urllib.error.HTTPError as error:
+            with error:
+                body = error.read(PROBLEM_BYTES_MAX)
+            raise BlobRefused(error.code, _code_of(body)) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"{method} a blob: {getattr(error, 'reason', error)}") from error
 
     def _call(
         self, method: str, path: str, answer: type[M], body: Mapping[str, Any] | None = None
@@ -173,7 +236,7 @@ def _raise_refusal(error: urllib.error.HTTPError) -> NoReturn:
         or (error.code == 409 and code in wire.FINAL)
     )
     if final:
-        raise Refused(error.code, detail) from error
+        raise Refused(error.code, detail, code) from error
     raise Unreachable(f"the server answered {error.code}: {detail}") from error
 
 

@@ -21,15 +21,24 @@ __all__ = [
     "Acknowledged",
     "Assignment",
     "Assignments",
+    "Blob",
     "Enforced",
     "Gpu",
     "Health",
     "HealthKind",
+    "Inputs",
+    "InputsAsked",
     "Interval",
+    "Link",
+    "Links",
     "LogBatch",
     "LogPiece",
     "LogPieceTaken",
     "LogsTaken",
+    "OutputsAsked",
+    "OutputsFailed",
+    "OutputsKept",
+    "OutputsSent",
     "Phase",
     "Registered",
     "Registration",
@@ -53,6 +62,11 @@ SAMPLES_PATH = "/api/v1/agent/samples"
 LOGS_PATH = "/api/v1/agent/logs"
 SECRETS_PATH = "/api/v1/agent/secrets"
 
+INPUTS_PATH = "/api/v1/agent/leases/{}/inputs"
+OUTPUTS_PATH = "/api/v1/agent/leases/{}/outputs"
+OUTPUTS_MISSING_PATH = "/api/v1/agent/leases/{}/outputs/missing"
+OUTPUTS_FAILED_PATH = "/api/v1/agent/leases/{}/outputs/failed"
+
 BATCH_MAX = 1000
 """Intervals plus health events, or reports, in one message."""
 LOG_PIECES_MAX = 256
@@ -68,6 +82,8 @@ FINAL = frozenset(
         "host-is-retired",
         "lease-not-here",
         "lease-not-to-run",
+        "outputs-not-asked",
+        "outputs-too-late",
         "report-conflict",
         "sample-conflict",
         "secret-missing",
@@ -99,6 +115,8 @@ Name = Annotated[str, Length(1, 200)]
 SecretName = Annotated[str, Length(1, 64)]
 Detail = Annotated[str, Length(0, 2000)]
 Word = Annotated[str, Length(1, 40)]
+Sha256 = Annotated[str, Length(64, 64)]
+BlobBytes = Annotated[int, Between(1, 8 * 2**20)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,3 +441,78 @@ class SecretsSealed(Message):
     lease_id: UUID
     attempt_id: UUID
     sealed: Annotated[str, Length(1, 4 * 1024 * 1024)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link(Message):
+    """Where a blob is read or sent, with exactly these headers. A path is one of the server."""
+
+    sha256: Sha256
+    url: Annotated[str, Length(1, 8192)]
+    headers: Annotated[Mapping[str, str], Length(0, 16)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputsAsked(Message):
+    """POST INPUTS_PATH: the agent wants to read these blobs of the lease's inputs; none: only
+    the manifest.
+    """
+
+    blobs: Annotated[tuple[Sha256, ...], Length(0, BATCH_MAX)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs(Message):
+    """The answer. manifest: the sha256 of the list of the files, one of the links where none was
+    asked for. Links last 15 minutes.
+    """
+
+    manifest: Sha256
+    links: Annotated[tuple[Link, ...], Length(0, BATCH_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob(Message):
+    """A blob of what the work left."""
+
+    sha256: Sha256
+    size: BlobBytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputsAsked(Message):
+    """POST OUTPUTS_MISSING_PATH: which of these blobs are to be sent?"""
+
+    blobs: Annotated[tuple[Blob, ...], Length(1, BATCH_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links(Message):
+    """The answer: where each that is missing is sent. Links last 15 minutes."""
+
+    links: Annotated[tuple[Link, ...], Length(0, BATCH_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputsSent(Message):
+    """POST OUTPUTS_PATH: all blobs of this manifest are there. exit_code: as in Report."""
+
+    manifest: Sha256
+    exit_code: Annotated[int, Between(-255, 255)] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputsKept(Message):
+    """The answer: the folder that is kept."""
+
+    folder_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputsFailed(Message):
+    """POST OUTPUTS_FAILED_PATH: what of the work's files could not be kept, and why; answered by
+    itself. final: it is not tried again.
+    """
+
+    reason: Annotated[str, Length(1, 500)]
+    final: bool

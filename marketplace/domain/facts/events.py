@@ -247,6 +247,19 @@ class WorkSaved(Event, name="marketplace.work-saved"):
     at: datetime
 
 
+class OutputsFailed(Event, name="marketplace.outputs-failed"):
+    """What the work on one host left could not be kept, all or in part: `reason` says what of it.
+
+    final: it is not tried again.
+    """
+
+    lease_id: LeaseId
+    host_id: HostId
+    reason: str
+    final: bool
+    at: datetime
+
+
 class ReclaimRequested(Event, name="marketplace.reclaim-requested", version=2, grown_from=1):
     """An owner takes capacity back: the work has until `stop_at`, then it is stopped.
 
@@ -430,6 +443,7 @@ LeaseEvent = (
     | WorkStarted
     | WorkStopped
     | WorkSaved
+    | OutputsFailed
     | ReclaimRequested
     | ExtensionRequested
     | ExtensionRefused

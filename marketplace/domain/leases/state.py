@@ -174,6 +174,7 @@ class LeaseState:
     extension_refused: events.ExtensionRefused | None = None
     cut: events.LeaseInterrupted | events.LeaseShortened | None = None
     uncut: Self | None = None
+    outputs_failed: tuple[events.OutputsFailed, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -291,6 +292,8 @@ class LeaseState:
                 return replace(state, stopped=state.stopped | {event.host_id})
             case events.WorkSaved():
                 return replace(state, progress=state.progress.after(event))
+            case events.OutputsFailed():
+                return replace(state, outputs_failed=(*state.outputs_failed, event))
             case events.ReclaimRequested() | events.LeaseInterrupted():
                 stopping: State = "scheduled" if state.state == "scheduled" else "reclaiming"
                 return replace(state, state=stopping, rights=state._claimed(event))

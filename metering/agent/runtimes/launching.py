@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..places import give_to
 from ..shares import environment
 from . import disks, keeper, saved
 from .confinement import INSIDE, Confinement, write_accounts
@@ -53,10 +54,15 @@ class Launch:
         if self.contained is not None:
             os.chown(folder, -1, self.contained["ids"])
             folder.chmod(0o710)
-        for own in (folder / "work", folder / "tmp"):
+        work = folder / "work"
+        if spec.inputs is not None:
+            # Of a try before this one whatever came is gone with its folder: they are moved once.
+            os.replace(spec.inputs, work)
+            work.chmod(0o700)
+        for own in (work, folder / "tmp"):
             own.mkdir(mode=0o700, exist_ok=True)
             if user is not None:
-                os.chown(own, user.uid, user.gid)
+                give_to(own, user.uid, user.gid)
         if self.disk_bytes and user is not None:
             disks.make(folder, self.disk_bytes, user)
         lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

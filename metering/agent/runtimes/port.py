@@ -32,6 +32,7 @@ class WorkSpec:
     request to end and the kill, as it is told to the work. stop_at_ms, kill_at_ms: as of `limit`.
     image: the container image it runs in, by its digest; empty: it runs as a process.
     secrets: values by name; secret_variables: which of them are variables of it as well.
+    inputs: a folder of the agent's with the files that the work finds in its own: moved there.
     """
 
     lease_id: UUID
@@ -42,12 +43,19 @@ class WorkSpec:
     grace_seconds: int = 0
     stop_at_ms: int | None = None
     kill_at_ms: int | None = None
+    inputs: Path | None = None
     image: str = ""
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     secret_variables: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, assignment: Assignment, terms: Terms, devices: tuple[str, ...]) -> WorkSpec:
+    def of(
+        cls,
+        assignment: Assignment,
+        terms: Terms,
+        devices: tuple[str, ...],
+        inputs: Path | None = None,
+    ) -> WorkSpec:
         """Return what to run for an assignment; devices: what the driver calls its GPUs."""
         return cls(
             lease_id=assignment.lease_id,
@@ -60,6 +68,7 @@ class WorkSpec:
             kill_at_ms=terms.deadline_ms,
             image=assignment.image,
             secret_variables=assignment.secret_variables,
+            inputs=inputs,
         )
 
     @property
@@ -106,6 +115,7 @@ class Runtime(Protocol):
 
     trusts_work: whoever set this up vouches for all work that comes, or it is only pretended.
     hands_secrets: work can be handed secrets that touch no disk and no command line.
+    has_folders: work finds files that are brought, and leaves files; see `folder_of`.
     """
 
     @property
@@ -113,6 +123,9 @@ class Runtime(Protocol):
 
     @property
     def trusts_work(self) -> bool: ...
+
+    @property
+    def has_folders(self) -> bool: ...
 
     @property
     def sandbox(self) -> Sandbox:
@@ -174,6 +187,14 @@ class Runtime(Protocol):
 
     def forget(self, lease_id: UUID) -> None:
         """Remove what ended work left on this host. Work that has not ended is not forgotten."""
+        ...
+
+    def folder_of(self, lease_id: UUID) -> Path | None:
+        """Return the folder in which the work of a lease runs or ran; None: it has none here.
+
+        It is there until the lease is forgotten, and belongs to the work: nothing in it is to be
+        trusted.
+        """
         ...
 
     def lease_of(self, pid: int) -> UUID | None:

@@ -89,6 +89,8 @@ class ProcessRuntime(Entered):
         self._leaving: set[UUID] = set()
         self._taken_up = False
 
+    has_folders = True
+
     @property
     def trusts_work(self) -> bool:
         return self._bare and self._users is None and self._confinement is None
@@ -246,6 +248,10 @@ class ProcessRuntime(Entered):
                 del self._works[lease_id]
                 return
             self._put_away(lease_id)
+
+    def folder_of(self, lease_id: UUID) -> Path | None:
+        work = self._folder_of(lease_id) / "work"
+        return work if lease_id in self._works and work.is_dir() else None
 
     def lease_of(self, pid: int) -> UUID | None:
         tops = {

@@ -38,6 +38,7 @@ class SimulatedRuntime:
     trusts_work = True
     runs_images = True
     hands_secrets = True
+    has_folders = False
 
     def __init__(self, *, clock: Clock, kept_in: Path | None = None) -> None:
         self._clock = clock
@@ -119,6 +120,9 @@ class SimulatedRuntime:
                 self._until_ms.pop(lease_id, None)
                 self._limits.pop(lease_id, None)
                 self._save()
+
+    def folder_of(self, lease_id: UUID) -> Path | None:
+        return None
 
     def lease_of(self, pid: int) -> UUID | None:
         lease_id = self._pids.get(pid)

@@ -1,0 +1,1 @@
+"""Files of leased work: its inputs come before it starts, what it leaves goes when it ended."""
