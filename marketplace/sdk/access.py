@@ -13,7 +13,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 import typer
@@ -97,7 +97,8 @@ async def _ssh(
             # What is typed to end a command is for that command; ssh passes it on.
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
             ended = asyncio.create_task(child.wait())
-            await asyncio.wait({ended, joined}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {ended, joined}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             reason = ""
             if joined.done():
                 carrying = asyncio.create_task(connection.carry(*joined.result()))
