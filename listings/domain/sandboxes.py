@@ -21,6 +21,10 @@ ABILITIES = ("files", "logs", "secrets", "podman", "access")
 """What work may ask of a host beyond a command. Agents may know more; their words are kept."""
 
 
+IMAGES_ONLY = "images-only"
+"""Said by the agent of a host that runs no work without an image."""
+
+
 class AgentSays(NamedTuple):
     """What a host's agent says of itself; see `HostAbilitiesReported`."""
 

@@ -15,6 +15,7 @@ ABLE: dict[str, Callable[[Runtime], bool]] = {
     "logs": lambda _: True,
     "podman": lambda runtime: runtime.runs_images,
     "secrets": lambda runtime: runtime.hands_secrets and sealing.is_possible(),
+    "images-only": lambda runtime: runtime.images_only,
 }
 """By word: `files`, `logs`, `secrets`, `podman`, `access`."""
 

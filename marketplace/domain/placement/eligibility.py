@@ -17,7 +17,7 @@ from ledger.domain.money import Rate
 from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.gpus import is_of, model_matches, names_share
 from listings.domain.markets import within
-from listings.domain.sandboxes import CONTAINER, level_on, rank
+from listings.domain.sandboxes import CONTAINER, IMAGES_ONLY, level_on, rank
 from marketplace.domain.bids.query_language import ISOLATIONS, write_query
 from marketplace.domain.bids.workload_profiles import allowed_by
 from marketplace.domain.facts.events import GpuRequest
@@ -118,6 +118,8 @@ def _sandbox(shape: Shape, spec: Spec, kind: Kind) -> bool:
 
 
 def _abilities(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    if IMAGES_ONLY in kind.abilities and "podman" not in shape.needs:
+        return False
     return not shape.needs or set(shape.needs) <= set(kind.abilities)
 
 

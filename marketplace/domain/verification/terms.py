@@ -10,7 +10,7 @@ from itertools import takewhile
 from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.events import Gpu, OfferPublished
 from listings.domain.gpus import is_of, model_matches, names_share
-from listings.domain.sandboxes import LEVELS, AgentSays
+from listings.domain.sandboxes import IMAGES_ONLY, LEVELS, AgentSays
 from listings.domain.windows import windows_of
 from marketplace.domain.bids.query_language import ISOLATIONS
 from marketplace.domain.bids.workload_profiles import allowed_by
@@ -72,6 +72,8 @@ def _host_does(says: AgentSays, offer: OfferPublished, bid: OpenBid) -> Iterator
     for word, wants in wanted.items():
         if wants and word not in says.abilities:
             yield f"host {offer.host_id} cannot do {word}"
+    if IMAGES_ONLY in says.abilities and not wanted["podman"]:
+        yield f"host {offer.host_id} runs images only"
     level = "container" if wanted["podman"] else says.sandbox
     if offer.isolation == "mps" and level in LEVELS[LEVELS.index("process") : -1]:
         level = "account"

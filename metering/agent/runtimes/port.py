@@ -137,6 +137,11 @@ class Runtime(Protocol):
         """Tell if work that names a container image can be started."""
         ...
 
+    @property
+    def images_only(self) -> bool:
+        """Tell if no other work can be started."""
+        ...
+
     def separates(self, gpu_uuids: Collection[str]) -> bool:
         """Tell if work on these GPUs can run beside that of other tenants.
 

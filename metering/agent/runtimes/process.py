@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from ..clock import Clock, kernel_boot_id
+from ..clock import Clock
 from ..shares import PIPE_DIRECTORY, is_mps, mps_runs
 from . import disks, groups, keeper, saved
 from .confinement import Confinement
 from .family import Stat, descendants, kill_all, signal_all, stat_of, whose
 from .images import Containers
 from .inside import Entered
+from .judging import KEEPER_KILLED, judged, unbegun
 from .launching import CHECKPOINT, START_SECONDS_MAX, Launch, spawn
 from .levels import Sandbox, sandbox_of
 from .limits import LIMITS, Limits
@@ -102,6 +103,10 @@ class ProcessRuntime(Entered):
     @property
     def hands_secrets(self) -> bool:
         return self._bare and self._confinement is not None
+
+    @property
+    def images_only(self) -> bool:
+        return not self._bare
 
     @property
     def sandbox(self) -> Sandbox:
@@ -246,6 +251,7 @@ class ProcessRuntime(Entered):
                 # podman still tidies up after it, which is not waited for.
                 self._leaving.add(lease_id)
                 del self._works[lease_id]
+                self._roots.pop(lease_id, None)
                 return
             self._put_away(lease_id)
 
@@ -371,46 +377,15 @@ class ProcessRuntime(Entered):
         folder = self._folder_of(lease_id)
         root = self._roots.get(lease_id) or read(folder / "started.json")
         if not root:
-            return self._not_begun(work, folder)
+            self._works[lease_id] = work = unbegun(work, folder)
+            return work
         self._roots[lease_id] = root
-        work = self._judge(work, folder, root)
+        work = judged(work, folder, root, self._clock)
+        if work.detail == KEEPER_KILLED:
+            self._end(lease_id, root)
         # After the judgement: what it wrote before it ended is all there.
         saved_ms = saved.written_ms(folder / CHECKPOINT, now_ms=self._clock.now_ms())
         self._works[lease_id] = work = replace(work, saved_ms=saved_ms)
-        return work
-
-    def _judge(self, work: Work, folder: Path, root: dict[str, Any]) -> Work:
-        if root["kernel_boot_id"] != kernel_boot_id():
-            # The readings of the boot clock mean nothing any more; the meter knows how far it got.
-            return replace(work, state="ended", lost=True, detail="the host was restarted")
-        started_ms = self._clock.at_boot_ns(root["boot_ns"])
-        work = replace(work, started_ms=started_ms)
-        kept = is_locked(folder / "keeper.lock")
-        if end := read(folder / "exit.json"):
-            ended_ms = self._clock.at_boot_ns(end["boot_ns"])
-            stopped, code = bool(end.get("stopped")), end["exit_code"]
-            return replace(work, state="ended", ended_ms=ended_ms, exit_code=code, stopped=stopped)
-        stat = stat_of(root["pid"])
-        alive = stat is not None and stat.ticks == root["ticks"] and stat.state not in "ZX"
-        if kept:
-            return replace(work, state="running" if alive else "ending")
-        # The keeper was killed: without it nobody knows when the work ends, so it ends now.
-        self._end(work.lease_id, root)
-        return replace(
-            work,
-            state="ended",
-            ended_ms=self._clock.now_ms(),
-            lost=True,
-            detail="the process that kept it was killed",
-        )
-
-    def _not_begun(self, work: Work, folder: Path) -> Work:
-        if is_locked(folder / "keeper.lock"):
-            return work
-        end = read(folder / "exit.json")
-        detail = str(end.get("failed", "the process that kept it died at its start"))
-        work = replace(work, state="ended", lost=True, detail=detail)
-        self._works[work.lease_id] = work
         return work
 
     def _processes(self, lease_id: UUID) -> list[Stat]:

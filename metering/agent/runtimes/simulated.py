@@ -39,6 +39,7 @@ class SimulatedRuntime:
     runs_images = True
     hands_secrets = True
     has_folders = False
+    images_only = False
 
     def __init__(self, *, clock: Clock, kept_in: Path | None = None) -> None:
         self._clock = clock

@@ -86,6 +86,24 @@ def test_it_is_served_once_an_agent_says_that_it_can(patience: Patience) -> None
     assert hosts_of(market, "asks") == hosts_of(market, "needs") == {"a"}
 
 
+@PATIENCE
+def test_a_host_that_runs_images_only_is_given_no_other_work(
+    monkeypatch: pytest.MonkeyPatch, patience: Patience
+) -> None:
+    monkeypatch.setattr(abilities, "NEEDS", (("image", "podman"),))
+    market = Market()
+    market.offer("a", gpus=2, windows=BRIEF)
+    market.agent("a", "container", "podman", "images-only")
+    image = Workload(kind="other", image=f"train@sha256:{'0' * 64}")
+    market.bid("contained", at=9, work=image, patience=patience)
+    market.bid("bare", at=9, patience=patience)
+
+    market.run()
+
+    assert hosts_of(market, "contained") == {"a"}
+    assert market.grant("bare") is None
+
+
 def test_a_host_whose_agent_says_less_gets_no_new_bids_and_keeps_its_leases() -> None:
     market = Market()
     market.offer("a", gpus=2, windows=BRIEF)

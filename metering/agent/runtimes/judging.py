@@ -1,0 +1,45 @@
+"""What became of a lease's work, judged by what its keeper left in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..clock import Clock, kernel_boot_id
+from .family import stat_of
+from .port import Work
+from .records import is_locked, read
+
+KEEPER_KILLED = "the process that kept it was killed"
+
+
+def judged(work: Work, folder: Path, root: Mapping[str, Any], clock: Clock) -> Work:
+    """Return work that began, as it stands. root: the record of its start.
+
+    Lost for KEEPER_KILLED, some of it may still live: nobody knows when it ends, so it ends now.
+    """
+    if root["kernel_boot_id"] != kernel_boot_id():
+        # The readings of the boot clock mean nothing any more; the meter knows how far it got.
+        return replace(work, state="ended", lost=True, detail="the host was restarted")
+    work = replace(work, started_ms=clock.at_boot_ns(root["boot_ns"]))
+    kept = is_locked(folder / "keeper.lock")
+    if end := read(folder / "exit.json"):
+        ended_ms = clock.at_boot_ns(end["boot_ns"])
+        stopped, code = bool(end.get("stopped")), end["exit_code"]
+        return replace(work, state="ended", ended_ms=ended_ms, exit_code=code, stopped=stopped)
+    stat = stat_of(root["pid"])
+    alive = stat is not None and stat.ticks == root["ticks"] and stat.state not in "ZX"
+    if kept:
+        return replace(work, state="running" if alive else "ending")
+    return replace(work, state="ended", ended_ms=clock.now_ms(), lost=True, detail=KEEPER_KILLED)
+
+
+def unbegun(work: Work, folder: Path) -> Work:
+    """Return work of whose start there is no record: still starting, or never to begin."""
+    if is_locked(folder / "keeper.lock"):
+        return work
+    end = read(folder / "exit.json")
+    detail = str(end.get("failed", "the process that kept it died at its start"))
+    return replace(work, state="ended", lost=True, detail=detail)
