@@ -41,6 +41,7 @@ lock: .venv/tested ## Pin and hash what requirements.in and tests/requirements.i
 	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header tests/requirements.in --constraint requirements.txt --output-file tests/requirements.txt
 
 clean: down ## Remove the environment and the data directory
+	test ! -L $(OFFPEAK_HOME)/demo/work || rm -rf "$$(readlink $(OFFPEAK_HOME)/demo/work)"
 	rm -rf .venv $(OFFPEAK_HOME)
 
 .venv/python:

@@ -98,10 +98,6 @@ PLATFORM = Organisation(
         Player("joan@demo.example", "Joan Finance", ("finance", "auditor"), about="sees all money"),
     ),
 )
-WORKBENCH = Machine(
-    "aurora-a10-1", "A10:2", "eu-central", ("0.25",), 0, 24, notice_seconds=60, grace_seconds=15
-)
-"""Where work runs for real (see `workbench`); made-up people ask for no GPU of its model."""
 AURORA = Organisation(
     slug="aurora",
     title="Aurora Weather Research",
@@ -112,7 +108,7 @@ AURORA = Organisation(
             "Ada Owner",
             ("owner", "operator", "consumer", "finance"),
             unit="aurora-models",
-            about="owns 26 GPUs, lists her nights",
+            about="owns 24 GPUs, lists her nights",
         ),
     ),
     units=(Unit("aurora-models", "Forecast models", "AU-100"),),
@@ -128,7 +124,6 @@ AURORA = Organisation(
             24,
             notice_seconds=60,
         ),
-        WORKBENCH,
     ),
 )
 BOREALIS = Organisation(
@@ -186,7 +181,15 @@ CIRRUS = Organisation(
         Unit("cirrus-vision", "Vision", "CI-2200", prepaid_units=8_000),
     ),
 )
-CAST = (PLATFORM, AURORA, BOREALIS, CIRRUS)
+WORKBENCH = Machine(
+    "delta-a10-1", "A10:2", "eu-central", ("0.25",), 0, 24, notice_seconds=60, grace_seconds=15
+)
+"""Where work runs for real (see `workbench`): of a model, and at a price, that nobody made up asks
+for, and of an owner whose own people need none, so that it is free for whoever looks."""
+DELTA = Organisation(
+    slug="delta", title="Delta Robotics", zone="Europe/Berlin", people=(), machines=(WORKBENCH,)
+)
+CAST = (PLATFORM, AURORA, BOREALIS, CIRRUS, DELTA)
 EVERY_UNIT = tuple((org, unit) for org in CAST for unit in org.units)
 EVERY_MACHINE = tuple((org, machine) for org in CAST for machine in org.machines)
 PLAYERS = tuple((org, player) for org in CAST for player in org.people)

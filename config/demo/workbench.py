@@ -7,6 +7,7 @@ computer may sign in. So it runs confined, or as an account of its own, or not a
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from hashlib import sha256
@@ -79,16 +80,18 @@ def _accounts(home: Path) -> str | None:
 def _folder(home: Path) -> Path:
     """Make and return where the agent keeps its state and the leases' folders.
 
-    `work` in the demo's folder leads to it, so that who removes that folder finds it.
+    As root it lies elsewhere, and `work` in the demo's folder leads to it: who removes that folder
+    finds it. Without that link, what is there is of a demo that is no more.
     """
-    if os.geteuid() != 0:
-        return home / "demo" / "work"
-    folder = ROOT_FOLDER / f"{_number_of(home):08x}"
-    make_passable(folder)
     link = home / "demo" / "work"
-    link.parent.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() != 0:
+        return link
+    folder = ROOT_FOLDER / f"{_number_of(home):08x}"
     if not link.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(folder)
+    make_passable(folder)
     return folder
 
 

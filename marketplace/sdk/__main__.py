@@ -26,6 +26,7 @@ from . import (
     tokens,
     work_secrets,
 )
+from . import run as running
 from .client import Client, Log
 from .printing import NotPrinted, Printer
 from .session import Output, Session
@@ -95,6 +96,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("market")(market.market)
+app.command("run", cls=running.WithCommand)(running.run)
 app.add_typer(offers.app, name="offers")
 app.add_typer(bids.app, name="bids")
 app.add_typer(leases.app, name="leases")

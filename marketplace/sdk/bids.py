@@ -131,7 +131,7 @@ Inputs = Annotated[
 ]
 Outputs = Annotated[
     list[str] | None,
-    typer.Option("--output", help="what of its folder is kept: out/, '*.pt'; may be repeated"),
+    typer.Option("--keep", help="what of its folder is kept: out/, '*.pt'; may be repeated"),
 ]
 Secret = Annotated[
     list[str] | None,

@@ -12,6 +12,8 @@ from .spoken import NotUnderstood
 
 FAILED, USAGE, NOT_FOUND, REFUSED, NOT_ALLOWED, TIMED_OUT, NO_ANSWER, NOT_SHOWN = range(1, 9)
 INTERRUPTED = 130
+NOT_RUN = 125
+"""Of `offpeak run`: the work has no exit code, because it never ran or was ended from outside."""
 """Exit codes; a contract with scripts. config/docs/cli.md has the table."""
 
 Known = (

@@ -67,6 +67,13 @@ def up(
 
 def bring(session: Session, folder: Path, title: str = "") -> str:
     """Send a folder and print what became of it; return its id."""
+    sent = send(session, folder, title)
+    session.printer.facts(sent, SENT)
+    return str(sent["id"])
+
+
+def send(session: Session, folder: Path, title: str = "") -> dict[str, Any]:
+    """Send a folder; return its id and what was sent of it."""
     root = folder.resolve()
     if not root.is_dir():
         raise NotUnderstood(f"{folder} is no folder.")
@@ -83,15 +90,13 @@ def bring(session: Session, folder: Path, title: str = "") -> str:
     except parcel.FileChanged as changed:
         detail = f"{changed} changed while it was read: send the folder again when it is at rest."
         raise Problem(409, {"code": "file-changed", "detail": detail}) from None
-    done = {
+    return {
         "id": made,
         "files": len(listing.files),
         "size_bytes": listing.size,
         "sent_bytes": sent.bytes,
         "sent_blobs": sent.blobs,
     }
-    session.printer.facts(done, SENT)
-    return made
 
 
 @app.command()
@@ -107,15 +112,25 @@ def down(
 
 def take(session: Session, folder: str, to: Path, *, overwrite: bool = False) -> None:
     """Fetch a folder and print what it is."""
-    if to.exists() and (not to.is_dir() or any(to.iterdir())) and not overwrite:
-        raise NotUnderstood(f"{to} is there and not empty: name another, or say --overwrite.")
+    if not overwrite:
+        refuse_unless_empty(to, "name another, or say --overwrite")
+    session.printer.facts(fetch(session, folder, to), COLUMNS)
+
+
+def refuse_unless_empty(to: Path, mend: str = "name another") -> None:
+    """Refuse to write where something is. Raises: NotUnderstood."""
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise NotUnderstood(f"{to} is there and not empty: {mend}.")
+
+
+def fetch(session: Session, folder: str, to: Path) -> dict[str, Any]:
+    """Fetch a folder; return what it is."""
     try:
         with transfers_of(session) as transfers:
-            shown = transfers.fetch(folder, to)
+            return transfers.fetch(folder, to)
     except parcel.FolderWrong as wrong:
         detail = f"The folder cannot be taken: {wrong}."
         raise Problem(409, {"code": "folder-wrong", "detail": detail}) from None
-    session.printer.facts(shown, COLUMNS)
 
 
 def transfers_of(session: Session) -> Transfers:

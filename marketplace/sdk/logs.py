@@ -7,7 +7,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated, NamedTuple
@@ -17,7 +17,7 @@ import typer
 
 from .client import PASSING, Client, Problem, Unreachable
 from .printing import NotPrinted, Printer
-from .session import session_of
+from .session import Session, session_of
 from .whole_numbers import whole
 
 FAILURES_MAX = 5
@@ -108,15 +108,33 @@ def logs(
     if offset and stream is None:
         raise typer.BadParameter("an offset is of one stream: say --stream too")
     streams = list(Stream) if stream is None else [stream]
+    show(
+        session,
+        str(lease),
+        streams,
+        offset=offset,
+        host=None if host is None else str(host),
+        to_the_end=wait,
+    )
+
+
+def show(
+    session: Session,
+    lease: str,
+    streams: Sequence[Stream] = tuple(Stream),
+    *,
+    offset: int = 0,
+    host: str | None = None,
+    to_the_end: bool = True,
+) -> None:
+    """Print logs of a lease as `follow` yields them, one beside the other.
+
+    Raises: Problem, Unreachable, NotPrinted.
+    """
     ends = []
     chunks = _together(
         lambda each: follow(
-            session.client,
-            str(lease),
-            each,
-            offset=offset,
-            host=None if host is None else str(host),
-            to_the_end=wait,
+            session.client, lease, each, offset=offset, host=host, to_the_end=to_the_end
         ),
         streams,
     )
@@ -128,7 +146,9 @@ def logs(
         session.printer.say("The log may lack its end: its host has not said that this is all.")
 
 
-def _together(read: Callable[[Stream], Iterator[Chunk]], streams: list[Stream]) -> Iterator[Chunk]:
+def _together(
+    read: Callable[[Stream], Iterator[Chunk]], streams: Sequence[Stream]
+) -> Iterator[Chunk]:
     """Yield what comes of several streams as it comes, until each has ended."""
     waiting: queue.Queue[Chunk | Exception | None] = queue.Queue(CHUNKS_WAITING_MAX)
 
@@ -172,4 +192,4 @@ def _print(printer: Printer, chunk: Chunk) -> None:
             sys.stderr.flush()
 
 
-__all__ = ["Chunk", "NotPrinted", "follow", "logs"]
+__all__ = ["Chunk", "NotPrinted", "follow", "logs", "show"]

@@ -8,7 +8,7 @@ from uuid import uuid4
 from django.urls import URLPattern, URLResolver, include, path
 from django.utils import timezone
 
-from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId, TenantId
+from ledger.domain.ids import AccountId, BidId, HoldId, LeaseId, SubscriberId, TenantId
 from ledger.domain.span import Window
 from ledger.eventstore.port import Expect, NewEvent
 from ledger.eventstore.postgres import PostgresStore
@@ -35,7 +35,7 @@ def lease_on(host: HostAgent, consumer: Caller, lease_id: LeaseId | None = None)
         lease_id=lease_id,
         bid_id=BidId(uuid4()),
         tenant_id=TenantId(consumer.tenant_id),
-        subscriber_id=TenantId(consumer.tenant_id),
+        subscriber_id=SubscriberId(consumer.tenant_id),
         user_id=None,
         account_id=AccountId(uuid4()),
         hold_id=HoldId(uuid4()),

@@ -76,6 +76,9 @@ class TestClientUplink:
     def ship(self, logs: wire.LogBatch) -> wire.LogsTaken:
         return self._call("POST", wire.LOGS_PATH, wire.LogsTaken, logs.to_json())
 
+    def secrets(self, asked: wire.SecretsAsked) -> wire.SecretsSealed:
+        return self._call("POST", wire.SECRETS_PATH, wire.SecretsSealed, asked.to_json())
+
     def _call(self, method: str, path: str, kind: type[M], body: Any) -> M:
         if self.away:
             raise Unreachable("away")

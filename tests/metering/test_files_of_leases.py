@@ -45,7 +45,7 @@ def kept(tmp_path: Path) -> Iterator[FolderStorage]:
 class Host(Caller):
     """The agent of a host."""
 
-    def ask(self, lease_id: object, what: str, said: dict[str, Any]) -> Any:  # type: ignore[override]
+    def ask(self, lease_id: object, what: str, said: dict[str, Any]) -> Any:
         return self.post(f"/api/v1/agent/leases/{lease_id}/{what}", said)
 
 
@@ -162,7 +162,8 @@ def test_a_host_brings_nothing_for_leases_of_others_or_that_nobody_asked_for(
         other.ask(lease.lease_id, "outputs/failed", {"reason": "x", "final": True}).status_code
         == 404
     )
-    for wrong in ({"blobs": []}, {"blobs": [{"sha256": "x", "size": 1}]}, {}):
+    unfit: tuple[dict[str, Any], ...] = ({"blobs": []}, {"blobs": [{"sha256": "x", "size": 1}]}, {})
+    for wrong in unfit:
         assert ours.ask(lease.lease_id, "outputs/missing", wrong).status_code == 422
     LeaseRow.objects.update(closed_at=timezone.now() - timedelta(hours=25))
     late = ours.ask(lease.lease_id, "outputs/missing", blobs)

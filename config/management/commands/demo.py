@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from config.address import address_on_this_machine
+from config.demo import workbench
 from config.demo.cast import PLAYERS
 from config.demo.fleet import Fleet
 from config.demo.live import Live
@@ -94,6 +95,12 @@ class Command(BaseCommand):
         address = address_on_this_machine(settings.ENV.host, settings.ENV.port)
         token = Secrets(settings.HOME).get(CONSUMER, "user")
         cli = ".venv/bin/offpeak"
+        why_not = workbench.why_not()
+        at_work = (
+            f"(no host runs work for real: {why_not})"
+            if why_not
+            else f"{cli} run --needs gpu=A10 --for 10m --max 1.00 -- echo hello"
+        )
         people = "\n".join(
             f"    {player.title:<16} {', '.join(player.roles):<36} {organisation.title}"
             for organisation, player in PLAYERS
@@ -105,10 +112,11 @@ Offpeak's demo market: {address}/   (made-up data, simulated GPUs, real everythi
   Sign in with one click at {address}/accounts/login/ as
 {people}
 
-  A token of Grace's, and three commands to try in another terminal:
+  A token of Grace's, and commands to try in another terminal:
     export OFFPEAK_SERVER={address} OFFPEAK_TOKEN={token}
     {cli} market
     {cli} bids create "gpu=A100" --gpus 1 --for 10m --max 2.00 --soonest --wait
     {cli} leases list
+    {at_work}
 """
         )

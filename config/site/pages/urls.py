@@ -34,6 +34,7 @@ page_urls: list[URLPattern] = [
     path("offers/preview", offer_listing.preview),
     path("offers/<uuid:offer_id>", offers.page_of_offer),
     path("offers/<uuid:offer_id>/explain", advice.for_offer),
+    path("run", bids.run),
     path("bids", bids.index),
     path("bids/new", bids.new),
     path("bids/estimate", bids.estimate),

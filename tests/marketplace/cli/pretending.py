@@ -29,6 +29,10 @@ Answer = tuple[int, Any]
 BID = "0ff9ea40-0000-4000-8000-000000000009"
 
 
+class Sent(bytes):
+    """Server-sent events, in place of JSON."""
+
+
 @dataclass
 class Market:
     """answers: by method and path below /api/v1/, or a function of them. heard: in order."""
@@ -54,7 +58,8 @@ def pretending() -> Iterator[Market]:
             )
             text = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
+            kind = "text/event-stream" if isinstance(answer, Sent) else "application/json"
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.utils import timezone
 
+from ledger.domain.ids import HostId
 from marketplace import folders
 from marketplace.domain.files.outputs import OUTPUTS_MAX, OutputsUnreadable, need_outputs
 from marketplace.models.bids import BidRow
@@ -60,7 +61,7 @@ def test_inputs_and_outputs_go_with_the_bid_to_its_lease_and_its_host(
     assert (shown["inputs"], shown["outputs"]) == (folder, ["out/", "*.pt"])
     assert (market_lease["inputs"], market_lease["outputs"]) == (folder, ["out/", "*.pt"])
     LeaseShareRow.objects.update(phase="run")
-    [wanted] = assignments_for(LeaseShareRow.objects.get().host_id)
+    [wanted] = assignments_for(HostId(LeaseShareRow.objects.get().host_id))
     spoken = _spoken(wanted)
     assert spoken is not None
     assert (spoken.inputs, spoken.outputs) == (UUID(folder), ("out/", "*.pt"))
@@ -72,7 +73,7 @@ def test_an_agent_of_before_is_told_nothing_that_it_does_not_know(
     assert ada.post("/api/v1/bids", body(unit)).status_code == 201
     lease_of(market)
     LeaseShareRow.objects.update(phase="run")
-    [wanted] = assignments_for(LeaseShareRow.objects.get().host_id)
+    [wanted] = assignments_for(HostId(LeaseShareRow.objects.get().host_id))
     spoken = _spoken(wanted)
     assert spoken is not None
 

@@ -23,7 +23,8 @@ def logs(tmp_path: Path) -> OpenLogs:
 
 
 def everything(log: OpenLogs | ClosedLog, most: int = 40) -> list[tuple[int, bytes]]:
-    found, offset = [], 0
+    found: list[tuple[int, bytes]] = []
+    offset = 0
     while True:
         if isinstance(log, ClosedLog):
             start, data = log.read(offset, most)

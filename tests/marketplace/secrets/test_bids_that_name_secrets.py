@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from ledger.domain.ids import HostId
 from marketplace.models.bids import BidRow
 from marketplace.models.leases import LeaseShareRow
 from marketplace.queries.leases import assignments_for
@@ -47,7 +48,7 @@ def test_names_go_with_the_bid_to_its_lease_and_its_host(
     market.take_up()
     read()
     LeaseShareRow.objects.update(phase="run")
-    [wanted] = assignments_for(LeaseShareRow.objects.get().host_id)
+    [wanted] = assignments_for(HostId(LeaseShareRow.objects.get().host_id))
     spoken = _spoken(wanted)
 
     assert shown["secrets"] == ["HF_TOKEN", "WANDB_KEY"]

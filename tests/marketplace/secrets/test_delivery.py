@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from ledger.domain.ids import HostId, LeaseId
 from ledger.eventstore import default_store
 from marketplace.domain.secrets import secret as rules
 from marketplace.models.leases import LeaseShareRow
@@ -86,7 +87,7 @@ def test_the_host_of_a_lease_gets_what_its_work_names_and_that_is_noted(
     shown = {each["name"]: each for each in ada.get("/api/v1/secrets").json()["data"]}
     assert shown["HF_TOKEN"]["delivered_lease_id"] == str(leased.lease_id)
     assert shown["UNNAMED"]["delivered_at"] is None
-    delivery_id = rules.delivery_id_of(leased.lease_id, leased.host_id)
+    delivery_id = rules.delivery_id_of(LeaseId(leased.lease_id), HostId(leased.host_id))
     [event] = [each.event for each in default_store().read_stream(f"delivery-{delivery_id}")]
     assert VALUE not in repr(event) and "HF_TOKEN" in repr(event)
 

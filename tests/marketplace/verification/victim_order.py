@@ -472,7 +472,8 @@ class _Room:
             linked = not self.bid.terms.request.nvlink or (
                 group is not None and joined[group] >= least
             )
-            fits = not own and linked and not any(terms_of(listed, share, there, self.bid))
+            says = self.book.agents.says(share.host_id)
+            fits = not own and linked and not any(terms_of(listed, says, share, there, self.bid))
             self._fits[key] = fits
         return self._fits[key]
 

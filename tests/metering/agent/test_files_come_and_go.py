@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -65,11 +67,11 @@ def patience(*, seconds: float = 3_600, stop: threading.Event | None = None) -> 
     return Patience(clock, stop or NoPause(clock), until_ms=until_ms)
 
 
-def fetch(house: Storehouse, folder: Path, **how: float) -> Path:
+def fetch(house: Storehouse, folder: Path, **how: Any) -> Path:
     return Fetch(LEASE, folder / "in", house, patience(**how)).run()
 
 
-def send(house: Storehouse, work: Path, *patterns: str, **how: float) -> str:
+def send(house: Storehouse, work: Path, *patterns: str, **how: Any) -> str:
     return Send(LEASE, work, patterns, 3, house, patience(**how), patience()).run()
 
 
@@ -209,7 +211,7 @@ def test_a_full_disk_is_said_before_anything_comes(
     house: Storehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = type("Usage", (), {"free": fetching.SPARE_BYTES + 10})
-    monkeypatch.setattr(fetching.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
 
     with pytest.raises(FetchFailed, match="no room: 12115 bytes to come, 10 free"):
         fetch(brought(house), tmp_path)

@@ -26,7 +26,7 @@ from tests.metering.agent.works import PYTHON, until
 
 def everything(path: Path, offset: int = 0, most: int = 300) -> list[tuple[int, bytes]]:
     """Read a stream to its end, piece by piece."""
-    pieces = []
+    pieces: list[tuple[int, bytes]] = []
     while True:
         start, data, _ = read_output(path, offset, most)
         if not data:

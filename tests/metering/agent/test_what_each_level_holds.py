@@ -9,6 +9,7 @@ import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,12 @@ BY_ITSELF = ("fork bomb", "daemon that outlives its work", "memory beyond the bo
 
 def table() -> dict[str, dict[str, str]]:
     """Return what the documentation says: by act and level, its first word."""
-    found = {}
+    found: dict[str, dict[str, str]] = {}
     for line in DOCS.read_text().splitlines():
         cells = [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
         if len(cells) == 4 and re.match(r"[a-z]+:", cells[1]):
             words = [cell.partition(":")[0] for cell in cells[1:]]
-            found[cells[0]] = dict(zip(LEVELS, words, strict=True))
+            found[cells[0]] = dict(zip(map(str, LEVELS), words, strict=True))
     return found
 
 
@@ -293,7 +294,7 @@ def test_it_spreads_within_bounds_and_nothing_of_it_is_left(host: Host) -> None:
         hostile = program(code)
         host.runtime.start(hostile)
         uid = host.uid(hostile)
-        until(lambda wanted=hostile: said(host.folder, wanted))
+        until(partial(said, host.folder, hostile))
         if code is SPREADS:
             assert said(host.folder, hostile) == table()["fork bomb"][host.level] + "\n"
             assert len(of_user(uid)) <= LIMITS.processes

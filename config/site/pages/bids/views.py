@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -47,6 +47,9 @@ from marketplace.queries.secrets import secrets
 BURST_TRIES_MAX = 20
 CHAIN_MAX = 50
 FOLDERS_MAX = 100
+RUN = {"kind": "other", "patience": "soonest"}
+UNASKED = ("kind", "placement", "earliest_start", "deadline", "service_class", "patience")
+"""Fields that a bid needs and the page of a run does not ask for."""
 REFUSED = "The next one could not be placed: its money or its time did not suffice."
 ENDED_BECAUSE = {
     "deadline": "It could no longer be met by its deadline.",
@@ -88,10 +91,30 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: HttpRequest) -> HttpResponse:
     """Place a bid."""
+    return _placing(request, "pages/bid_new.html", folded=FOLDED, initial={})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def run(request: HttpRequest) -> HttpResponse:
+    """Run a command in a folder: a bid that starts as soon as it can, with few questions."""
+    return _placing(request, "pages/run.html", folded=("image", "query"), initial=RUN)
+
+
+def _placing(
+    request: HttpRequest,
+    template: str,
+    *,
+    folded: Sequence[str],
+    initial: Mapping[str, str],
+) -> HttpResponse:
+    """Show a form of a bid, and place what it says. folded: its fields that are out of sight.
+
+    initial: what fields hold before anybody writes into them.
+    """
     actor = actor_of(request)
     actor.need("consumer", "operator")
     now = timezone.now()
-    form = _form(request, actor, now)
+    form = _form(request, actor, now, initial)
     refusal: Refusal | None = None
     if request.method == "POST" and form.is_valid():
         try:
@@ -107,10 +130,11 @@ def new(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "has_unit": "unit" in form.fields,
-        "has_folded_errors": any(name in form.errors for name in FOLDED),
+        "has_folded_errors": any(name in form.errors for name in folded),
+        "kept_fields": [form[name] for name in UNASKED],
     }
     invalid = bool(form.errors)
-    return page(request, "pages/bid_new.html", context, refusal=refusal, invalid=invalid)
+    return page(request, template, context, refusal=refusal, invalid=invalid)
 
 
 @require_POST
@@ -119,7 +143,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     actor.need("consumer", "operator")
     now = timezone.now()
-    form = _form(request, actor, now)
+    form = _form(request, actor, now, {})
     context: dict[str, Any] = {}
     if form.is_valid():
         try:
@@ -217,7 +241,7 @@ def end_chain(request: HttpRequest, bid_id: UUID) -> HttpResponse:
     return done(request, f"/bids/{bid_id}", position, "Nothing follows any more.")
 
 
-def _form(request: HttpRequest, actor: Actor, now: datetime) -> BidForm:
+def _form(request: HttpRequest, actor: Actor, now: datetime, preset: Mapping[str, str]) -> BidForm:
     # The bid goes to whichever market serves it best; the first that lists a model names its price.
     goods = {
         each.gpu_model: each
@@ -243,11 +267,11 @@ def _form(request: HttpRequest, actor: Actor, now: datetime) -> BidForm:
     )
     if request.method == "POST":
         return make(request.POST)
-    initial: dict[str, Any] = {}
+    initial: dict[str, Any] = dict(preset)
     wanted = goods.get(request.GET.get("gpu", ""))
     if wanted is not None:
         price = wanted.floor_nanos if wanted.last_nanos is None else wanted.last_nanos
-        initial = {"gpu": wanted.gpu_model, "kind": "other"}
+        initial |= {"gpu": wanted.gpu_model, "kind": "other"}
         if price is not None:
             initial["limit"] = Rate(price, wanted.currency)
     return make(initial=initial)

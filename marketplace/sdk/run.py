@@ -1,0 +1,199 @@
+"""`offpeak run`: bring a folder, lease GPUs, follow the work and take home what it made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from . import files, logs
+from .bids import Centre, For, Gpus, Image, Kind, Max, Outputs, Unit
+from .ending import NOT_RUN
+from .forms import money
+from .session import Session, session_of
+from .spoken import NotUnderstood, length_of
+from .waiting import wait_for_lease
+
+END_SECONDS_MAX = 120.0
+"""How long the market is waited for to know how work ended whose log is complete."""
+KEPT_SECONDS_MAX = 900.0
+"""How long a host is waited for to send what the work made."""
+SIGNALLED = 128
+"""Added to a signal's number, as shells tell of a command that one ended."""
+OVER = ("closed", "failed")
+COMMAND = "offpeak.command"
+
+
+class WithCommand(TyperCommand):
+    """A command after whose `--` the words of another one stand."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Set the words after `--` apart: they are none of our options, nor a folder."""
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta[COMMAND] = args[at + 1 :]
+        return super().parse_args(ctx, args[:at])
+
+
+def run(
+    context: typer.Context,
+    length: For,
+    limit: Max,
+    folder: Annotated[
+        Path | None, typer.Argument(help="a folder of this machine, in which the command runs")
+    ] = None,
+    needs: Annotated[
+        str, typer.Option("--needs", help="what the GPUs must be: 'gpu=H100 memory>=40GiB'")
+    ] = "",
+    gpus: Gpus = 1,
+    image: Image = "",
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="NAME=VALUE for the work; may be repeated")
+    ] = None,
+    outputs: Outputs = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", help="where to take what --keep names: a new folder")
+    ] = None,
+    kind: Kind = "other",
+    unit: Unit = None,
+    centre: Centre = "",
+    cheapest: Annotated[
+        bool, typer.Option("--cheapest", help="start later where that costs less")
+    ] = False,
+    timeout: Annotated[str, typer.Option(help="longest to wait for GPUs: 10m, 2h")] = "1d",
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="end once the bid is placed; the work goes on")
+    ] = False,
+) -> None:
+    """Run a command on leased GPUs: bring FOLDER, wait, show what it prints, end as it did.
+
+    `offpeak run ./train --for 2h --max 2.00 --keep 'out/' --to ./out -- python3 train.py`
+    """
+    session = session_of(context)
+    command = context.meta[COMMAND]
+    if not command:
+        raise NotUnderstood("Say what runs, after --: offpeak run ./train … -- python3 train.py")
+    if to is not None and not outputs:
+        raise NotUnderstood("--to takes home what --keep names: say --keep 'out/' too.")
+    if to is not None:
+        files.refuse_unless_empty(to)
+    seconds = length_of(timeout)
+    workload = {"kind": kind, "command": command, "environment": _variables(env or ())}
+    asked = {
+        "query": needs,
+        "gpus": gpus,
+        "duration_seconds": length_of(length),
+        "limit": limit,
+        "service_class": "on-demand",
+        "seeks": "cheapest" if cheapest else "soonest",
+        "cost_centre": centre,
+        "workload": workload,
+    }
+    if image:
+        workload["image"] = image
+    if outputs:
+        workload["outputs"] = outputs
+    if unit is not None:
+        asked["subscriber_id"] = unit
+    if folder is not None:
+        workload["inputs"] = files.send(session, folder)["id"]
+    placed = session.client.post("bids", asked)
+    session.announce(
+        f"Placed bid {placed['id']}.", placed["id"], f"offpeak bids explain {placed['id']}"
+    )
+    if detach:
+        return
+    session.client.log.is_told = True
+    lease = wait_for_lease(session, placed["id"], seconds=seconds)
+    with _going_on(session, lease["id"]):
+        logs.show(session, lease["id"])
+        lease = _ended(session, lease["id"], has_outputs=bool(outputs))
+    if to is not None:
+        _take(session, lease, to)
+    raise typer.Exit(_tell(session, lease))
+
+
+def _variables(said: Sequence[str]) -> Mapping[str, str]:
+    """Return variables of the work as they were said: NAME=VALUE."""
+    found: dict[str, str] = {}
+    for each in said:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise NotUnderstood(f"--env {each!r} is no variable: write NAME=VALUE.")
+        found[name] = value
+    return found
+
+
+@contextmanager
+def _going_on(session: Session, lease_id: str) -> Iterator[None]:
+    """Say, where the person stops looking, that the work goes on and costs."""
+    try:
+        yield
+    except (KeyboardInterrupt, TimeoutError):
+        session.printer.tell(
+            f"The work goes on, and costs. Next: offpeak logs -f {lease_id}, or "
+            f"offpeak leases end {lease_id} to end it."
+        )
+        raise
+
+
+def _ended(session: Session, lease_id: str, *, has_outputs: bool) -> dict[str, Any]:
+    """Wait until the lease is over and what its work made is kept, or given up.
+
+    Raises: TimeoutError.
+    """
+    path = f"leases/{lease_id}"
+    lease: dict[str, Any] = session.client.wait(
+        path, lambda lease: lease["state"] in OVER, seconds=END_SECONDS_MAX
+    )
+    if has_outputs and not _is_kept(lease) and lease["attempts"]:
+        session.printer.say("The host sends what the work made.")
+        lease = session.client.wait(path, _is_kept, seconds=KEPT_SECONDS_MAX)
+    return lease
+
+
+def _is_kept(lease: Mapping[str, Any]) -> bool:
+    return bool(lease["output_folders"]) or any(each["final"] for each in lease["outputs_failed"])
+
+
+def _take(session: Session, lease: Mapping[str, Any], to: Path) -> None:
+    """Take home what the work left; of several hosts each into a folder of its own."""
+    kept = lease["output_folders"]
+    for each in kept:
+        at = to if len(kept) == 1 else to / str(each["host_id"])
+        files.fetch(session, each["folder_id"], at)
+    for failed in lease["outputs_failed"]:
+        session.printer.tell(f"Not kept: {failed['reason']}")
+
+
+def _tell(session: Session, lease: Mapping[str, Any]) -> int:
+    """Say how it ended and what it cost; return the exit code, of several hosts the first bad."""
+    attempts = lease["attempts"]
+    codes = [each["exit_code"] for each in attempts]
+    code = next((each for each in codes if each != 0), 0) if codes else None
+    reasons = [each["reason"] for each in attempts if each["reason"]]
+    close = (lease.get("close_reason") or {}).get("text", "")
+    usage = session.client.get(f"leases/{lease['id']}/usage")
+    result = {
+        "lease_id": lease["id"],
+        "exit_code": code,
+        "reason": next(iter(reasons), close),
+        "cost": usage["cost"],
+        "currency": usage["currency"],
+        "outputs": [each["folder_id"] for each in lease["output_folders"]],
+    }
+    if session.printer.as_json:
+        session.printer.print(json.dumps(result))
+    else:
+        cost = money(result["cost"], result)
+        how = f"exit code {code}" if code is not None else f"no exit code: {result['reason']}"
+        session.printer.say(f"Ended with {how}. Cost so far: {cost}.")
+        for folder in result["outputs"]:
+            session.printer.say(f"Kept: offpeak files down {folder} ./out")
+    if code is None:
+        return NOT_RUN
+    return code if code >= 0 else SIGNALLED - code

@@ -1,0 +1,135 @@
+"""`offpeak run`: what is asked for, what is shown, and the exit code it ends with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.marketplace.cli.pretending import BID, Market, Sent, offpeak
+
+LEASE = "0ff9ea40-0000-4000-8000-000000000001"
+WORDS = ("run", "--needs", "gpu=L4", "--for", "1h", "--max", "2")
+END = {"size": 4, "dropped": 0, "complete": True, "more": False}
+
+
+def stream(text: str) -> Sent:
+    """Return a log as the market sends it."""
+    said = f"id: {len(text)}\ndata: {json.dumps(text)}\n\n" if text else ""
+    return Sent(f"{said}event: end\nid: {len(text)}\ndata: {json.dumps(END)}\n\n".encode())
+
+
+def works(
+    market: Market, *codes: int | None, out: str = "hey\n", err: str = "", **more: Any
+) -> None:
+    """Let the market match each bid at once, and its work end with these codes, one to a host."""
+    lease = {
+        "id": LEASE,
+        "state": "closed",
+        "close_reason": {"code": 101, "text": "The work finished by itself."},
+        "attempts": [
+            {"number": 1, "host_id": str(at), "exit_code": code, "reason": ""}
+            for at, code in enumerate(codes)
+        ],
+        "output_folders": [],
+        "outputs_failed": [],
+        **more,
+    }
+    market.answers |= {
+        "POST bids": (201, {"id": BID, "position": 7}),
+        f"GET bids/{BID}": (200, {"id": BID, "state": "filled", "lease_id": LEASE}),
+        f"GET leases/{LEASE}": (200, lease),
+        f"GET leases/{LEASE}/logs/stdout": (200, stream(out)),
+        f"GET leases/{LEASE}/logs/stderr": (200, stream(err)),
+        f"GET leases/{LEASE}/usage": (200, {"cost": "0.004", "currency": "USD"}),
+    }
+
+
+def asked(market: Market) -> Any:
+    return next(body for what, _, body in market.heard if what == "POST bids")
+
+
+def test_it_bids_for_the_soonest_start_shows_the_log_and_says_what_it_cost(market: Market) -> None:
+    works(market, 0, err="careful\n")
+
+    done = offpeak(market, *WORDS, "--env", "RATE=0.5=x", "--", "python3", "a.py", "--max", "9")
+
+    assert (done.returncode, done.stdout) == (0, "hey\n")
+    assert "careful" in done.stderr
+    assert "Ended with exit code 0. Cost so far: 0.004 USD." in done.stderr
+    bid = asked(market)
+    assert (bid["query"], bid["seeks"], bid["duration_seconds"]) == ("gpu=L4", "soonest", 3_600)
+    assert bid["workload"] == {
+        "kind": "other",
+        "command": ["python3", "a.py", "--max", "9"],
+        "environment": {"RATE": "0.5=x"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [((7,), 7), ((-9,), 137), ((0, 0), 0), ((0, 3), 3), ((None,), 125), ((), 125)],
+    ids=["its own", "a signal's", "of several hosts", "the first bad one", "stopped", "never ran"],
+)
+def test_it_ends_with_the_exit_code_of_the_work(
+    market: Market, codes: tuple[int | None, ...], code: int
+) -> None:
+    works(market, *codes)
+
+    assert offpeak(market, *WORDS, "--", "true").returncode == code
+
+
+def test_a_program_reads_lines_of_json(market: Market) -> None:
+    works(market, 3)
+
+    done = offpeak(market, "-o", "json", *WORDS, "--", "true")
+
+    *_, last = map(json.loads, done.stdout.splitlines())
+    assert (last["lease_id"], last["exit_code"], last["cost"]) == (LEASE, 3, "0.004")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "Say what runs, after --"),
+        (("--to", "here", "--", "true"), "--to takes home what --keep names"),
+        (("--env", "RATE", "--", "true"), "--env 'RATE' is no variable: write NAME=VALUE."),
+        (("./absent", "--", "true"), "is no folder"),
+        (("--keep", "out/", "--to", ".", "--", "true"), "is there and not empty"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_asked(
+    market: Market, words: tuple[str, ...], said: str
+) -> None:
+    works(market, 0)
+
+    done = offpeak(market, *WORDS, *words)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not market.heard
+
+
+def test_what_it_made_is_waited_for_and_what_could_not_be_kept_is_said(
+    market: Market, tmp_path: Path
+) -> None:
+    failed = {"host_id": LEASE, "reason": "no room is left", "final": True, "at": ""}
+    works(market, 0, outputs_failed=[failed])
+
+    done = offpeak(market, *WORDS, "--keep", "out/", "--to", str(tmp_path / "home"), "--", "true")
+
+    assert done.returncode == 0
+    assert "Not kept: no room is left" in done.stderr
+    assert asked(market)["workload"]["outputs"] == ["out/"]
+
+
+def test_with_detach_it_ends_once_the_bid_is_placed(market: Market) -> None:
+    works(market, 1)
+
+    done = offpeak(market, *WORDS, "-d", "--", "true")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"Placed bid {BID}. Next: offpeak bids explain {BID}" in done.stderr
+    assert {what for what, _, _ in market.heard} == {"POST bids"}
