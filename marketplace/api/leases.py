@@ -19,6 +19,7 @@ from ledger.domain.money import Rate
 from ledger.eventstore.port import stream_name
 from ledger.rest import AmountField, Endpoint, MomentField, etag_of
 from marketplace.api.lease_bodies import AskExtension, AskReclaim, AskResale, ReportCheckpoint
+from marketplace.api.lease_parts import AttemptShape, CutShape, OutputFailedShape, OutputShape
 from marketplace.commands import leases as commands
 from marketplace.domain.clearing.extension import EXTENSION_REASONS
 from marketplace.domain.facts.close_reasons import REASONS
@@ -164,52 +165,6 @@ class LeaseShape(serializers.Serializer[Any]):
         """Return code and text, None while the lease lives."""
         reason = row.close_reason
         return None if reason is None else {"code": reason, "text": REASONS[reason]}
-
-
-class CutShape(serializers.Serializer[Any]):
-    """What ends a lease before its time: by the `owner`, or by the `market` for a firm bid.
-
-    compensation: what its consumer gets for it; for an owner, what that owner pays.
-    """
-
-    by = serializers.CharField()
-    stop_at = MomentField()
-    compensation = AmountField(source="money.nanos")
-    currency = serializers.CharField(source="money.currency")
-
-
-class AttemptShape(serializers.Serializer[Any]):
-    """What one host did of the work. exit_code: null where it was stopped, or is not known."""
-
-    number = serializers.IntegerField()
-    host_id = serializers.UUIDField()
-    started_at = MomentField(allow_null=True)
-    ended_at = MomentField(allow_null=True)
-    exit_code = serializers.IntegerField(allow_null=True)
-    reason = serializers.CharField()
-
-
-class OutputShape(serializers.Serializer[Any]):
-    """Files that the work left on one host, kept as a folder. attempt: of the bids that follow one
-    another, the number of the one whose lease this is. exit_code: null where it was stopped.
-    """
-
-    folder_id = serializers.UUIDField()
-    host_id = serializers.UUIDField(allow_null=True)
-    attempt = serializers.IntegerField()
-    exit_code = serializers.IntegerField(allow_null=True)
-    files = serializers.IntegerField()
-    size_bytes = serializers.IntegerField()
-    kept_at = MomentField()
-
-
-class OutputFailedShape(serializers.Serializer[Any]):
-    """What of it could not be kept. final: it is not tried again."""
-
-    host_id = serializers.UUIDField()
-    reason = serializers.CharField()
-    final = serializers.BooleanField()
-    at = MomentField()
 
 
 class OneLeaseShape(LeaseShape):

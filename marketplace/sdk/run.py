@@ -29,6 +29,25 @@ OVER = ("closed", "failed")
 COMMAND = "offpeak.command"
 
 
+Folder = Annotated[
+    Path | None, typer.Argument(help="a folder of this machine, in which the command runs")
+]
+Needs = Annotated[
+    str, typer.Option("--needs", help="what the GPUs must be: 'gpu=H100 memory>=40GiB'")
+]
+Variables = Annotated[
+    list[str] | None, typer.Option("--env", help="NAME=VALUE for the work; may be repeated")
+]
+To = Annotated[
+    Path | None, typer.Option("--to", help="where to take what --keep names: a new folder")
+]
+Cheapest = Annotated[bool, typer.Option("--cheapest", help="start later where that costs less")]
+Timeout = Annotated[str, typer.Option(help="longest to wait for GPUs: 10m, 2h")]
+Detach = Annotated[
+    bool, typer.Option("--detach", "-d", help="end once the bid is placed; the work goes on")
+]
+
+
 class WithCommand(TyperCommand):
     """A command after whose `--` the words of another one stand."""
 
@@ -40,35 +59,11 @@ class WithCommand(TyperCommand):
 
 
 def run(
-    context: typer.Context,
-    length: For,
-    limit: Max,
-    folder: Annotated[
-        Path | None, typer.Argument(help="a folder of this machine, in which the command runs")
-    ] = None,
-    needs: Annotated[
-        str, typer.Option("--needs", help="what the GPUs must be: 'gpu=H100 memory>=40GiB'")
-    ] = "",
-    gpus: Gpus = 1,
-    image: Image = "",
-    env: Annotated[
-        list[str] | None, typer.Option("--env", help="NAME=VALUE for the work; may be repeated")
-    ] = None,
-    outputs: Outputs = None,
-    to: Annotated[
-        Path | None, typer.Option("--to", help="where to take what --keep names: a new folder")
-    ] = None,
-    kind: Kind = "other",
-    unit: Unit = None,
-    centre: Centre = "",
-    cheapest: Annotated[
-        bool, typer.Option("--cheapest", help="start later where that costs less")
-    ] = False,
-    timeout: Annotated[str, typer.Option(help="longest to wait for GPUs: 10m, 2h")] = "1d",
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="end once the bid is placed; the work goes on")
-    ] = False,
-) -> None:
+    context: typer.Context, length: For, limit: Max, folder: Folder = None, needs: Needs = "",
+    gpus: Gpus = 1, image: Image = "", env: Variables = None, outputs: Outputs = None,
+    to: To = None, kind: Kind = "other", unit: Unit = None, centre: Centre = "",
+    cheapest: Cheapest = False, timeout: Timeout = "1d", detach: Detach = False,
+) -> None:  # fmt: skip
     """Run a command on leased GPUs: bring FOLDER, wait, show what it prints, end as it did.
 
     `offpeak run ./train --for 2h --max 2.00 --keep 'out/' --to ./out -- python3 train.py`
@@ -82,7 +77,9 @@ def run(
     if to is not None:
         files.refuse_unless_empty(to)
     seconds = length_of(timeout)
-    workload = {"kind": kind, "command": command, "environment": _variables(env or ())}
+    workload: dict[str, Any] = {"kind": kind, "command": command}
+    workload["environment"] = _variables(env or ())
+    workload |= {name: said for name, said in (("image", image), ("outputs", outputs)) if said}
     asked = {
         "query": needs,
         "gpus": gpus,
@@ -93,10 +90,6 @@ def run(
         "cost_centre": centre,
         "workload": workload,
     }
-    if image:
-        workload["image"] = image
-    if outputs:
-        workload["outputs"] = outputs
     if unit is not None:
         asked["subscriber_id"] = unit
     if folder is not None:

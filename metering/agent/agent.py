@@ -95,8 +95,7 @@ class Agent:
         make_passable(config.state_dir)
         self._single = lock_of(config.state_dir / "agent.lock")
         self._config = config
-        self._gpus = gpus
-        self._runtime = runtime
+        self._gpus, self._runtime = gpus, runtime
         self._clock = clock
         self._lock = threading.RLock()
         kept, most = config.state_dir / "spool", config.spool_bytes_max
@@ -439,8 +438,7 @@ class Agent:
 
     def _pause_ms(self) -> int:
         with self._lock:
-            now_ms = self._clock.now_ms()
-            held = self._held(self._works())
+            now_ms, held = self._clock.now_ms(), self._held(self._works())
             due_ms = next_due_ms(held, now_ms=now_ms)
         pause_ms = self._config.tick_ms
         if any(each.work == "running" and each.stopping_ms is not None for each in held):

@@ -131,7 +131,7 @@ def test_what_is_not_a_piece_is_refused(logged: Logged, wrong: dict[str, Any]) -
         ("/stdout?offset=-1", 422),
         ("/stdout?offset=x", 422),
         ("/stdout?host=x", 422),
-        (f"/stdout?host={uuid4()}", 404),
+        ("/stdout?host=0ff9ea40-0000-4000-8000-00000000dead", 404),
         ("/stdout?follow=perhaps", 422),
         ("/stdout?unknown=1", 422),
     ],

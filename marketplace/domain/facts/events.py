@@ -45,6 +45,10 @@ from marketplace.domain.facts.values import ServiceClass as ServiceClass
 from marketplace.domain.facts.values import Share as Share
 from marketplace.domain.facts.values import Unmatched as Unmatched
 from marketplace.domain.facts.values import Workload as Workload
+from marketplace.domain.facts.work_events import OutputsFailed as OutputsFailed
+from marketplace.domain.facts.work_events import WorkSaved as WorkSaved
+from marketplace.domain.facts.work_events import WorkStarted as WorkStarted
+from marketplace.domain.facts.work_events import WorkStopped as WorkStopped
 
 RULE = "price-time-7"
 """The version of the rule by which the instant lane matches, as its rounds are stamped."""
@@ -214,49 +218,6 @@ class LeaseActivated(Event, name="marketplace.lease-activated"):
     """Every host of the lease has started its part of the work."""
 
     lease_id: LeaseId
-    at: datetime
-
-
-class WorkStarted(Event, name="marketplace.work-started"):
-    """The agent of one host started its part of the work."""
-
-    lease_id: LeaseId
-    host_id: HostId
-    at: datetime
-
-
-class WorkStopped(Event, name="marketplace.work-stopped"):
-    """The work on one host is gone. exit_code: None where it was stopped or never ran."""
-
-    lease_id: LeaseId
-    host_id: HostId
-    exit_code: int | None
-    detail: str
-    at: datetime
-
-
-class WorkSaved(Event, name="marketplace.work-saved"):
-    """The work can go on from where it was at `safe_at`: a checkpoint.
-
-    host_id: whose agent reported it, of its part of the work; None: the consumer said so, of all.
-    """
-
-    lease_id: LeaseId
-    host_id: HostId | None
-    safe_at: datetime
-    at: datetime
-
-
-class OutputsFailed(Event, name="marketplace.outputs-failed"):
-    """What the work on one host left could not be kept, all or in part: `reason` says what of it.
-
-    final: it is not tried again.
-    """
-
-    lease_id: LeaseId
-    host_id: HostId
-    reason: str
-    final: bool
     at: datetime
 
 

@@ -307,11 +307,7 @@ def explain(
         "windows",
         lambda listed: _long_enough(listed.windows(earliest, bid.deadline), bid, earliest),
     )
-    pool = _free(_well(pool, calendar, funnel), bid, calendar, earliest)
-    funnel.append(Stage("taken", _count(pool)))
-    if calendar.one_tenant:
-        pool = _free(pool, bid, calendar, earliest, apart=True)
-        funnel.append(Stage("tenants", _count(pool)))
+    pool = _not_taken(_well(pool, calendar, funnel), bid, calendar, earliest, funnel)
     narrow("limit", lambda listed: is_own(listed) or listed.floor <= bid.limit)
     if own:
         parts = [[each for each in pool if is_own(each[0]) == home] for home in (True, False)]
@@ -326,6 +322,18 @@ def explain(
         at_any_price = cheapest(bid, away, calendar, now=now, limit=None)
     needed = None if at_any_price is None else Rate(at_any_price.floor, bid.shape.currency)
     return Explanation(tuple(funnel), reason, placement, needed)
+
+
+def _not_taken(
+    pool: Pool, bid: OpenBid, calendar: Calendar, earliest: int, funnel: list[Stage]
+) -> Pool:
+    """Return what is free for long enough, and on hosts that have no other tenant then."""
+    pool = _free(pool, bid, calendar, earliest)
+    funnel.append(Stage("taken", _count(pool)))
+    if calendar.one_tenant:
+        pool = _free(pool, bid, calendar, earliest, apart=True)
+        funnel.append(Stage("tenants", _count(pool)))
+    return pool
 
 
 def _promised(bid: OpenBid, promise: ReclaimTerm) -> Callable[[Listed], bool]:

@@ -20,6 +20,7 @@ from uuid import UUID
 import numpy as np
 
 from ledger.domain.ids import BidId
+from marketplace.domain.admission.gate import Gate
 from marketplace.domain.book.book import Book
 from marketplace.domain.clearing.fills import Clearing, Fill, Proof
 from marketplace.domain.clearing.own_supply_first import before_round
@@ -122,9 +123,7 @@ def _cleared(
         group = [bid for bid in group if gate is None or gate.may_still(bid)]
         if not group:
             continue
-        only_own = gate is not None and name.startswith(FIRST)
-        if gate is not None:
-            gate.only_own = only_own
+        only_own = _only_own(gate, name)
         part = part_of(book, group, calendar, gate, this.at, left_over.spared)
         before = None if steps is None else _effort_before(steps, name)
         solution = _solved(part, proof.seed, part_of_time, before)
@@ -136,10 +135,7 @@ def _cleared(
         priced.append(prices)
         fills += made
         refused += [] if only_own else settled.left
-        if settled.is_moved:
-            placeless.clear()
-        else:
-            placeless |= settled.placeless
+        placeless = set() if settled.is_moved else placeless | settled.placeless
         more = settled.grew + sum(fill.worth + fill.weighs for fill in made[len(settled.placed) :])
         proof = proof.plus(
             bound=solution.bound_nanos + more,
@@ -170,6 +166,14 @@ def _cleared(
         placeless=placeless,
         left=None if room else this.left(calendar),
     )
+
+
+def _only_own(gate: Gate | None, name: str) -> bool:
+    """Tell if a class takes from its own quotas alone, and let the gate keep it to that."""
+    if gate is None:
+        return False
+    gate.only_own = name.startswith(FIRST)
+    return gate.only_own
 
 
 def _part_of(enough: Enough | None, share: float) -> Enough | None:

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 
 import marketplace.sdk
+from marketplace.sdk.ending import REFUSED
 from tests.marketplace.cli.pretending import BID, ROOT, Market, offpeak
 
 PLACES = (
     "BID", "LEASE", "OFFER", "HOST", "UNIT", "REQUEST", "TOKEN", "ACCOUNT", "INVITATION", "FOLDER",
 )  # fmt: skip
+LASTING = ("logs", "run", "ssh", "port-forward")
+"""Commands that last as long as what they reach: here the market refuses their first request."""
 EMPTY = b'{"format": "offpeak-folder-1", "blobs": [], "files": []}'
 """The list of files of a folder without any."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -100,12 +103,14 @@ def test_a_documented_command_is_understood_and_asks_the_market(
     tenants = {"data": [{"slug": "ada-labs", "tenant_id": BID}], "next": None}
     known: dict[str, Any] = {"GET exports": b"a,b\n", "GET tenants": tenants, "GET blob": EMPTY}
     known["POST folders/missing"] = {"links": {}}
-    market.answer = lambda asked: (200, known.get(asked, ANSWER))
+    lasts = words[0] in LASTING
+    refusal = {"code": "not-now", "detail": "Not now."}
+    market.answer = lambda asked: (409, refusal) if lasts else (200, known.get(asked, ANSWER))
 
     said = (BID if word in PLACES else word for word in words)
     done = offpeak(market, *said, typed="a value of a secret\n")
 
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == (REFUSED if lasts else 0), done.stderr
     assert market.heard
 
 

@@ -1,0 +1,55 @@
+"""What the API answers of one lease beside its terms: what cuts it short, attempts, outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from ledger.rest import AmountField, MomentField
+
+
+class CutShape(serializers.Serializer[Any]):
+    """What ends a lease before its time: by the `owner`, or by the `market` for a firm bid.
+
+    compensation: what its consumer gets for it; for an owner, what that owner pays.
+    """
+
+    by = serializers.CharField()
+    stop_at = MomentField()
+    compensation = AmountField(source="money.nanos")
+    currency = serializers.CharField(source="money.currency")
+
+
+class AttemptShape(serializers.Serializer[Any]):
+    """What one host did of the work. exit_code: null where it was stopped, or is not known."""
+
+    number = serializers.IntegerField()
+    host_id = serializers.UUIDField()
+    started_at = MomentField(allow_null=True)
+    ended_at = MomentField(allow_null=True)
+    exit_code = serializers.IntegerField(allow_null=True)
+    reason = serializers.CharField()
+
+
+class OutputShape(serializers.Serializer[Any]):
+    """Files that the work left on one host, kept as a folder. attempt: of the bids that follow one
+    another, the number of the one whose lease this is. exit_code: null where it was stopped.
+    """
+
+    folder_id = serializers.UUIDField()
+    host_id = serializers.UUIDField(allow_null=True)
+    attempt = serializers.IntegerField()
+    exit_code = serializers.IntegerField(allow_null=True)
+    files = serializers.IntegerField()
+    size_bytes = serializers.IntegerField()
+    kept_at = MomentField()
+
+
+class OutputFailedShape(serializers.Serializer[Any]):
+    """What of it could not be kept. final: it is not tried again."""
+
+    host_id = serializers.UUIDField()
+    reason = serializers.CharField()
+    final = serializers.BooleanField()
+    at = MomentField()

@@ -1,0 +1,51 @@
+"""What hosts tell of a lease's work: that it began and ended, was saved, and what it left."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ledger.domain.event import Event
+from ledger.domain.ids import HostId, LeaseId
+
+
+class WorkStarted(Event, name="marketplace.work-started"):
+    """The agent of one host started its part of the work."""
+
+    lease_id: LeaseId
+    host_id: HostId
+    at: datetime
+
+
+class WorkStopped(Event, name="marketplace.work-stopped"):
+    """The work on one host is gone. exit_code: None where it was stopped or never ran."""
+
+    lease_id: LeaseId
+    host_id: HostId
+    exit_code: int | None
+    detail: str
+    at: datetime
+
+
+class WorkSaved(Event, name="marketplace.work-saved"):
+    """The work can go on from where it was at `safe_at`: a checkpoint.
+
+    host_id: whose agent reported it, of its part of the work; None: the consumer said so, of all.
+    """
+
+    lease_id: LeaseId
+    host_id: HostId | None
+    safe_at: datetime
+    at: datetime
+
+
+class OutputsFailed(Event, name="marketplace.outputs-failed"):
+    """What the work on one host left could not be kept, all or in part: `reason` says what of it.
+
+    final: it is not tried again.
+    """
+
+    lease_id: LeaseId
+    host_id: HostId
+    reason: str
+    final: bool
+    at: datetime
