@@ -21,7 +21,7 @@ class CutShape(serializers.Serializer[Any]):
     currency = serializers.CharField(source="money.currency")
 
 
-class AttemptShape(serializers.Serializer[Any]):
+class WorkAttemptShape(serializers.Serializer[Any]):
     """What one host did of the work. exit_code: null where it was stopped, or is not known."""
 
     number = serializers.IntegerField()

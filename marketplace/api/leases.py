@@ -19,7 +19,7 @@ from ledger.domain.money import Rate
 from ledger.eventstore.port import stream_name
 from ledger.rest import AmountField, Endpoint, MomentField, etag_of
 from marketplace.api.lease_bodies import AskExtension, AskReclaim, AskResale, ReportCheckpoint
-from marketplace.api.lease_parts import AttemptShape, CutShape, OutputFailedShape, OutputShape
+from marketplace.api.lease_parts import CutShape, OutputFailedShape, OutputShape, WorkAttemptShape
 from marketplace.commands import leases as commands
 from marketplace.domain.clearing.extension import EXTENSION_REASONS
 from marketplace.domain.facts.close_reasons import REASONS
@@ -176,7 +176,7 @@ class OneLeaseShape(LeaseShape):
     """
 
     cut = CutShape(allow_null=True)
-    attempts = AttemptShape(many=True)
+    attempts = WorkAttemptShape(many=True)
     resumes_lease_id = serializers.UUIDField(allow_null=True)
     resumed_by_lease_id = serializers.UUIDField(allow_null=True)
     output_folders = OutputShape(many=True)
@@ -248,7 +248,7 @@ class OneLease(Endpoint):
         before, after = queries.resumed(self.actor, row)
         shown = shown_to(self.actor)(row) | {
             "cut": None if cut is None else CutShape(cut).data,
-            "attempts": AttemptShape(queries.attempts(self.store(), lease_id), many=True).data,
+            "attempts": WorkAttemptShape(queries.attempts(self.store(), lease_id), many=True).data,
             "resumes_lease_id": before,
             "resumed_by_lease_id": after,
         }

@@ -32,6 +32,8 @@ STREAMS = ("stdout", "stderr")
 PIECE_BYTES = 256 * 1024
 OFFSET_MAX = 2**53
 ATTEMPT_MAX = 10_000
+OFFSET = {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX}
+ATTEMPT = {"type": "integer", "minimum": 1, "maximum": ATTEMPT_MAX}
 
 
 class LogUnknown(Unknown):
@@ -85,9 +87,11 @@ class LeaseLog(Endpoint):
     @extend_schema(
         responses={(200, "text/plain"): OpenApiTypes.STR},
         parameters=[
-            OpenApiParameter("offset", int, description="the first byte wanted"),
+            OpenApiParameter("offset", OFFSET, description="the first byte wanted"),
             OpenApiParameter("host", UUID, description="of several hosts; else the first"),
-            OpenApiParameter("attempt", int, description="which run on that host; else the first"),
+            OpenApiParameter(
+                "attempt", ATTEMPT, description="which run on that host; else the first"
+            ),
             OpenApiParameter(
                 "follow", bool, description="of events: wait for what is still to come"
             ),

@@ -32,7 +32,7 @@ def list_hosts(context: typer.Context) -> None:
     session = session_of(context)
     empty = "No hosts. Try: offpeak hosts add NAME --region eu"
     rows = [
-        row | {"gpu_count": len(row["gpus"]), "able": " ".join(row["abilities"])}
+        row | {"gpu_count": len(row["gpus"]), "able": " ".join(row.get("abilities", ()))}
         for row in session.client.all("hosts")
     ]
     session.printer.table(rows, COLUMNS, empty=empty)

@@ -153,6 +153,7 @@ INTERVAL_MS_MAX = 32 * 24 * 3600 * 1000
 FINAL = frozenset(
     {
         "host-is-retired",
+        "inputs-not-asked",
         "lease-not-here",
         "lease-not-to-run",
         "outputs-not-asked",

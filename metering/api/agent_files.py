@@ -21,7 +21,7 @@ from marketplace import folders
 from marketplace.commands import leases
 from marketplace.domain.files.folder import GIB
 from marketplace.domain.leases.lease import LeaseUnknown
-from marketplace.domain.leases.outputs import need_outputs_wanted
+from marketplace.domain.leases.outputs import InputsNotAsked, need_outputs_wanted
 from marketplace.queries.folders import manifest_name
 from marketplace.queries.leases import Carried, carried
 from marketplace.storage import default_storage
@@ -40,8 +40,10 @@ class AgentInputs(AgentEndpoint):
     def post(self, request: Request, lease_id: UUID) -> Response:
         """Say where blobs of the inputs are read; asked for none, where their manifest is."""
         lease = carried(self.host_id, lease_id)
-        if not lease.wanted or lease.inputs is None:
+        if not lease.wanted:
             raise LeaseUnknown(lease_id=lease_id)
+        if lease.inputs is None:
+            raise InputsNotAsked(lease_id=lease_id)
         manifest = manifest_name(lease.tenant_id, lease.inputs)
         asked = list(self.message(wire.InputsAsked).blobs) or [manifest]
         links = folders.links_to(default_storage(), lease.tenant_id, lease.inputs, asked)

@@ -290,6 +290,7 @@ BODIES: Mapping[str, Body] = {
             }
         ],
     },
+    "POST leases/<uuid:lease_id>/access": lambda its, own: {"what": "port", "port": 8888},
     "POST agent/secrets": lambda its, own: {
         "lease_id": str(its.ids["lease_id"]),
         "attempt_id": str(its.round_id),

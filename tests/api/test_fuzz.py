@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -161,10 +162,7 @@ def test_every_route_answers_as_it_says_at_every_boundary(
 
 def ask_all(api: schemathesis.BaseSchema, party: Party, ask: Ask, *, app: str) -> None:
     """Ask every operation of an app; tell of all that answer otherwise than they say."""
-    routes = {
-        "/api/v1/" + str(each.pattern).replace("<uuid:", "{").replace(">", "}")
-        for each in APPS[app]
-    }
+    routes = {"/api/v1/" + re.sub(r"<\w+:(\w+)>", r"{\1}", str(each.pattern)) for each in APPS[app]}
     wrong: list[str] = []
     met = set()
     for found_or_not in api.get_all_operations():

@@ -17,6 +17,8 @@ from listings.domain.events import Division, Gpu
 from listings.domain.hosts import HostIsRetired
 from marketplace.domain.bids.bounds import CommandWithoutProgram, check_workload
 from marketplace.domain.facts.events import Workload
+from marketplace.domain.leases.outputs import InputsNotAsked, OutputsNotAsked, OutputsTooLate
+from marketplace.domain.secrets.secret import LeaseNotToRun, SecretMissing, TooManyDeliveries
 from marketplace.queries.leases import HOLD, Assignment
 from metering.agent import wire
 from metering.agent.shares import card_of, environment
@@ -103,7 +105,11 @@ def test_an_assignment_that_cannot_be_told_is_left_out() -> None:
 
 
 def test_agent_and_server_mean_the_same_by_a_refusal_for_good() -> None:
-    refusals = (HostIsRetired, LeaseNotHere, ReportConflict, SampleConflict)
+    refusals = (
+        *(HostIsRetired, LeaseNotHere, ReportConflict, SampleConflict),
+        *(InputsNotAsked, OutputsNotAsked, OutputsTooLate),
+        *(SecretMissing, TooManyDeliveries, LeaseNotToRun),
+    )
 
     assert {refusal().code for refusal in refusals} == wire.FINAL
     assert {refusal.status for refusal in refusals} == {409}

@@ -17,6 +17,10 @@ FAILED_MAX = 20
 REASON_LENGTH_MAX = 500
 
 
+class InputsNotAsked(Refusal):
+    """The bid of that lease names no inputs."""
+
+
 class OutputsNotAsked(Refusal):
     """The bid of that lease names no outputs."""
 

@@ -204,7 +204,8 @@ def _countable(problem: Problem) -> bool:
         * problem.gpus[members]
         * problem.duration[members]
     )
-    return float(total.sum()) < UNLIMITED
+    each = np.bincount(problem.group, weights=total, minlength=1)
+    return float(each.max(initial=0.0)) < UNLIMITED
 
 
 def _divides(starts: Ints, total: int) -> bool:

@@ -58,6 +58,8 @@ LOOK_SECONDS = 0.5
 LATE_GRACE_NS = 5_000_000_000
 """Left to work that could not be asked to end before its deadline (the host slept)."""
 LEFT_PAUSE_SECONDS_MAX = 1.0
+ENDING_SECONDS = 1.0
+"""How long bwrap may take to end that came to nothing."""
 SIGNALLED = 128
 
 
@@ -252,12 +254,7 @@ def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
             if network is not None:
                 network.connect()
         except (OSError, ValueError, KeyError):
-            # Where bwrap ended by itself there was nothing to connect, and it says why.
-            began = child.poll() is None
-            child.kill()
-            said = child.communicate()[1].decode(errors="replace").strip().splitlines()[-1:]
-            why = "its network could not be made" if began or not said else said[0][:300]
-            raise OSError(0, why) from None
+            raise OSError(0, _why_unconnected(child)) from None
     return child
 
 
@@ -270,6 +267,18 @@ def _variables(order: dict[str, Any], secrets: dict[str, bytes]) -> dict[str, st
     """Return the secrets that are variables of the work as well."""
     names = order.get("secret_variables", ())
     return {name: os.fsdecode(secrets[name]) for name in names if name in secrets}
+
+
+def _why_unconnected(child: subprocess.Popen[bytes]) -> str:
+    """End bwrap; return what it said where it had ended by itself: there was nothing to connect."""
+    try:
+        child.wait(ENDING_SECONDS)
+        began = False
+    except subprocess.TimeoutExpired:
+        began = True
+    child.kill()
+    said = child.communicate()[1].decode(errors="replace").strip().splitlines()[-1:]
+    return "its network could not be made" if began or not said else said[0][:300]
 
 
 def _joining(group: str, open_files: ExitStack) -> int:

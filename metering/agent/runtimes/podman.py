@@ -16,6 +16,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,9 @@ lock_type = "file"
 network_backend = "netavark"
 """
 """In place of the host's own, which may say anything."""
+
+
+RUN_FOLDER = Path("/run/offpeak-podman")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +94,16 @@ class Podman:
         """Return how podman is called, up to its verb."""
         return [
             *(self.program, "--root", str(self.folder / "root")),
-            *("--runroot", str(self.folder / "run"), "--tmpdir", str(self.folder / "tmp")),
+            *("--runroot", str(self.running), "--tmpdir", str(self.folder / "tmp")),
             *("--storage-driver", self.driver, "--runtime", self.runtime),
             *("--log-level", "error"),
         ]
+
+    @property
+    def running(self) -> Path:
+        """Return where podman keeps what runs: of a short name, for it takes no more than 50
+        characters, however long that of the folder is."""
+        return RUN_FOLDER / sha256(str(self.folder).encode()).hexdigest()[:16]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -126,10 +136,10 @@ class Podman:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o711)
         booted = self.folder / "boot-id"
         if not booted.exists() or booted.read_text() != kernel_boot_id():
-            for name in ("run", "tmp"):
-                shutil.rmtree(self.folder / name, ignore_errors=True)
+            for each in (self.running, self.folder / "tmp"):
+                shutil.rmtree(each, ignore_errors=True)
             booted.write_text(kernel_boot_id())
-        places = f'graphroot = "{self.folder}/root"\nrunroot = "{self.folder}/run"\n'
+        places = f'graphroot = "{self.folder}/root"\nrunroot = "{self.running}"\n'
         storage = f'[storage]\ndriver = "{self.driver}"\n{places}'
         plain = [each for each in registries if _is_loopback(each)]
         known = "".join(f'[[registry]]\nlocation = "{each}"\ninsecure = true\n' for each in plain)

@@ -47,8 +47,11 @@ def test_a_bid_over_http_becomes_a_grant_and_a_row(ada: Caller, unit: str, marke
         "command": ["serve"],
         "environment": {"PORT": "80"},
         "checkpoint_seconds": None,
+        "image": "",
         "inputs": None,
         "outputs": [],
+        "secrets": [],
+        "secret_variables": [],
     }
     granted = next(iter(market.grants().values()))
     assert isinstance(granted, LeaseGranted)

@@ -21,6 +21,7 @@ from marketplace.domain.solver import (
     pose,
     solve,
 )
+from marketplace.domain.solver.builder import WrongAsk
 from marketplace.domain.solver.lns import SMALL_MAX
 from marketplace.domain.solver.threads import BIDS_MIN
 from marketplace.domain.solver.warm_up import crowded, scarce, warm
@@ -168,6 +169,21 @@ def test_arrays_that_do_not_fit_are_refused(field: str, value: Any, said: str) -
 
     with pytest.raises(ValueError, match=said):
         dataclasses.replace(problem, **{field: value})
+
+
+@pytest.mark.parametrize(("quarters", "fits"), [(3, True), (5, False)])
+def test_each_quota_alone_must_fit_64_bits(quarters: int, fits: bool) -> None:
+    coarse = quarters * 2**60 // HOUR
+    entries = (Entry(0, 10 * CENT),)
+    ask = Ask(1, HOUR, 0, HOUR, 100 * CENT, entries, groups=(0, 1), shares=(coarse, coarse))
+    quotas = [Quota(gpu_ms=2**61), Quota(gpu_ms=2**61)]
+
+    if fits:
+        problem = pose([0, HOUR], [Pool(0, (1,))], [ask], quotas)
+        audit(problem, solve(problem, effort=EFFORT, seed=0))
+    else:
+        with pytest.raises(WrongAsk):
+            pose([0, HOUR], [Pool(0, (1,))], [ask], quotas)
 
 
 @pytest.mark.parametrize(("problem", "search"), [(scarce(), 1), (crowded(), 2)])

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import shutil
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -158,6 +159,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
         pytest.skip(why)  # tests/install-tools.sh brings it
     yield found
     found.call("system", "reset", "--force")
+    shutil.rmtree(found.running, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,7 @@ def processes_of(folder: Path, lease_id: UUID) -> list[int]:
 def test_it_asks_once_and_kills_all_at_the_deadline(
     runtime: ProcessRuntime, tmp_path: Path
 ) -> None:
-    wanted = limited(1_000, 2_000)
+    wanted = limited(2_500, 3_500)
     runtime.start(wanted)
 
     end = end_of(tmp_path, wanted.lease_id)

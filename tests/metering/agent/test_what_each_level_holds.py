@@ -40,7 +40,8 @@ LEVELS: tuple[Level, ...] = ("account", "process", "full")
 MIB = 1 << 20
 DISK = 24 * MIB
 LIMITS = Limits(processes=40, file_bytes=MIB, memory_bytes=256 * MIB)
-MINOR, OTHER = 76, 77
+MINOR = 128 + os.getpid() % 60 * 2
+OTHER = MINOR + 1
 """Of device files that stand for cards: of the lease's own and of another's."""
 BY_ITSELF = ("fork bomb", "daemon that outlives its work", "memory beyond the bound")
 
