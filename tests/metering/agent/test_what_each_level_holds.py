@@ -152,7 +152,7 @@ tries("scanning for open ports")(lambda: connects(("127.0.0.1", about["victim po
 tries("core dump")(dumps)
 tries("setuid program")(lambda: subprocess.check_output([about["setuid"], "-u"]) == b"0\\n")
 tries("card of another lease")(lambda: os.close(os.open(about["card"], os.O_RDWR)) is None)
-tries("folder of another lease")(lambda: reads(about["victim"] + "/work/model"))
+tries("folder of another lease")(lambda: reads(os.path.join(about["victim"], "work", "model")))
 tries("token of the agent")(lambda: reads(about["token"]))
 found["filling the disk"] = fills(".")
 found["filling /tmp"] = fills("/tmp")
