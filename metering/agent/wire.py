@@ -15,101 +15,68 @@ from uuid import UUID
 
 from .strict import Between, Length, Message, WireError, dump, parse
 from .wire_of_work import (
-    BATCH_MAX as BATCH_MAX,
-)
-from .wire_of_work import (
-    INPUTS_PATH as INPUTS_PATH,
-)
-from .wire_of_work import (
-    LOG_BATCH_BYTES_MAX as LOG_BATCH_BYTES_MAX,
-)
-from .wire_of_work import (
-    LOG_PIECE_BYTES_MAX as LOG_PIECE_BYTES_MAX,
-)
-from .wire_of_work import (
-    LOG_PIECES_MAX as LOG_PIECES_MAX,
-)
-from .wire_of_work import (
-    LOGS_PATH as LOGS_PATH,
-)
-from .wire_of_work import (
-    OUTPUTS_FAILED_PATH as OUTPUTS_FAILED_PATH,
-)
-from .wire_of_work import (
-    OUTPUTS_MISSING_PATH as OUTPUTS_MISSING_PATH,
-)
-from .wire_of_work import (
-    OUTPUTS_PATH as OUTPUTS_PATH,
-)
-from .wire_of_work import (
-    SECRETS_PATH as SECRETS_PATH,
-)
-from .wire_of_work import (
-    Blob as Blob,
-)
-from .wire_of_work import (
-    BlobBytes as BlobBytes,
-)
-from .wire_of_work import (
-    Inputs as Inputs,
-)
-from .wire_of_work import (
-    InputsAsked as InputsAsked,
-)
-from .wire_of_work import (
-    Link as Link,
-)
-from .wire_of_work import (
-    Links as Links,
-)
-from .wire_of_work import (
-    LogBatch as LogBatch,
-)
-from .wire_of_work import (
-    LogOutcome as LogOutcome,
-)
-from .wire_of_work import (
-    LogPiece as LogPiece,
-)
-from .wire_of_work import (
-    LogPieceTaken as LogPieceTaken,
-)
-from .wire_of_work import (
-    LogsTaken as LogsTaken,
-)
-from .wire_of_work import (
-    OutputsAsked as OutputsAsked,
-)
-from .wire_of_work import (
-    OutputsFailed as OutputsFailed,
-)
-from .wire_of_work import (
-    OutputsKept as OutputsKept,
-)
-from .wire_of_work import (
-    OutputsSent as OutputsSent,
-)
-from .wire_of_work import (
-    SecretName as SecretName,
-)
-from .wire_of_work import (
-    SecretsAsked as SecretsAsked,
-)
-from .wire_of_work import (
-    SecretsSealed as SecretsSealed,
-)
-from .wire_of_work import (
-    Sha256 as Sha256,
-)
-from .wire_of_work import (
-    Stream as Stream,
+    BATCH_MAX,
+    INPUTS_PATH,
+    LOG_BATCH_BYTES_MAX,
+    LOG_PIECE_BYTES_MAX,
+    LOG_PIECES_MAX,
+    LOGS_PATH,
+    OUTPUTS_FAILED_PATH,
+    OUTPUTS_MISSING_PATH,
+    OUTPUTS_PATH,
+    SECRETS_PATH,
+    VOLUME_FAILED_PATH,
+    VOLUME_MISSING_PATH,
+    VOLUME_READ_PATH,
+    VOLUME_VERSIONS_PATH,
+    Blob,
+    BlobBytes,
+    Inputs,
+    InputsAsked,
+    Link,
+    Links,
+    LogBatch,
+    LogOutcome,
+    LogPiece,
+    LogPieceTaken,
+    LogsTaken,
+    OutputsAsked,
+    OutputsFailed,
+    OutputsKept,
+    OutputsSent,
+    SecretName,
+    SecretsAsked,
+    SecretsSealed,
+    Sha256,
+    Stream,
+    VolumeAsked,
+    VolumeKept,
+    VolumeMount,
+    VolumeName,
+    VolumeRead,
+    VolumeSent,
 )
 
 __all__ = [
+    "BATCH_MAX",
+    "INPUTS_PATH",
+    "LOGS_PATH",
+    "LOG_BATCH_BYTES_MAX",
+    "LOG_PIECES_MAX",
+    "LOG_PIECE_BYTES_MAX",
+    "OUTPUTS_FAILED_PATH",
+    "OUTPUTS_MISSING_PATH",
+    "OUTPUTS_PATH",
+    "SECRETS_PATH",
+    "VOLUME_FAILED_PATH",
+    "VOLUME_MISSING_PATH",
+    "VOLUME_READ_PATH",
+    "VOLUME_VERSIONS_PATH",
     "Acknowledged",
     "Assignment",
     "Assignments",
     "Blob",
+    "BlobBytes",
     "Enforced",
     "Gpu",
     "Health",
@@ -120,6 +87,7 @@ __all__ = [
     "Link",
     "Links",
     "LogBatch",
+    "LogOutcome",
     "LogPiece",
     "LogPieceTaken",
     "LogsTaken",
@@ -135,9 +103,17 @@ __all__ = [
     "ReportKind",
     "ReportsAccepted",
     "SampleBatch",
+    "SecretName",
     "SecretsAsked",
     "SecretsSealed",
+    "Sha256",
     "Stream",
+    "VolumeAsked",
+    "VolumeKept",
+    "VolumeMount",
+    "VolumeName",
+    "VolumeRead",
+    "VolumeSent",
     "WireError",
     "dump",
     "parse",
@@ -270,6 +246,7 @@ class Assignment(Message):
         what of that place is kept when the work ended.
     secrets: names of those that the work is handed, for which the agent asks; secret_variables:
         which of them are variables of its environment as well.
+    volumes: what it finds of its tenant's volumes, and where.
     """
 
     lease_id: UUID
@@ -289,6 +266,7 @@ class Assignment(Message):
     outputs: Annotated[tuple[Annotated[str, Length(1, 256)], ...], Length(0, 32)] = ()
     secrets: Annotated[tuple[SecretName, ...], Length(0, 16)] = ()
     secret_variables: Annotated[tuple[SecretName, ...], Length(0, 16)] = ()
+    volumes: Annotated[tuple[VolumeMount, ...], Length(0, 8)] = ()
 
     def __post_init__(self) -> None:
         if self.ends_at <= self.starts_at:

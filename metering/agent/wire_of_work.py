@@ -1,4 +1,4 @@
-"""The messages about what a lease's work has: logs, secrets, inputs and outputs.
+"""The messages about what a lease's work has: logs, secrets, inputs, outputs and volumes.
 
 `wire` has the others, and the rules of all.
 """
@@ -21,7 +21,10 @@ INPUTS_PATH = "/api/v1/agent/leases/{}/inputs"
 OUTPUTS_PATH = "/api/v1/agent/leases/{}/outputs"
 OUTPUTS_MISSING_PATH = "/api/v1/agent/leases/{}/outputs/missing"
 OUTPUTS_FAILED_PATH = "/api/v1/agent/leases/{}/outputs/failed"
-
+VOLUME_READ_PATH = "/api/v1/agent/leases/{}/volumes/{}/read"
+VOLUME_MISSING_PATH = "/api/v1/agent/leases/{}/volumes/{}/missing"
+VOLUME_VERSIONS_PATH = "/api/v1/agent/leases/{}/volumes/{}/versions"
+VOLUME_FAILED_PATH = "/api/v1/agent/leases/{}/volumes/{}/failed"
 
 BATCH_MAX = 1000
 """Intervals plus health events, or reports, in one message."""
@@ -34,6 +37,7 @@ LOG_BATCH_BYTES_MAX = 256 * 1024
 Stream = Literal["stdout", "stderr"]
 LogOutcome = Literal["taken", "ahead", "closed", "refused"]
 SecretName = Annotated[str, Length(1, 64)]
+VolumeName = Annotated[str, Length(1, 64)]
 Sha256 = Annotated[str, Length(64, 64)]
 BlobBytes = Annotated[int, Between(1, 8 * 2**20)]
 
@@ -197,3 +201,56 @@ class OutputsFailed(Message):
 
     reason: Annotated[str, Length(1, 500)]
     final: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeMount(Message):
+    """A volume that the work of a lease finds at `path`, beneath the place where it starts.
+
+    writable: what the work changed there becomes the volume's next version.
+    """
+
+    name: VolumeName
+    path: Annotated[str, Length(1, 256)]
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeAsked(Message):
+    """POST VOLUME_READ_PATH: the agent wants to read these blobs of the volume's newest version;
+    none: only which version that is, and its manifest.
+    """
+
+    blobs: Annotated[tuple[Sha256, ...], Length(0, BATCH_MAX)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeRead(Message):
+    """The answer. version: counted from 1; 0: nothing was kept in the volume yet, and there is no
+    manifest. Links as in Inputs. room_bytes: how much the files of the next version may have.
+    """
+
+    version: Annotated[int, Between(0, 2**53)]
+    manifest: Sha256 | None
+    links: Annotated[tuple[Link, ...], Length(0, BATCH_MAX)]
+    room_bytes: Annotated[int, Between(0, 2**53)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeSent(Message):
+    """POST VOLUME_VERSIONS_PATH: all blobs of this manifest are there; the volume's next version.
+
+    base: the version that the work found, or that this agent kept last; where the volume is
+    further, or another lease writes to it, the server refuses. final: the work ended.
+    """
+
+    base: Annotated[int, Between(0, 2**53)]
+    manifest: Sha256
+    final: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeKept(Message):
+    """The answer: the version that was kept. The same manifest on the same base again: the same."""
+
+    version: Annotated[int, Between(1, 2**53)]
