@@ -13,41 +13,35 @@ import os
 import threading
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from . import VERSION, checkpoints
 from .abilities import abilities_of
+from .acting import Acting
 from .clock import Clock
 from .courier import Courier
 from .files.carrier import Carrier
 from .files.port import FilesUplink
-from .gpus.port import GpuFault, Gpus, InstanceBusy, InstanceRefused
+from .gpus.port import Gpus
 from .instances import Instances
 from .inventory import Inventory
 from .memory import Memory, report
 from .reconcile import (
     TIME_IS_OVER,
-    Action,
-    Forget,
-    GiveUp,
     Held,
     Kill,
-    Notice,
-    Start,
     Terminate,
     Terms,
-    TurnAway,
     limit_ms,
     next_due_ms,
     reconcile,
 )
 from .runtimes.inside import Enterable, Inside, NoWayIn
-from .runtimes.port import NotYet, Runtime, StartFailed, Work, WorkSpec
+from .runtimes.port import Runtime, Work
 from .runtimes.users import make_passable
 from .sampler import Finding, Sampler
-from .shares import cards_of
 from .shipping import Printing, Shipper
 from .single import lock_of
 from .spool import BYTES_MAX, Spool
@@ -105,7 +99,6 @@ class Agent:
         self._sampler = Sampler(gpus, runtime, clock, device_of=self._instances.device_of)
         self._findings: deque[tuple[int, Finding]] = deque(maxlen=FINDINGS_MAX)
         self._inventory = Inventory(gpus, self._instances)
-        self._said: dict[str, str] = {}
         self._cut_ms = clock.now_ms()
         self.shipper = Shipper(uplink)
         self.courier = Courier(
@@ -119,6 +112,17 @@ class Agent:
         )
         known = self.state.leases
         self._files = Carrier(config.state_dir, uplink=files, clock=clock, known=known)
+        self._acting = Acting(
+            memory=self._memory,
+            runtime=runtime,
+            courier=self.courier,
+            shipper=self.shipper,
+            sampler=self._sampler,
+            instances=self._instances,
+            inventory=self._inventory,
+            files=self._files,
+            clock=clock,
+        )
         for lease_id, lease in known.items():
             if lease.ends is not None:
                 self._sampler.open(lease_id, lease.ends, ends_ms=lease.terms.ends_ms, fresh=False)
@@ -164,7 +168,7 @@ class Agent:
             for _ in range(ROUNDS_PER_TICK_MAX):
                 actions = reconcile(self._held(works), now_ms=self._clock.now_ms())
                 for action in actions:
-                    self._try(action)
+                    self._acting.do(action)
                 works = self._works()
                 self._take_up(works)
                 self._tidy()
@@ -223,23 +227,14 @@ class Agent:
                 self._finish(lease_id, lease, None)
                 continue
             if work.lost and not work.started_ms and lease.ends is None:
-                self._close_unstarted(lease_id, "failed", work.detail)
+                self._acting.close_unstarted(lease_id, "failed", work.detail)
                 continue
             if lease.ends is None and work.state != "starting":
-                self._open(work, lease, fresh=False)
+                self._acting.begin(work, lease, fresh=False)
             if work.state == "ended":
                 self._finish(lease_id, lease, work)
             elif saved := checkpoints.news(work, lease, at_end=lease.stopping_ms is not None):
                 self._memory.keep(saved)
-
-    def _open(self, work: Work, lease: LeaseState, *, fresh: bool) -> None:
-        ends = dict.fromkeys(lease.terms.gpu_uuids, work.started_ms)
-        records = [
-            {"t": "open", "lease": str(work.lease_id), "ends": ends},
-            report(lease.terms, "started", work.started_ms),
-        ]
-        if self._memory.keep(records, sync=True):
-            self._sampler.open(work.lease_id, ends, ends_ms=lease.terms.ends_ms, fresh=fresh)
 
     def _measure(self, now_ms: int, works: Mapping[UUID, Work], *, all_due: bool) -> None:
         """Look at the GPUs; keep the intervals that are due and what was found."""
@@ -339,79 +334,7 @@ class Agent:
                     self._runtime.limit(lease_id, stop_at_ms=stop_ms, kill_at_ms=kill_ms)
                 except OSError as error:
                     text = f"lease {lease_id}: its deadline was not moved: {error}"
-                    self._say(f"{lease_id} limit", text)
-
-    def _try(self, action: Action) -> None:
-        """Do it; what the host refuses (a full disk) is asked for again, the rest goes on."""
-        try:
-            self._do(action)
-        except OSError as error:
-            what = type(action).__name__
-            self._say(f"{action.lease_id} {what}", f"lease {action.lease_id}: {what}: {error}")
-
-    def _do(self, action: Action) -> None:
-        lease_id, name = action.lease_id, str(action.lease_id)
-        match action:
-            case Start():
-                self._start(lease_id)
-            case Notice():
-                if self._runtime.notify(lease_id, stop_at_ms=action.stop_at_ms):
-                    told = {"t": "notice", "lease": name, "stop_at_ms": action.stop_at_ms}
-                    self._memory.keep([told])
-            case Terminate():
-                log.info("lease %s: stopping: %s", name, action.reason)
-                at_ms = self._clock.now_ms()
-                record = {"t": "stopping", "lease": name, "at_ms": at_ms, "reason": action.reason}
-                if not self._memory.keep([record]):
-                    # Not on disk, but the end of a lease does not wait for that.
-                    self._memory.believe(record)
-                self._runtime.terminate(lease_id)
-            case Kill():
-                self._runtime.kill(lease_id)
-            case GiveUp():
-                self._close_unstarted(lease_id, "stopped", action.reason)
-            case TurnAway():
-                self._close_unstarted(lease_id, "failed", action.reason)
-            case Forget():
-                if self.shipper.needs(lease_id) or not self._files.let_go(
-                    self.state.leases[lease_id]
-                ):
-                    return  # asked for again at the next tick
-                self._runtime.forget(lease_id)
-                self._memory.keep([{"t": "forgotten", "lease": name}])
-                self._said = {k: v for k, v in self._said.items() if not k.startswith(name)}
-
-    def _start(self, lease_id: UUID) -> None:
-        assert self.courier.desired is not None
-        assignment = self.courier.desired[lease_id]
-        if absent := self._inventory.absent(cards_of(assignment.gpu_uuids)):
-            return self._close_unstarted(lease_id, "failed", f"no GPU {', '.join(absent)} here")
-        if filled := self._sampler.filled(assignment.gpu_uuids):
-            return self._close_unstarted(lease_id, "refused", filled)
-        terms = self.state.leases[lease_id].terms
-        try:
-            inputs = self._files.inputs(assignment, deadline_ms=terms.deadline_ms)
-            devices = self._instances.make(lease_id, assignment.gpu_uuids)
-            secrets = self.courier.handing.take(lease_id, assignment.secrets)
-            spec = WorkSpec.of(assignment, terms, devices, inputs)
-            work = self._runtime.start(replace(spec, secrets=secrets))
-        except (InstanceRefused, StartFailed) as failure:
-            return self._close_unstarted(lease_id, "failed", str(failure))
-        except (InstanceBusy, GpuFault, NotYet) as reason:  # asked for again at the next tick
-            return self._say(str(lease_id), f"lease {lease_id}: waits: {reason}")
-        self.courier.handing.forget(lease_id)
-        log.info("lease %s: started", lease_id)
-        self._files.drop(lease_id)  # they are the work's now
-        if work.state != "starting":
-            self._open(work, self.state.leases[lease_id], fresh=True)
-
-    def _close_unstarted(self, lease_id: UUID, what: ReportKind, reason: str) -> None:
-        self.courier.handing.forget(lease_id)
-        log.warning("lease %s: %s: %s", lease_id, what, reason)
-        self._files.drop(lease_id)
-        terms, now_ms = self.state.leases[lease_id].terms, self._clock.now_ms()
-        ended = report(terms, what, now_ms, detail=reason)
-        self._memory.keep([ended, {"t": "closed", "lease": str(lease_id)}], sync=True)
+                    self._acting.say(f"{lease_id} limit", text)
 
     def _register(self, now_ms: int) -> None:
         """Tell the server what this host has, when that is looked at again."""
@@ -427,12 +350,6 @@ class Agent:
                 enforces=tuple(Enforced(what=what, by=by) for what, by in sandbox.enforces),
                 abilities=abilities_of(self._runtime, self._config.abilities),
             )
-
-    def _say(self, about: str, text: str) -> None:
-        """Log what stands in the way of something, once, though it is tried at each tick."""
-        if self._said.get(about) != text:
-            self._said[about] = text
-            log.warning("%s", text)
 
     # --- going on --------------------------------------------------------------------------------
 

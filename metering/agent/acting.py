@@ -1,0 +1,132 @@
+"""Does what `reconcile` decided: starts, warns, ends and forgets the work of leases.
+
+Each action may fail and is decided again at the next tick, so nothing here waits or repeats.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from .clock import Clock
+from .courier import Courier
+from .files.carrier import Carrier
+from .gpus.port import GpuFault, InstanceBusy, InstanceRefused
+from .instances import Instances
+from .inventory import Inventory
+from .memory import Memory, report
+from .reconcile import Action, Forget, GiveUp, Kill, Notice, Start, Terminate, TurnAway
+from .runtimes.port import NotYet, Runtime, StartFailed, Work, WorkSpec
+from .sampler import Sampler
+from .shares import cards_of
+from .shipping import Shipper
+from .state import LeaseState
+from .wire import ReportKind
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Acting:
+    """What the agent does to work, with all that it takes. Called under the agent's lock."""
+
+    memory: Memory
+    runtime: Runtime
+    courier: Courier
+    shipper: Shipper
+    sampler: Sampler
+    instances: Instances
+    inventory: Inventory
+    files: Carrier
+    clock: Clock
+    _said: dict[str, str] = field(default_factory=dict)
+
+    def do(self, action: Action) -> None:
+        """Do it; what the host refuses (a full disk) is asked for again, the rest goes on."""
+        try:
+            self._do(action)
+        except OSError as error:
+            what = type(action).__name__
+            self.say(f"{action.lease_id} {what}", f"lease {action.lease_id}: {what}: {error}")
+
+    def begin(self, work: Work, lease: LeaseState, *, fresh: bool) -> None:
+        """Meter work from its start on, and report that it runs."""
+        ends = dict.fromkeys(lease.terms.gpu_uuids, work.started_ms)
+        records = [
+            {"t": "open", "lease": str(work.lease_id), "ends": ends},
+            report(lease.terms, "started", work.started_ms),
+        ]
+        if self.memory.keep(records, sync=True):
+            self.sampler.open(work.lease_id, ends, ends_ms=lease.terms.ends_ms, fresh=fresh)
+
+    def close_unstarted(self, lease_id: UUID, what: ReportKind, reason: str) -> None:
+        """Report that there is no work of a lease, and never will be."""
+        self.courier.handing.forget(lease_id)
+        log.warning("lease %s: %s: %s", lease_id, what, reason)
+        self.files.drop(lease_id)
+        terms = self.memory.state.leases[lease_id].terms
+        ended = report(terms, what, self.clock.now_ms(), detail=reason)
+        self.memory.keep([ended, {"t": "closed", "lease": str(lease_id)}], sync=True)
+
+    def say(self, about: str, text: str) -> None:
+        """Log what stands in the way of something, once, though it is tried at each tick."""
+        if self._said.get(about) != text:
+            self._said[about] = text
+            log.warning("%s", text)
+
+    def _do(self, action: Action) -> None:
+        lease_id, name = action.lease_id, str(action.lease_id)
+        match action:
+            case Start():
+                self._start(lease_id)
+            case Notice():
+                if self.runtime.notify(lease_id, stop_at_ms=action.stop_at_ms):
+                    told = {"t": "notice", "lease": name, "stop_at_ms": action.stop_at_ms}
+                    self.memory.keep([told])
+            case Terminate():
+                log.info("lease %s: stopping: %s", name, action.reason)
+                at_ms = self.clock.now_ms()
+                record = {"t": "stopping", "lease": name, "at_ms": at_ms, "reason": action.reason}
+                if not self.memory.keep([record]):
+                    # Not on disk, but the end of a lease does not wait for that.
+                    self.memory.believe(record)
+                self.runtime.terminate(lease_id)
+            case Kill():
+                self.runtime.kill(lease_id)
+            case GiveUp():
+                self.close_unstarted(lease_id, "stopped", action.reason)
+            case TurnAway():
+                self.close_unstarted(lease_id, "failed", action.reason)
+            case Forget():
+                if self.shipper.needs(lease_id) or not self.files.let_go(
+                    self.memory.state.leases[lease_id]
+                ):
+                    return  # asked for again at the next tick
+                self.runtime.forget(lease_id)
+                self.memory.keep([{"t": "forgotten", "lease": name}])
+                self._said = {k: v for k, v in self._said.items() if not k.startswith(name)}
+
+    def _start(self, lease_id: UUID) -> None:
+        assert self.courier.desired is not None
+        assignment = self.courier.desired[lease_id]
+        if absent := self.inventory.absent(cards_of(assignment.gpu_uuids)):
+            return self.close_unstarted(lease_id, "failed", f"no GPU {', '.join(absent)} here")
+        if filled := self.sampler.filled(assignment.gpu_uuids):
+            return self.close_unstarted(lease_id, "refused", filled)
+        terms = self.memory.state.leases[lease_id].terms
+        try:
+            inputs = self.files.inputs(assignment, deadline_ms=terms.deadline_ms)
+            devices = self.instances.make(lease_id, assignment.gpu_uuids)
+            secrets = self.courier.handing.take(lease_id, assignment.secrets)
+            spec = WorkSpec.of(assignment, terms, devices, inputs)
+            work = self.runtime.start(replace(spec, secrets=secrets))
+        except (InstanceRefused, StartFailed) as failure:
+            return self.close_unstarted(lease_id, "failed", str(failure))
+        except (InstanceBusy, GpuFault, NotYet) as reason:  # asked for again at the next tick
+            return self.say(str(lease_id), f"lease {lease_id}: waits: {reason}")
+        self.courier.handing.forget(lease_id)
+        log.info("lease %s: started", lease_id)
+        self.files.drop(lease_id)  # they are the work's now
+        if work.state != "starting":
+            self.begin(work, self.memory.state.leases[lease_id], fresh=True)
