@@ -24,6 +24,7 @@ from config.site.parts.figures import (
     local,
     percent_ppm,
     since_text,
+    size_text,
 )
 from ledger.domain.money import decimal_of
 from marketplace.models.leases import LeaseRow
@@ -86,6 +87,12 @@ def duration(value: timedelta | int) -> str:
     if isinstance(value, int):
         value = timedelta(milliseconds=value)
     return duration_text(value)
+
+
+@register.filter
+def bytes_of(size_bytes: int) -> str:
+    """A size in the largest unit of which there is one: 12.4 MiB."""
+    return size_text(size_bytes)
 
 
 @register.filter
@@ -152,6 +159,24 @@ def clock(moment: datetime) -> str:
 def time_of_day(moment: datetime) -> str:
     """Hours, minutes and seconds in the reader's zone."""
     return f"{timezone.localtime(moment):%H:%M:%S}"
+
+
+@register.filter
+def day(moment: datetime) -> str:
+    """The day in the reader's zone: Sat 28 Nov."""
+    return f"{timezone.localtime(moment):%a %-d %b}"
+
+
+@register.filter
+def mib(size_mib: int) -> str:
+    """Memory of GPUs: 61.4 GiB."""
+    return size_text(size_mib * 2**20)
+
+
+@register.filter
+def moment_of(at_ms: int) -> datetime:
+    """The moment so many milliseconds after 1970."""
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC)
 
 
 @register.filter

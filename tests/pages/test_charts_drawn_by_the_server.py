@@ -6,16 +6,12 @@ from config.site.parts.charts import (
     CROSSING_HEIGHT,
     CROSSING_WIDTH,
     DEPTH_HEIGHT,
-    USE_BARS_MAX,
-    USE_HEIGHT,
     Level,
     Slot,
-    Used,
     crossing,
     depth,
     hours,
     sparkline,
-    use_over_time,
 )
 from config.site.shell import navigation_for
 
@@ -57,36 +53,6 @@ def test_bars_have_an_axis_of_whole_gpus() -> None:
         ("3", 30.0),
         ("4", 0.0),
     ]
-
-
-def test_use_lies_where_it_was_and_is_never_higher_than_what_was_allocated() -> None:
-    hour = 3_600_000
-    spans = [
-        Used(0, hour, 2 * hour, hour),
-        Used(hour, 2 * hour, 2 * hour, 0),
-        Used(3 * hour, 4 * hour, hour, hour),
-    ]
-
-    picture = use_over_time(spans, starts_ms=0, ends_ms=4 * hour, gpus=2)
-
-    assert picture is not None
-    assert [bar.x for bar in picture.bars] == [0.0, 240.0, 720.0]
-    assert [bar.granted_height for bar in picture.bars] == [USE_HEIGHT, USE_HEIGHT, USE_HEIGHT / 2]
-    assert [bar.used_height for bar in picture.bars] == [USE_HEIGHT / 2, 0, USE_HEIGHT / 2]
-    assert [tick.text for tick in picture.counts] == ["0", "1", "2"]
-    assert use_over_time([], starts_ms=0, ends_ms=hour, gpus=2) is None
-
-
-def test_a_long_lease_has_no_more_bars_than_can_be_seen() -> None:
-    minute = 60_000
-    spans = [Used(at, at + minute, minute, None) for at in range(0, 20_000 * minute, minute)]
-
-    picture = use_over_time(spans, starts_ms=0, ends_ms=20_000 * minute, gpus=1)
-
-    assert picture is not None
-    assert len(picture.bars) == USE_BARS_MAX
-    assert {bar.granted_height for bar in picture.bars} == {USE_HEIGHT}
-    assert not picture.is_known
 
 
 def test_depth_cumulates_from_the_best_price_outwards() -> None:

@@ -10,7 +10,6 @@ SPARK_SPAN_MIN = 0.01
 DEPTH_WIDTH, DEPTH_HEIGHT = 250, 190
 CROSSING_WIDTH, CROSSING_HEIGHT = 420, 210
 HOURS_WIDTH, HOURS_HEIGHT = 960, 120
-USE_HEIGHT, USE_BARS_MAX = 90, 96
 TICKS_MAX = 6
 BAR_GAP = 2
 NANOS = 1_000_000_000
@@ -253,83 +252,6 @@ def hours(slots: Sequence[Slot], *, label_every: int = 4) -> Hours | None:
         for gpus in _round_marks(0, most, 1)
     ]
     return Hours(bars=bars, labels=labels, counts=counts, most=most, step=round(wide + 0.1, 1))
-
-
-@dataclass(frozen=True, slots=True)
-class Used:
-    """A span of a lease: GPU-milliseconds that were its own, and in which its GPUs worked.
-
-    used_ms: None where the GPUs cannot tell.
-    """
-
-    starts_ms: int
-    ends_ms: int
-    granted_ms: int
-    used_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class UseBar:
-    """One drawn span: its left edge, and the top and height of both parts."""
-
-    x: float
-    width: float
-    granted_y: float
-    granted_height: float
-    used_y: float
-    used_height: float
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What a lease was given over its time, and what of it was used. counts: GPUs up the side."""
-
-    bars: list[UseBar]
-    counts: list[Tick]
-    is_known: bool
-    width: int = HOURS_WIDTH
-    height: int = USE_HEIGHT
-
-
-def use_over_time(spans: Sequence[Used], *, starts_ms: int, ends_ms: int, gpus: int) -> Use | None:
-    """Draw spans where they lie between the start and end of a lease; None where there are none.
-
-    At most USE_BARS_MAX bars, whose edges lie evenly: a span is counted where its middle lies.
-    """
-    if not spans or ends_ms <= starts_ms:
-        return None
-    whole = ends_ms - starts_ms
-    count = min(USE_BARS_MAX, max(1, whole // min(each.ends_ms - each.starts_ms for each in spans)))
-    granted, used, lasted = [0] * count, [0] * count, [0] * count
-    for each in spans:
-        middle = (each.starts_ms + each.ends_ms) // 2
-        at = min(count - 1, max(0, (middle - starts_ms) * count // whole))
-        granted[at] += each.granted_ms
-        used[at] += each.used_ms or 0
-        lasted[at] += each.ends_ms - each.starts_ms
-    wide = HOURS_WIDTH / count
-    bars = []
-    for at in range(count):
-        if not lasted[at]:
-            continue
-        tall, filled = (
-            min(1.0, part[at] / (lasted[at] * gpus)) * USE_HEIGHT for part in (granted, used)
-        )
-        bars.append(
-            UseBar(
-                x=round(at * wide, 1),
-                width=round(wide - min(BAR_GAP, wide / 4), 1),
-                granted_y=round(USE_HEIGHT - tall, 1),
-                granted_height=round(tall, 1),
-                used_y=round(USE_HEIGHT - filled, 1),
-                used_height=round(filled, 1),
-            )
-        )
-    counts = [
-        Tick(round(USE_HEIGHT - number / gpus * USE_HEIGHT, 1), str(number))
-        for number in _round_marks(0, gpus, 1)
-    ]
-    return Use(bars, counts, is_known=any(each.used_ms is not None for each in spans))
 
 
 @dataclass(frozen=True, slots=True)

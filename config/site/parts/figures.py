@@ -81,6 +81,23 @@ def about_gpu_hours_text(gpu_ms: int) -> str:
     return f"{tenths // 10}.{tenths % 10} GPU-hours"
 
 
+def count_text(count: int, one: str) -> str:
+    """A number of things: 1 file, 1,200 files."""
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
+
+
+def size_text(size_bytes: int) -> str:
+    """Bytes in the largest unit of which there is one, to a tenth: 12.4 MiB."""
+    size, unit = float(size_bytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    if unit == "B":
+        return f"{size_bytes:,} {'byte' if size_bytes == 1 else 'bytes'}"
+    return f"{size:.0f} {unit}" if size >= 100 else f"{size:.1f} {unit}"
+
+
 def duration_text(length: timedelta) -> str:
     """The two largest units of a length of time that are not zero; "0 s" for none."""
     seconds = abs(int(length.total_seconds()))

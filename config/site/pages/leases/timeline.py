@@ -1,4 +1,4 @@
-"""A lease's own events as sentences, for its page."""
+"""A lease's own events, and what its work left, as sentences for its page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from config.site.parts.figures import amount_text, local
+from config.site.parts.figures import amount_text, count_text, local, size_text
 from ledger.domain.event import Event
 from ledger.eventstore.port import Recorded
 from marketplace.domain.clearing.extension import EXTENSION_REASONS
@@ -32,6 +32,7 @@ from marketplace.domain.facts.events import (
     WorkStarted,
     WorkStopped,
 )
+from marketplace.queries.folders import NOTHING_LEFT, Left
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,32 @@ class Step:
     tone: Literal["", "good", "warn", "bad"] = ""
 
 
-def steps_of(events: list[Recorded]) -> list[Step]:
-    """Return a step for each event of a lease, oldest first."""
-    return [step for recorded in events if (step := _step(recorded)) is not None]
+def steps_of(events: list[Recorded], left: Left = NOTHING_LEFT) -> list[Step]:
+    """Return a step for each event of a lease and each folder it left, oldest first."""
+    told = [step for recorded in events if (step := _step(recorded)) is not None]
+    kept = [
+        Step(
+            each.kept_at,
+            "Outputs kept",
+            f"{count_text(each.files, 'file')}, {size_text(each.size_bytes)}.",
+            "good",
+        )
+        for each in left.folders
+    ]
+    failed = [
+        Step(each.at, "Outputs not kept", each.reason, "bad" if each.final else "warn")
+        for each in left.failed
+    ]
+    return sorted([*told, *kept, *failed], key=lambda step: step.at)
+
+
+def saved_at(events: list[Recorded]) -> list[datetime]:
+    """Return when hosts reported checkpoints: too many to be steps."""
+    return [
+        recorded.event.at
+        for recorded in events
+        if isinstance(recorded.event, WorkSaved) and recorded.event.host_id is not None
+    ]
 
 
 def _step(recorded: Recorded) -> Step | None:

@@ -25,8 +25,8 @@ from config.site.pages.leases.facts import (
     undisturbed_until_of,
     work_of,
 )
-from config.site.pages.leases.timeline import steps_of
-from config.site.pages.leases.usage import corrections_of, picture_of, use_of
+from config.site.pages.leases.timeline import saved_at, steps_of
+from config.site.pages.leases.usage import axis_of_lease, corrections_of, use_of
 from config.site.parts.paging import part_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
@@ -48,6 +48,7 @@ from marketplace.domain.leases.attempts import attempts_of
 from marketplace.domain.leases.reclaim_schedule import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
+from marketplace.queries.folders import left_by
 
 OPEN = ("scheduled", "starting", "active", "reclaiming", "ending")
 
@@ -283,15 +284,19 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
     over = row.state not in OPEN
     actions, use = queries.actions_of(actor, [row], now=now)[lease_id], use_of(actor, lease_id)
     choices = _choices(actor, lease_id, now) if row.state not in ENDED else []
-    timeline = queries.timeline(default_store(), lease_id)
+    timeline, cost = queries.timeline(default_store(), lease_id), cost_of(row, now)
+    left = left_by(actor, row)
+    steps = steps_of(timeline, left)
     resumes, resumed_by = queries.resumed(actor, row)
     return {
         "row": row,
-        "cost": cost_of(row, now),
+        "cost": cost,
         "use": use,
-        "picture": picture_of(actor, row, use),
+        "axis": axis_of_lease(
+            actor, row, at_most=cost.at_most, steps=steps, saved=saved_at(timeline), now=now
+        ),
         "corrections": corrections_of(actor, lease_id),
-        "steps": list(reversed(steps_of(timeline))),
+        "steps": list(reversed(list(enumerate(steps, start=1)))),
         "attempts": attempts_of(each.event for each in timeline),
         "resumes": resumes,
         "resumed_by": resumed_by,
