@@ -21,8 +21,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING or __package__:
     from .family import Stat, descendants, stat_of
+    from .reading_back import check
+    from .standing import deliver, forbid_namespaces
 else:
     from family import Stat, descendants, stat_of
+    from reading_back import check
+    from standing import deliver, forbid_namespaces
 
 STEP_SECONDS_MAX = 120.0
 """podman on a host whose disk is busy; without an answer until then the start has failed."""
@@ -31,7 +35,6 @@ TIDY_SECONDS_MAX = 10.0
 COMMAND_SECONDS_MAX = 5.0
 SIGNALLED = 128
 STATE = "{{.State.Status}} {{.State.ExitCode}}"
-MOUNTS = Path("/proc/self/mounts")
 REASON_CHARS_MAX = 300
 
 
@@ -62,8 +65,7 @@ class Container:
 
     def _begin(self) -> None:
         variables = "".join(f"{k}={v}\n" for k, v in self._order["environment"].items())
-        create = ["create", "--env-file", "/dev/fd/{}", *self._about["create"]]
-        self._podman(create, given=variables.encode())
+        self._podman(["create", *self._about["create"]], variables=variables.encode())
         out, err = self._ends
         for end in self._ends:
             # So that the work can open /dev/stdout anew, as many programs do.
@@ -77,6 +79,10 @@ class Container:
         self._ticks, self.pidfd = stat.ticks, os.pidfd_open(self.pid)
         check(self.pid, self._about["bounds"], self._about["ids"])
         _find_program(self.pid, self._order["command"][0], self._about["path"])
+        if self._order.get("secret_variables"):
+            _find_shell(self.pid)
+        forbid_namespaces(self.pid)
+        deliver(self.pid, self._order.get("secrets", {}), self._about["ids"])
         for end in self._ends:
             os.close(end)
         for pipe in (self.stdout, self.stderr):
@@ -130,22 +136,24 @@ class Container:
         self,
         arguments: list[str],
         *,
-        given: bytes | None = None,
+        variables: bytes | None = None,
         stdout: int = subprocess.PIPE,
         stderr: int = subprocess.PIPE,
     ) -> str:
-        """Call podman; return what it said. given: read by it from the descriptor `{}` names.
+        """Call podman; return what it said. variables: read by it from a file without a name.
 
         Raises: OSError with its last line.
         """
         file = -1
-        if given is not None:
-            file = os.memfd_create("given", os.MFD_CLOEXEC)
-            os.write(file, given)
+        verb, *options = arguments
+        if variables is not None:
+            file = os.memfd_create("variables", os.MFD_CLOEXEC)
+            os.write(file, variables)
             os.lseek(file, 0, os.SEEK_SET)
+            options = ["--env-file", f"/dev/fd/{file}", *options]
         try:
             done = subprocess.run(
-                [*self._about["podman"], *(each.replace("{}", str(file)) for each in arguments)],
+                [*self._about["podman"], verb, *options],
                 env=self._about["variables"],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
@@ -156,13 +164,13 @@ class Container:
                 pass_fds=() if file < 0 else (file,),
             )
         except subprocess.SubprocessError:
-            _refuse(f"podman {arguments[0]} did not answer")
+            _refuse(f"podman {verb} did not answer")
         finally:
             if file >= 0:
                 os.close(file)
         if done.returncode:
             said = done.stderr or _empty(self.stderr)
-            _refuse(reason_of(said, f"podman {arguments[0]} failed"))
+            _refuse(reason_of(said, f"podman {verb} failed"))
         return (done.stdout or b"").decode(errors="replace").strip()
 
 
@@ -170,74 +178,6 @@ def reason_of(said: bytes, otherwise: str) -> str:
     """Return the last line that podman said, without its own decoration."""
     lines = said.decode(errors="replace").strip().splitlines()
     return lines[-1].removeprefix("Error: ")[-REASON_CHARS_MAX:] if lines else otherwise
-
-
-def check(pid: int, bounds: Mapping[str, int], ids: int) -> None:
-    """Read back what was asked for: a limit that the kernel does not have is none.
-
-    bounds: memory_bytes, processes, and cpu_percent (0: not asked for).
-    Raises: OSError with what is not as it must be.
-    """
-    status = dict(
-        line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-    )
-    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
-        if int(status[name], 16):
-            _refuse(f"the container has capabilities: {name} {status[name]}")
-    if status["NoNewPrivs"] != "1":
-        _refuse("the container could gain privileges")
-    if status["Seccomp"] != "2":
-        _refuse("the container has no system call filter")
-    if not all(ids <= int(uid) < ids + 65_536 for uid in status["Uid"].split()):
-        _refuse(f"the container runs as {status['Uid']}")
-    for what, limit, found in (
-        ("memory", bounds["memory_bytes"], _bound(pid, MEMORY)),
-        ("memory and swap", bounds["memory_bytes"], _bound(pid, SWAP)),
-        ("processes", bounds["processes"], _bound(pid, PROCESSES)),
-    ):
-        if found is None or found > limit:
-            _refuse(f"its limit on {what} is {found} and not {limit}: no container runs without")
-    share, percent = cpu_percent(pid), bounds["cpu_percent"]
-    if percent and (share is None or share > percent):
-        _refuse(f"its limit on processors is {share} % and not {percent} %")
-
-
-MEMORY = ("memory", "memory.limit_in_bytes", "memory.max")
-SWAP = ("memory", "memory.memsw.limit_in_bytes", "memory.swap.max")
-PROCESSES = ("pids", "pids.max", "pids.max")
-
-
-def _bound(pid: int, which: tuple[str, str, str]) -> int | None:
-    """Return the bound that the control group of a process has; None: it has none."""
-    controller, first, second = which
-    text = _read(pid, controller, first, second)
-    return int(text) if text is not None and text.isdigit() else None
-
-
-def cpu_percent(pid: int) -> int | None:
-    """Return how much of one processor the group of a process may take; None: all there are."""
-    quota = _read(pid, "cpu", "cpu.cfs_quota_us", "cpu.max")
-    if quota is None or quota.startswith(("-1", "max")):
-        return None
-    if " " not in quota:
-        quota += " " + (_read(pid, "cpu", "cpu.cfs_period_us", "cpu.max") or "100000")
-    most, period = map(int, quota.split())
-    return most * 100 // period
-
-
-def _read(pid: int, controller: str, first: str, second: str) -> str | None:
-    """Read a file of the group of a process: of the first generation, or of the second."""
-    mounts = [line.split() for line in MOUNTS.read_text().splitlines()]
-    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-        _, names, path = line.split(":", 2)
-        single = controller in names.split(",")
-        for _, where, kind, options, *_ in mounts:
-            ours = kind == "cgroup" and controller in options.split(",")
-            if (single and ours) or (not names and kind == "cgroup2"):
-                file = Path(where + path, first if single else second)
-                if file.exists():
-                    return file.read_text().strip()
-    return None
 
 
 def _find_program(pid: int, program: str, folders: str) -> None:
@@ -251,6 +191,11 @@ def _find_program(pid: int, program: str, folders: str) -> None:
         tried = [os.path.join(folder, program) for folder in folders.split(":") if folder]
     if not _within(pid, lambda: any(os.path.exists(path) for path in tried)):
         raise FileNotFoundError(2, "No such file or directory in its image")
+
+
+def _find_shell(pid: int) -> None:
+    if not _within(pid, lambda: os.path.exists("/bin/sh")):
+        _refuse("its image has no /bin/sh, which makes variables of secrets: read them as files")
 
 
 def _within(pid: int, ask: Callable[[], bool]) -> bool:

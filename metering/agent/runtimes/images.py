@@ -29,7 +29,7 @@ from ..shares import is_mps
 from .containing import reason_of
 from .family import descendants
 from .limits import Limits
-from .podman import IdRanges, Podman, refused_variables
+from .podman import IdRanges, Podman, refused_variables, unfit_names
 from .port import NotYet, StartFailed, WorkSpec
 
 FETCH_SECONDS_MAX = 3_600
@@ -241,6 +241,8 @@ class Containers:
             raise StartFailed("work on a share by MPS is run as a process only, without an image")
         if unfit := refused_variables(spec.environment):
             raise StartFailed(f"a variable of work in an image is one line: {', '.join(unfit)}")
+        if unfit := unfit_names(spec.secret_variables):
+            raise StartFailed(f"a secret of this name is a file only: {', '.join(unfit)}")
         image = self._images.ready(spec.image)
         ids = self._ranges.free(held)
         if ids is None:
@@ -254,6 +256,8 @@ class Containers:
             command=spec.command,
             devices=spec.devices,
             limits=limits,
+            secret_variables=spec.secret_variables,
+            secrets=bool(spec.secrets),
         )
 
 

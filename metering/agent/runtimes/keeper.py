@@ -11,8 +11,8 @@ CLOCK_BOOTTIME when the work is asked to end and when it is killed. So the work 
 the agent dead, removed or hung. No step of the wall clock moves that clock, and it runs on
 through suspend. What cannot be read of the file leaves the deadline as it was last read.
 
-Run as a script, isolated (`python -I -S keeper.py ...`): it imports only the standard library, and
-`family.py`, `confining.py`, `containing.py`, `output.py` and `redacting.py` beside it. All about
+Run as a script, isolated (`python -I -S keeper.py ...`): it imports only the standard library and
+what lies beside it and does the same. All about
 the lease comes by standard input, so that none of it shows in a process list and no variable of
 the tenant reaches this process. So do the values of its secrets, which its output does not show.
 """

@@ -63,8 +63,8 @@ class Launch:
             own.mkdir(mode=0o700, exist_ok=True)
             if user is not None:
                 give_to(own, user.uid, user.gid)
-        if self.disk_bytes and user is not None:
-            disks.make(folder, self.disk_bytes, user)
+        if self.disk_bytes:
+            disks.make(folder, self.disk_bytes, self._owner())
         lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         record: dict[str, Any] = {"uid": None if user is None else user.uid}
@@ -75,6 +75,13 @@ class Launch:
         if self.confinement is not None:
             write_accounts(folder, user)
         return lock
+
+    def _owner(self) -> WorkUser:
+        """Return whose the work's folders are; a container's root, until podman gives them on."""
+        if self.contained is not None:
+            return WorkUser("lease", self.contained["ids"], self.contained["ids"])
+        assert self.user is not None, "as the agent's own user nothing is bounded"
+        return self.user
 
     def order(self) -> dict[str, Any]:
         """Return what the keeper is told: what to run, where, and as whom."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,8 +23,10 @@ from typing import Any
 
 from ..clock import kernel_boot_id
 from .confinement import INSIDE, Network
-from .levels import Sandbox
+from .groups import PERIOD_US
+from .levels import DISK, Sandbox
 from .limits import Limits
+from .standing import FOLDER, with_variables
 
 PODMAN_SECONDS_MAX = 60
 IDS = 65_536
@@ -32,11 +35,15 @@ FIRST_ID = 1_879_048_192
 """Above what systemd gives away by itself, and what /etc/subuid usually names."""
 RANGES_MAX = 4_096
 TMP_BYTES = 1 << 30
-"""Of each of /tmp, /var/tmp, /run and /dev/shm; they count as memory of the lease."""
+"""Of each of /tmp, /var/tmp, /run and /dev/shm, or a quarter of the lease's memory, as which they
+count."""
 CDI_KIND = "nvidia.com/gpu"
 PREFIX = "offpeak-"
 ROOTLESS = "podman is used by root only: without, no limit on memory or processes can be set"
 DRIVERS = ("overlay", "vfs")
+
+SECRETS_BYTES = 16 << 20
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 CONTAINERS_CONF = """\
 [containers]
@@ -46,10 +53,13 @@ cgroup_manager = "cgroupfs"
 events_logger = "none"
 lock_type = "file"
 [network]
-network_backend = "netavark"
+network_backend = "{}"
 """
-"""In place of the host's own, which may say anything."""
+"""In place of the host's own, which may say anything. Of the network's backends podman wants one to
+be installed, though none makes a network here; distributions bring the one or the other."""
 
+
+SECRETS = ("--tmpfs", f"{FOLDER}:rw,nosuid,nodev,noexec,size={SECRETS_BYTES},mode=0755")
 
 RUN_FOLDER = Path("/run/offpeak-podman")
 
@@ -78,14 +88,18 @@ class Podman:
         """Tell if nothing is left by which the works of two leases reach each other."""
         return self.network != "host"
 
-    @property
-    def sandbox(self) -> Sandbox:
-        """Return how far work in its containers is kept apart, and by what."""
+    def sandbox(self, limits: Limits, *, disk: bool) -> Sandbox:
+        """Return how far work in its containers is kept apart, and by what.
+
+        disk: each has a file system of its own.
+        """
         network = "podman" if self.separates else ""
         kept = dict.fromkeys(("signals", "process list", "shared memory", "/tmp"), "podman")
         kept |= {"files": "user ids for each lease, and the image's own system, read-only"}
         kept |= dict.fromkeys(("memory", "processes"), "control group, read back")
-        kept |= {"network": network, "devices": "control group", "cpu": "", "disk": ""}
+        kept |= {"network": network, "devices": "control group"}
+        kept |= {"cpu": "control group, read back" if limits.cpus else ""}
+        kept |= {"disk": f"{DISK}, read back" if disk else ""}
         kept |= {"privileges": "no capability, no new ones", "system calls": "podman's filter"}
         return Sandbox("container", tuple(kept.items()))
 
@@ -144,7 +158,7 @@ class Podman:
         plain = [each for each in registries if _is_loopback(each)]
         known = "".join(f'[[registry]]\nlocation = "{each}"\ninsecure = true\n' for each in plain)
         for name, text in {
-            "containers.conf": CONTAINERS_CONF,
+            "containers.conf": CONTAINERS_CONF.format("netavark" if _which("netavark") else "cni"),
             "storage.conf": storage,
             "registries.conf": "unqualified-search-registries = []\n" + known,
         }.items():
@@ -161,12 +175,16 @@ class Podman:
         command: Sequence[str],
         devices: Sequence[str],
         limits: Limits,
+        secret_variables: Sequence[str] = (),
+        secrets: bool = False,
     ) -> dict[str, Any]:
         """Return what the keeper is told of the container of a lease.
 
         token: names it, and says nothing of the lease. path: the image's own, for its programs.
+        secrets: it is handed some; secret_variables: names of those that are variables too.
         """
         name = PREFIX + token
+        run = with_variables(command, secret_variables)
         pid_file = self.folder / f"{name}.pid"
         create = [
             *("--name", name, "--pull", "never", "--init", "--read-only"),
@@ -179,9 +197,10 @@ class Podman:
             *("--network", self._network()),
             *_bounds(limits),
             *_temporary(limits),
+            *(SECRETS if secrets else ()),
             *self._mounts(folder),
             *(f"--device={CDI_KIND}={uuid}" for uuid in (devices if self.cdi else ())),
-            *("--workdir", str(INSIDE / "work"), f"--entrypoint={_words(command)}", image_id),
+            *("--workdir", str(INSIDE / "work"), f"--entrypoint={_words(run)}", image_id),
         ]
         return {
             "podman": self.command,
@@ -194,7 +213,8 @@ class Podman:
             "bounds": {
                 "memory_bytes": limits.memory(),
                 "processes": limits.processes,
-                "cpu_percent": 0,
+                "cpu_percent": limits.cpus * 100,
+                "disk_bytes": limits.disk_bytes,
             },
         }
 
@@ -264,7 +284,7 @@ def find(
     if _which("conmon") is None or _which("catatonit") is None:
         return None, "conmon or catatonit is not installed"
     slirp = shutil.which("slirp4netns")
-    why = ""
+    why, fresh = "", not (folder / "root").exists()
     for driver in DRIVERS:
         found = Podman(program, folder, runtime, driver, network, slirp, tuple(readable), cdi=cdi)
         try:
@@ -274,7 +294,10 @@ def find(
             return None, f"podman does not start: {error}"
         if done.returncode == 0:
             return found, ""
-        why = f"podman does not work here: {done.stderr.strip().splitlines()[-1:]}"
+        why = why or f"podman does not work here: {done.stderr.strip().splitlines()[-1:]}"
+        if fresh:
+            # Its record says by now which driver it is for, and the next would be refused for that.
+            shutil.rmtree(folder / "root" / "libpod", ignore_errors=True)
     return None, why
 
 
@@ -294,6 +317,9 @@ def _words(command: Sequence[str]) -> str:
 def _bounds(limits: Limits) -> list[str]:
     memory = str(limits.memory())
     options = ["--memory", memory, "--memory-swap", memory, "--pids-limit", str(limits.processes)]
+    if limits.cpus:
+        quota = str(limits.cpus * PERIOD_US)
+        options += ["--cpu-period", str(PERIOD_US), "--cpu-quota", quota]
     for name, number, most in (
         ("nofile", resource.RLIMIT_NOFILE, limits.open_files),
         ("nproc", resource.RLIMIT_NPROC, limits.processes),
@@ -307,7 +333,7 @@ def _bounds(limits: Limits) -> list[str]:
 
 
 def _temporary(limits: Limits) -> list[str]:
-    size = min(TMP_BYTES, limits.memory())
+    size = min(TMP_BYTES, limits.memory() // 4)
     options = ["--shm-size", str(size)]
     for place in ("/tmp", "/var/tmp", "/run"):
         options += ["--tmpfs", f"{place}:rw,nosuid,nodev,size={size},mode=1777"]
@@ -319,3 +345,8 @@ def refused_variables(environment: Mapping[str, str]) -> list[str]:
     return sorted(
         name for name, value in environment.items() if "\n" in value or value.endswith("\r")
     )
+
+
+def unfit_names(names: Iterable[str]) -> list[str]:
+    """Return those of secrets that are to be variables which no shell takes for one's name."""
+    return sorted(name for name in names if not VARIABLE.fullmatch(name))

@@ -11,10 +11,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -22,13 +21,13 @@ from uuid import UUID
 from ..clock import Clock
 from ..shares import PIPE_DIRECTORY, is_mps, mps_runs
 from . import disks, groups, keeper, saved
+from .apart import Apart
 from .confinement import Confinement
 from .family import Stat, descendants, kill_all, signal_all, stat_of, whose
 from .images import Containers
 from .inside import Entered
 from .judging import KEEPER_KILLED, judged, unbegun
 from .launching import CHECKPOINT, START_SECONDS_MAX, Launch, spawn
-from .levels import Sandbox, sandbox_of
 from .limits import LIMITS, Limits
 from .port import NotYet, StartFailed, Work, WorkSpec
 from .records import catches, is_locked, keep_newest, read
@@ -39,7 +38,7 @@ OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 ENDED_KEPT_MAX = 100
 
 
-class ProcessRuntime(Entered):
+class ProcessRuntime(Apart, Entered):
     """Runs commands as processes.
 
     folder: where the leases' folders are; made if absent.
@@ -90,51 +89,6 @@ class ProcessRuntime(Entered):
         self._leaving: set[UUID] = set()
         self._taken_up = False
 
-    has_folders = True
-
-    @property
-    def trusts_work(self) -> bool:
-        return self._bare and self._users is None and self._confinement is None
-
-    @property
-    def runs_images(self) -> bool:
-        return self._containers is not None
-
-    @property
-    def hands_secrets(self) -> bool:
-        return self._bare and self._confinement is not None
-
-    @property
-    def images_only(self) -> bool:
-        return not self._bare
-
-    @property
-    def sandbox(self) -> Sandbox:
-        if self._containers is not None and not self._bare:
-            return self._containers.podman.sandbox
-        return sandbox_of(self._users, self._confinement, self._limits, disk=self._bounds_disk)
-
-    @cached_property
-    def _bounds_disk(self) -> bool:
-        """Tell if each lease has a file system of its own."""
-        if not self._limits.disk_bytes or self._users is None:
-            return False
-        return not disks.usable(self._folder)
-
-    def separates(self, gpu_uuids: Collection[str]) -> bool:
-        if self._containers is not None and not self._containers.podman.separates:
-            return False
-        if not self._bare:
-            return True
-        confinement = self._confined(gpu_uuids)
-        shared = self._users is not None and not self._users.alone
-        return confinement is not None and confinement.separates and not shared
-
-    def _confined(self, gpu_uuids: Collection[str]) -> Confinement | None:
-        # MPS's daemon and its clients find each other by what namespaces hide.
-        by_mps = self._needs_mps and any(map(is_mps, gpu_uuids))
-        return None if by_mps else self._confinement
-
     def start(self, spec: WorkSpec) -> Work:
         self._take_up()
         if spec.lease_id in self._works:
@@ -144,10 +98,10 @@ class ProcessRuntime(Entered):
             # Without the daemon the work would run unlimited beside the others on the card.
             raise StartFailed(f"no MPS control daemon listens at {self._mps_pipe}")
         contained = self._contained(spec)
-        if spec.secrets and (contained is not None or self._confined(spec.gpu_uuids) is None):
+        if spec.secrets and contained is None and self._confined(spec.gpu_uuids) is None:
             raise StartFailed(
-                "this host hands secrets only to work that bubblewrap confines, which work in a"
-                " container or on a share by MPS is not"
+                "this host hands secrets only to work in bubblewrap or in a container, which work"
+                " on a share by MPS is not"
             )
         user = self._user_for() if contained is None else None
         folder = self._folder_of(spec.lease_id)
@@ -304,7 +258,8 @@ class ProcessRuntime(Entered):
         """Make the lease's folder and start its keeper; return what that said first."""
         folder = self._folder_of(spec.lease_id)
         confinement = self._confined(spec.gpu_uuids) if contained is None else None
-        disk_bytes = self._limits.disk_bytes if user is not None and self._bounds_disk else 0
+        bounded = (user is not None or contained is not None) and self._bounds_disk
+        disk_bytes = self._limits.disk_bytes if bounded else 0
         launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained, disk_bytes)
         lock = launch.prepare()
         try:

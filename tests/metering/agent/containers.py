@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import shutil
+import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -159,6 +160,10 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
         pytest.skip(why)  # tests/install-tools.sh brings it
     yield found
     found.call("system", "reset", "--force")
+    # podman leaves its storage mounted on itself.
+    subprocess.run(
+        ["umount", str(folder / "root" / found.driver)], check=False, capture_output=True
+    )
     shutil.rmtree(found.running, ignore_errors=True)
 
 

@@ -12,10 +12,14 @@ import pytest
 from metering.agent import sealing
 from metering.agent.abilities import abilities_of
 from metering.agent.clock import SystemClock
+from metering.agent.runtimes.podman import Podman
 from metering.agent.runtimes.port import StartFailed
 from metering.agent.runtimes.process import ProcessRuntime
 from tests.marketplace.secrets.hunting import files_with, spellings
 from tests.metering.agent.conftest import NOON_MS, Rig
+from tests.metering.agent.containers import Made, contained, make_image
+from tests.metering.agent.containers import image as image
+from tests.metering.agent.containers import podman as podman
 from tests.metering.agent.market import assignment
 from tests.metering.agent.works import ROOT, accounts, ended, program, running, said, until
 
@@ -214,6 +218,60 @@ def test_confined_work_reads_them_from_memory_and_nobody_else_finds_them(tmp_pat
     assert [each for each in found if "/environ" not in each] == []
     assert processes_with(VALUE) == []
     assert all(repr(VALUE) not in each for each in found)
+
+
+LINES = "first line\n  second, with 'marks' and $HOME\n"
+
+
+@ROOT
+def test_work_in_a_container_reads_them_from_memory_and_nobody_else_finds_them(
+    podman: Podman, image: Made, tmp_path: Path
+) -> None:
+    wanted = replace(
+        program(READS, VALUE[::-1], OTHER[::-1]),
+        secrets={"HF_TOKEN": VALUE.encode(), "WANDB_KEY": OTHER.encode()},
+        secret_variables=("WANDB_KEY",),
+    )
+    runtime = contained(tmp_path, podman, image)
+    assert runtime.hands_secrets
+    runtime.start(wanted)
+    until(lambda: "ready" in said(tmp_path, wanted))
+    ((_, name),) = runtime._ids.values()
+    shown = podman.call("inspect", name).stdout
+    found = processes_with(VALUE, OTHER)
+    kept = [tmp_path, podman.folder, podman.running, Path("/run/runc"), Path("/run/crun")]
+    on_disk = [each for folder in kept for each in files_with(folder, VALUE, OTHER)]
+    output = said(tmp_path, wanted)
+    runtime.kill(wanted.lease_id)
+    ended(runtime, wanted.lease_id)
+
+    assert "file True" in output and "read-only" in output and "not False" in output
+    assert "only ['HF_TOKEN', 'WANDB_KEY'] True" in output
+    assert "told [secret] [secret]" in output
+    assert "WANDB_KEY" in shown, "its name is known"
+    assert not [each for each in spellings(VALUE) + spellings(OTHER) if each.decode() in shown]
+    assert on_disk == []
+    assert [each for each in found if "/environ" not in each] == []
+    assert processes_with(VALUE) == []
+    runtime.forget(wanted.lease_id)
+    until(lambda: not podman.call("ps", "--all", "--quiet").stdout.strip())
+    assert [each for folder in kept for each in files_with(folder, VALUE, OTHER)] == []
+
+
+@ROOT
+def test_a_secret_of_several_lines_is_a_variable_to_the_letter(
+    podman: Podman, tmp_path: Path
+) -> None:
+    made = make_image(tmp_path / "images" / "made", user="work")
+    runtime = contained(tmp_path, podman, made)
+    reads = "import os; assert os.environ['KEY'] == open('/run/secrets/KEY').read(); print('same')"
+    for value in (LINES, LINES.strip(), "\n", ""):
+        wanted = replace(program(reads), secrets={"KEY": value.encode()}, secret_variables=("KEY",))
+        runtime.start(wanted)
+        ended(runtime, wanted.lease_id)
+        assert said(tmp_path, wanted) == "same\n"
+    with pytest.raises(StartFailed, match=r"a file only: A\.B"):
+        runtime.start(replace(program(reads), secrets={"A.B": b"x"}, secret_variables=("A.B",)))
 
 
 @ROOT

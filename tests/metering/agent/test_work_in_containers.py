@@ -17,7 +17,7 @@ import pytest
 
 from metering.agent.abilities import abilities_of
 from metering.agent.clock import SystemClock
-from metering.agent.runtimes import containing
+from metering.agent.runtimes import reading_back
 from metering.agent.runtimes.images import Images, Sources
 from metering.agent.runtimes.limits import Limits
 from metering.agent.runtimes.podman import Podman, find
@@ -101,6 +101,16 @@ def test_an_image_runs_as_the_user_that_it_names_and_may_write_its_folder(
     folder = tmp_path / "leases" / str(wanted.lease_id)
     assert (folder / "stderr.log").read_text() == "ok\n"
     runtime.forget(wanted.lease_id)
+
+
+def test_its_command_is_what_the_bid_says_to_the_letter(
+    containers: ContainerRuntime, tmp_path: Path
+) -> None:
+    wanted = spec("printf", "%s|", "{}", "{{.ID}}", "a b", "$HOME", "\"'\\", "--name", "")
+    containers.start(wanted)
+    ended(containers, wanted.lease_id)
+
+    assert said(tmp_path, wanted) == "{}|{{.ID}}|a b|$HOME|\"'\\|--name||"
 
 
 def test_all_that_it_prints_is_kept_and_nothing_of_podman_with_it(
@@ -196,18 +206,24 @@ def test_a_limit_that_is_not_there_stops_the_start(
     containers.start(wanted)
     (pid,) = containers.holders()["GPU-a"]
     ids = containers._ids[wanted.lease_id][0]
-    bounds = {"memory_bytes": LIMITS.memory(), "processes": LIMITS.processes, "cpu_percent": 0}
+    bounds = {"memory_bytes": LIMITS.memory(), "processes": LIMITS.processes}
+    bounds |= {"cpu_percent": 0, "disk_bytes": 0}
 
-    containing.check(pid, bounds, ids)
+    reading_back.check(pid, bounds, ids)
 
-    for name, most in (("memory_bytes", 1 << 20), ("processes", 3), ("cpu_percent", 50)):
+    for name, most in {
+        "memory_bytes": 1 << 20,
+        "processes": 3,
+        "cpu_percent": 50,
+        "disk_bytes": 1 << 20,
+    }.items():
         with pytest.raises(OSError, match="limit"):
-            containing.check(pid, {**bounds, name: most}, ids)
+            reading_back.check(pid, {**bounds, name: most}, ids)
     with pytest.raises(OSError, match="capabilities"):
-        containing.check(os.getpid(), bounds, ids)
-    monkeypatch.setattr(containing, "MOUNTS", Path("/dev/null"))
+        reading_back.check(os.getpid(), bounds, ids)
+    monkeypatch.setattr(reading_back, "MOUNTS", Path("/dev/null"))
     with pytest.raises(OSError, match="None"):
-        containing.check(pid, bounds, ids)
+        reading_back.check(pid, bounds, ids)
 
 
 def test_it_takes_no_more_memory_and_processes_than_it_may(
@@ -231,6 +247,48 @@ def test_it_takes_no_more_memory_and_processes_than_it_may(
     assert 10 <= int(said(tmp_path, spreads)) < 20
     assert said(tmp_path, takes) == ""
     end_all(runtime)
+
+
+def test_its_disk_and_its_processors_are_bounded(
+    podman: Podman, image: Made, tmp_path: Path
+) -> None:
+    limits = Limits(processes=64, memory_bytes=256 << 20, disk_bytes=24 << 20, cpus=1)
+    runtime = contained(tmp_path, podman, image, limits=limits)
+    enforces = dict(runtime.sandbox.enforces)
+    if not enforces["disk"]:
+        pytest.skip("no file system can be mounted here")
+    assert "read back" in enforces["cpu"] and "read back" in enforces["disk"]
+    fills = program(
+        "import os\n"
+        "wrote = 0\n"
+        "try:\n"
+        "    with open('big', 'wb', buffering=0) as file:\n"
+        "        while wrote < 64 << 20: wrote += file.write(bytes(1 << 16))\n"
+        "except OSError: print(wrote, os.listdir('.'), flush=True)\n"
+        "import time; time.sleep(600)\n"
+    )
+    runtime.start(fills)
+    until(lambda: said(tmp_path, fills))
+
+    wrote, _, left = said(tmp_path, fills).partition(" ")
+    assert 16 << 20 < int(wrote) < 24 << 20 and "big" in left
+    (pid,) = runtime.holders()["GPU-a"]
+    assert reading_back.cpu_percent(pid) == 100
+    end_all(runtime)
+    until(lambda: not runtime.works() and not (tmp_path / "leases" / str(fills.lease_id)).exists())
+    assert str(fills.lease_id) not in Path("/proc/self/mounts").read_text()
+
+
+def test_a_container_without_the_disk_that_was_asked_for_is_not_started(
+    podman: Podman, image: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metering.agent.runtimes.disks.usable", lambda folder: "no mkfs.ext4")
+    limits = Limits(processes=64, memory_bytes=256 << 20, disk_bytes=24 << 20)
+    runtime = contained(tmp_path, podman, image, limits=limits)
+
+    assert dict(runtime.sandbox.enforces)["disk"] == ""
+    with pytest.raises(StartFailed, match="limit on disk"):
+        runtime.start(program("print('ran')"))
 
 
 # --- where images come from ----------------------------------------------------------------------

@@ -1,0 +1,78 @@
+"""How far a runtime of processes and containers keeps work apart on this host, and what it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from pathlib import Path
+
+from ..shares import is_mps
+from . import disks
+from .confinement import Confinement
+from .images import Containers
+from .levels import Sandbox, sandbox_of
+from .limits import Limits
+from .users import WorkUsers
+
+
+class Apart:
+    """The part of a runtime that says what it was set up with, as the market asks it."""
+
+    _folder: Path
+    _users: WorkUsers | None
+    _confinement: Confinement | None
+    _containers: Containers | None
+    _limits: Limits
+    _needs_mps: bool
+    _bare: bool
+
+    has_folders = True
+
+    @property
+    def trusts_work(self) -> bool:
+        """Tell if whoever set this up vouches for all work that comes."""
+        return self._bare and self._users is None and self._confinement is None
+
+    @property
+    def runs_images(self) -> bool:
+        """Tell if work that names a container image can be started."""
+        return self._containers is not None
+
+    @property
+    def hands_secrets(self) -> bool:
+        """Tell if all work here can be handed secrets."""
+        return self._confinement is not None if self._bare else self.runs_images
+
+    @property
+    def images_only(self) -> bool:
+        """Tell if no other work can be started."""
+        return not self._bare
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Return how far work is kept from the host and from other leases."""
+        if self._containers is not None and not self._bare:
+            return self._containers.podman.sandbox(self._limits, disk=self._bounds_disk)
+        return sandbox_of(self._users, self._confinement, self._limits, disk=self._bounds_disk)
+
+    @cached_property
+    def _bounds_disk(self) -> bool:
+        """Tell if each lease has a file system of its own."""
+        if not self._limits.disk_bytes or (self._users is None and self._containers is None):
+            return False
+        return not disks.usable(self._folder)
+
+    def separates(self, gpu_uuids: Collection[str]) -> bool:
+        """Tell if work on these GPUs can run beside that of other tenants."""
+        if self._containers is not None and not self._containers.podman.separates:
+            return False
+        if not self._bare:
+            return True
+        confinement = self._confined(gpu_uuids)
+        shared = self._users is not None and not self._users.alone
+        return confinement is not None and confinement.separates and not shared
+
+    def _confined(self, gpu_uuids: Collection[str]) -> Confinement | None:
+        # MPS's daemon and its clients find each other by what namespaces hide.
+        by_mps = self._needs_mps and any(map(is_mps, gpu_uuids))
+        return None if by_mps else self._confinement
