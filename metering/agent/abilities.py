@@ -15,9 +15,10 @@ ABLE: dict[str, Callable[[Runtime], bool]] = {
     "logs": lambda _: True,
     "podman": lambda runtime: runtime.runs_images,
     "secrets": lambda runtime: runtime.hands_secrets and sealing.is_possible(),
+    "volumes": lambda runtime: runtime.has_folders,
     "images-only": lambda runtime: runtime.images_only,
 }
-"""By word: `files`, `logs`, `secrets`, `podman`, `access`."""
+"""By word: `files`, `volumes`, `logs`, `secrets`, `podman`, `access`."""
 
 
 def abilities_of(runtime: Runtime, more: Collection[str] = ()) -> tuple[str, ...]:

@@ -116,10 +116,10 @@ class Acting:
             return self.close_unstarted(lease_id, "refused", filled)
         terms = self.memory.state.leases[lease_id].terms
         try:
-            inputs = self.files.inputs(assignment, deadline_ms=terms.deadline_ms)
+            brought = self.files.bring(assignment, deadline_ms=terms.deadline_ms)
             devices = self.instances.make(lease_id, assignment.gpu_uuids)
             secrets = self.courier.handing.take(lease_id, assignment.secrets)
-            spec = WorkSpec.of(assignment, terms, devices, inputs)
+            spec = WorkSpec.of(assignment, terms, devices, brought)
             work = self.runtime.start(replace(spec, secrets=secrets))
         except (InstanceRefused, StartFailed) as failure:
             return self.close_unstarted(lease_id, "failed", str(failure))

@@ -13,7 +13,7 @@ from typing import Literal
 from uuid import UUID
 
 from .shares import in_the_way
-from .wire import Assignment, Phase
+from .wire import Assignment, Phase, VolumeMount
 
 WIND_DOWN_SHARE = 10
 TIME_IS_OVER = "the lease's time is over"
@@ -40,6 +40,7 @@ class Terms:
     grace_ms: int
     tenant: str = ""
     outputs: tuple[str, ...] = ()
+    volumes: tuple[VolumeMount, ...] = ()
 
     @property
     def deadline_ms(self) -> int:
@@ -73,6 +74,7 @@ class Terms:
             grace_ms=assignment.grace_seconds * 1000,
             tenant="" if assignment.tenant is None else str(assignment.tenant),
             outputs=assignment.outputs,
+            volumes=assignment.volumes,
         )
 
 

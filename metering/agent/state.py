@@ -1,9 +1,9 @@
 """What the agent must not forget, as a fold over the records of its spool.
 
 Records (`t` is the kind): `head` the whole state; `lease` terms; `open`, `interval`, `closed` the
-metering of a lease; `outputs` what became of its files; `notice`, `stopping` what it was told;
-`saved` its last checkpoint that was reported; `forgotten`; `health`; `report`; `acked`, `reported`
-what the server has.
+metering of a lease; `outputs`, `volume` what became of its files; `notice`, `stopping` what it was
+told; `saved` its last checkpoint that was reported; `forgotten`; `health`; `report`; `acked`,
+`reported` what the server has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from uuid import UUID
 
 from .reconcile import Terms
 from .spool import Record
-from .wire import BATCH_MAX, dump, parse
+from .wire import BATCH_MAX, VolumeMount, dump, parse
 
 ENDS = ("exited", "stopped", "failed", "refused")
 """Reports after which nothing more of a lease's work is told."""
@@ -36,7 +36,7 @@ class LeaseState:
     """One lease. ends: per GPU the end of its last kept interval, while metering is open.
 
     ran_until_ms: when its work ended; None: it has not, or there was none. outputs: what became of
-    the files it left; empty: not decided yet.
+    the files it left; empty: not decided yet. volumes: the same of each that it could write to.
     """
 
     terms: Terms
@@ -49,6 +49,7 @@ class LeaseState:
     ran_until_ms: int | None = None
     exit_code: int | None = None
     outputs: str = ""
+    volumes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -158,6 +159,8 @@ class AgentState:
                 lease.exit_code = record.get("exit_code")
             case "outputs":
                 lease.outputs = record["how"]
+            case "volume":
+                lease.volumes[record["name"]] = record["how"]
             case "saved":
                 lease.saved_ms = record["at_ms"]
             case "notice":
@@ -194,8 +197,10 @@ def _terms_to(terms: Terms) -> Record:
 
 def _terms_from(record: Record) -> Terms:
     fields = record | {"lease_id": UUID(record["lease_id"])}
-    outputs = tuple(record.get("outputs", ()))
-    return Terms(**(fields | {"gpu_uuids": tuple(record["gpu_uuids"]), "outputs": outputs}))
+    fields["gpu_uuids"] = tuple(record["gpu_uuids"])
+    fields["outputs"] = tuple(record.get("outputs", ()))
+    fields["volumes"] = tuple(VolumeMount(**each) for each in record.get("volumes", ()))
+    return Terms(**fields)
 
 
 def _lease_to(lease: LeaseState) -> Record:

@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 from uuid import UUID
 
 from . import wire
@@ -163,6 +163,24 @@ class HttpUplink:
 
     def outputs_failed(self, lease_id: UUID, failed: wire.OutputsFailed) -> wire.OutputsFailed:
         path = wire.OUTPUTS_FAILED_PATH.format(lease_id)
+        return self._call("POST", path, wire.OutputsFailed, failed.to_json())
+
+    def volume_read(self, lease_id: UUID, name: str, asked: wire.VolumeAsked) -> wire.VolumeRead:
+        path = wire.VOLUME_READ_PATH.format(lease_id, quote(name, safe=""))
+        return self._call("POST", path, wire.VolumeRead, asked.to_json())
+
+    def volume_missing(self, lease_id: UUID, name: str, asked: wire.OutputsAsked) -> wire.Links:
+        path = wire.VOLUME_MISSING_PATH.format(lease_id, quote(name, safe=""))
+        return self._call("POST", path, wire.Links, asked.to_json())
+
+    def volume_sent(self, lease_id: UUID, name: str, sent: wire.VolumeSent) -> wire.VolumeKept:
+        path = wire.VOLUME_VERSIONS_PATH.format(lease_id, quote(name, safe=""))
+        return self._call("POST", path, wire.VolumeKept, sent.to_json())
+
+    def volume_failed(
+        self, lease_id: UUID, name: str, failed: wire.OutputsFailed
+    ) -> wire.OutputsFailed:
+        path = wire.VOLUME_FAILED_PATH.format(lease_id, quote(name, safe=""))
         return self._call("POST", path, wire.OutputsFailed, failed.to_json())
 
     def read_blob(self, link: wire.Link, size_max: int) -> bytes:

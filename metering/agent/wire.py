@@ -199,8 +199,9 @@ class Registration(Message):
     boot_id: of this run of the agent; sequence numbers count from 1 within it.
     sandbox: the level at which leased work is kept from the host and from other leases, one of
         `runtimes.levels.LEVELS`; enforces: what stands behind it, thing by thing.
-    abilities: what work may ask of this host beyond a command: `files`, `logs`, `secrets`,
-        `podman`, `access`. A word that the reader does not know is kept: its agent is newer.
+    abilities: what work may ask of this host beyond a command: `files`, `volumes`, `logs`,
+        `secrets`, `podman`, `access`. A word that the reader does not know is kept: its agent is
+        newer.
     separates_tenants: what agents of before said in place of `sandbox`.
     """
 

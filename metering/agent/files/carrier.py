@@ -1,4 +1,4 @@
-"""Carries the files of leases, each in a thread of its own: the tick only asks how far it is."""
+"""Carries the files of leases: inputs and volumes to their work, and what it left from there."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 from ..clock import Clock
-from ..runtimes.port import NotYet, Runtime, StartFailed
+from ..runtimes.port import Brought, NotYet, Runtime, StartFailed
 from ..spool import Record
 from ..state import LeaseState
 from ..wire import Assignment
-from .fetching import Fetch, FetchFailed
+from .fetching import Fetch
 from .port import FilesUplink
 from .sending import Send
-from .transit import OutOfTime, Patience, Stopped
+from .transit import Patience
+from .volumes import Volumes
+from .ways import Way
 
 log = logging.getLogger(__name__)
 
@@ -30,21 +31,10 @@ LAST_MS = 30_000
 OUTPUTS_MS = 6 * 3_600_000
 """So long after its end the files of a lease are kept on the host and sent."""
 LAST_WORD_MS = 60_000
-BROKEN = "the agent could not carry its files"
-
-
-@dataclass(slots=True)
-class _Way:
-    """One transfer. came: its result. failed: why there will be none."""
-
-    stop: threading.Event = field(default_factory=threading.Event)
-    thread: threading.Thread | None = None
-    came: object = None
-    failed: str = ""
 
 
 class Carrier:
-    """Brings inputs, into `inputs` below `state_dir`, and sends outputs.
+    """Brings inputs, into `inputs` below `state_dir`, and sends outputs; volumes both ways.
 
     uplink: None: it can do neither. known: leases that may go on with what came for them before;
     the rest of it is removed. Every call returns at once.
@@ -59,14 +49,24 @@ class Carrier:
         known: Collection[UUID] = (),
     ) -> None:
         self._folder, self._uplink, self._clock = state_dir / "inputs", uplink, clock
-        self._coming: dict[UUID, _Way] = {}
-        self._going: dict[UUID, _Way] = {}
+        self._coming: dict[UUID, Way] = {}
+        self._going: dict[UUID, Way] = {}
         names = {str(each) for each in known}
         for old in self._folder.iterdir() if self._folder.is_dir() else ():
             if old.name not in names:
                 shutil.rmtree(old, ignore_errors=True)
+        self._volumes = Volumes(state_dir, uplink=uplink, clock=clock, known=known)
 
-    def inputs(self, assignment: Assignment, *, deadline_ms: int) -> Path | None:
+    def bring(self, assignment: Assignment, *, deadline_ms: int) -> Brought:
+        """Return what a lease's work is given to begin with, once all of it is there.
+
+        Raises: NotYet, as long as it is under way; StartFailed.
+        """
+        self._volumes.begin(assignment, deadline_ms=deadline_ms - LAST_MS)
+        inputs = self._inputs(assignment, deadline_ms=deadline_ms)
+        return Brought(inputs, self._volumes.came(assignment))
+
+    def _inputs(self, assignment: Assignment, *, deadline_ms: int) -> Path | None:
         """Return the folder of the inputs of a lease once all of it is there; None: it has none.
 
         Raises: NotYet, as long as it is under way; StartFailed.
@@ -78,10 +78,10 @@ class Carrier:
             raise StartFailed("this host's agent brings no files")
         way = self._coming.get(lease_id)
         if way is None:
-            way = self._coming[lease_id] = _Way()
+            way = self._coming[lease_id] = Way()
             patience = Patience(self._clock, way.stop, until_ms=deadline_ms - LAST_MS)
             fetch = Fetch(lease_id, self._folder / str(lease_id), self._uplink, patience)
-            self._begin(way, fetch.run, f"inputs {lease_id}")
+            way.begin(fetch.run, f"inputs {lease_id}")
         if way.failed:
             raise StartFailed(way.failed)
         if not isinstance(way.came, Path):
@@ -90,27 +90,43 @@ class Carrier:
 
     def sends(self, lease: LeaseState) -> bool:
         """Tell if the work of a lease left files of which it is not decided what becomes."""
+        return self._sends_outputs(lease) or self._volumes.sends(lease)
+
+    def _sends_outputs(self, lease: LeaseState) -> bool:
         ran = lease.ended and lease.ran_until_ms is not None
         return ran and bool(lease.terms.outputs) and not lease.outputs and self._uplink is not None
 
     def send(self, leases: Mapping[UUID, LeaseState], runtime: Runtime, *, keep: Keep) -> None:
         """Send what the work of leases left that are over; note what became of it."""
         for lease_id, lease in leases.items():
-            if self.sends(lease) and (how := self._sent(lease_id, lease, runtime)) is not None:
+            if self._volumes.sends(lease):
+                until_ms, last_ms = self._until(lease)
+                decided = self._volumes.send(
+                    lease_id, lease, runtime, until_ms=until_ms, last_ms=last_ms
+                )
+                if decided:
+                    keep(decided)
+            outputs = self._sends_outputs(lease)
+            if outputs and (how := self._sent(lease_id, lease, runtime)) is not None:
                 log.info("lease %s: what its work left: %s", lease_id, how)
                 keep([{"t": "outputs", "lease": str(lease_id), "how": how}])
 
+    def _until(self, lease: LeaseState) -> tuple[int, int]:
+        """Return when sending is given up, and until when that can be told."""
+        assert lease.ran_until_ms is not None
+        until_ms = lease.ran_until_ms + OUTPUTS_MS
+        return until_ms, max(until_ms, self._clock.now_ms()) + LAST_WORD_MS
+
     def _sent(self, lease_id: UUID, lease: LeaseState, runtime: Runtime) -> str | None:
         """Return what became of what a work left; None: it is under way."""
-        assert lease.ran_until_ms is not None and self._uplink is not None
+        assert self._uplink is not None
         way = self._going.get(lease_id)
         if way is None:
             folder = runtime.folder_of(lease_id)
             if folder is None:
                 return "none"
-            way = self._going[lease_id] = _Way()
-            until_ms = lease.ran_until_ms + OUTPUTS_MS
-            last_ms = max(until_ms, self._clock.now_ms()) + LAST_WORD_MS
+            way = self._going[lease_id] = Way()
+            until_ms, last_ms = self._until(lease)
             send = Send(
                 lease_id,
                 folder,
@@ -120,7 +136,7 @@ class Carrier:
                 Patience(self._clock, way.stop, until_ms=until_ms),
                 Patience(self._clock, way.stop, until_ms=last_ms),
             )
-            self._begin(way, send.run, f"outputs {lease_id}")
+            way.begin(send.run, f"outputs {lease_id}")
         return "lost" if way.failed else None if way.came is None else str(way.came)
 
     def let_go(self, lease: LeaseState) -> bool:
@@ -128,10 +144,12 @@ class Carrier:
         if self.sends(lease):
             return False
         self.drop(lease.terms.lease_id)
+        self._volumes.drop(lease.terms.lease_id)
         return True
 
     def drop(self, lease_id: UUID) -> None:
-        """Stop what is under way for a lease; what came of its inputs is removed."""
+        """Stop what is under way for a lease; what came for it is removed: its work has it."""
+        self._volumes.let_start(lease_id)
         for ways in (self._coming, self._going):
             if (way := ways.pop(lease_id, None)) is not None:
                 way.stop.set()
@@ -141,23 +159,6 @@ class Carrier:
 
     def close(self) -> None:
         """Stop everything; what came so far stays, for the next start."""
+        self._volumes.close()
         for way in [*self._coming.values(), *self._going.values()]:
             way.stop.set()
-
-    def _begin(self, way: _Way, work: Callable[[], object], what: str) -> None:
-        def run() -> None:
-            try:
-                way.came = work()
-            except Stopped:
-                pass
-            except FetchFailed as failed:
-                way.failed = str(failed)
-            except OutOfTime as late:
-                way.failed = f"its inputs did not come in time: {late}"
-            except Exception:
-                # Of our own making: the lease must hear of it all the same.
-                log.exception("%s", what)
-                way.failed = BROKEN
-
-        way.thread = threading.Thread(target=run, name=what[:15], daemon=True)
-        way.thread.start()

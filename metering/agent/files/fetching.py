@@ -54,6 +54,11 @@ class Fetch:
     _links: dict[str, wire.Link] = field(default_factory=dict)
     _alone: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def what(self) -> str:
+        """Return what is fetched, as the consumer knows it."""
+        return "its inputs"
+
     def run(self) -> Path:
         """Return the folder with all files of the inputs.
 
@@ -68,33 +73,51 @@ class Fetch:
             self._take(manifest)
             _lay_out(self.folder, manifest)
         except FolderWrong as wrong:
-            raise FetchFailed(f"its inputs cannot be used: {wrong}") from wrong
+            raise FetchFailed(f"{self.what} cannot be used: {wrong}") from wrong
         except OSError as error:
             if error.errno in FULL:
-                raise FetchFailed("its inputs find no room: the host's disk is full") from error
-            raise FetchFailed(f"its inputs could not be written: {error.strerror}") from error
+                raise FetchFailed(f"{self.what} find no room: the host's disk is full") from error
+            text = f"{self.what} could not be written: {error.strerror}"
+            raise FetchFailed(text) from error
         return files
 
+    def _asked(self, blobs: tuple[str, ...]) -> tuple[str, Sequence[wire.Link]]:
+        """Ask where blobs are read; none: which manifest it is, and where that is."""
+        answer = self.uplink.inputs(self.lease_id, wire.InputsAsked(blobs=blobs))
+        return answer.manifest, answer.links
+
+    def _refused(self, refused: Refused) -> FetchFailed:
+        return FetchFailed(f"{self.what} are refused: {refused.code or refused}")
+
     def _manifest(self) -> Manifest:
-        kept = self.folder / "manifest"
-        name = ""
-        while not name:
+        return self._manifest_of(self._named())
+
+    def _named(self) -> str:
+        """Return the name of the manifest, once the server says it."""
+        while True:
             self.patience.need()
             try:
-                answer = self.uplink.inputs(self.lease_id, wire.InputsAsked())
+                name, links = self._asked(())
             except Unreachable as trouble:
                 self.patience.wait(str(trouble))
-                continue
             except Refused as refused:
-                raise FetchFailed(f"its inputs are refused: {refused.code or refused}") from refused
-            self._know(answer.links)
-            name = answer.manifest
+                raise self._refused(refused) from refused
+            else:
+                self._know(links)
+                return name
+
+    def _manifest_of(self, name: str) -> Manifest:
+        kept = self.folder / "manifest"
         if not kept.exists() or hashlib.sha256(kept.read_bytes()).hexdigest() != name:
             body = self._blob(name, BLOB_BYTES_MAX)
-            shutil.rmtree(self.folder / "parts", ignore_errors=True)
-            (self.folder / "done").unlink(missing_ok=True)
+            self._begin_anew()
             kept.write_bytes(body)
         return read_manifest(kept.read_bytes(), name)
+
+    def _begin_anew(self) -> None:
+        """Drop what came so far: it is of another folder."""
+        shutil.rmtree(self.folder / "parts", ignore_errors=True)
+        (self.folder / "done").unlink(missing_ok=True)
 
     def _take(self, manifest: Manifest) -> None:
         """Bring all blobs that are not there yet."""
@@ -108,7 +131,7 @@ class Fetch:
         need = sum(size for _, (_, size) in left)
         if need > room:
             raise FetchFailed(
-                f"its inputs find no room: {need} bytes to come, {max(0, room)} free on the host"
+                f"{self.what} find no room: {need} bytes to come, {max(0, room)} free on the host"
             )
         places = _places(manifest)
         order = [sha256 for _, (sha256, _) in left]
@@ -155,14 +178,14 @@ class Fetch:
                 self.patience.wait(str(trouble))
                 continue
             except Refused as refused:
-                raise FetchFailed(f"its inputs are refused: {refused.code or refused}") from refused
+                raise self._refused(refused) from refused
             except BlobRefused as refused:
                 with self._alone:
                     self._links.pop(sha256, None)  # its time may be over
                 absent += refused.status == 404
                 if absent >= WRONG_MAX:
                     text = f"part {sha256[:12]} is not in storage any more"
-                    raise FetchFailed(f"its inputs are lost: {text}") from refused
+                    raise FetchFailed(f"{self.what} are lost: {text}") from refused
                 self.patience.wait(str(refused))
                 continue
             fits = len(data) == size if whole else len(data) <= size
@@ -172,15 +195,14 @@ class Fetch:
             wrong += 1
             if wrong >= WRONG_MAX:
                 raise FetchFailed(
-                    f"its inputs are damaged: part {sha256[:12]} is not what its name says"
+                    f"{self.what} are damaged: part {sha256[:12]} is not what its name says"
                 )
             self.patience.wait("a part came damaged")
 
     def _link(self, sha256: str, ahead: Sequence[str]) -> wire.Link:
         with self._alone:
             if sha256 not in self._links:
-                asked = wire.InputsAsked(blobs=tuple(ahead) or (sha256,))
-                self._know(self.uplink.inputs(self.lease_id, asked).links)
+                self._know(self._asked(tuple(ahead) or (sha256,))[1])
             if sha256 not in self._links:
                 raise Unreachable("the server gave no link")
             return self._links[sha256]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,15 +85,16 @@ class Send:
         finally:
             os.close(root)
         wrong = [f"nothing met {pattern}" for pattern in unmet]
-        wrong += [f"{path} left out: {why}" for path, why in found.left_out]
+        wrong += left_out(found)
         wrong += [f"{'/'.join(names)} left out: it changes" for names in unfit]
-        if wrong:
-            more = f"; {len(wrong) - NAMED_MAX} more" if len(wrong) > NAMED_MAX else ""
-            self._tell("; ".join(wrong[:NAMED_MAX]) + more, final=True)
+        self._tell_of(wrong)
         return "none" if found.is_empty else "kept"
 
     def _parcel(self, root: int, found: Found) -> Parcel:
-        cut = drafts(found.files)
+        return parcel_of(found, self._hashed(root, drafts(found.files)))
+
+    def _hashed(self, root: int, cut: Sequence[list[Piece]]) -> list[tuple[str, list[Piece]]]:
+        """Read blobs and name each by its hash. Raises: Changed, OutOfTime, Stopped."""
         hashes: dict[int, str] = {}
 
         def name(item: tuple[int, list[Piece]]) -> None:
@@ -102,7 +103,7 @@ class Send:
             hashes[number] = hashlib.sha256(piece(root, pieces)).hexdigest()
 
         each(name, enumerate(cut))
-        return parcel_of(found, [(hashes[number], pieces) for number, pieces in enumerate(cut)])
+        return [(hashes[number], pieces) for number, pieces in enumerate(cut)]
 
     def _send(self, root: int, parcel: Parcel) -> None:
         """Send what is missing, then name the folder; again until nothing is missing."""
@@ -121,23 +122,37 @@ class Send:
             data = read(link.sha256)
             self._insist(lambda: self.uplink.send_blob(link, data))
 
-        sent = wire.OutputsSent(manifest=parcel.name, exit_code=self.exit_code)
         while True:
             self.patience.need()
             try:
                 for some in _batches({**parcel.sizes, parcel.name: len(parcel.manifest)}):
-                    each(put, self.uplink.missing(self.lease_id, some).links)
+                    each(put, self._missing(some))
                     self.patience.went_well()
-                self._insist(lambda: self.uplink.outputs(self.lease_id, sent))
+                self._insist(lambda: self._keep(parcel))
                 return
             except (Unreachable, BlobRefused) as trouble:
                 self.patience.wait(str(trouble))
             except Refused as refused:
                 if refused.status != 413:
                     raise
-                text = "your organisation has no room for it: remove folders, and it is tried again"
-                self._tell(text, final=False)
-                self.patience.wait("your organisation has no room for it")
+                short, mend = self._full
+                self._tell(f"{short}: {mend}, and it is tried again", final=False)
+                self.patience.wait(short)
+
+    @property
+    def _full(self) -> tuple[str, str]:
+        """Return what is said where there is no room, and what helps."""
+        return "your organisation has no room for it", "remove folders"
+
+    def _missing(self, some: wire.OutputsAsked) -> Sequence[wire.Link]:
+        return self.uplink.missing(self.lease_id, some).links
+
+    def _keep(self, parcel: Parcel) -> None:
+        sent = wire.OutputsSent(manifest=parcel.name, exit_code=self.exit_code)
+        self.uplink.outputs(self.lease_id, sent)
+
+    def _say(self, failed: wire.OutputsFailed) -> None:
+        self.uplink.outputs_failed(self.lease_id, failed)
 
     def _insist(self, call: Callable[[], object]) -> None:
         """Call again where nobody answers; what is asked for anew from the start takes longer."""
@@ -148,6 +163,12 @@ class Send:
             except Unreachable as trouble:
                 self.patience.wait(str(trouble))
         call()
+
+    def _tell_of(self, wrong: Sequence[str]) -> None:
+        """Say what was left out, the first few by name."""
+        if wrong:
+            more = f"; {len(wrong) - NAMED_MAX} more" if len(wrong) > NAMED_MAX else ""
+            self._tell("; ".join(wrong[:NAMED_MAX]) + more, final=True)
 
     def _give_up(self, reason: str) -> Sent:
         with suppress(OutOfTime):  # where nobody can be told, the market says that nothing came
@@ -160,8 +181,7 @@ class Send:
             return
         while True:
             try:
-                failed = wire.OutputsFailed(reason=reason, final=final)
-                self.uplink.outputs_failed(self.lease_id, failed)
+                self._say(wire.OutputsFailed(reason=reason, final=final))
             except Unreachable as trouble:
                 self.last_word.wait(str(trouble))
                 continue
@@ -169,6 +189,11 @@ class Send:
                 pass
             self._told = f"{final} {reason}"
             return
+
+
+def left_out(found: Found) -> list[str]:
+    """Return in words what lies there and does not go."""
+    return [f"{path} left out: {why}" for path, why in found.left_out]
 
 
 def _batches(sizes: Mapping[str, int]) -> Iterator[wire.OutputsAsked]:

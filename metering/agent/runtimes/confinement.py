@@ -60,8 +60,13 @@ class Confinement:
         """Return the program that lends the work a network; None: it has none, or the host's."""
         return self.slirp if self.network == "private" else None
 
-    def arguments(self, folder: Path, devices: Iterable[str]) -> list[str]:
-        """Return bwrap's options for the lease whose folder it is; devices: its GPUs."""
+    def arguments(
+        self, folder: Path, devices: Iterable[str], read_only: Iterable[str] = ()
+    ) -> list[str]:
+        """Return bwrap's options for the lease whose folder it is; devices: its GPUs.
+
+        read_only: paths in its work's own folder that it may not write to.
+        """
         return [
             *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
             *("--unshare-cgroup-try", "--die-with-parent", "--new-session"),
@@ -75,6 +80,7 @@ class Confinement:
             *("--bind", str(folder / "tmp"), "/tmp", "--bind", str(folder / "tmp"), "/var/tmp"),
             *("--ro-bind", str(folder), str(INSIDE)),
             *("--bind", str(folder / "work"), str(INSIDE / "work")),
+            *_fixed(folder / "work", read_only),
             *_devices(devices),
             *("--remount-ro", "/", "--chdir", str(INSIDE / "work")),
         ]
@@ -160,6 +166,13 @@ def _read_only(folders: Iterable[Path]) -> list[str]:
     options: list[str] = []
     for each in folders:
         options += ["--ro-bind", str(each), str(each)]
+    return options
+
+
+def _fixed(work: Path, paths: Iterable[str]) -> list[str]:
+    options: list[str] = []
+    for each in paths:
+        options += ["--ro-bind", str(work / each), str(INSIDE / "work" / each)]
     return options
 
 

@@ -258,6 +258,7 @@ class Containers:
             limits=limits,
             secret_variables=spec.secret_variables,
             secrets=bool(spec.secrets),
+            read_only=spec.read_only,
         )
 
 

@@ -20,6 +20,7 @@ from . import disks, keeper, saved
 from .confinement import INSIDE, Confinement, write_accounts
 from .port import WorkSpec
 from .users import WorkUser
+from .volumes import lay
 
 START_SECONDS_MAX = 10.0
 CHECKPOINT = "work/.checkpoint"
@@ -59,6 +60,7 @@ class Launch:
             # Of a try before this one whatever came is gone with its folder: they are moved once.
             os.replace(spec.inputs, work)
             work.chmod(0o700)
+        lay(work, spec.volumes)
         for own in (work, folder / "tmp"):
             own.mkdir(mode=0o700, exist_ok=True)
             if user is not None:
@@ -101,7 +103,9 @@ class Launch:
         if self.confinement is not None:
             order["confined"] = {
                 "with": self.confinement.bwrap,
-                "arguments": self.confinement.arguments(self.folder, self.spec.devices),
+                "arguments": self.confinement.arguments(
+                    self.folder, self.spec.devices, self.spec.read_only
+                ),
                 "way_out": self.confinement.way_out,
             }
         return order

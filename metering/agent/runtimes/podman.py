@@ -177,11 +177,13 @@ class Podman:
         limits: Limits,
         secret_variables: Sequence[str] = (),
         secrets: bool = False,
+        read_only: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Return what the keeper is told of the container of a lease.
 
         token: names it, and says nothing of the lease. path: the image's own, for its programs.
         secrets: it is handed some; secret_variables: names of those that are variables too.
+        read_only: paths in its work's own folder that it may not write to.
         """
         name = PREFIX + token
         run = with_variables(command, secret_variables)
@@ -198,7 +200,7 @@ class Podman:
             *_bounds(limits),
             *_temporary(limits),
             *(SECRETS if secrets else ()),
-            *self._mounts(folder),
+            *self._mounts(folder, read_only),
             *(f"--device={CDI_KIND}={uuid}" for uuid in (devices if self.cdi else ())),
             *("--workdir", str(INSIDE / "work"), f"--entrypoint={_words(run)}", image_id),
         ]
@@ -223,12 +225,14 @@ class Podman:
             return "slirp4netns:allow_host_loopback=false,mtu=65520"
         return "host" if self.network == "host" else "none"
 
-    def _mounts(self, folder: Path) -> list[str]:
+    def _mounts(self, folder: Path, read_only: Sequence[str]) -> list[str]:
         safe = "nosuid,nodev"
         mounts = [
             (folder, INSIDE, f"ro,{safe}"),
             (folder / "work", INSIDE / "work", f"rw,{safe},U"),
         ]
+        fixed = [(folder / "work" / each, INSIDE / "work" / each) for each in read_only]
+        mounts += [(place, inside, f"ro,{safe}") for place, inside in fixed]
         mounts += [(each, each, f"ro,{safe}") for each in self.readable]
         return [part for each in mounts for part in ("--volume", ":".join(map(str, each)))]
 

@@ -24,6 +24,26 @@ class NotYet(Exception):
     """The work cannot be started at this moment, but soon: what is in its way is about to go."""
 
 
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """A volume's files, in a folder of the agent's, that work finds at `path` of its own place."""
+
+    path: str
+    folder: Path
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What work is given to begin with: the folders of its inputs and of its volumes."""
+
+    inputs: Path | None = None
+    volumes: tuple[Mounted, ...] = ()
+
+
+NOTHING_BROUGHT = Brought()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkSpec:
     """What to run for a lease: a command with its own environment, on the GPUs named.
@@ -33,6 +53,7 @@ class WorkSpec:
     image: the container image it runs in, by its digest; empty: it runs as a process.
     secrets: values by name; secret_variables: which of them are variables of it as well.
     inputs: a folder of the agent's with the files that the work finds in its own: moved there.
+    volumes: the same of its volumes, each moved to its path.
     """
 
     lease_id: UUID
@@ -44,6 +65,7 @@ class WorkSpec:
     stop_at_ms: int | None = None
     kill_at_ms: int | None = None
     inputs: Path | None = None
+    volumes: tuple[Mounted, ...] = ()
     image: str = ""
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     secret_variables: tuple[str, ...] = ()
@@ -54,7 +76,7 @@ class WorkSpec:
         assignment: Assignment,
         terms: Terms,
         devices: tuple[str, ...],
-        inputs: Path | None = None,
+        brought: Brought = NOTHING_BROUGHT,
     ) -> WorkSpec:
         """Return what to run for an assignment; devices: what the driver calls its GPUs."""
         return cls(
@@ -68,13 +90,19 @@ class WorkSpec:
             kill_at_ms=terms.deadline_ms,
             image=assignment.image,
             secret_variables=assignment.secret_variables,
-            inputs=inputs,
+            inputs=brought.inputs,
+            volumes=brought.volumes,
         )
 
     @property
     def devices(self) -> tuple[str, ...]:
         """Return what the driver calls the GPUs, each once, in their order."""
         return self.device_uuids or cards_of(self.gpu_uuids)
+
+    @property
+    def read_only(self) -> tuple[str, ...]:
+        """Return the paths, below the place where it starts, that the work only reads."""
+        return tuple(each.path for each in self.volumes if not each.writable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,8 @@ class ProcessRuntime(Apart, Entered):
             said = self._launch(spec, user, contained)
         except OSError as error:
             self._ids.pop(spec.lease_id, None)
-            disks.remove(folder)
+            if disks.remove(folder):
+                shutil.rmtree(folder, ignore_errors=True)  # with what it was to find
             raise StartFailed(f"the host could not start it: {error.strerror}") from error
         if said == b"failed\n":
             reason = read(folder / "exit.json").get("failed", "it did not start")

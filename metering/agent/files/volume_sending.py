@@ -1,0 +1,151 @@
+"""What the work of one lease made of a volume: sent beside the tick, as the volume's next version.
+
+As with outputs nothing is noted on the way. A version is whole or there is none: a file that
+changes while it is read, or a folder that is gone, leaves the volume as it is, and that is said.
+What did not change is not sent, also where small files lie packed together, and where nothing
+changed there is no new version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import wire
+from ..places import FOLDER, folder_at
+from ..uplink import Refused
+from .manifest import FolderWrong, Manifest, Names, need_path, read_manifest
+from .outputs import PACKED_BELOW, Changed, Found, Parcel, Piece, TooMuch, drafts, look, parcel_of
+from .outputs import piece as read_piece
+from .sending import LOOKS_MAX, Send, Sent, left_out
+from .transit import OutOfTime
+from .volume_fetching import Base, base_of
+
+EVERYTHING = ("**",)
+UNKNOWN_BASE = "the host lost track of which version its work found"
+
+
+@dataclass(slots=True)
+class SendVolume(Send):
+    """Sends what lies at `path` below `folder`, the place in which the work ran.
+
+    fetched: the folder of the agent's into which the volume came.
+    """
+
+    name: str = ""
+    path: str = ""
+    fetched: Path = Path()
+    _base: Base | None = None
+
+    def _run(self) -> Sent:
+        self._base = base_of(self.fetched)
+        if self._base is None:
+            return self._give_up(UNKNOWN_BASE)
+        root = os.open(self.folder, FOLDER)
+        try:
+            try:
+                names = need_path(self.path)
+                with folder_at(root, names) as inner:
+                    return self._send_folder(inner)
+            except (FileNotFoundError, NotADirectoryError, FolderWrong):
+                return self._give_up(f"the work left no folder at {self.path}")
+        finally:
+            os.close(root)
+
+    def _send_folder(self, root: int) -> Sent:
+        for attempt in range(1, LOOKS_MAX + 1):
+            found, _unmet = look(root, EVERYTHING)
+            try:
+                parcel = self._parcel(root, found)
+                if self._is_unchanged(parcel):
+                    break
+                self._send(root, parcel)
+                break
+            except Changed as changed:
+                if attempt == LOOKS_MAX:
+                    raise TooMuch(f"{changed} changes while it is read") from None
+        self._tell_of(left_out(found))
+        return "kept"
+
+    def _parcel(self, root: int, found: Found) -> Parcel:
+        packs = self._packs(root, found)
+        inside = {names for _, pieces in packs for names, _, _ in pieces}
+        rest = [file for file in found.files if file.names not in inside]
+        return parcel_of(found, [*packs, *self._hashed(root, drafts(rest))])
+
+    def _packs(self, root: int, found: Found) -> list[tuple[str, list[Piece]]]:
+        """Return the packs of small files, of the version before, that are what they were."""
+        before = None if self._base is None else self._base.manifest
+        if before is None:
+            return []
+        sizes = {file.names: file.size for file in found.files}
+        kept = []
+        for number, pieces in enumerate(_packed(before)):
+            self.patience.need()
+            if not pieces or any(sizes.get(names) != length for names, _, length in pieces):
+                continue
+            sha256, _size = before.blobs[number]
+            if hashlib.sha256(read_piece(root, pieces)).hexdigest() == sha256:
+                kept.append((sha256, pieces))
+        return kept
+
+    def _is_unchanged(self, parcel: Parcel) -> bool:
+        before = None if self._base is None else self._base.manifest
+        now = read_manifest(parcel.manifest, parcel.name)
+        return before is not None and _content(before) == _content(now)
+
+    @property
+    def _full(self) -> tuple[str, str]:
+        return f"volume {self.name} has no room for it", "make it larger"
+
+    def _missing(self, some: wire.OutputsAsked) -> Sequence[wire.Link]:
+        return self.uplink.volume_missing(self.lease_id, self.name, some).links
+
+    def _keep(self, parcel: Parcel) -> None:
+        assert self._base is not None
+        sent = wire.VolumeSent(base=self._base.version, manifest=parcel.name, final=True)
+        self.uplink.volume_sent(self.lease_id, self.name, sent)
+
+    def _say(self, failed: wire.OutputsFailed) -> None:
+        self.uplink.volume_failed(self.lease_id, self.name, failed)
+
+    def _give_up(self, reason: str) -> Sent:
+        stays = "" if self._base is None else f"; it stays at version {self._base.version}"
+        with suppress(OutOfTime, Refused):  # where nobody can be told, nothing new is there to see
+            self._tell(f"what the work changed is not kept: {reason}{stays}", final=True)
+        return "lost"
+
+
+def _packed(manifest: Manifest) -> list[list[Piece]]:
+    """Return for each blob the small files that lie in it, whole, one after the other.
+
+    Empty where it is no such pack: large files are cut alike each time, and compared so.
+    """
+    lying: list[dict[int, Piece]] = [{} for _ in manifest.blobs]
+    for file in manifest.files:
+        if len(file.parts) == 1 and file.parts[0][2] < PACKED_BELOW:
+            blob, offset, length = file.parts[0]
+            lying[blob].setdefault(offset, (file.names, 0, length))
+    packs = []
+    for (_, size), pieces in zip(manifest.blobs, lying, strict=True):
+        at = 0
+        while at in pieces:
+            at += pieces[at][2]
+        packs.append([pieces[each] for each in sorted(pieces)] if at == size else [])
+    return packs
+
+
+def _content(manifest: Manifest) -> tuple[object, ...]:
+    """Return what a folder is, whatever the order of its lists."""
+
+    def parts(file_parts: Sequence[tuple[int, int, int]]) -> tuple[tuple[str, int, int], ...]:
+        return tuple((manifest.blobs[blob][0], since, size) for blob, since, size in file_parts)
+
+    files: dict[Names, object] = {
+        file.names: (parts(file.parts), file.executable) for file in manifest.files
+    }
+    return files, dict(manifest.links), set(manifest.folders)

@@ -1,0 +1,168 @@
+"""The volumes of leases on this host: brought before the work starts, sent when it ended.
+
+One folder of the agent's for each volume of a lease, below `volumes` in its state directory. The
+files in it become the work's; which version they are of stays until what the work made of them is
+sent, so that an agent that is started again goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+import threading
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+from ..clock import Clock
+from ..runtimes.port import Mounted, NotYet, Runtime, StartFailed
+from ..spool import Record
+from ..state import LeaseState
+from ..wire import Assignment, VolumeMount
+from .port import FilesUplink
+from .transit import Patience
+from .volume_fetching import FetchVolume
+from .volume_sending import SendVolume
+from .ways import Way
+
+log = logging.getLogger(__name__)
+
+Which = tuple[UUID, str]
+"""A lease, and the name of a volume that its work has."""
+
+
+class Volumes:
+    """Brings and sends volumes. Every call returns at once.
+
+    uplink: None: it can do neither. known: leases that may go on; the rest is removed.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        *,
+        uplink: FilesUplink | None,
+        clock: Clock,
+        known: Collection[UUID] = (),
+    ) -> None:
+        self._folder, self._uplink, self._clock = state_dir / "volumes", uplink, clock
+        self._coming: dict[Which, Way] = {}
+        self._going: dict[Which, Way] = {}
+        names = {str(each) for each in known}
+        for old in self._folder.iterdir() if self._folder.is_dir() else ():
+            if old.name not in names:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def begin(self, assignment: Assignment, *, deadline_ms: int) -> None:
+        """Have all volumes of a lease on their way. Raises: StartFailed."""
+        for mount in assignment.volumes:
+            which = assignment.lease_id, mount.name
+            if which in self._coming:
+                continue
+            if self._uplink is None:
+                raise StartFailed("this host's agent brings no volumes")
+            way = self._coming[which] = Way()
+            patience = Patience(self._clock, way.stop, until_ms=deadline_ms)
+            into, uplink = self._place(*which), self._uplink
+            fetch = FetchVolume(assignment.lease_id, into, uplink, patience, name=mount.name)
+            way.begin(fetch.run, f"volume {mount.name}", what=fetch.what)
+
+    def came(self, assignment: Assignment) -> tuple[Mounted, ...]:
+        """Return the volumes of a lease once all files of them are there.
+
+        Raises: NotYet, StartFailed.
+        """
+        there = []
+        for mount in assignment.volumes:
+            way = self._coming[assignment.lease_id, mount.name]
+            if way.failed:
+                raise StartFailed(way.failed)
+            if not isinstance(way.came, Path):
+                raise NotYet(f"the files of volume {mount.name} are on their way")
+            there.append(Mounted(mount.path, way.came, writable=mount.writable))
+        return tuple(there)
+
+    def sends(self, lease: LeaseState) -> bool:
+        """Tell if work is over whose volumes are not decided yet."""
+        return any(self._owed(lease))
+
+    def send(
+        self, lease_id: UUID, lease: LeaseState, runtime: Runtime, *, until_ms: int, last_ms: int
+    ) -> list[Record]:
+        """Send what the work of a lease that is over made of its volumes; return what is decided.
+
+        until_ms: then it is given up; last_ms: until then that is told.
+        """
+        decided = []
+        for mount in self._owed(lease):
+            how = self._sent(lease_id, mount, runtime, until_ms=until_ms, last_ms=last_ms)
+            if how is not None:
+                log.info("lease %s: volume %s: %s", lease_id, mount.name, how)
+                said = {"t": "volume", "lease": str(lease_id), "name": mount.name, "how": how}
+                decided.append(said)
+        return decided
+
+    def _owed(self, lease: LeaseState) -> list[VolumeMount]:
+        if not lease.ended or lease.ran_until_ms is None or self._uplink is None:
+            return []
+        return [
+            each for each in lease.terms.volumes if each.writable and each.name not in lease.volumes
+        ]
+
+    def _sent(
+        self, lease_id: UUID, mount: VolumeMount, runtime: Runtime, *, until_ms: int, last_ms: int
+    ) -> str | None:
+        assert self._uplink is not None
+        way = self._going.get((lease_id, mount.name))
+        if way is None:
+            folder = runtime.folder_of(lease_id)
+            if folder is None:
+                return "lost"
+            way = self._going[lease_id, mount.name] = Way()
+            send = SendVolume(
+                lease_id,
+                folder,
+                (),
+                None,
+                self._uplink,
+                Patience(self._clock, way.stop, until_ms=until_ms),
+                Patience(self._clock, way.stop, until_ms=last_ms),
+                name=mount.name,
+                path=mount.path,
+                fetched=self._place(lease_id, mount.name),
+            )
+            way.begin(send.run, f"volume {mount.name}")
+        return "lost" if way.failed else None if way.came is None else str(way.came)
+
+    def let_start(self, lease_id: UUID) -> None:
+        """Know that the files are the work's now, or nobody's; which version it was stays."""
+        for which in [each for each in self._coming if each[0] == lease_id]:
+            way = self._coming.pop(which)
+            way.stop.set()
+            for left in ("files", "parts", "laid"):
+                _remove(self._place(*which) / left)
+
+    def drop(self, lease_id: UUID) -> None:
+        """Stop what is under way for a lease, and keep nothing of it."""
+        for ways in (self._coming, self._going):
+            for which in [each for each in ways if each[0] == lease_id]:
+                ways.pop(which).stop.set()
+        _remove(self._folder / str(lease_id))
+
+    def close(self) -> None:
+        """Stop everything; what came so far stays, for the next start."""
+        for way in [*self._coming.values(), *self._going.values()]:
+            way.stop.set()
+
+    def _place(self, lease_id: UUID, name: str) -> Path:
+        # By its hash: the name is the consumer's, and is no path of this host.
+        return self._folder / str(lease_id) / hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder beside: it may be large."""
+    if path.exists():
+        work = partial(shutil.rmtree, path, ignore_errors=True)
+        threading.Thread(target=work, name="files", daemon=True).start()

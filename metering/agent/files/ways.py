@@ -1,0 +1,45 @@
+"""A transfer under way in a thread of its own, of which the tick only asks how far it is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .fetching import FetchFailed
+from .transit import OutOfTime, Stopped
+
+log = logging.getLogger(__name__)
+
+BROKEN = "the agent could not carry its files"
+
+
+@dataclass(slots=True)
+class Way:
+    """One transfer. came: its result. failed: why there will be none."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+    came: object = None
+    failed: str = ""
+
+    def begin(self, work: Callable[[], object], name: str, *, what: str = "its inputs") -> None:
+        """Do it beside. what: of which it is said that it did not come in time."""
+
+        def run() -> None:
+            try:
+                self.came = work()
+            except Stopped:
+                pass
+            except FetchFailed as failed:
+                self.failed = str(failed)
+            except OutOfTime as late:
+                self.failed = f"{what} did not come in time: {late}"
+            except Exception:
+                # Of our own making: the lease must hear of it all the same.
+                log.exception("%s", name)
+                self.failed = BROKEN
+
+        self.thread = threading.Thread(target=run, name=name[:15], daemon=True)
+        self.thread.start()

@@ -1,0 +1,86 @@
+"""The server's side of one volume, in memory, with faults that can be asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from metering.agent import wire
+from metering.agent.uplink import Refused
+from tests.metering.agent.storehouse import Storehouse, manifest_of, name_of
+
+
+@dataclass
+class VolumeHouse(Storehouse):
+    """Holds the versions of one volume by their manifests. room: bytes that a version may have.
+
+    told: what could not be kept. written: another lease writes to it.
+    """
+
+    name: str = "data"
+    versions: list[str] = field(default_factory=list)
+    room: int = 2**40
+    told: list[wire.OutputsFailed] = field(default_factory=list)
+    written: bool = False
+    bases: list[int] = field(default_factory=list)
+
+    def hold(self, files: Mapping[str, bytes], **more: object) -> None:
+        """Make files the volume's next version."""
+        manifest = manifest_of(files, **more)
+        self.blobs |= {name_of(each): each for each in (manifest, *files.values())}
+        self.versions.append(name_of(manifest))
+
+    def volume_read(self, lease_id: UUID, name: str, asked: wire.VolumeAsked) -> wire.VolumeRead:
+        self._called("volume")
+        assert name == self.name
+        manifest = self.versions[-1] if self.versions else None
+        known = set() if manifest is None else {manifest, *self._blobs_of(manifest)}
+        if set(asked.blobs) - known:
+            raise Refused(404, "none of its blobs", "blob-unknown")
+        wanted = asked.blobs or ((manifest,) if manifest else ())
+        return wire.VolumeRead(
+            version=len(self.versions),
+            manifest=manifest,
+            links=self._links(wanted),
+            room_bytes=self.room,
+        )
+
+    def volume_missing(self, lease_id: UUID, name: str, asked: wire.OutputsAsked) -> wire.Links:
+        return self.missing(lease_id, asked)
+
+    def volume_sent(self, lease_id: UUID, name: str, sent: wire.VolumeSent) -> wire.VolumeKept:
+        self._called("sent")
+        self.bases.append(sent.base)
+        if self.versions[sent.base : sent.base + 1] == [sent.manifest]:
+            return wire.VolumeKept(version=sent.base + 1)
+        if self.written or sent.base != len(self.versions):
+            raise Refused(409, "another version is there", "volume-conflict")
+        body = json.loads(self.blobs[sent.manifest])
+        assert all(sha256 in self.blobs for sha256, _ in body["blobs"])
+        if sum(size for file in body["files"] for _, _, size in file["parts"]) > self.room:
+            raise Refused(413, "no room", "volume-full")
+        self.versions.append(sent.manifest)
+        return wire.VolumeKept(version=len(self.versions))
+
+    def volume_failed(
+        self, lease_id: UUID, name: str, failed: wire.OutputsFailed
+    ) -> wire.OutputsFailed:
+        self._called("told")
+        self.told.append(failed)
+        return failed
+
+    def files(self) -> dict[str, bytes]:
+        """Return the files of the newest version."""
+        body = json.loads(self.blobs[self.versions[-1]])
+        names = [sha256 for sha256, _ in body["blobs"]]
+        return {
+            file["path"]: b"".join(
+                self.blobs[names[blob]][since : since + size] for blob, since, size in file["parts"]
+            )
+            for file in body["files"]
+        }
+
+    def _blobs_of(self, manifest: str) -> set[str]:
+        return {sha256 for sha256, _ in json.loads(self.blobs[manifest])["blobs"]}
