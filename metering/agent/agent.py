@@ -23,7 +23,7 @@ from .acting import Acting
 from .clock import Clock
 from .courier import Courier
 from .files.carrier import Carrier
-from .files.port import FilesUplink
+from .files.port import VolumesUplink
 from .gpus.port import Gpus
 from .instances import Instances
 from .inventory import Inventory
@@ -84,7 +84,7 @@ class Agent:
         uplink: Uplink,
         clock: Clock,
         spool: Spool | None = None,
-        files: FilesUplink | None = None,
+        files: VolumesUplink | None = None,
     ) -> None:
         make_passable(config.state_dir)
         self._single = lock_of(config.state_dir / "agent.lock")

@@ -16,7 +16,7 @@ from ..spool import Record
 from ..state import LeaseState
 from ..wire import Assignment
 from .fetching import Fetch
-from .port import FilesUplink
+from .port import VolumesUplink
 from .sending import Send
 from .transit import Patience
 from .volumes import Volumes
@@ -44,7 +44,7 @@ class Carrier:
         self,
         state_dir: Path,
         *,
-        uplink: FilesUplink | None,
+        uplink: VolumesUplink | None,
         clock: Clock,
         known: Collection[UUID] = (),
     ) -> None:

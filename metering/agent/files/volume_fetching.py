@@ -17,6 +17,7 @@ from .. import wire
 from ..uplink import Refused
 from .fetching import Fetch, FetchFailed
 from .manifest import FolderWrong, Manifest, read_manifest
+from .port import VolumesUplink
 
 ABOUT = "about"
 MOVES_MAX = 20
@@ -43,6 +44,7 @@ class Base:
 class FetchVolume(Fetch):
     """Fetches the newest version of the volume `name`."""
 
+    uplink: VolumesUplink
     name: str = ""
     _version: int = UNKNOWN
 

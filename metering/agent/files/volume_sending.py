@@ -21,6 +21,7 @@ from ..uplink import Refused
 from .manifest import FolderWrong, Manifest, Names, need_path, read_manifest
 from .outputs import PACKED_BELOW, Changed, Found, Parcel, Piece, TooMuch, drafts, look, parcel_of
 from .outputs import piece as read_piece
+from .port import VolumesUplink
 from .sending import LOOKS_MAX, Send, Sent, left_out
 from .transit import OutOfTime
 from .volume_fetching import Base, base_of
@@ -36,6 +37,7 @@ class SendVolume(Send):
     fetched: the folder of the agent's into which the volume came.
     """
 
+    uplink: VolumesUplink
     name: str = ""
     path: str = ""
     fetched: Path = Path()

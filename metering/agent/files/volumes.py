@@ -21,7 +21,8 @@ from ..runtimes.port import Mounted, NotYet, Runtime, StartFailed
 from ..spool import Record
 from ..state import LeaseState
 from ..wire import Assignment, VolumeMount
-from .port import FilesUplink
+from .manifest import FolderWrong, need_path
+from .port import VolumesUplink
 from .transit import Patience
 from .volume_fetching import FetchVolume
 from .volume_sending import SendVolume
@@ -43,7 +44,7 @@ class Volumes:
         self,
         state_dir: Path,
         *,
-        uplink: FilesUplink | None,
+        uplink: VolumesUplink | None,
         clock: Clock,
         known: Collection[UUID] = (),
     ) -> None:
@@ -81,7 +82,11 @@ class Volumes:
                 raise StartFailed(way.failed)
             if not isinstance(way.came, Path):
                 raise NotYet(f"the files of volume {mount.name} are on their way")
-            there.append(Mounted(mount.path, way.came, writable=mount.writable))
+            try:
+                names = need_path(mount.path)
+            except FolderWrong as wrong:
+                raise StartFailed(f"volume {mount.name} has no place: {wrong}") from wrong
+            there.append(Mounted(names, way.came, writable=mount.writable))
         return tuple(there)
 
     def sends(self, lease: LeaseState) -> bool:

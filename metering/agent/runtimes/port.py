@@ -26,9 +26,12 @@ class NotYet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
-    """A volume's files, in a folder of the agent's, that work finds at `path` of its own place."""
+    """A volume's files, in a folder of the agent's, that work finds in its own place.
 
-    path: str
+    names: of its path there, each the name of a folder, none of them `..`.
+    """
+
+    names: tuple[str, ...]
     folder: Path
     writable: bool
 
@@ -102,7 +105,7 @@ class WorkSpec:
     @property
     def read_only(self) -> tuple[str, ...]:
         """Return the paths, below the place where it starts, that the work only reads."""
-        return tuple(each.path for each in self.volumes if not each.writable)
+        return tuple("/".join(each.names) for each in self.volumes if not each.writable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..files.manifest import FolderWrong, need_path
 from ..places import FOLDER, folder_at
 from .port import Mounted
 
@@ -25,17 +24,16 @@ def lay(work: Path, volumes: Sequence[Mounted]) -> None:
     root = os.open(work, FOLDER)
     try:
         for each in volumes:
+            *above, name = each.names
             try:
-                *above, name = need_path(each.path)
                 with folder_at(root, above, make=True) as inner:
                     os.rename(each.folder, name, dst_dir_fd=inner)
                     os.chmod(name, 0o755, dir_fd=inner)
-            except FolderWrong as wrong:
-                raise OSError(0, str(wrong)) from wrong
             except OSError as error:
-                why = f"volume at {each.path}: {error.strerror}"
+                path = "/".join(each.names)
+                why = f"volume at {path}: {error.strerror}"
                 if error.errno in TAKEN:
-                    why = f"its inputs have something at {each.path}, where a volume goes"
+                    why = f"its inputs have something at {path}, where a volume goes"
                 raise OSError(0, why) from error
     finally:
         os.close(root)

@@ -23,6 +23,16 @@ from metering.agent.files.sending import Send
 from metering.agent.files.transit import OutOfTime, Patience, Stopped
 from metering.agent.places import FOLDER
 from metering.agent.uplink import Refused
+from tests.metering.agent.leaving import (
+    FILES,
+    MORE,
+    START_MS,
+    NoPause,
+    files_of,
+    is_every_second,
+    is_first,
+    leave,
+)
 from tests.metering.agent.storehouse import (
     Cut,
     Storehouse,
@@ -33,27 +43,6 @@ from tests.metering.agent.storehouse import (
 )
 
 LEASE = UUID(int=7)
-START_MS = 1_800_000_000_000
-FILES = {
-    "train.py": b"print('hello')\n",
-    "data/a.bin": b"a" * 5_000,
-    "data/b.bin": b"b" * 7_000,
-    "data/deep/c.bin": b"c" * 100,
-    "empty": b"",
-}
-MORE = {"links": [{"path": "latest", "to": "data/deep"}], "folders": ["out"]}
-
-
-class NoPause(threading.Event):
-    """Pauses take no time here, and as long as they say by the agent's clock."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self._clock.advance(int((timeout or 0) * 1000) + 1)
-        return self.is_set()
 
 
 @pytest.fixture
@@ -73,21 +62,6 @@ def fetch(house: Storehouse, folder: Path, **how: Any) -> Path:
 
 def send(house: Storehouse, work: Path, *patterns: str, **how: Any) -> str:
     return Send(LEASE, work, patterns, 3, house, patience(**how), patience()).run()
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.is_symlink()
-    }
-
-
-def leave(work: Path, files: dict[str, bytes]) -> None:
-    for name, data in files.items():
-        path = work / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
 
 
 def brought(house: Storehouse) -> Storehouse:
@@ -152,14 +126,6 @@ def test_notes_of_another_boot_are_not_believed(
 
     assert files_of(fetch(brought(house), tmp_path)) == FILES
     assert {name_of(data) for data in FILES.values() if data} <= set(house.read)
-
-
-def is_first(what: str, number: int) -> bool:
-    return number <= 4
-
-
-def is_every_second(what: str, number: int) -> bool:
-    return number % 2 == 0
 
 
 @pytest.mark.parametrize("which", [is_first, is_every_second])

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -22,9 +23,9 @@ from metering.agent.uplink import HttpUplink, Refused
 from tests.metering.agent.containers import ContainerRuntime
 from tests.metering.agent.containers import image as image
 from tests.metering.agent.containers import podman as podman
+from tests.metering.agent.leaving import files_of
 from tests.metering.agent.market import TOKEN, Market, assignment
 from tests.metering.agent.storehouse import away
-from tests.metering.agent.test_files_come_and_go import files_of
 from tests.metering.agent.volumehouse import VolumeHouse
 from tests.metering.agent.workloads import containers as containers
 from tests.metering.agent.workloads import processes as processes
@@ -47,21 +48,21 @@ print(json.dumps(seen), flush=True)
 def mounted(folder: Path, wanted: WorkSpec) -> WorkSpec:
     """Return work with a volume that it writes to and one that it reads."""
     mounts = []
-    for path, writable in (("volumes/data", True), ("models/base", False)):
-        source = folder / f"came {path.replace('/', '-')}"
+    for names, writable in ((("volumes", "data"), True), (("models", "base"), False)):
+        source = folder / f"came {names[1]}"
         source.mkdir()
-        (source / "a").write_text(path)
-        mounts.append(Mounted(path, source, writable=writable))
+        (source / "a").write_text("/".join(names))
+        mounts.append(Mounted(names, source, writable=writable))
     return replace(wanted, volumes=tuple(mounts))
 
 
-def seen_by(runtime: ProcessRuntime, folder: Path) -> dict[str, str]:
+def seen_by(runtime: ProcessRuntime, folder: Path) -> dict[str, Any]:
     wanted = mounted(folder, program(TRIES))
     runtime.start(wanted)
     assert ended(runtime, wanted.lease_id).exit_code == 0
     work = runtime.folder_of(wanted.lease_id)
     assert work is not None and (work / "volumes/data/b").read_text() == "written"
-    seen: dict[str, str] = json.loads(said(folder, wanted))
+    seen: dict[str, Any] = json.loads(said(folder, wanted))
     assert (seen["read"], seen["fixed"], seen["mine"]) == ("volumes/data", "models/base", True)
     runtime.forget(wanted.lease_id)
     until(lambda: not runtime.works() and not list(folder.rglob("models")))
@@ -164,21 +165,25 @@ class Host:
 
     def until_told(self, lease_id: UUID, what: str) -> wire.Report:
         def told() -> list[wire.Report]:
-            self._poll()
+            self.agent.run_once()
             return [each for each in self._market.told(lease_id) if each.what == what]
 
         until(told)
         return told()[0]
 
-    def _poll(self) -> None:
-        self.agent.run_once()
+    def until_called(self, what: str) -> None:
+        def called() -> bool:
+            self.agent.run_once()
+            return what in self._house.calls
+
+        until(called)
 
     def over(self, lease_id: UUID) -> None:
         """Have the lease be none of this host's any more, and all of it gone from here."""
         del self._market.desired[lease_id]
 
         def gone() -> bool:
-            self._poll()
+            self.agent.run_once()
             return lease_id not in self.agent.state.leases
 
         until(gone, why="the lease was not forgotten")
@@ -247,13 +252,13 @@ def test_an_agent_that_is_started_again_at_any_time_goes_on(
 ) -> None:
     house.fault = away(lambda what, _: what in ("volume", "sent"))
     lease = host.lease(f"{WRITES}; import time; time.sleep(1)")
-    until(lambda: host._poll() or "volume" in house.calls)
+    host.until_called("volume")
     host.restart()
     house.fault = away(lambda what, _: what == "sent")
     host.until_told(lease, "started")
     host.restart()
     host.until_told(lease, "exited")
-    until(lambda: host._poll() or "sent" in house.calls)
+    host.until_called("sent")
     host.restart()
     assert len(house.versions) == 1
     house.fault = lambda *_: None
