@@ -1,9 +1,10 @@
 """Logs of leased work come and go beside Django: agents send them, people read them live.
 
 Whoever follows a log costs a coroutine and no thread. That somebody may read it is asked once, of
-the endpoint behind this (`marketplace.api.logs`), by a HEAD with the same headers. The bytes are
-always read from where they are, so a slow reader queues nothing; that a log grew is known at once
-where this process took the news, and by a look at the files every LOOK_SECONDS where another did.
+the endpoint behind this (`marketplace.api.logs`), by a HEAD with the same headers. What this
+process takes it hands to those who are at that place in the log; everybody else, and whoever is
+slow, reads the bytes from where they are, so that nothing is queued. That another process took
+something is found by a look at the files every LOOK_SECONDS.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from config.web.application import App, Message, Receive, Scope, Send
 from config.web.connections import abort_of
 from config.web.intake import BodyTooSlow, refuse
 from config.web.log_events import end_of, frames_of
+from config.web.log_followers import PIECE_BYTES, Follower
 from ledger.access import actor_of_token
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Refusal
@@ -55,7 +57,6 @@ IDLE_SECONDS = 5.0
 FOLLOWED_SECONDS_MAX = 900.0
 """Then it ends, and whoever goes on proves again who they are."""
 NOTED_SECONDS = 5.0
-PIECE_BYTES = 64 * 1024
 SEND_SECONDS = 60.0
 BODY_SECONDS = 30.0
 BODY_BYTES_MAX = 1_000_000
@@ -64,16 +65,6 @@ KNOWN_SECONDS = 10.0
 KNOWN_MAX = 10_000
 NOT_ASKED = (b"accept", b"accept-encoding", b"last-event-id", b"range", b"content-length")
 OFFPEAK = b"offpeak-log-"
-
-
-@dataclass(eq=False, slots=True)
-class _Follower:
-    """Somebody who reads a log along. size: how far the log was when it was last read."""
-
-    key: LogKey
-    size: int = 0
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-    gone: bool = False
 
 
 class WorkLogs:
@@ -89,7 +80,7 @@ class WorkLogs:
         self._ordinary = ordinary
         self._logs, self._storage = logs, storage
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="work-logs")
-        self._followers: dict[UUID, set[_Follower]] = {}
+        self._followers: dict[UUID, set[Follower]] = {}
         self._known: dict[bytes, tuple[HostId, float]] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -116,24 +107,27 @@ class WorkLogs:
             body = await _body(receive)
             if body is None:
                 return
-            taken = await self.in_thread(lambda: self._add(host_id, body))
+            batch, taken = await self.in_thread(lambda: self._add(host_id, body))
         except Exception as refused:
             await refuse(scope, receive, send, refused)
             return
-        for lease_id in {each.lease_id for each in taken.pieces}:
-            for follower in self._followers.get(lease_id, ()):
-                follower.news.set()
+        for piece, said in zip(batch.pieces, taken.pieces, strict=True):
+            if said.outcome == "taken":
+                for follower in self._followers.get(piece.lease_id, ()):
+                    if follower.key.host_id == host_id:
+                        follower.hear(piece, said.size)
         content = wire.dump(taken.to_json())
         await _head(send, 200, {"Content-Type": "application/json", "Content-Length": len(content)})
         await send({"type": "http.response.body", "body": content})
 
-    def _add(self, host_id: HostId, body: bytes) -> wire.LogsTaken:
+    def _add(self, host_id: HostId, body: bytes) -> tuple[wire.LogBatch, wire.LogsTaken]:
         try:
             batch = wire.LogBatch.from_json(wire.parse(body))
         except wire.WireError as error:
             raise MessageUnreadable(place=error.place, reason=error.reason) from error
         now = timezone.now()
-        return take_logs(default_store(), GRANTS, self._logs(), batch, host_id=host_id, now=now)
+        logs = self._logs()
+        return batch, take_logs(default_store(), GRANTS, logs, batch, host_id=host_id, now=now)
 
     async def _host_of(self, scope: Scope) -> HostId | None:
         """Return whose token it is; None where that is not clear."""
@@ -207,7 +201,7 @@ class WorkLogs:
         await send({"type": "http.response.body", "body": b""})
 
     @contextmanager
-    def _following(self, key: LogKey, receive: Receive) -> Iterator[_Follower]:
+    def _following(self, key: LogKey, receive: Receive) -> Iterator[Follower]:
         """Count somebody as a follower, and hear of news for them.
 
         Raises: TooManyRequests.
@@ -216,7 +210,7 @@ class WorkLogs:
         everybody = sum(map(len, self._followers.values()))
         if everybody >= FOLLOWERS_MAX or len(others) >= FOLLOWERS_OF_A_LEASE_MAX:
             raise TooManyRequests(retry_after_seconds=5)
-        follower = _Follower(key)
+        follower = Follower(key)
         others.add(follower)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
@@ -238,16 +232,17 @@ class WorkLogs:
                 noted = time.monotonic()
             grown = await self.in_thread(lambda f=followers, n=note: self._grown(f, n))  # type: ignore[misc]  # a default is how a lambda keeps it
             for follower in grown:
-                follower.news.set()
+                follower.look()
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _grown(self, followers: list[_Follower], note: bool) -> list[_Follower]:
+    def _grown(self, followers: list[Follower], note: bool) -> list[Follower]:
         logs = self._logs()
         if note:
             for lease_id in {each.key.lease_id for each in followers}:
                 logs.follow(lease_id)
-        sizes = {key: logs.size(key) for key in {each.key for each in followers}}
-        return [each for each in followers if (sizes[each.key] or 0) > each.size]
+        quiet = [each for each in followers if not each.has_heard()]
+        sizes = {key: logs.size(key) for key in {each.key for each in quiet}}
+        return [each for each in quiet if (sizes[each.key] or 0) > each.size]
 
     async def in_thread(self, work: Callable[[], AnyT]) -> AnyT:
         """Do what asks a disk or the database."""
@@ -270,7 +265,7 @@ class _Following:
         self._server, self._scope, self._send = server, scope, send
         self._reader, self._offset = reader, offset
 
-    async def run(self, follower: _Follower, *, follow: bool, resumed: bool) -> None:
+    async def run(self, follower: Follower, *, follow: bool, resumed: bool) -> None:
         """Send what there is, and what comes, until the log ends or the reader goes.
 
         resumed: the reader was here before; then a log without more is answered 204, by which
@@ -281,6 +276,12 @@ class _Following:
         try:
             while not follower.gone and time.monotonic() < until:
                 follower.news.clear()
+                if begun and (data := follower.added_after(self._offset)):
+                    follower.size = self._offset + len(data)
+                    frames, self._offset = frames_of(self._offset, self._offset, data, whole=False)
+                    await self._say(frames)
+                    await self._wait(follower)
+                    continue
                 start, data, figures = await self._server.in_thread(self._read)
                 over = figures is not None and (figures.ended or not follow)
                 if resumed and not begun and over and not data:
@@ -303,7 +304,7 @@ class _Following:
         except (_TooSlow, Refusal):
             abort_of(self._scope)()  # whoever still reads comes again: the storage is away
 
-    async def _wait(self, follower: _Follower) -> None:
+    async def _wait(self, follower: Follower) -> None:
         """Wait for news; say now and then that there are none."""
         try:
             async with asyncio.timeout(IDLE_SECONDS):
@@ -370,12 +371,12 @@ class _Told:
         await send({"type": "http.response.body", "body": bytes(self.body)})
 
 
-async def _leave(follower: _Follower, receive: Receive) -> None:
+async def _leave(follower: Follower, receive: Receive) -> None:
     """Wake a follower for the last time when its client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
     follower.gone = True
-    follower.news.set()
+    follower.look()
 
 
 async def _nothing() -> Message:

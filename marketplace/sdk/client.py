@@ -28,6 +28,10 @@ ATTEMPTS_MAX = 4
 PAUSE_SECONDS_MAX = 20.0
 PASSING = frozenset({429, 502, 503, 504})
 POLL_SECONDS = 0.5
+POLL_SECONDS_MIN = 0.1
+"""What is waited for comes within a second or two, or it takes long: so it is asked for often at
+first, and then at POLL_SECONDS."""
+POLL_GROWTH = 1.2
 _SECONDS = re.compile(r"[0-9]{1,6}")
 
 
@@ -222,6 +226,7 @@ class Client:
         Raises: TimeoutError after `seconds`.
         """
         deadline = clock() + seconds
+        pause = POLL_SECONDS_MIN
         while True:
             try:
                 state = self.get(path)
@@ -235,7 +240,8 @@ class Client:
                     return state
             if clock() >= deadline:
                 raise TimeoutError(path)
-            self._sleep(POLL_SECONDS)
+            self._sleep(pause)
+            pause = min(POLL_SECONDS, pause * POLL_GROWTH)
 
     def _after(self) -> dict[str, str]:
         return {} if self.log.position is None else {AFTER: str(self.log.position)}

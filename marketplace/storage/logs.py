@@ -89,10 +89,10 @@ class OpenLogs:
         `closed`, and so is one that has ended.
         """
         with self._locked(key), _told():
-            parts = self.parts(key)
-            if not parts or self._mark(key, "closed").exists():
+            parts, marks = self._look(key)
+            if not parts or "closed" in marks:
                 return "closed", parts[-1].end if parts else 0
-            size, final = parts[-1].end, self.final_size(key)
+            size, final = parts[-1].end, self.final_size(key) if "end" in marks else None
             if final is not None:
                 return "taken" if offset + len(data) <= final else "closed", size
             if offset > size and not skipped:
@@ -106,14 +106,23 @@ class OpenLogs:
 
     def parts(self, key: LogKey) -> list[Part]:
         """Return what is there, in order; empty for a log that was not begun."""
-        found, prefix = [], f"{key.stream}."
+        return self._look(key)[0]
+
+    def _look(self, key: LogKey) -> tuple[list[Part], set[str]]:
+        """Return the parts of a log in order, and its marks: one look at the folder for both."""
+        found, marks, prefix = list[Part](), set[str](), f"{key.stream}."
         with suppress(FileNotFoundError), os.scandir(self._folder(key)) as entries:
             for entry in entries:
-                base = entry.name.removeprefix(prefix)
-                if entry.name.startswith(prefix) and base.isascii() and base.isdigit():
-                    with suppress(FileNotFoundError):  # dropped meanwhile
-                        found.append(Part(int(base), entry.stat().st_size))
-        return sorted(found, key=lambda part: part.base)
+                if not entry.name.startswith(prefix):
+                    continue
+                base = entry.name[len(prefix) :]
+                if not (base.isascii() and base.isdigit()):
+                    marks.add(base)
+                    continue
+                with suppress(FileNotFoundError):  # dropped meanwhile
+                    found.append(Part(int(base), entry.stat().st_size))
+        found.sort(key=lambda part: part.base)
+        return found, marks
 
     def size(self, key: LogKey) -> int | None:
         """Return where a log ends; None for one that is not here."""
@@ -218,10 +227,14 @@ class OpenLogs:
     @contextmanager
     def _locked(self, key: LogKey) -> Iterator[None]:
         """Hold one of a few locks, which many logs share: they are never removed."""
-        name = str(key.lease_id.int % LOCKS)
+        at = self.root / "locks" / str(key.lease_id.int % LOCKS)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         with _told():
-            self.root.joinpath("locks").mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = os.open(self.root / "locks" / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                lock = os.open(at, flags, 0o600)
+            except FileNotFoundError:
+                at.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                lock = os.open(at, flags, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -1,4 +1,7 @@
-"""The way to the server: HTTP by the standard library, one request a call, no retry in here."""
+"""The way to the server: HTTP by the standard library, one request a call.
+
+Nothing is tried again in here, save a request that met the end of a kept connection (`kept.py`).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from uuid import UUID
 
 from . import wire
+from .kept import Answer, KeptConnections
 from .strict import JSON_BYTES_MAX, Message, WireError, dump, parse
 
 M = TypeVar("M", bound=Message)
@@ -117,12 +121,16 @@ class HttpUplink:
         self._token = token
         self._seconds = answer_seconds_max
         handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        context = None
         if parts.scheme == "https":
             context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
             handlers.append(urllib.request.HTTPSHandler(context=context))
         if parts.hostname in LOOPBACK:
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
+        self._kept: KeptConnections | None = None
+        if parts.hostname in LOOPBACK or not _is_behind_proxy(parts.scheme, parts.netloc):
+            self._kept = KeptConnections(base_url, seconds=answer_seconds_max, context=context)
         # A storage that is not the server's own may have another's certificate.
         everyone = ssl.create_default_context()
         if ca_file is not None:
@@ -147,7 +155,9 @@ class HttpUplink:
         return self._call("POST", wire.LOGS_PATH, wire.LogsTaken, logs.to_json())
 
     def secrets(self, asked: wire.SecretsAsked) -> wire.SecretsSealed:
-        return self._call("POST", wire.SECRETS_PATH, wire.SecretsSealed, asked.to_json())
+        # Handed out once for an attempt: a second asking would be another's.
+        path = wire.SECRETS_PATH
+        return self._call("POST", path, wire.SecretsSealed, asked.to_json(), again=False)
 
     def inputs(self, lease_id: UUID, asked: wire.InputsAsked) -> wire.Inputs:
         path = wire.INPUTS_PATH.format(lease_id)
@@ -211,27 +221,44 @@ class HttpUplink:
             raise Unreachable(f"{method} a blob: {getattr(error, 'reason', error)}") from error
 
     def _call(
-        self, method: str, path: str, answer: type[M], body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        answer: type[M],
+        body: Mapping[str, Any] | None = None,
+        *,
+        again: bool = True,
     ) -> M:
+        """again: whether the server may get it twice; all that we send names itself."""
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
+        data = None if body is None else dump(body)
+        try:
+            told = self._asked(method, path, data, headers, again=again)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"{method} {path}: {getattr(error, 'reason', error)}") from error
+        if not 200 <= told.status < 300:
+            _raise_refusal(told)
+        try:
+            return answer.from_json(parse(told.body))
+        except WireError as error:
+            raise Unreachable(f"{method} {path}: the answer {error}") from error
+
+    def _asked(
+        self, method: str, path: str, data: bytes | None, headers: dict[str, str], *, again: bool
+    ) -> Answer:
+        if self._kept is not None:
+            return self._kept.ask(method, path, data, headers, most=JSON_BYTES_MAX, again=again)
         request = urllib.request.Request(
-            self._base_url + path,
-            data=None if body is None else dump(body),
-            headers=headers,
-            method=method,
+            self._base_url + path, data=data, headers=headers, method=method
         )
         try:
             with self._opener.open(request, timeout=self._seconds) as response:
-                return answer.from_json(parse(response.read(JSON_BYTES_MAX + 1)))
+                return Answer(response.status, response.read(JSON_BYTES_MAX + 1))
         except urllib.error.HTTPError as error:
             with error:
-                _raise_refusal(error)
-        except WireError as error:
-            raise Unreachable(f"{method} {path}: the answer {error}") from error
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"{method} {path}: {getattr(error, 'reason', error)}") from error
+                return Answer(error.code, _problem_of(error))
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -241,21 +268,31 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _raise_refusal(error: urllib.error.HTTPError) -> NoReturn:
+def _is_behind_proxy(scheme: str, netloc: str) -> bool:
+    """Tell if this machine's settings lead through a proxy, whose ways urllib knows."""
+    found = scheme in urllib.request.getproxies()
+    return found and not urllib.request.proxy_bypass(netloc)
+
+
+def _problem_of(error: urllib.error.HTTPError) -> bytes:
     try:
-        body = error.read(PROBLEM_BYTES_MAX)
+        return error.read(PROBLEM_BYTES_MAX)
     except (OSError, http.client.HTTPException):
-        body = b""
+        return b""
+
+
+def _raise_refusal(told: Answer) -> NoReturn:
+    body = told.body[:PROBLEM_BYTES_MAX]
     detail = body[:2000].decode(errors="replace")
     code = _code_of(body)
     final = (
-        error.code in ABOUT_US
-        or (error.code in ABOUT_THE_MESSAGE and code != "")
-        or (error.code == 409 and code in wire.FINAL)
+        told.status in ABOUT_US
+        or (told.status in ABOUT_THE_MESSAGE and code != "")
+        or (told.status == 409 and code in wire.FINAL)
     )
     if final:
-        raise Refused(error.code, detail, code) from error
-    raise Unreachable(f"the server answered {error.code}: {detail}") from error
+        raise Refused(told.status, detail, code)
+    raise Unreachable(f"the server answered {told.status}: {detail}")
 
 
 def _code_of(body: bytes) -> str:

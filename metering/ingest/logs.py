@@ -50,12 +50,11 @@ def _take(
     size = 0
     if _is_here(store, grants, lease_id, host_id):
         key = LogKey(lease_id, host_id, piece.attempt, piece.stream)
-        begun = logs.size(key) is not None or _begin(store, logs, key, now)
-        outcome = "closed"
-        if begun:
-            outcome, size = logs.append(
-                key, piece.offset, piece.content, skipped=piece.skipped, ended=piece.ended
-            )
+        content = piece.content
+        said = {"skipped": piece.skipped, "ended": piece.ended}
+        outcome, size = logs.append(key, piece.offset, content, **said)
+        if outcome == "closed" and size == 0 and _begin(store, logs, key, now):
+            outcome, size = logs.append(key, piece.offset, content, **said)
     return LogPieceTaken(
         lease_id=piece.lease_id,
         attempt=piece.attempt,
