@@ -22,6 +22,7 @@ from channels.security.websocket import AllowedHostsOriginValidator
 from django.conf import settings
 
 from config.database import limits
+from config.web.downloads import Downloads
 from config.web.front import Front
 from config.web.intake import Intake, Outlet
 from config.web.probes import Probes, watch_clock
@@ -41,7 +42,12 @@ application = ProtocolTypeRouter(
     {
         "http": cast(
             Any,
-            Probes(Proxies(WorkLogs(Transfers(Intake(Front(_threads)))), settings.TRUSTED_PROXIES)),
+            Probes(
+                Proxies(
+                    WorkLogs(Downloads(Transfers(Intake(Front(_threads))))),
+                    settings.TRUSTED_PROXIES,
+                )
+            ),
         ),
         "websocket": cast(
             Any,

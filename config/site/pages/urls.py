@@ -11,6 +11,7 @@ from config.site.pages.fairness import trial as fairness_try
 from config.site.pages.fairness import views as fairness
 from config.site.pages.finance import burst
 from config.site.pages.finance import views as finance
+from config.site.pages.folders import views as folders
 from config.site.pages.lab import views as lab
 from config.site.pages.leases import views as leases
 from config.site.pages.market import ops, rounds, supply
@@ -52,6 +53,11 @@ page_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>/reclaim", leases.reclaim),
     path("leases/<uuid:lease_id>/sell", leases.sell),
     path("leases/<uuid:lease_id>/take", leases.take),
+    path("folders", folders.index),
+    path("folders/<uuid:folder_id>", folders.one),
+    path("folders/<uuid:folder_id>/file", folders.file),
+    path("folders/<uuid:folder_id>/all", folders.everything),
+    path("folders/<uuid:folder_id>/remove", folders.remove),
     path("rounds", rounds.index),
     path("rounds/<uuid:round_id>", rounds.one),
     path("fairness", fairness.index),

@@ -25,6 +25,7 @@ from config.site.pages.leases.facts import (
     undisturbed_until_of,
     work_of,
 )
+from config.site.pages.leases.files import files_of
 from config.site.pages.leases.timeline import saved_at, steps_of
 from config.site.pages.leases.usage import axis_of_lease, corrections_of, use_of
 from config.site.parts.paging import part_of
@@ -296,6 +297,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
             actor, row, at_most=cost.at_most, steps=steps, saved=saved_at(timeline), now=now
         ),
         "corrections": corrections_of(actor, lease_id),
+        "files": files_of(actor, row, left),
         "steps": list(reversed(list(enumerate(steps, start=1)))),
         "attempts": attempts_of(each.event for each in timeline),
         "resumes": resumes,
