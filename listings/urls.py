@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from listings.api.hosts import AgentTokens, Hosts, OneHost, RetireHost
+from listings.api.hosts import AgentTokens, EnrolmentCodes, Hosts, OneHost, RetireHost
 from listings.api.market import Listings, SupplyNow
 from listings.api.offers import (
     Offers,
@@ -20,6 +20,7 @@ api_urls: list[URLPattern] = [
     path("hosts", Hosts.as_view()),
     path("hosts/<uuid:host_id>", OneHost.as_view()),
     path("hosts/<uuid:host_id>/retire", RetireHost.as_view()),
+    path("hosts/<uuid:host_id>/enrolment-codes", EnrolmentCodes.as_view()),
     path("hosts/<uuid:host_id>/tokens", AgentTokens.as_view()),
     path("offers", Offers.as_view()),
     path("offers/preview", PreviewOffers.as_view()),

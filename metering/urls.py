@@ -19,6 +19,7 @@ from metering.api.agent_files import (
     AgentOutputsFailed,
     AgentOutputsMissing,
 )
+from metering.api.agent_tokens import AgentEnrolment, AgentToken, AgentTokenTaken
 from metering.api.usage import (
     Agents,
     Heat,
@@ -35,6 +36,9 @@ api_urls: list[URLPattern] = [
     path("agent/logs", AgentLogs.as_view()),
     path("agent/samples", AgentSamples.as_view()),
     path("agent/secrets", AgentSecrets.as_view()),
+    path("agent/enrolment", AgentEnrolment.as_view()),
+    path("agent/token", AgentToken.as_view()),
+    path("agent/token/taken", AgentTokenTaken.as_view()),
     path("agent/leases/<uuid:lease_id>/inputs", AgentInputs.as_view()),
     path("agent/leases/<uuid:lease_id>/outputs", AgentOutputs.as_view()),
     path("agent/leases/<uuid:lease_id>/outputs/missing", AgentOutputsMissing.as_view()),

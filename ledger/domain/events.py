@@ -120,10 +120,11 @@ class InvitationRevoked(Event, name="ledger.invitation-revoked"):
     at: datetime
 
 
-class TokenIssued(Event, name="ledger.token-issued"):
+class TokenIssued(Event, name="ledger.token-issued", version=2, grown_from=1):
     """A person made an API token, or an owner a token for the agent of one host.
 
     Only the hash of the secret is kept. Exactly one of `user_id` and `host_id` is set.
+    succeeds: the token in whose place an agent asked for this one.
     """
 
     token_id: TokenId
@@ -135,6 +136,16 @@ class TokenIssued(Event, name="ledger.token-issued"):
     sha256: str
     scopes: tuple[str, ...]
     expires_at: datetime
+    at: datetime
+    succeeds: TokenId | None = None
+
+
+class TokenSucceeded(Event, name="ledger.token-succeeded"):
+    """An agent asked for another token in place of its own, which works on until then at most."""
+
+    token_id: TokenId
+    successor_id: TokenId
+    works_until: datetime
     at: datetime
 
 
@@ -155,7 +166,7 @@ PartyEvent = (
     | InvitationAccepted
     | InvitationRevoked
 )
-TokenEvent = TokenIssued | TokenRevoked
+TokenEvent = TokenIssued | TokenSucceeded | TokenRevoked
 
 
 # --- money: streams account-<account_id> ------------------------------------------------------

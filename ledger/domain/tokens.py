@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Literal, assert_never, cast, get_args
 
-from ledger.domain.events import Role, TokenEvent, TokenIssued, TokenRevoked
+from ledger.domain.events import Role, TokenEvent, TokenIssued, TokenRevoked, TokenSucceeded
 from ledger.domain.ids import HostId, TenantId, TokenId, UserId
-from ledger.domain.refusal import Invalid, Refusal, Unauthenticated, Unknown
+from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unauthenticated, Unknown
 
 Kind = Literal["user", "host", "invite"]
 """user: a person's token. host: the token of one host's agent, and good for nothing else.
@@ -75,6 +75,8 @@ who may bid may bring what the work needs, have what it made, and name the secre
 
 LIFE_DEFAULT = timedelta(days=90)
 LIFE_MAX = timedelta(days=365)
+OVERLAP = timedelta(hours=24)
+"""How long a host's token still works beside the one that was asked for in its place."""
 TITLE_LENGTH_MAX = 120
 RANDOM_LENGTH = 32
 CHECKSUM_LENGTH = 6
@@ -129,6 +131,17 @@ class TokenMadeBefore(Refusal):
 
     If you do not have it, revoke the token and make another with a new Idempotency-Key.
     """
+
+
+class TokenOfNoHost(Forbidden):
+    """Only the agent of a host asks for another token in place of its own.
+
+    Make yours on the settings page.
+    """
+
+
+class TokenIsOver(Refusal):
+    """That token has expired or was revoked, so none takes its place."""
 
 
 class BeyondOwnToken(Invalid):
@@ -196,6 +209,7 @@ class Token:
 
     issued: TokenIssued
     revoked_at: datetime | None = None
+    succeeded: TokenSucceeded | None = None
 
     @classmethod
     def evolve(cls, state: Token | None, event: TokenEvent, /) -> Token:
@@ -203,6 +217,9 @@ class Token:
         match event:
             case TokenIssued():
                 return cls(event)
+            case TokenSucceeded():
+                assert state is not None
+                return replace(state, succeeded=event)
             case TokenRevoked():
                 assert state is not None
                 return replace(state, revoked_at=event.at)
@@ -214,6 +231,34 @@ class Token:
         if self.revoked_at is not None:
             return []
         return [TokenRevoked(token_id=self.issued.token_id, at=now)]
+
+    def works_until(self) -> datetime:
+        """Return when the token expires: sooner, where another was asked for in its place."""
+        if self.succeeded is None:
+            return self.issued.expires_at
+        return min(self.issued.expires_at, self.succeeded.works_until)
+
+    def succeed(self, successor_id: TokenId, *, now: datetime) -> list[TokenSucceeded]:
+        """Let another take this host's token's place, which works on for OVERLAP at most.
+
+        Asked for again with the same successor, nothing changes; another successor takes the place
+        of one that was never used, and prolongs nothing.
+        Raises: TokenOfNoHost, TokenIsOver.
+        """
+        if self.issued.host_id is None:
+            raise TokenOfNoHost()
+        if self.revoked_at is not None or self.works_until() <= now:
+            raise TokenIsOver()
+        if self.succeeded is not None and self.succeeded.successor_id == successor_id:
+            return []
+        return [
+            TokenSucceeded(
+                token_id=self.issued.token_id,
+                successor_id=successor_id,
+                works_until=min(self.works_until(), now + OVERLAP),
+                at=now,
+            )
+        ]
 
 
 def issue(
@@ -227,6 +272,7 @@ def issue(
     roles: frozenset[Role],
     expires_at: datetime | None,
     maker: TokenIssued | None,
+    succeeds: TokenId | None = None,
     now: datetime,
 ) -> TokenIssued:
     """Decide on a new token. A host's token carries the scope `agent` and only that.
@@ -234,6 +280,7 @@ def issue(
     roles: of the person it is for; it carries no scope that none of them may use.
     expires_at: None for LIFE_DEFAULT, or as long as `maker` works if that is shorter.
     maker: the token with which this one is asked for; None for a signed-in person.
+    succeeds: the token in whose place it is.
     Raises: TokenWithoutScope, TokenLifeOutOfRange, TokenTitleMissing, ScopeBeyondRoles,
         BeyondOwnToken.
     """
@@ -263,6 +310,7 @@ def issue(
         scopes=asked,
         expires_at=expires_at,
         at=now,
+        succeeds=succeeds,
     )
 
 

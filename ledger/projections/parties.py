@@ -12,6 +12,7 @@ from ledger.domain.events import (
     TenantRegistered,
     TokenIssued,
     TokenRevoked,
+    TokenSucceeded,
 )
 from ledger.domain.parties import member_id_of
 from ledger.eventstore.port import Recorded
@@ -112,6 +113,8 @@ def project_tokens(recorded: Recorded, rows: Rows) -> None:
                     issued_at=issued.at,
                 )
             )
+        case TokenSucceeded() as succeeded:
+            rows.change(TokenRow, succeeded.token_id, expires_at=succeeded.works_until)
         case TokenRevoked() as revoked:
             rows.change(TokenRow, revoked.token_id, revoked_at=revoked.at)
 
@@ -134,5 +137,5 @@ TOKENS = Projection(
     name="ledger.tokens",
     project=project_tokens,
     tables=(TokenRow,),
-    on=names_of(TokenIssued, TokenRevoked),
+    on=names_of(TokenIssued, TokenSucceeded, TokenRevoked),
 )

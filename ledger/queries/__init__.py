@@ -36,6 +36,7 @@ from ledger.queries.parties import (
     tenants,
     token,
     tokens,
+    tokens_of_host,
 )
 from ledger.queries.statements import (
     NEWEST_FIRST,
@@ -82,6 +83,7 @@ __all__ = [
     "tenants",
     "token",
     "tokens",
+    "tokens_of_host",
     "trial_balance",
     "with_balances",
 ]

@@ -129,6 +129,12 @@ def token(actor: Actor, token_id: UUID) -> TokenRow:
     return found
 
 
+def tokens_of_host(actor: Actor, host_id: UUID) -> QuerySet[TokenRow]:
+    """Return the tokens that were made for a host's agent, the newest first."""
+    mine = visible(actor, TokenRow).filter(host_id=host_id)
+    return mine.order_by("-issued_at", "token_id")
+
+
 def last_uses(token_ids: Iterable[UUID]) -> dict[UUID, datetime]:
     """Return when tokens were last used, to the minute; those never used are not in it."""
     uses = TokenUse.objects.filter(token_id__in=list(token_ids))

@@ -17,16 +17,19 @@ from ledger.domain import tokens
 from ledger.domain.ids import HostId, TenantId, TokenId
 from ledger.eventstore import default_store
 from ledger.eventstore.port import load, stream_name
-from ledger.rest import Endpoint, etag_of
+from ledger.rest import Endpoint, MomentField, etag_of
 from listings import commands, queries
 from listings.api.shapes import (
     AgentTokenMade,
+    EnrolmentCodeMade,
     HostShape,
     MakeAgentToken,
     RegisterHost,
     Written,
     host_fields,
 )
+from listings.commands.enrolling import make_enrolment_code
+from listings.domain import enrolments
 from listings.domain.hosts import Host
 
 
@@ -144,3 +147,26 @@ class AgentTokens(Endpoint):
             now=timezone.now(),
         )
         return Response({"id": token_id, "token": text, "position": position}, status=201)
+
+
+class EnrolmentCodes(Endpoint):
+    """Codes for the agent of a host that has no token yet."""
+
+    scopes: ClassVar = {"POST": "offers:write"}
+    reads: ClassVar = ("listings.hosts",)
+    secret_fields: ClassVar = frozenset({"code"})
+
+    @extend_schema(request=None, responses={201: EnrolmentCodeMade})
+    def post(self, request: Request, host_id: UUID) -> Response:
+        """Make a code that works once, for 15 minutes: `offpeak-agent enrol URL CODE`."""
+        row = queries.host(self.actor, host_id)
+        code = enrolments.write_code(os.urandom(enrolments.ENTROPY_BYTES_MIN))
+        made, position = make_enrolment_code(
+            self.store(),
+            enrolment_id=enrolments.enrolment_of(code, settings.SECRET_KEY.encode()),
+            host_id=HostId(row.host_id),
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        expires_at = MomentField().to_representation(made.expires_at)
+        return Response({"code": code, "expires_at": expires_at, "position": position}, status=201)

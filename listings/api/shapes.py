@@ -159,6 +159,14 @@ class AgentTokenMade(serializers.Serializer[Any]):
     position = serializers.IntegerField()
 
 
+class EnrolmentCodeMade(serializers.Serializer[Any]):
+    """A code by which the agent of a host gets its token: shown this once, and works once."""
+
+    code = serializers.CharField()
+    expires_at = MomentField()
+    position = serializers.IntegerField()
+
+
 class Written(serializers.Serializer[Any]):
     """What was written, and the position to read it at."""
 

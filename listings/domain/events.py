@@ -7,7 +7,7 @@ from datetime import date, datetime, time
 from typing import Literal
 
 from ledger.domain.event import Event
-from ledger.domain.ids import BidId, HostId, OfferId, TenantId
+from ledger.domain.ids import BidId, EnrolmentId, HostId, OfferId, TenantId, TokenId
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 
@@ -202,6 +202,35 @@ class HostRetired(Event, name="listings.host-retired"):
     at: datetime
 
 
+# --- enrolments: streams enrolment-<enrolment_id> -----------------------------------------------
+
+
+class EnrolmentCodeMade(Event, name="listings.enrolment-code-made"):
+    """An owner made a code by which a host's agent gets its token, once and until then.
+
+    enrolment_id: what is kept of the code, a keyed hash.
+    """
+
+    enrolment_id: EnrolmentId
+    tenant_id: TenantId
+    host_id: HostId
+    expires_at: datetime
+    at: datetime
+
+
+class HostEnrolled(Event, name="listings.host-enrolled"):
+    """The code was exchanged for that token.
+
+    hostname: what the machine that did calls itself.
+    """
+
+    enrolment_id: EnrolmentId
+    host_id: HostId
+    token_id: TokenId
+    hostname: str
+    at: datetime
+
+
 # --- offers: streams offer-<offer_id> -----------------------------------------------------------
 
 
@@ -345,6 +374,7 @@ HostEvent = (
     | FormChosen
     | HostRetired
 )
+EnrolmentEvent = EnrolmentCodeMade | HostEnrolled
 OfferEvent = (
     OfferPublished
     | OfferRepriced

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from .session import Yes, confirm, session_of
+from .session import Session, Yes, confirm, session_of
 
 app = typer.Typer(help="Hosts: machines whose GPUs you list.", no_args_is_help=True)
 
@@ -23,6 +23,11 @@ COLUMNS = (
 )
 TOKEN_TITLE_MAX = 120
 """Characters that the title of a token may have."""
+CODE = (
+    ("code", "code, shown once"),
+    ("expires_at", "works once, until"),
+    ("command", "on the host"),
+)
 MADE = (("host_id", "host"), ("id", "token"), ("token", "its agent's secret, shown once"))
 
 
@@ -68,12 +73,37 @@ def token(context: typer.Context, host: UUID, title: str = "its agent") -> None:
 
 
 @app.command()
+def enrol(
+    context: typer.Context,
+    host: Annotated[str, typer.Argument(metavar="NAME", help="or id, of the host")],
+) -> None:
+    """Make a code by which a host's agent gets its token: once, within 15 minutes."""
+    session = session_of(context)
+    host_id = _host_of(session, host)
+    made = session.client.post(f"hosts/{host_id}/enrolment-codes")
+    command = f"offpeak-agent enrol {session.server} {made['code']}"
+    session.printer.facts(made | {"host_id": host_id, "command": command}, CODE)
+
+
+@app.command()
 def retire(context: typer.Context, host: UUID, yes: Yes = False) -> None:
     """Take a host off the market for good; what runs there runs on."""
     session = session_of(context)
     confirm(session, f"Retire host {host} for good, and withdraw its offers?", yes=yes)
     done = session.client.post(f"hosts/{host}/retire")
     session.printer.done(done, "Retired. Its offers are withdrawn.")
+
+
+def _host_of(session: Session, name: str) -> str:
+    """Return the id of a host by it, or by its name if no other has it."""
+    try:
+        return str(UUID(name))
+    except ValueError:
+        found = [row["id"] for row in session.client.all("hosts") if row["title"] == name]
+    if len(found) != 1:
+        said = "no host" if not found else "several hosts, say its id,"
+        raise typer.BadParameter(f"{said} of the name {name!r}", param_hint="NAME")
+    return str(found[0])
 
 
 def _labels(said: list[str]) -> dict[str, str]:

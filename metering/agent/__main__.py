@@ -13,16 +13,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from . import VERSION
+from . import VERSION, enrolling
 from .access.allowing import ABILITY, ACCESS, Access, AccessImpossible, access_of, tunnel_to
 from .access.line import Line
 from .agent import Agent, AgentConfig
 from .clock import SystemClock
+from .credential import Enrolled, TokenFile
 from .doctor import examine
 from .gpus.guarded import GuardedGpus
 from .gpus.port import Gpus
 from .gpus.simulated import Holders, SimulatedGpus, parse_models
 from .logs import write_to_stderr
+from .rotation import DAYS, rotating
 from .runtimes.images import BYTES_MAX, Sources
 from .runtimes.limits import GIB, Limits
 from .runtimes.process import ProcessRuntime
@@ -32,35 +34,47 @@ from .single import CLAIMS, AlreadyRunning, claim
 from .uplink import HttpUplink
 from .work_as import PROCESS, RUNTIMES, Wish, WorkAs, WorkUnsafe, containers_of, work_as
 
+SERVER = "http://127.0.0.1:8000"
 TOKEN_VARIABLE = "OFFPEAK_AGENT_TOKEN"
 STATE_DIR = Path("/var/lib/offpeak-agent")
 
 T = TypeVar("T")
+Token = str | TokenFile
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 fine, 1 something is amiss, 2 wrong options."""
+    said = sys.argv[1:] if arguments is None else arguments
+    if said and said[0] in enrolling.VERBS:
+        return enrolling.main(said, state_dir=STATE_DIR)
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(said)
     write_to_stderr(logging.DEBUG if options.verbose else logging.INFO)
     try:
-        token = _token(options.token_file)
+        enrolled, token = _proof(options)
         uplink = None if not token else _uplink(options, token)
     except (OSError, ValueError) as error:
         parser.error(str(error))
     if options.verb == "doctor":
         return _doctor(options, uplink)
     if uplink is None:
-        parser.error(f"a host token is needed: --token-file FILE, or {TOKEN_VARIABLE}")
+        parser.error("a host token is needed: offpeak-agent enrol URL CODE, --token-file FILE, or "
+                     f"{TOKEN_VARIABLE}")  # fmt: skip
     try:
         how = work_as(_wish(options))
         access = access_of(options.access, alone=how.users is not None and how.users.alone)
     except (WorkUnsafe, UsersUnfit, AccessImpossible) as unsafe:
         parser.error(str(unsafe))
-    return _run(options, uplink, how, _line(options, token), access)
+    with rotating(
+        None if options.once else enrolled,
+        options.state_dir.absolute(),
+        lambda token: _uplink(options, token),
+        days=options.rotate_days,
+    ):
+        return _run(options, uplink, how, _line(options, token), access)
 
 
-def _line(options: argparse.Namespace, token: str) -> Line:
+def _line(options: argparse.Namespace, token: Token) -> Line:
     return Line(server=options.server, token=token, ca_file=options.ca_file)
 
 
@@ -68,9 +82,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="offpeak-agent", description="Offpeak on a GPU host.")
     parser.add_argument("--version", action="version", version=VERSION)
     parser.add_argument("verb", choices=["run", "doctor"], help="run the agent, or check the host")
-    parser.add_argument("--server", default="http://127.0.0.1:8000", help="base URL of the market")
+    parser.add_argument("--server", help=f"base URL of the market; otherwise that of `enrol`, or "
+                        f"{SERVER}")  # fmt: skip
     parser.add_argument("--token-file", type=Path, help=f"file with the host's token; otherwise "
-                        f"{TOKEN_VARIABLE}")  # fmt: skip
+                        f"{TOKEN_VARIABLE}, or that of `enrol`")  # fmt: skip
+    parser.add_argument("--rotate-days", type=_days, default=DAYS, metavar="N", help="age at which "
+                        "the token of `enrol` gives way to a new one; 0: never")  # fmt: skip
     parser.add_argument("--state-dir", type=Path, default=STATE_DIR, help="spool and leases")
     parser.add_argument("--hostname", default=socket.gethostname(), help="name shown to the owner")
     parser.add_argument("--access", choices=ACCESS, help="what consumers may reach of their work: "
@@ -143,6 +160,10 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _days(text: str) -> int:
+    return 0 if text == "0" else _positive(text)
+
+
 def _folder(text: str) -> Path:
     path = Path(text)
     if not path.is_absolute() or not path.is_dir():
@@ -196,15 +217,33 @@ def _limits(options: argparse.Namespace) -> Limits:
     return Limits(**{name: most for name, most in asked.items() if most is not None})
 
 
-def _token(token_file: Path | None) -> str:
-    """Return the host's token; empty when there is none. The environment forgets it."""
-    from_environment = os.environ.pop(TOKEN_VARIABLE, "")
-    if token_file is not None:
-        return token_file.read_text().strip()
-    return from_environment.strip()
+def _proof(options: argparse.Namespace) -> tuple[Enrolled | None, Token]:
+    """Return how this host is enrolled, if by `enrol`, and its token; empty when there is none.
+
+    What the options leave out is as `enrol` kept it. The environment forgets the token.
+    Raises: OSError, ValueError.
+    """
+    from_environment = os.environ.pop(TOKEN_VARIABLE, "").strip()
+    enrolled = Enrolled.kept_in(options.state_dir.absolute())
+    elsewhere = options.server is not None and enrolled and enrolled.server != options.server
+    if options.token_file is not None:
+        token: Token = TokenFile(options.token_file)
+        if enrolled is not None and enrolled.token_file != options.token_file.absolute():
+            enrolled = None
+    elif from_environment or enrolled is None or elsewhere:
+        enrolled, token = None, from_environment
+    else:
+        options.token_file = enrolled.token_file
+        token = TokenFile(enrolled.token_file)
+    if enrolled is not None:
+        options.server = options.server or enrolled.server
+        options.ca_file = options.ca_file or enrolled.ca_file
+        options.allow_plain_http = options.allow_plain_http or enrolled.allow_plain_http
+    options.server = options.server or SERVER
+    return enrolled, token
 
 
-def _uplink(options: argparse.Namespace, token: str) -> HttpUplink:
+def _uplink(options: argparse.Namespace, token: Token) -> HttpUplink:
     return HttpUplink(
         options.server,
         token,

@@ -153,7 +153,7 @@ def _token(token_file: Path) -> Check:
     try:
         mode = token_file.stat().st_mode
     except OSError as error:
-        return Check(name, False, f"{error.strerror}", "make a host token on the Hosts page")
+        return Check(name, False, f"{error.strerror}", "enrol this host: offpeak-agent enrol")
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         return Check(name, False, "others may read it", f"chmod 600 {token_file}")
     return Check(name, True, "only its owner may read it")
@@ -167,7 +167,9 @@ def _server(uplink: Uplink | None) -> Iterator[Check]:
     try:
         answer = uplink.assignments()
     except Refused as error:
-        yield Check("server", False, str(error), "is the token of this host, and still valid?")
+        yield Check(
+            "server", False, error.sentence, "enrol this host: offpeak-agent enrol URL CODE"
+        )
         return
     except Unreachable as error:
         yield Check("server", False, str(error), "check --server, the firewall and certificates")

@@ -10,7 +10,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
@@ -19,6 +19,14 @@ from uuid import UUID
 from . import wire
 from .kept import Answer, KeptConnections
 from .strict import JSON_BYTES_MAX, Message, WireError, dump, parse
+from .wire_of_tokens import (
+    ENROLMENT_PATH,
+    TOKEN_PATH,
+    TOKEN_TAKEN_PATH,
+    TokenAsked,
+    TokenGiven,
+    TokenTaken,
+)
 
 M = TypeVar("M", bound=Message)
 
@@ -30,6 +38,7 @@ ABOUT_US = {401, 403, 404, 405}
 ABOUT_THE_MESSAGE = {400, 413, 422}
 CODE_LENGTH_MAX = 100
 PROBLEM_BYTES_MAX = 65_536
+ENROL = "this host's token does not work: ask its owner for a code, then offpeak-agent enrol"
 
 
 class Unreachable(Exception):
@@ -41,12 +50,15 @@ class Refused(Exception):
 
     Only the market itself says so, by the code of a problem; what a proxy before it answers, or a
     conflict that passes, is as good as no answer.
+    sentence: what a person is told of it, without what only programs read.
     """
 
-    def __init__(self, status: int, detail: str, code: str = "") -> None:
+    def __init__(self, status: int, detail: str, code: str = "", sentence: str = "") -> None:
         self.status = status
         self.code = code
-        super().__init__(f"{status}: {detail}")
+        self.sentence = sentence or f"the server answered {status}"
+        mend = f" ({ENROL})" if status == 401 else ""
+        super().__init__(f"{status}: {detail}{mend}")
 
     @property
     def is_about_us(self) -> bool:
@@ -94,18 +106,20 @@ class Uplink(Protocol):
 class HttpUplink:
     """The server at `base_url`.
 
-    ca_file: certificates to trust instead of the system's.
+    token: or what tells it as it is now. ca_file: certificates to trust instead of the system's.
+    scheme: of what proves who this is.
     Raises: ValueError when the token would travel unencrypted beyond this machine.
     """
 
     def __init__(
         self,
         base_url: str,
-        token: str,
+        token: str | Callable[[], str],
         *,
         ca_file: Path | None = None,
         allow_plain_http: bool = False,
         answer_seconds_max: float = ANSWER_SECONDS_MAX,
+        scheme: str = "Bearer",
     ) -> None:
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -115,10 +129,12 @@ class HttpUplink:
                 "over plain http everybody on the way can read the token: "
                 "use https, or say --allow-plain-http"
             )
-        if not token or not token.isascii() or not token.isprintable() or " " in token:
+        first = token if isinstance(token, str) else token()
+        if not first or not first.isascii() or not first.isprintable() or " " in first:
             raise ValueError("the token must be one line of printable text")
         self._base_url = base_url.rstrip("/")
         self._token = token
+        self._scheme = scheme
         self._seconds = answer_seconds_max
         handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
         context = None
@@ -158,6 +174,18 @@ class HttpUplink:
         # Handed out once for an attempt: a second asking would be another's.
         path = wire.SECRETS_PATH
         return self._call("POST", path, wire.SecretsSealed, asked.to_json(), again=False)
+
+    def enrol(self, asked: TokenAsked) -> TokenGiven:
+        """Exchange a code, which this was made with in place of a token, for the host's token."""
+        return self._call("POST", ENROLMENT_PATH, TokenGiven, asked.to_json())
+
+    def rotate(self, asked: TokenAsked) -> TokenGiven:
+        """Ask for a token in place of this one."""
+        return self._call("POST", TOKEN_PATH, TokenGiven, asked.to_json())
+
+    def taken(self, taken: TokenTaken) -> TokenTaken:
+        """Say that the token is in use, in the place of the one before."""
+        return self._call("POST", TOKEN_TAKEN_PATH, TokenTaken, taken.to_json())
 
     def inputs(self, lease_id: UUID, asked: wire.InputsAsked) -> wire.Inputs:
         path = wire.INPUTS_PATH.format(lease_id)
@@ -230,7 +258,8 @@ class HttpUplink:
         again: bool = True,
     ) -> M:
         """again: whether the server may get it twice; all that we send names itself."""
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        token = self._token if isinstance(self._token, str) else self._token()
+        headers = {"Authorization": f"{self._scheme} {token}", "Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
         data = None if body is None else dump(body)
@@ -291,15 +320,25 @@ def _raise_refusal(told: Answer) -> NoReturn:
         or (told.status == 409 and code in wire.FINAL)
     )
     if final:
-        raise Refused(told.status, detail, code)
+        raise Refused(told.status, detail, code, _sentence_of(body))
     raise Unreachable(f"the server answered {told.status}: {detail}")
 
 
 def _code_of(body: bytes) -> str:
     """Return the code of a problem; empty: it is none of the market's."""
+    return _of_problem(body, "code")[:CODE_LENGTH_MAX]
+
+
+def _sentence_of(body: bytes) -> str:
+    """Return what a problem says to a person, and what to do about it."""
+    said = [_of_problem(body, name).strip() for name in ("detail", "advice")]
+    return " ".join(filter(None, said))[:1000]
+
+
+def _of_problem(body: bytes, name: str) -> str:
     try:
         problem = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    code = problem.get("code") if isinstance(problem, dict) else None
-    return code[:CODE_LENGTH_MAX] if isinstance(code, str) else ""
+    value = problem.get(name) if isinstance(problem, dict) else None
+    return value if isinstance(value, str) else ""

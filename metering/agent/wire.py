@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from .strict import Between, Length, Message, WireError, dump, parse
+from .wire_of_tokens import TOKENS_FINAL
 from .wire_of_work import (
     BATCH_MAX,
     INPUTS_PATH,
@@ -138,6 +139,7 @@ FINAL = frozenset(
         "sample-conflict",
         "secret-missing",
         "too-many-deliveries",
+        *TOKENS_FINAL,
     }
 )
 """Codes of 409 by which the server refuses a message for good; every other conflict passes."""

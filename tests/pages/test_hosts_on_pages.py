@@ -1,4 +1,4 @@
-"""An owner makes a host known on the page, starts its agent with the token, and retires it."""
+"""An owner makes a host known on the page, enrols its agent by a code, and retires it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from django.test import Client, override_settings
 
+from ledger.models import TokenRow
 from listings.domain.markets import read_markets
 from listings.models import HostRow
 from tests.pages.world import CONSUMER, OWNER, World
@@ -32,22 +33,44 @@ def test_who_has_no_host_is_led_to_the_form(world: World) -> None:
     assert newcomer.get("/owner/hosts/new").status_code == 200
 
 
-def test_a_host_is_added_and_its_agent_gets_a_token_that_works(world: World, owner: Client) -> None:
+CODE = re.compile(r"offpeak-agent enrol http://testserver ([A-Z0-9]{5}-[A-Z0-9]{5})")
+
+
+def enrol(code: str) -> str:
+    """Exchange a code as an agent does; return the token."""
+    answer = Client().post(
+        "/api/v1/agent/enrolment",
+        {"nonce": uuid4().hex, "hostname": "n1"},
+        content_type="application/json",
+        headers={"Authorization": f"Enrolment {code}"},
+    )
+    assert answer.status_code == 200, answer.content
+    token: str = answer.json()["token"]
+    return token
+
+
+def asks(token: str) -> int:
+    """Return what the market answers an agent with this token."""
+    headers = {"Authorization": f"Bearer {token}"}
+    return Client().get("/api/v1/agent/assignments", headers=headers).status_code
+
+
+def test_a_host_is_added_and_its_agent_gets_a_token_by_the_code_that_works(
+    world: World, owner: Client
+) -> None:
     answer = owner.post("/owner/hosts/new", form(labels="rack=9 storage=nvme"))
     world.settle()
 
-    page = answer.content.decode()
-    found = re.search(r"offp_host_[A-Za-z0-9_-]+", page)
+    found = CODE.search(answer.content.decode())
     assert answer.status_code == 200 and found is not None
+    assert "offp_host_" not in answer.content.decode()
     row = HostRow.objects.get(title="rack nine")
     assert (row.tenant_id, row.region, row.market) == (world.tenant(OWNER), "eu-central", "main")
     assert row.labels == {"rack": "9", "storage": "nvme"}
     assert "rack nine" in owner.get("/owner").content.decode()
-    asked = Client().get(
-        "/api/v1/agent/assignments",
-        headers={"Authorization": f"Bearer {found[0]}"},
-    )
-    assert asked.status_code == 200, asked.content
+    token = enrol(found[1])
+    world.settle()
+    assert asks(token) == 200
 
 
 def test_the_longest_name_of_a_host_has_a_token_too(world: World, owner: Client) -> None:
@@ -56,20 +79,72 @@ def test_the_longest_name_of_a_host_has_a_token_too(world: World, owner: Client)
     world.settle()
     row = HostRow.objects.get(title=name)
     again = owner.post("/settings", {"token": str(uuid4()), "host": str(row.host_id)})
+    found = CODE.search(made.content.decode())
 
-    for answer in (made, again):
-        assert answer.status_code == 200
-        assert "offp_host_" in answer.content.decode()
+    assert found is not None and enrol(found[1]).startswith("offp_host_")
+    assert again.status_code == 200
+    assert "offp_host_" in again.content.decode()
 
 
 def test_the_same_form_sent_twice_makes_one_host(world: World, owner: Client) -> None:
     sent = form()
     owner.post("/owner/hosts/new", sent)
-    again = owner.post("/owner/hosts/new", sent)
+    owner.post("/owner/hosts/new", sent)
     world.settle()
 
     assert HostRow.objects.filter(title="rack nine").count() == 1
-    assert "offp_host_" not in again.content.decode(), "a token is shown once"
+
+
+def test_a_token_that_its_owner_revokes_is_refused_at_once_and_a_new_code_helps(
+    world: World, owner: Client
+) -> None:
+    here = f"/owner/hosts/{world.host_id}/agent"
+    first = CODE.search(owner.post(here).content.decode())
+    assert first is not None
+    token = enrol(first[1])
+    world.settle()
+    assert asks(token) == 200
+    row = TokenRow.objects.get(prefix=token[:16])
+    assert row.prefix in owner.get(here).content.decode()
+
+    answer = owner.post(f"{here}/tokens/{row.token_id}/revoke")
+    world.settle()
+
+    assert (answer.status_code, asks(token)) == (302, 401)
+    second = CODE.search(owner.post(here).content.decode())
+    assert second is not None
+    token = enrol(second[1])
+    world.settle()
+    assert asks(token) == 200
+
+
+def test_nobody_else_makes_codes_or_revokes_tokens_of_a_host(world: World, owner: Client) -> None:
+    here = f"/owner/hosts/{world.host_id}/agent"
+    found = CODE.search(owner.post(here).content.decode())
+    assert found is not None
+    token = enrol(found[1])
+    world.settle()
+    row = TokenRow.objects.get(prefix=token[:16])
+    other, consumer = world.member(CONSUMER, "owner"), world.member(OWNER, "consumer")
+
+    for client, status in ((other, 404), (consumer, 403)):
+        assert client.get(here).status_code == status
+        assert client.post(here).status_code == status
+        assert client.post(f"{here}/tokens/{row.token_id}/revoke").status_code == status
+    person = TokenRow.objects.exclude(host_id=world.host_id).first()
+    if person is not None:
+        assert owner.post(f"{here}/tokens/{person.token_id}/revoke").status_code == 404
+    world.settle()
+    assert asks(token) == 200
+
+
+def test_a_retired_host_gets_no_code(world: World, owner: Client) -> None:
+    owner.post(f"/owner/hosts/{world.host_id}/retire")
+    world.settle()
+    answer = owner.post(f"/owner/hosts/{world.host_id}/agent")
+
+    assert answer.status_code == 422
+    assert "retired" in answer.content.decode()
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from config.site.pages.offers import listing as offer_listing
 from config.site.pages.offers import views as offers
 from config.site.pages.organisations import parts as organisation_parts
 from config.site.pages.organisations import views as organisations
+from config.site.pages.owners import agents, hosts
 from config.site.pages.owners import dashboard as owner
-from config.site.pages.owners import hosts
 from config.site.pages.policies import apply_plan as policies_together
 from config.site.pages.policies import quota_requests
 from config.site.pages.policies import views as policies
@@ -71,6 +71,8 @@ page_urls: list[URLPattern] = [
     path("fairness/requests/<uuid:request_id>/take-up", quota_requests.take),
     path("owner", owner.index),
     path("owner/hosts/new", hosts.new),
+    path("owner/hosts/<uuid:host_id>/agent", agents.of_host),
+    path("owner/hosts/<uuid:host_id>/agent/tokens/<uuid:token_id>/revoke", agents.revoke),
     path("owner/hosts/<uuid:host_id>/reclaim", owner.reclaim),
     path("owner/hosts/<uuid:host_id>/retire", hosts.retire),
     path("supply", supply.index),

@@ -111,10 +111,9 @@ class Tunnel:
             doors.close()
 
     async def _once(self, doors: Doors) -> None:
-        headers = {"Authorization": f"Bearer {self._line.token}"}
         async with connect(
             self._line.url,
-            additional_headers=headers,
+            additional_headers=self._line.headers(),
             compression=None,
             max_size=FRAME_BYTES_MAX,
             open_timeout=OPEN_SECONDS,

@@ -29,6 +29,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Result, Sent]]:
             sent.append((request.method, request.url.path.removeprefix("/api/v1/"), body))
             if request.method == "GET":
                 return httpx.Response(200, json={"data": [ROW | {"gpus": [{}, {}]}], "next": None})
+            if request.url.path.endswith("/enrolment-codes"):
+                made = {"code": "K7Q4M-2XD9F", "expires_at": "2026-01-05T12:15:00Z", "position": 3}
+                return httpx.Response(201, json=made)
             if request.url.path.endswith("/tokens"):
                 return httpx.Response(201, json={"id": "t", "token": "offp_host_x", "position": 2})
             return httpx.Response(201, json={"id": str(HOST), "position": 1})
@@ -76,3 +79,19 @@ def test_a_host_is_retired(run: Any) -> None:
     result, sent = run("retire", str(HOST))
     assert result.exit_code == 0, result.output
     assert sent == [("POST", f"hosts/{HOST}/retire", None)]
+
+
+@pytest.mark.parametrize("said", ["rack nine", str(HOST)])
+def test_a_code_for_a_host_by_its_name_or_id_says_what_to_type_there(run: Any, said: str) -> None:
+    result, sent = run("enrol", said)
+
+    assert result.exit_code == 0, result.output
+    assert sent[-1] == ("POST", f"hosts/{HOST}/enrolment-codes", None)
+    assert "offpeak-agent enrol http" in result.output and "K7Q4M-2XD9F" in result.output
+
+
+def test_a_host_that_is_not_there_gets_no_code(run: Any) -> None:
+    result, sent = run("enrol", "rack ten")
+
+    assert result.exit_code == 2 and "no host of the name 'rack ten'" in result.output
+    assert [each[0] for each in sent] == ["GET"]

@@ -1,4 +1,4 @@
-"""An owner's hosts: made known with a token for the agent, and taken off the market for good."""
+"""An owner's hosts: made known with a code for the agent, and taken off the market for good."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from config.site.forms.answers import done, meta_of, page
 from config.site.forms.fields import TokenField
-from config.site.pages.owners.agent_tokens import issue_agent_token
+from config.site.pages.owners.agents import Code, make_code
 from config.site.parts import refusals
 from ledger.access import Actor
 from ledger.access.visits import actor_of, site_address
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
-from ledger.eventstore.port import Position
 from listings import queries
 from listings.commands import register_host, retire_host
 from listings.domain.markets import market_of_region, named
@@ -62,20 +61,20 @@ class HostForm(forms.Form):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: HttpRequest) -> HttpResponse:
-    """Ask for a host's name and place; sent, make it known and show its agent's token this once."""
+    """Ask for a host's name and place; sent, make it known and show a code for its agent."""
     actor = actor_of(request)
     actor.need("owner", "operator")
     form, refusal = HostForm(request.POST or None), None
     if request.method == "POST" and form.is_valid():
         try:
-            text, position = _register(actor, form.cleaned_data)
+            code = _register(actor, form.cleaned_data)
         except Refusal as refused:
             refusal = refused
         else:
             context = {
                 "title": form.cleaned_data["title"],
-                "text": text,
-                "position": position,
+                "code": code,
+                "position": code.position,
                 "base_url": site_address(request),
             }
             return page(request, "pages/host_made.html", context)
@@ -96,8 +95,8 @@ def retire(request: HttpRequest, host_id: UUID) -> HttpResponse:
     return done(request, "/owner", position, said)
 
 
-def _register(actor: Actor, data: dict[str, Any]) -> tuple[str, Position]:
-    """Register a host and make a token for its agent; return the token's text."""
+def _register(actor: Actor, data: dict[str, Any]) -> Code:
+    """Register a host and make a code for its agent."""
     host_id = HostId(data["token"])
     store, by, now = default_store(), meta_of(actor, data["token"]), timezone.now()
     asked, by_region = data.get("market"), market_of_region(settings.MARKETS, data["region"])
@@ -112,14 +111,7 @@ def _register(actor: Actor, data: dict[str, Any]) -> tuple[str, Position]:
         by=by.step("host"),
         now=now,
     )
-    return issue_agent_token(
-        actor,
-        token_id=data["token"],
-        host_id=host_id,
-        host=data["title"],
-        by=by.step("token"),
-        now=now,
-    )
+    return make_code(host_id=host_id, by=by.step("code"), now=now)
 
 
 def _regions(actor: Actor) -> list[str]:
