@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                      f"{TOKEN_VARIABLE}")  # fmt: skip
     try:
         how = work_as(_wish(options))
-        access = access_of(options.access, alone=how.users is not None and how.users.alone)
+        access = access_of(options.access, alone=how.has_accounts)
     except (WorkUnsafe, UsersUnfit, AccessImpossible) as unsafe:
         parser.error(str(unsafe))
     with rotating(

@@ -69,6 +69,11 @@ class WorkAs:
     bare: bool = True
 
     @property
+    def has_accounts(self) -> bool:
+        """Tell if each lease has accounts that are its own, so that one can be let into it."""
+        return not self.bare or (self.users is not None and self.users.alone)
+
+    @property
     def separates_tenants(self) -> bool:
         """Tell if works of two tenants can run here side by side."""
         if not self.bare:

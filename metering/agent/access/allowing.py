@@ -29,7 +29,7 @@ class AccessImpossible(ValueError):
 def access_of(wish: str | None, *, alone: bool) -> Access:
     """Return what can be reached on this host; wish: None: as much as it can do.
 
-    alone: each lease's work has an account of its own.
+    alone: each lease's work has an account of its own, or user ids as in a container.
     Raises: AccessImpossible, for a wish that cannot be had.
     """
     if wish == "off":
@@ -42,7 +42,10 @@ def access_of(wish: str | None, *, alone: bool) -> Access:
     if missing:
         why = f"{' and '.join(missing)} not installed: pip install 'offpeak-agent[access]'"
     elif not alone:
-        why = "each lease needs an account of its own: run the agent as root with --work-users"
+        why = (
+            "each lease needs an account of its own: run the agent as root with --work-users, or"
+            " with --runtimes podman"
+        )
     if not why:
         return wanted
     if wish is not None:

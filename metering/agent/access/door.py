@@ -2,7 +2,8 @@
 
 The agent starts it as root and tells it what to enter. It imports all that it will need and uses
 it once, since nothing can be found later; joins the work's control groups; enters its namespaces,
-its user namespace last; gives up every right but those of the work's account; and then serves: a
+its user namespace last; gives up every right but those of the work's account; in a container takes
+the filter of its system calls; and then serves: a
 connection to a port of the work, or a shell by ssh, each handed to the agent as an open socket.
 So neither sshd nor Python nor an account is needed in there, and a lease without any network can
 be reached: what connects stands inside.
@@ -25,6 +26,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING or __package__:
+    from . import filtering
+else:
+    sys.path.insert(0, str(Path(__file__).parent))
+    import filtering  # beside this script
 
 if TYPE_CHECKING:
     from asyncssh import SSHKey
@@ -84,7 +91,11 @@ def enter(order: dict[str, Any]) -> None:
     for group in order["groups"]:
         Path(group, "cgroup.procs").write_text("0")
     at = f"/proc/{order['pid']}"
-    home = order["home"]
+    home, ids = order["home"], order["ids"]
+    filters = filtering.filters_of(order["pid"]) if ids else []
+    label = filtering.Label(order["pid"])
+    if ids and os.readlink(f"{at}/ns/user") == os.readlink("/proc/self/ns/user"):
+        raise OSError(0, "its work has no user ids of its own")
     files = [
         os.open(f"{at}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
         for name in NAMESPACES
@@ -99,6 +110,8 @@ def enter(order: dict[str, Any]) -> None:
     for capability in range(CAPABILITIES_MAX):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     uid, gid = order["uid"], order["gid"]
+    if ids:
+        os.setgroups(order["more_groups"])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
     _drop_capabilities()
@@ -107,12 +120,15 @@ def enter(order: dict[str, Any]) -> None:
         _, hard = resource.getrlimit(number)
         value = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(number, (value, value))
-    if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid) or uid == 0:
+    taken = os.getresuid() == (uid, uid, uid) and os.getresgid() == (gid, gid, gid)
+    if not taken or (uid == 0 and not ids):
         raise OSError(0, "the account could not be taken")
     try:
         os.chdir(home)
     except OSError:
         os.chdir("/")
+    label.take()
+    filtering.take(filters)
 
 
 def _drop_capabilities() -> None:
@@ -207,5 +223,4 @@ def _public(key: SSHKey) -> str:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
     main()

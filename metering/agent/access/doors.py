@@ -81,6 +81,8 @@ class Door:
             "groups": [str(each) for each in inside.groups],
             "environment": dict(inside.environment),
             "limits": dict(inside.limits),
+            "ids": inside.ids,
+            "more_groups": list(inside.more_groups),
             "shell": kind == "shell",
             "seed": seed.hex(),
         }

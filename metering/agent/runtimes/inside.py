@@ -1,7 +1,7 @@
 """How to get into the work of a lease that runs: what the agent's door enters (`access/door.py`).
 
-A runtime of processes is entered by namespaces and account. One of containers would start a
-command of its own inside them (`podman exec`), and say so by another value than `Inside`.
+Processes and containers alike are entered by namespaces and account. What holds a container
+beyond those, the filter of its system calls, is copied from its first process (`access/door.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from uuid import UUID
 from . import groups as control
 from .family import Stat, descendants, stat_of
 from .limits import Limits
+from .podman import IDS
 from .port import Work
 
 ENVIRONMENT_BYTES_MAX = 256 * 1024
+LIMITS_OF_CONTAINERS = ("RLIMIT_NPROC", "RLIMIT_NOFILE", "RLIMIT_FSIZE")
 
 
 class NoWayIn(Exception):
@@ -31,7 +33,8 @@ class Inside:
     """Work as it can be entered.
 
     pid: one of its processes, in all its namespaces. own_network: its loopback is nobody else's.
-    groups: its control groups. environment, home: as its command has them.
+    groups: its control groups. environment, home: as its command has them. ids: the first user id
+    of the container that it runs in, in which `uid`, `gid` and `more_groups` are counted; 0: none.
     """
 
     pid: int
@@ -42,6 +45,8 @@ class Inside:
     groups: tuple[Path, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
+    ids: int = 0
+    more_groups: tuple[int, ...] = ()
 
 
 @runtime_checkable
@@ -79,8 +84,8 @@ class Entered:
         if root is None or lease_id not in self._works or self._look(lease_id).state != "running":
             raise NoWayIn("no work of this lease runs here")
         if lease_id in self._ids:
-            # By its namespaces a shell would be without the filter of system calls that it has.
-            raise NoWayIn("work in an image cannot be entered yet")
+            limits = self._limits.resources()
+            return inside_of_container(root["pid"], self._ids[lease_id][0], limits=limits)
         uid = self._own_uid(lease_id)
         if uid is None:
             # As the agent's own user, or as one that others have too, it would be no lease's shell.
@@ -116,6 +121,50 @@ def inside_of(root: int, uid: int, *, groups: Sequence[Path], limits: Mapping[st
         environment=environment,
         limits=dict(limits),
     )
+
+
+def inside_of_container(root: int, ids: int, *, limits: Mapping[str, int]) -> Inside:
+    """Return how to enter a container by its first process; ids: the first of its user ids.
+
+    Raises: NoWayIn.
+    """
+    status = _status(root)
+    whole = range(ids, ids + IDS)
+    uids, gids = ({int(each) for each in status.get(name, "").split()} for name in ("Uid", "Gid"))
+    if len(uids) != 1 or len(gids) != 1 or not uids | gids <= set(whole):
+        raise NoWayIn("its work is about to start or to end")
+    below = [each for each in descendants(root) if each.parent == root]
+    if not below:
+        raise NoWayIn("its work is about to start or to end")
+    environment = _environment(min(below, key=_age).pid)
+    groups = {int(each) for each in status.get("Groups", "").split()}
+    return Inside(
+        pid=root,
+        uid=uids.pop() - ids,
+        gid=gids.pop() - ids,
+        own_network=_namespace(root, "net") != _namespace(os.getpid(), "net"),
+        home=environment.get("HOME", "/"),
+        groups=_groups_of(root),
+        environment=environment,
+        limits={name: most for name, most in limits.items() if name in LIMITS_OF_CONTAINERS},
+        ids=ids,
+        more_groups=tuple(sorted(each - ids for each in groups if each in whole)),
+    )
+
+
+def _groups_of(pid: int) -> tuple[Path, ...]:
+    """Return the control groups of a process that are not ours."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    ours = Path("/proc/self/cgroup").read_text().splitlines()
+    found = []
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        for _, where, kind, options, *_ in mounts:
+            single = kind == "cgroup" and names and set(names.split(",")) <= set(options.split(","))
+            group = Path(where + path)
+            if line not in ours and (single or (kind == "cgroup2" and not names)):
+                found += [group] if (group / "cgroup.procs").exists() else []
+    return tuple(found)
 
 
 def _innermost(root: int) -> int:

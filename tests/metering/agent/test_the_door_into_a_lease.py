@@ -8,32 +8,21 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import asyncssh
 import pytest
 
-from metering.agent.access.doors import Door, Doors
+from metering.agent.access.doors import Doors
 from metering.agent.runtimes import groups
 from metering.agent.runtimes.family import of_user
 from metering.agent.runtimes.inside import NoWayIn
 from metering.agent.runtimes.limits import Limits
-from metering.agent.runtimes.process import ProcessRuntime
+from tests.metering.agent.doors import SERVES, Reached
 from tests.metering.agent.works import ROOT, accounts, ended, program, running, state, until
 
 pytestmark = ROOT
 
-SERVES = """
-import http.server, os, socketserver, sys
-os.environ["MINE"] = "not there at its start"
-open("mine", "w").write("of the lease")
-socketserver.TCPServer.allow_reuse_address = True
-at = ("127.0.0.1", int(sys.argv[1]))
-server = http.server.HTTPServer(at, http.server.SimpleHTTPRequestHandler)
-print("ready", flush=True)
-server.serve_forever()
-"""
 LOOK = (
     "id -u; id -g; id -G; pwd; cat mine; echo; grep -E 'Cap(Eff|Prm|Bnd|Amb)|NoNewPrivs' "
     "/proc/self/status | tr -d '\\t' | tr '\\n' ' '; echo; ls /proc | grep -c '^[0-9]*$'; "
@@ -46,32 +35,6 @@ LIMITS = Limits(processes=256, memory_bytes=1 << 30)
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("doors")
-
-
-class Reached:
-    """Work that runs, and doors into it."""
-
-    def __init__(self, runtime: ProcessRuntime, folder: Path, lease_id: UUID) -> None:
-        self.runtime = runtime
-        self.lease_id = lease_id
-        self.key = asyncssh.generate_private_key("ssh-ed25519")
-        self.doors = Doors(runtime.inside, runtime.count_in, secret=folder / "access.key")
-
-    async def door(self, kind: Any = "shell") -> Door:
-        return await self.doors.through(self.lease_id, kind)
-
-    async def ssh(self, **options: Any) -> asyncssh.SSHClientConnection:
-        door = await self.door()
-        public = self.key.export_public_key().decode().strip()
-        sock = await door.connect("shell", 0, public)
-        known = asyncssh.import_known_hosts(f"lease {door.host_key}\n")
-        return await asyncssh.connect(
-            "lease",
-            **{
-                "sock": sock, "known_hosts": known, "config": [],
-                "client_keys": [self.key], "username": "anybody", "agent_path": None, **options,
-            }
-        )  # fmt: skip
 
 
 def within(
