@@ -129,6 +129,11 @@ class Env:
     """Region of the bucket."""
     files_gib_max: int = 100
     """How many GiB of files each organisation may keep."""
+    volumes_gib_max: int = 100
+    """How many GiB all volumes of an organisation may have together, beside its files."""
+    volume_price: str = "0.05"
+    """What a GiB in a volume costs for a month of 730 hours, in units of `currency`. A volume has
+    the price of when it was created or last extended."""
     logs_kept_days: int = 30
     """For how many days the logs of leased work are kept after their end."""
     agent_sample_seconds: int = 5
@@ -222,6 +227,7 @@ FORMS: Mapping[str, tuple[str, str]] = {
     "currency": ("[A-Z]{3}", "a currency's three letters, such as USD"),
     "burst_cloud": ("none|fake|ec2", "none, fake or ec2"),
     "burst_driver": (r"[1-9][0-9]{1,3}(\.[0-9]{1,4}){0,2}", "a driver's version, such as 580.65"),
+    "volume_price": (r"[0-9]{1,4}(\.[0-9]{1,9})?", "an amount, such as 0.05"),
     "burst_budget": (r"[0-9]{1,9}(\.[0-9]{1,9})?", "an amount, such as 1000"),
     "eventstore_url": ("postgres|memory|esdb(\\+discover)?://.+", "postgres, memory or esdb://…"),
     "database_url": ("(postgresql|postgres)://.+", "postgresql://user:password@host:port/name"),
@@ -249,6 +255,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "access_idle_seconds": (1, 86_400),
     "throttle_per_minute": (1, 10**9),
     "files_gib_max": (0, 2**20),
+    "volumes_gib_max": (0, 2**20),
     "logs_kept_days": (1, 3_650),
     "request_bytes_max": (1_024, 2**30),
 }

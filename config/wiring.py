@@ -23,6 +23,7 @@ import marketplace.logs
 import marketplace.loops
 import marketplace.policies
 import marketplace.projections
+import marketplace.volumes
 import metering.loops
 import metering.policies
 import metering.projections
@@ -180,6 +181,11 @@ def loops(env: Env) -> tuple[Loop, ...]:
             "old-blobs",
             600.0,
             lambda store, now: marketplace.folders.forget_unused(default_storage(), now=now),
+        ),
+        Loop(
+            "volumes",
+            60.0,
+            lambda store, now: marketplace.volumes.see_to_volumes(store, now=now),
         ),
         _work_logs(env),
         Loop(
@@ -402,6 +408,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "old-tokens",
         "old-keys",
         "old-blobs",
+        "volumes",
         "logs",
     ),
     "overflow": ("bursting", "reaper", "forms"),

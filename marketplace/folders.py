@@ -8,7 +8,8 @@ that changes an organisation's blobs happens one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256 as sha256_of
 from uuid import UUID
@@ -49,9 +50,18 @@ _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('blobs ' || %s, 0))"
 
 
 def ask_missing(
-    storage: Storage, tenant_id: TenantId, sizes: Mapping[str, int], *, quota: int, now: datetime
+    storage: Storage,
+    tenant_id: TenantId,
+    sizes: Mapping[str, int],
+    *,
+    quota: int,
+    now: datetime,
+    of_volumes: bool = False,
 ) -> dict[str, Link]:
     """Return where to send those blobs that are not there; room for them is kept for a day.
+
+    of_volumes: the quota is that of folders and volumes together; else what only volumes have
+    takes none of it.
 
     Raises: TooManyBlobs, ManifestUnreadable, BlobSizeWrong, QuotaUsedUp, StorageAway.
     """
@@ -67,7 +77,8 @@ def ask_missing(
         known = {row.sha256: row for row in asked}
         need_sizes(sizes, {sha256: row.size_bytes for sha256, row in known.items()})
         new = sizes.keys() - known.keys()
-        need_room(used=used_bytes(tenant_id), more=sum(sizes[each] for each in new), quota=quota)
+        used = used_bytes(tenant_id, of_volumes=of_volumes)
+        need_room(used=used, more=sum(sizes[each] for each in new), quota=quota)
         BlobRow.objects.bulk_create(
             BlobRow(tenant_id=tenant_id, sha256=each, size_bytes=sizes[each], asked_at=now)
             for each in sorted(new)
@@ -76,9 +87,16 @@ def ask_missing(
     return {each: storage.put_link(BlobKey(tenant_id, each), sizes[each]) for each in lacking}
 
 
-def used_bytes(tenant_id: UUID) -> int:
-    """Return how many bytes an organisation has in storage, or room kept for."""
+def used_bytes(tenant_id: UUID, *, of_volumes: bool = False) -> int:
+    """Return how many bytes an organisation has in storage, or room kept for.
+
+    of_volumes: also those that only its volumes have.
+    """
     ours = BlobRow.objects.filter(tenant_id=tenant_id)
+    if not of_volumes:
+        uses = BlobUseRow.objects.filter(blob_id=OuterRef("id"))
+        in_volumes = Exists(uses.filter(volume_id__isnull=False))
+        ours = ours.filter(~in_volumes | Exists(uses.filter(volume_id__isnull=True)))
     return int(ours.aggregate(used=Sum("size_bytes"))["used"] or 0)
 
 
@@ -102,20 +120,7 @@ def keep_folder(
 
     Raises: BlobsMissing, StorageAway, what `read_manifest` raises, FolderTitleTooLong.
     """
-    manifest = manifest_of(storage, tenant_id, sha256)
-    sizes = {**dict(manifest.blobs), sha256: 0}
-    _note_stored(storage, tenant_id, list(sizes), now)
-    with transaction.atomic():
-        _alone(tenant_id)
-        rows = BlobRow.objects.filter(
-            tenant_id=tenant_id, sha256__in=sizes, stored_at__isnull=False
-        )
-        rows.update(asked_at=now)  # before they are read: from here on none is swept
-        there = {row.sha256: row for row in rows}
-        missing = sorted(sizes.keys() - there.keys())
-        if missing:
-            raise BlobsMissing(missing=len(missing), blobs=missing[:TOLD_MAX])
-        need_sizes(dict(manifest.blobs), {each: row.size_bytes for each, row in there.items()})
+    with whole(storage, tenant_id, sha256, now=now) as (manifest, blobs):
         folder_id, position = commands.keep_folder(
             store,
             tenant_id=tenant_id,
@@ -130,10 +135,37 @@ def keep_folder(
             exit_code=exit_code,
         )
         BlobUseRow.objects.bulk_create(
-            [BlobUseRow(folder_id=folder_id, blob_id=row.id) for row in there.values()],
+            [BlobUseRow(folder_id=folder_id, blob_id=row.id) for row in blobs],
             ignore_conflicts=True,
         )
     return folder_id, position
+
+
+@contextmanager
+def whole(
+    storage: Storage, tenant_id: TenantId, sha256: str, *, now: datetime
+) -> Iterator[tuple[Manifest, list[BlobRow]]]:
+    """Give a manifest with the blobs that it needs, itself included, once all are there.
+
+    What is written meanwhile commits together, and nobody else changes this organisation's blobs.
+
+    Raises: BlobsMissing, BlobSizeWrong, StorageAway, what `read_manifest` raises.
+    """
+    manifest = manifest_of(storage, tenant_id, sha256)
+    sizes = {**dict(manifest.blobs), sha256: 0}
+    _note_stored(storage, tenant_id, list(sizes), now)
+    with transaction.atomic():
+        _alone(tenant_id)
+        rows = BlobRow.objects.filter(
+            tenant_id=tenant_id, sha256__in=sizes, stored_at__isnull=False
+        )
+        rows.update(asked_at=now)  # before they are read: from here on none is swept
+        there = {row.sha256: row for row in rows}
+        missing = sorted(sizes.keys() - there.keys())
+        if missing:
+            raise BlobsMissing(missing=len(missing), blobs=missing[:TOLD_MAX])
+        need_sizes(dict(manifest.blobs), {each: row.size_bytes for each, row in there.items()})
+        yield manifest, list(there.values())
 
 
 def remove_folder(store: EventStore, folder_id: UUID, *, by: Meta, now: datetime) -> Position:
@@ -172,12 +204,19 @@ def links_to(
     """
     if len(sha256s) > ASKED_MAX:
         raise TooManyBlobs(blobs=len(sha256s), blobs_max=ASKED_MAX)
-    used = BlobUseRow.objects.filter(folder_id=folder_id, blob_id=OuterRef("id"))
-    rows = BlobRow.objects.filter(Exists(used), tenant_id=tenant_id, sha256__in=sha256s)
-    has = set(rows.values_list("sha256", flat=True))
-    if set(sha256s) - has:
+    if not all_used(tenant_id, sha256s, folder_id=folder_id):
         raise FolderUnknown(folder_id=folder_id)
     return {each: storage.get_link(BlobKey(tenant_id, each)) for each in sha256s}
+
+
+def all_used(tenant_id: UUID, sha256s: Sequence[str], **by: UUID) -> bool:
+    """Tell if all these blobs of an organisation are used by a folder, or by a volume.
+
+    by: `folder_id` or `volume_id`.
+    """
+    used = BlobUseRow.objects.filter(blob_id=OuterRef("id"), **by)
+    rows = BlobRow.objects.filter(Exists(used), tenant_id=tenant_id, sha256__in=sha256s)
+    return not set(sha256s) - set(rows.values_list("sha256", flat=True))
 
 
 def forget_unused(storage: Storage, *, now: datetime) -> int:

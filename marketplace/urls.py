@@ -57,6 +57,13 @@ from marketplace.api.quotas import (
 )
 from marketplace.api.rounds import OneRound, ReplayRound, RoundOtherwise, Rounds
 from marketplace.api.secrets import OneSecret, Secrets
+from marketplace.api.volumes import (
+    MissingOfVolume,
+    OneVolume,
+    VolumeLinks,
+    Volumes,
+    VolumeVersions,
+)
 
 api_urls: list[URLPattern] = [
     path("bids", Bids.as_view()),
@@ -118,5 +125,10 @@ api_urls: list[URLPattern] = [
     path("rounds/<uuid:round_id>/replay", ReplayRound.as_view()),
     path("secrets", Secrets.as_view()),
     path("secrets/<str:name>", OneSecret.as_view()),
+    path("volumes", Volumes.as_view()),
+    path("volumes/<str:volume>", OneVolume.as_view()),
+    path("volumes/<str:volume>/links", VolumeLinks.as_view()),
+    path("volumes/<str:volume>/missing", MissingOfVolume.as_view()),
+    path("volumes/<str:volume>/versions", VolumeVersions.as_view()),
     path("workloads", Workloads.as_view()),
 ]

@@ -20,6 +20,12 @@ from metering.api.agent_files import (
     AgentOutputsMissing,
 )
 from metering.api.agent_tokens import AgentEnrolment, AgentToken, AgentTokenTaken
+from metering.api.agent_volumes import (
+    AgentVolume,
+    AgentVolumeFailed,
+    AgentVolumeMissing,
+    AgentVolumeVersions,
+)
 from metering.api.usage import (
     Agents,
     Heat,
@@ -43,6 +49,12 @@ api_urls: list[URLPattern] = [
     path("agent/leases/<uuid:lease_id>/outputs", AgentOutputs.as_view()),
     path("agent/leases/<uuid:lease_id>/outputs/missing", AgentOutputsMissing.as_view()),
     path("agent/leases/<uuid:lease_id>/outputs/failed", AgentOutputsFailed.as_view()),
+    path("agent/leases/<uuid:lease_id>/volumes/<str:volume>/read", AgentVolume.as_view()),
+    path("agent/leases/<uuid:lease_id>/volumes/<str:volume>/missing", AgentVolumeMissing.as_view()),
+    path(
+        "agent/leases/<uuid:lease_id>/volumes/<str:volume>/versions", AgentVolumeVersions.as_view()
+    ),
+    path("agent/leases/<uuid:lease_id>/volumes/<str:volume>/failed", AgentVolumeFailed.as_view()),
     path("agents", Agents.as_view()),
     path("heat", Heat.as_view()),
     path("leases/<uuid:lease_id>/access", LeaseAccess.as_view()),

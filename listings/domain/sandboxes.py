@@ -17,7 +17,7 @@ APART = "process"
 """The weakest level at which the works of two tenants can be on one host at a time."""
 CONTAINER = "container"
 """The level of work that has an image: it is the image's own system that it sees."""
-ABILITIES = ("files", "logs", "secrets", "podman", "access")
+ABILITIES = ("files", "logs", "secrets", "podman", "access", "volumes")
 """What work may ask of a host beyond a command. Agents may know more; their words are kept."""
 
 

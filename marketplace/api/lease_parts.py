@@ -47,9 +47,12 @@ class OutputShape(serializers.Serializer[Any]):
 
 
 class OutputFailedShape(serializers.Serializer[Any]):
-    """What of it could not be kept. final: it is not tried again."""
+    """What of it could not be kept. final: it is not tried again. volume: of which volume it is
+    the next version; empty: it is outputs.
+    """
 
     host_id = serializers.UUIDField()
+    volume = serializers.CharField()
     reason = serializers.CharField()
     final = serializers.BooleanField()
     at = MomentField()

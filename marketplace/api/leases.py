@@ -20,6 +20,7 @@ from ledger.eventstore.port import stream_name
 from ledger.rest import AmountField, Endpoint, MomentField, etag_of
 from marketplace.api.lease_bodies import AskExtension, AskReclaim, AskResale, ReportCheckpoint
 from marketplace.api.lease_parts import CutShape, OutputFailedShape, OutputShape, WorkAttemptShape
+from marketplace.api.shapes import MountShape
 from marketplace.commands import leases as commands
 from marketplace.domain.clearing.extension import EXTENSION_REASONS
 from marketplace.domain.facts.close_reasons import REASONS
@@ -144,6 +145,7 @@ class LeaseShape(serializers.Serializer[Any]):
     checkpoint_seconds = serializers.IntegerField(allow_null=True)
     inputs = serializers.UUIDField(allow_null=True)
     outputs = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    volumes = MountShape(many=True, allow_null=True)
     kept_seconds = serializers.IntegerField(allow_null=True)
     lost_seconds = serializers.IntegerField(allow_null=True)
     granted_at = MomentField()
@@ -183,7 +185,7 @@ class OneLeaseShape(LeaseShape):
     outputs_failed = OutputFailedShape(many=True)
 
 
-CONSUMERS_OWN = ("bid_id", "subscriber_id", "cost_centre", "inputs", "outputs")
+CONSUMERS_OWN = ("bid_id", "subscriber_id", "cost_centre", "inputs", "outputs", "volumes")
 """Why and for whom a lease was asked for is its consumer's own affair."""
 
 

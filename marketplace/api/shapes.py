@@ -26,13 +26,34 @@ from marketplace.domain.bids.bounds import GPUS_MAX, read_good_till, write_good_
 from marketplace.domain.bids.query_language import read_query, write_query
 from marketplace.domain.bids.workload_profiles import Advice, advise
 from marketplace.domain.facts.events import Patience, Placement, Seeks, ServiceClass, Workload
+from marketplace.domain.facts.values import VolumeMount
 from marketplace.domain.files.outputs import OUTPUT_LENGTH_MAX, OUTPUTS_MAX
 from marketplace.domain.secrets.secret import NAMED_MAX
+from marketplace.domain.volumes.terms import MOUNTS_MAX, NAME_LENGTH_MAX, PATH_LENGTH_MAX
 from marketplace.models.bids import BidRow
 from marketplace.queries.bids import Unit
 from marketplace.queries.books import Quote
 
 SECOND = timedelta(seconds=1)
+
+
+class MountBody(Body):
+    """A volume that work finds at `path`, beneath where it starts; left out: at `volumes/NAME`.
+
+    writable: what it changes there becomes the volume's next version. One bid writes at a time.
+    """
+
+    name = TextField(max_length=NAME_LENGTH_MAX)
+    path = TextField(required=False, trim_whitespace=False, max_length=PATH_LENGTH_MAX)
+    writable = serializers.BooleanField(default=True)
+
+
+class MountShape(serializers.Serializer[Any]):
+    """A volume that work finds."""
+
+    name = serializers.CharField()
+    path = serializers.CharField()
+    writable = serializers.BooleanField()
 
 
 class WorkloadBody(Body):
@@ -44,6 +65,7 @@ class WorkloadBody(Body):
     inputs: the id of a folder whose files it finds where it starts. outputs: what of its folder is
     kept when it ended, such as `out/`, `*.pt` or `**/*.log`. secrets: names of those it is handed,
     each in the file /run/secrets/NAME; secret_variables: which of them are variables as well.
+    volumes: what it finds of the organisation's volumes.
     """
 
     kind = TextField()
@@ -63,6 +85,7 @@ class WorkloadBody(Body):
     )
     secrets = serializers.ListField(child=TextField(), default=list, max_length=NAMED_MAX)
     secret_variables = serializers.ListField(child=TextField(), default=list, max_length=NAMED_MAX)
+    volumes = serializers.ListField(child=MountBody(), default=list, max_length=MOUNTS_MAX)
 
 
 class AskBid(Body):
@@ -162,6 +185,12 @@ def terms_of(
             outputs=tuple(asked["workload"]["outputs"]),
             secrets=tuple(asked["workload"]["secrets"]),
             secret_variables=tuple(asked["workload"]["secret_variables"]),
+            volumes=tuple(
+                VolumeMount(
+                    each["name"], each.get("path", f"volumes/{each['name']}"), each["writable"]
+                )
+                for each in asked["workload"]["volumes"]
+            ),
         ),
         cost_centre=asked["cost_centre"] or unit.cost_centre,
         burst_allowed=asked["burst_allowed"],
@@ -188,6 +217,7 @@ class WorkloadShape(serializers.Serializer[Any]):
     outputs = serializers.ListField(child=serializers.CharField())
     secrets = serializers.ListField(child=serializers.CharField())
     secret_variables = serializers.ListField(child=serializers.CharField())
+    volumes = serializers.ListField(child=MountShape())
 
 
 class ChainShape(serializers.Serializer[Any]):

@@ -24,6 +24,7 @@ from ledger.eventstore.port import (
     record,
 )
 from ledger.eventstore.together import Part, look, look_at_all, record_each, record_together
+from marketplace.commands.volumes import claiming
 from marketplace.domain.bids.bid import (
     Bid,
     BidTerms,
@@ -58,7 +59,7 @@ def place_bid(
     Raises: every refusal of `bid.place` and of `place_hold`; BidTermsDiffer.
     """
     seen = look(store, Bid, terms.bid_id)
-    return record_together(store, _placing(terms, by, now, seen, route))[-1]
+    return record_together(store, _placing(store, terms, by, now, seen, route))[-1]
 
 
 def place_bids(
@@ -78,7 +79,7 @@ def place_bids(
         outcomes.append(START)
         try:
             own, account = seen[Bid, terms.bid_id], seen[Account, terms.account_id]
-            requests[number] = _placing(terms, by, now, own, None, account=account)
+            requests[number] = _placing(store, terms, by, now, own, None, account=account)
         except Exception as failure:
             # Also where it is our own fault: the others must not be turned away with it.
             outcomes[number] = failure
@@ -102,6 +103,7 @@ def _each_settled(
 
 
 def _placing(
+    store: EventStore,
     terms: BidTerms,
     by: Meta,
     now: datetime,
@@ -115,6 +117,7 @@ def _placing(
     seen, account: that stream and the account's, as they were just read.
     """
     placed = place(terms, now=now)
+    found = claiming(store, placed, by=by, now=now) if placed.workload.volumes else []
 
     def decide(bid: Bid | None) -> Sequence[BidEvent]:
         if bid is None:
@@ -134,7 +137,7 @@ def _placing(
         by=by,
         now=now,
     )
-    parts = [*_inputs(placed, by), *_secrets(placed, by), replace(hold, seen=account)]
+    parts = [*_inputs(placed, by), *_secrets(placed, by), *found, replace(hold, seen=account)]
     if route is not None:
         parts.append(Part(Route, terms.bid_id, lambda known: [] if known else [route], by))
     return [*parts, own]

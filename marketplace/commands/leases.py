@@ -205,18 +205,20 @@ def outputs_failed(
     host_id: HostId,
     reason: str,
     final: bool,
+    volume: str = "",
     by: Meta,
     now: datetime,
 ) -> Position:
     """Take note of what a host could not keep of the files that the work left.
 
+    volume: of which volume it is the next version; empty: it is of the outputs.
     Raises: LeaseUnknown.
     """
     return _decide(
         store,
         lease_id,
         lambda lease: outputs.outputs_failed(
-            lease, host_id=host_id, reason=reason, final=final, now=now
+            lease, host_id=host_id, reason=reason, final=final, volume=volume, now=now
         ),
         by,
     )

@@ -10,6 +10,7 @@ from marketplace.models.quotas import PolicyNodeRow, PolicyRow, QuotaRequestRow
 from marketplace.models.rounds import PriceRow, RoundRow, TradeRow
 from marketplace.models.secrets import SecretRow, SecretValueRow
 from marketplace.models.snapshots import SnapshotRow
+from marketplace.models.volumes import VolumeRow
 
 __all__ = [
     "BidRow",
@@ -29,4 +30,5 @@ __all__ = [
     "SecretValueRow",
     "SnapshotRow",
     "TradeRow",
+    "VolumeRow",
 ]

@@ -47,6 +47,8 @@ class BidRow(models.Model):
     secrets = models.JSONField(default=list)
     """Names of secrets that the work is handed; secret_variables: those that are variables too."""
     secret_variables = models.JSONField(default=list)
+    volumes = models.JSONField(default=list)
+    """What the work finds of its organisation's volumes: name, path, writable."""
     seeks = models.CharField(max_length=8, default="cheapest")
     moves = models.JSONField(default=list)
     """From which market to which it was handed on, and when: market, to, at."""

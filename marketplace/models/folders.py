@@ -58,11 +58,13 @@ class BlobRow(models.Model):
 
 
 class BlobUseRow(models.Model):
-    """That a folder has a blob, which therefore stays. Written with the folder's events."""
+    """That a folder, or a version of a volume, has a blob: it stays. Written with their events."""
 
     id = models.BigAutoField(primary_key=True)
     folder_id = models.UUIDField()
     blob_id = models.BigIntegerField(db_index=True)
+    volume_id = models.UUIDField(null=True, db_index=True)
+    """Of a volume, whose version `folder_id` names; null: of a folder."""
 
     class Meta:
         app_label = "marketplace"

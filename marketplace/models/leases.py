@@ -58,8 +58,11 @@ class LeaseRow(models.Model):
     """The folder that its work finds; null: none."""
     outputs = models.JSONField(default=list)
     """What of its work's folder is kept, as patterns."""
+    volumes = models.JSONField(default=list)
+    """What its work finds of its organisation's volumes: name, path, writable."""
     outputs_failed = models.JSONField(default=dict)
-    """By host, the last it said of files that could not be kept: reason, final, at."""
+    """By host, and volume after it, the last it said of files that could not be kept: reason,
+    final, at."""
     kept_seconds = models.PositiveIntegerField(null=True)
     lost_seconds = models.PositiveIntegerField(null=True)
     """Of work that others cut short: how much of the lease is safe, how much was done in vain."""

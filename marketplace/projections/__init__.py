@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledger.following import Projection
-from marketplace.projections import bids, folders, leases, quotas, rounds, secrets
+from marketplace.projections import bids, folders, leases, quotas, rounds, secrets, volumes
 
 PROJECTIONS: tuple[Projection, ...] = (
     *bids.PROJECTIONS,
@@ -12,4 +12,5 @@ PROJECTIONS: tuple[Projection, ...] = (
     *quotas.PROJECTIONS,
     *folders.PROJECTIONS,
     *secrets.PROJECTIONS,
+    *volumes.PROJECTIONS,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 
 from ledger.domain.ids import BidId
@@ -143,6 +144,7 @@ def _row(placed: BidPlaced) -> BidRow:
         outputs=list(placed.workload.outputs),
         secrets=list(placed.workload.secrets),
         secret_variables=list(placed.workload.secret_variables),
+        volumes=[asdict(each) for each in placed.workload.volumes],
         seeks=placed.seeks,
         cost_centre=placed.cost_centre,
         burst_allowed=placed.burst_allowed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -112,7 +113,8 @@ def _note_work(work: WorkStarted | WorkStopped | WorkSaved | OutputsFailed, rows
     row = rows.get(LeaseRow, work.lease_id)
     if isinstance(work, OutputsFailed):
         said = {"reason": work.reason, "final": work.final, "at": work.at.isoformat()}
-        failed = {**row.outputs_failed, str(work.host_id): said}
+        place = f"{work.host_id} {work.volume}".rstrip()
+        failed = {**row.outputs_failed, place: said}
         rows.change(LeaseRow, work.lease_id, outputs_failed=failed)
     if isinstance(work, WorkStarted) and row.work_began_at is None:
         rows.change(LeaseRow, work.lease_id, work_began_at=work.at)
@@ -188,6 +190,7 @@ def _add(scheduled: LeaseScheduled, rows: Rows) -> None:
         checkpoint_seconds=scheduled.workload.checkpoint_seconds,
         inputs=scheduled.workload.inputs,
         outputs=list(scheduled.workload.outputs),
+        volumes=[asdict(each) for each in scheduled.workload.volumes],
         burst=any(share.source == "burst" for share in shares),
         notice_seconds=max(share.notice_seconds for share in shares),
         grace_seconds=grace_seconds,
@@ -234,6 +237,8 @@ def _told(workload: Workload) -> dict[str, Any]:
     if workload.secrets:
         told["secrets"] = list(workload.secrets)
         told["secret_variables"] = list(workload.secret_variables)
+    if workload.volumes:
+        told["volumes"] = [asdict(each) for each in workload.volumes]
     return told
 
 

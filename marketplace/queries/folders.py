@@ -90,12 +90,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class OutputFailed:
-    """What of it a host could not keep. final: it is not tried again."""
+    """What of it a host could not keep. final: it is not tried again. volume: of which volume."""
 
     host_id: UUID
     reason: str
     final: bool
     at: datetime
+    volume: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,14 @@ def left_by(actor: Actor, lease: LeaseRow) -> Left:
     bid = BidRow.objects.filter(bid_id=lease.bid_id).first()
     attempt = 1 if bid is None else bid.chain_number
     said = [
-        OutputFailed(UUID(host), each["reason"], each["final"], datetime.fromisoformat(each["at"]))
-        for host, each in lease.outputs_failed.items()
+        OutputFailed(
+            UUID(place.partition(" ")[0]),
+            each["reason"],
+            each["final"],
+            datetime.fromisoformat(each["at"]),
+            place.partition(" ")[2],
+        )
+        for place, each in lease.outputs_failed.items()
     ]
     return Left(
         [
@@ -139,6 +146,6 @@ def left_by(actor: Actor, lease: LeaseRow) -> Left:
         [
             each
             for each in said
-            if each.final or not any(row.host_id == each.host_id for row in rows)
+            if each.final or each.volume or not any(row.host_id == each.host_id for row in rows)
         ],
     )

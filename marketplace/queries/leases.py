@@ -12,12 +12,13 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from ledger.access import Actor, visible
-from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.ids import BidId, HostId, LeaseId, TenantId
 from ledger.domain.money import Money
 from ledger.domain.refusal import Forbidden, Invalid
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Recorded, load, stream_name
 from ledger.turns import behind
+from marketplace.domain.facts.values import VolumeMount
 from marketplace.domain.leases.actions import OF_CONSUMERS, Action, Sale, Standing, offered
 from marketplace.domain.leases.attempts import Attempt, attempts_of
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
@@ -68,6 +69,7 @@ class Assignment:
     outputs: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     secret_variables: tuple[str, ...] = ()
+    volumes: tuple[VolumeMount, ...] = ()
 
 
 def leases(
@@ -308,6 +310,7 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             outputs=tuple(row.workload.get("outputs", ())),
             secrets=tuple(row.workload.get("secrets", ())),
             secret_variables=tuple(row.workload.get("secret_variables", ())),
+            volumes=tuple(VolumeMount(**each) for each in row.workload.get("volumes", ())),
         )
         for row in rows.order_by("lease_id")
     ]
@@ -322,6 +325,8 @@ class Carried:
     outputs: tuple[str, ...]
     wanted: bool
     closed_at: datetime | None
+    bid_id: BidId
+    volumes: tuple[VolumeMount, ...]
 
 
 def carried(host_id: HostId, lease_id: UUID) -> Carried:
@@ -339,6 +344,8 @@ def carried(host_id: HostId, lease_id: UUID) -> Carried:
         outputs=tuple(row.outputs),
         wanted=share.phase in ("run", "warn"),
         closed_at=row.closed_at,
+        bid_id=BidId(row.bid_id),
+        volumes=tuple(VolumeMount(**each) for each in row.volumes),
     )
 
 

@@ -140,6 +140,9 @@ FINAL = frozenset(
         "secret-missing",
         "too-many-deliveries",
         *TOKENS_FINAL,
+        "volume-conflict",
+        "volume-in-use",
+        "volume-not-asked",
     }
 )
 """Codes of 409 by which the server refuses a message for good; every other conflict passes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from dataclasses import asdict
 from typing import Any, ClassVar, TypeVar
 
 import structlog
@@ -155,6 +156,7 @@ def _spoken(wanted: Assignment) -> wire.Assignment | None:
                 "outputs": wanted.outputs,
                 "secrets": wanted.secrets,
                 "secret_variables": wanted.secret_variables,
+                "volumes": [asdict(each) for each in wanted.volumes],
             }
         )
     except wire.WireError as unfit:

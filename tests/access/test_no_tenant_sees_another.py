@@ -166,6 +166,20 @@ BODIES: Mapping[str, Body] = {
     "POST folders/missing": lambda its, own: {"blobs": {its.ids["folder_id"].hex * 2: 1}},
     "POST folders/<uuid:folder_id>/links": lambda its, own: {"blobs": []},
     "PUT secrets/<str:name>": lambda its, own: {"value": "v4lue-of-mine"},
+    "POST volumes": lambda its, own: {
+        "name": "mine",
+        "size_gib": 1,
+        "subscriber_id": str(its.ids["subscriber_id"]),
+    },
+    "PATCH volumes/<str:volume>": lambda its, own: {"size_gib": 2},
+    "POST volumes/<str:volume>/links": lambda its, own: {"blobs": []},
+    "POST volumes/<str:volume>/missing": lambda its, own: {
+        "blobs": {its.ids["folder_id"].hex * 2: 1}
+    },
+    "POST volumes/<str:volume>/versions": lambda its, own: {
+        "manifest": its.ids["folder_id"].hex * 2,
+        "base": 0,
+    },
     "POST tokens": lambda its, own: {"title": "mine", "scopes": ["market:read"]},
     "POST hosts": lambda its, own: {"title": "rack", "region": "eu"},
     "PUT hosts/<uuid:host_id>": lambda its, own: {"title": "rack", "region": "eu"},

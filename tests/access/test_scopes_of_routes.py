@@ -15,6 +15,7 @@ READS_BY_POST = {
     "lab": "market:read",
     "offers/preview": "offers:read",
     "quotas/trials": "admin",
+    "volumes/<str:volume>/links": "files:read",
 }
 """What is asked with a body and writes nothing."""
 
@@ -28,6 +29,10 @@ WRITES = {
     "agent/leases/<uuid:lease_id>/outputs": "agent",
     "agent/leases/<uuid:lease_id>/outputs/failed": "agent",
     "agent/leases/<uuid:lease_id>/outputs/missing": "agent",
+    "agent/leases/<uuid:lease_id>/volumes/<str:volume>/failed": "agent",
+    "agent/leases/<uuid:lease_id>/volumes/<str:volume>/missing": "agent",
+    "agent/leases/<uuid:lease_id>/volumes/<str:volume>/read": "agent",
+    "agent/leases/<uuid:lease_id>/volumes/<str:volume>/versions": "agent",
     "agent/logs": "agent",
     "agent/reports": "agent",
     "agent/samples": "agent",
@@ -62,6 +67,10 @@ WRITES = {
     "secrets/<str:name>": "secrets:write",
     "tokens": "tokens:write",
     "tokens/<uuid:token_id>": "tokens:write",
+    "volumes": "bids:write",
+    "volumes/<str:volume>": "bids:write",
+    "volumes/<str:volume>/missing": "files:write",
+    "volumes/<str:volume>/versions": "files:write",
 }
 """Everything else that writes needs `admin`."""
 
@@ -95,6 +104,7 @@ READS = {
     "tenants/<uuid:tenant_id>/members": "admin",
     "tokens": "tokens:read",
     "trial-balance": "billing:read",
+    "volumes": "files:read",
     "workloads": "market:read",
 }
 """By the first part of the address."""

@@ -72,6 +72,8 @@ from marketplace.domain.facts.policy_events import (
 from marketplace.domain.files.events import FolderKept
 from marketplace.domain.secrets.events import SecretSet
 from marketplace.domain.secrets.secret import secret_id_of
+from marketplace.domain.volumes.events import VolumeCreated
+from marketplace.domain.volumes.terms import volume_id_of
 from tests.access.conftest import Caller
 
 UNITS = 1_000_000_000
@@ -296,7 +298,7 @@ def _govern(party: Party, title: str, by: Meta, now: datetime) -> None:
 
 
 def _bring(party: Party, title: str, by: Meta, now: datetime) -> None:
-    """Keep a folder, and a secret."""
+    """Keep a folder, a secret and a volume."""
     folder_id = party.ids["folder_id"] = uuid4()
     kept = FolderKept(
         folder_id=folder_id,
@@ -314,6 +316,22 @@ def _bring(party: Party, title: str, by: Meta, now: datetime) -> None:
         secret_id=secret_id, tenant_id=tenant_id, secret="focus", version=1, user_id=None, at=now
     )
     append(f"secret-{secret_id}", known, by=by)
+    name = party.ids["volume"] = uuid4()
+    volume = VolumeCreated(
+        volume_id=volume_id_of(tenant_id, str(name)),
+        tenant_id=tenant_id,
+        subscriber_id=SubscriberId(party.ids["subscriber_id"]),
+        account_id=AccountId(party.ids["account_id"]),
+        cost_centre=title,
+        volume=str(name),
+        quota_bytes=2**30,
+        nanos_per_gib_month=1,
+        currency="USD",
+        expires_at=now + timedelta(days=30),
+        user_id=None,
+        at=now,
+    )
+    append(f"volume-{volume.volume_id}", volume, by=by)
 
 
 def _trade(party: Party, title: str, by: Meta, now: datetime) -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from django.conf import settings
 from django.utils import timezone
 
 from config.wiring import build_storage
-from ledger.domain import tokens
-from ledger.models import TokenRow
 from marketplace import storage
 from marketplace.models.folders import FolderRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
@@ -28,6 +25,7 @@ from tests.marketplace.support.over_http import ada as ada
 from tests.marketplace.support.over_http import body, read
 from tests.marketplace.support.over_http import market as market
 from tests.marketplace.support.over_http import unit as unit
+from tests.metering.hosts_of_leases import Host, Linked, host
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.metering.market_routes")]
 
@@ -40,30 +38,6 @@ def kept(tmp_path: Path) -> Iterator[FolderStorage]:
     storage.install(lambda: ours)
     yield ours
     storage.install(lambda: build_storage(settings.ENV, settings.HOME))
-
-
-class Host(Caller):
-    """The agent of a host."""
-
-    def ask(self, lease_id: object, what: str, said: dict[str, Any]) -> Any:
-        return self.post(f"/api/v1/agent/leases/{lease_id}/{what}", said)
-
-
-def host(host_id: UUID, tenant_id: UUID) -> Host:
-    text = tokens.write("host", hashlib.sha256(host_id.bytes).digest())
-    written, now = tokens.read(text), timezone.now()
-    TokenRow.objects.create(
-        token_id=uuid4(),
-        tenant_id=tenant_id,
-        host_id=host_id,
-        title="agent",
-        prefix=written.prefix,
-        sha256=written.sha256,
-        scopes=["agent"],
-        expires_at=now + timedelta(days=1),
-        issued_at=now,
-    )
-    return Host(tenant_id, uuid4(), uuid4(), text)
 
 
 @pytest.fixture
@@ -114,16 +88,8 @@ def bring(ours: Host, lease: LeaseRow, kept: FolderStorage, *blobs: bytes) -> se
     links = {each["sha256"]: each for each in answer.json()["links"]}
     upload = Upload(ours, kept)
     wanted = [each for each in blobs if name_of(each) in links]
-    upload.send(_Linked(links), *wanted)
+    upload.send(Linked(links), *wanted)
     return set(links)
-
-
-class _Linked:
-    def __init__(self, links: dict[str, Any]) -> None:
-        self._links = links
-
-    def json(self) -> Any:
-        return {"links": self._links}
 
 
 def test_what_work_left_is_a_folder_of_its_consumer(

@@ -43,6 +43,7 @@ SHELVES = (
             "cli",
             "files",
             "logs",
+            "volumes",
             "secrets",
             "access",
             "quotas",

@@ -10,6 +10,7 @@ NEEDS: tuple[tuple[str, str], ...] = (
     ("secrets", "secrets"),
     ("image", "podman"),
     ("access", "access"),
+    ("volumes", "volumes"),
 )
 """Which field of a workload, where it is not empty, needs which ability."""
 

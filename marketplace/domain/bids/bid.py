@@ -33,6 +33,7 @@ from marketplace.domain.facts.events import (
     ServiceClass,
     Workload,
 )
+from marketplace.domain.volumes.terms import need_mounts
 
 BidState = Literal["open", "filled", "cancelled", "expired"]
 BidAction = Literal["amend", "cancel"]
@@ -321,6 +322,12 @@ def shortest(placed: BidPlaced) -> timedelta:
     return timedelta(seconds=placed.duration_min_seconds or placed.duration_seconds)
 
 
+def _check_work(terms: BidTerms) -> None:
+    """Refuse work that cannot be handed to a host, or finds no volumes there."""
+    bounds.check_workload(terms.workload)
+    need_mounts(terms.workload.volumes, one_host=terms.placement == "same-host")
+
+
 def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
     """Decide whether this may be asked at all, and return the bid in its normal form.
 
@@ -346,7 +353,7 @@ def place(terms: BidTerms, *, now: datetime) -> BidPlaced:
     good_until = _good_until(terms, (gpus_min, seconds_min) != (None, None), deadline, now)
     bounds.check_account(market=terms.market, cost_centre=terms.cost_centre)
     bounds.check_request(terms.request)
-    bounds.check_workload(terms.workload)
+    _check_work(terms)
     return BidPlaced(
         bid_id=terms.bid_id,
         tenant_id=terms.tenant_id,

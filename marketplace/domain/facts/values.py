@@ -108,6 +108,17 @@ class GpuRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeMount:
+    """A volume that work finds at `path`, beneath where it starts; writable: what it changes there
+    becomes the volume's next version.
+    """
+
+    name: str
+    path: str
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """What will run: kind, and how the host's agent starts it.
 
@@ -117,7 +128,7 @@ class Workload:
     inputs: the folder whose files it finds where it starts; None: none. outputs: what of its folder
     is kept when it ended, as in `marketplace/domain/files/outputs.py`; empty: nothing.
     secrets: names of those it finds as files; secret_variables: those of them that are variables
-    of its environment as well. Never a value.
+    of its environment as well. Never a value. volumes: what it finds of its organisation's.
     """
 
     kind: str
@@ -130,6 +141,7 @@ class Workload:
     outputs: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     secret_variables: tuple[str, ...] = ()
+    volumes: tuple[VolumeMount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

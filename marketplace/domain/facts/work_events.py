@@ -38,10 +38,10 @@ class WorkSaved(Event, name="marketplace.work-saved"):
     at: datetime
 
 
-class OutputsFailed(Event, name="marketplace.outputs-failed"):
+class OutputsFailed(Event, name="marketplace.outputs-failed", version=2, grown_from=1):
     """What the work on one host left could not be kept, all or in part: `reason` says what of it.
 
-    final: it is not tried again.
+    final: it is not tried again. volume: of which it is the next version; empty: it is outputs.
     """
 
     lease_id: LeaseId
@@ -49,3 +49,4 @@ class OutputsFailed(Event, name="marketplace.outputs-failed"):
     reason: str
     final: bool
     at: datetime
+    volume: str = ""

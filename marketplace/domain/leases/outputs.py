@@ -43,16 +43,25 @@ def need_outputs_wanted(
 
 
 def outputs_failed(
-    lease: Lease, *, host_id: HostId, reason: str, final: bool, now: datetime
+    lease: Lease, *, host_id: HostId, reason: str, final: bool, volume: str = "", now: datetime
 ) -> list[OutputsFailed]:
-    """Take note of what a host could not bring; the same again, or too much, changes nothing."""
-    said = [each for each in lease.outputs_failed if each.host_id == host_id]
+    """Take note of what a host could not bring; the same again, or too much, changes nothing.
+
+    volume: of which volume it is the next version; empty: it is of the outputs.
+    """
+    place = (host_id, volume)
+    said = [each for each in lease.outputs_failed if (each.host_id, each.volume) == place]
     reason = reason[:REASON_LENGTH_MAX]
     known = bool(said) and (said[-1].reason, said[-1].final) == (reason, final)
     if host_id not in lease.hosts or known or len(said) >= FAILED_MAX:
         return []
     return [
         OutputsFailed(
-            lease_id=lease.terms.lease_id, host_id=host_id, reason=reason, final=final, at=now
+            lease_id=lease.terms.lease_id,
+            host_id=host_id,
+            reason=reason,
+            final=final,
+            volume=volume,
+            at=now,
         )
     ]

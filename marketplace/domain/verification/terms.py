@@ -68,6 +68,7 @@ def _host_does(says: AgentSays, offer: OfferPublished, bid: OpenBid) -> Iterator
         "secrets": getattr(work, "secrets", None),
         "podman": getattr(work, "image", None),
         "access": getattr(work, "access", None),
+        "volumes": getattr(work, "volumes", None),
     }
     for word, wants in wanted.items():
         if wants and word not in says.abilities:
