@@ -9,7 +9,7 @@ from uuid import UUID
 import pathspec
 import typer
 
-from . import parcel
+from . import parcel, sources
 from .problems import Problem
 from .session import Session, Yes, confirm, session_of
 from .spoken import NotUnderstood
@@ -39,7 +39,12 @@ SENT = (
     ("size_bytes", "size", lambda value, entry: size_of(value)),
     ("sent_bytes", "sent", lambda value, entry: size_of(value)),
 )
-Folder = Annotated[Path, typer.Argument(help="a folder of this machine")]
+Folder = Annotated[
+    str,
+    typer.Argument(
+        help="a folder of this machine, git+https://host/owner/repo@ref#folder or s3://bucket/prefix"
+    ),
+]
 Kept = Annotated[UUID, typer.Argument(help="the id of a folder, from `files up` or `files list`")]
 
 
@@ -65,15 +70,22 @@ def up(
     bring(session_of(context), folder, title)
 
 
-def bring(session: Session, folder: Path, title: str = "") -> str:
+def bring(session: Session, folder: str | Path, title: str = "") -> str:
     """Send a folder and print what became of it; return its id."""
     sent = send(session, folder, title)
-    session.printer.facts(sent, SENT)
+    columns = (*SENT, ("origin", "from")) if "origin" in sent else SENT
+    session.printer.facts(sent, columns)
     return str(sent["id"])
 
 
-def send(session: Session, folder: Path, title: str = "") -> dict[str, Any]:
-    """Send a folder; return its id and what was sent of it."""
+def send(session: Session, folder: str | Path, title: str = "") -> dict[str, Any]:
+    """Send a folder, of this machine or from elsewhere; return its id and what was sent of it."""
+    with sources.at_hand(session, str(folder)) as found:
+        sent = _send(session, found.root, title or sources.title_of(found))
+    return {**sent, "origin": found.origin} if found.origin else sent
+
+
+def _send(session: Session, folder: Path, title: str) -> dict[str, Any]:
     root = folder.resolve()
     if not root.is_dir():
         raise NotUnderstood(f"{folder} is no folder.")

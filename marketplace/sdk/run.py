@@ -30,7 +30,11 @@ COMMAND = "offpeak.command"
 
 
 Folder = Annotated[
-    Path | None, typer.Argument(help="a folder of this machine, in which the command runs")
+    str | None,
+    typer.Argument(
+        help="the folder in which the command runs: of this machine, "
+        "git+https://host/owner/repo@ref#folder or s3://bucket/prefix"
+    ),
 ]
 Needs = Annotated[
     str, typer.Option("--needs", help="what the GPUs must be: 'gpu=H100 memory>=40GiB'")

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 import marketplace.sdk
+from marketplace.sdk import from_git, from_s3
 from marketplace.sdk.ending import REFUSED
+from marketplace.sdk.from_git import Fetched
 from tests.marketplace.cli.pretending import BID, ROOT, Market, offpeak
 
 PLACES = (
@@ -100,6 +102,9 @@ def test_a_documented_command_is_understood_and_asks_the_market(
     (tmp_path / "term.json").write_text("[]")
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "train.py").touch()
+    for elsewhere in (from_git, from_s3):
+        found = Fetched(tmp_path / "train", "elsewhere.example/train")
+        monkeypatch.setattr(elsewhere, "fetch", lambda wanted, into, found=found: found)
     tenants = {"data": [{"slug": "ada-labs", "tenant_id": BID}], "next": None}
     known: dict[str, Any] = {"GET exports": b"a,b\n", "GET tenants": tenants, "GET blob": EMPTY}
     known["POST folders/missing"] = {"links": {}}

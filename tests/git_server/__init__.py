@@ -1,0 +1,1 @@
+"""A git repository served over HTTP on loopback by git's own server, for tests."""
