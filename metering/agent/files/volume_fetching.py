@@ -34,9 +34,10 @@ class _Moved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The version that a work found. manifest: None: it is not known any more."""
+    """The version that a work found. name: of its manifest. manifest: None: not known any more."""
 
     version: int
+    name: str
     manifest: Manifest | None
 
 
@@ -101,11 +102,11 @@ def base_of(folder: Path) -> Base | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if name == EMPTY:
-        return Base(version, NOTHING)
+        return Base(version, EMPTY, NOTHING)
     try:
-        return Base(version, read_manifest((folder / "manifest").read_bytes(), name))
+        return Base(version, name, read_manifest((folder / "manifest").read_bytes(), name))
     except (OSError, FolderWrong):
-        return Base(version, None)
+        return Base(version, name, None)
 
 
 def _write_down(path: Path, said: dict[str, Any]) -> None:

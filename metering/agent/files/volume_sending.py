@@ -2,8 +2,8 @@
 
 As with outputs nothing is noted on the way. A version is whole or there is none: a file that
 changes while it is read, or a folder that is gone, leaves the volume as it is, and that is said.
-What did not change is not sent, also where small files lie packed together, and where nothing
-changed there is no new version.
+What did not change is not sent, also where small files lie packed together. Where nothing changed
+the version that is there is named again: so the volume is free for others at once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 
 from .. import wire
 from ..places import FOLDER, folder_at
-from ..uplink import Refused
+from ..uplink import Refused, Unreachable
 from .manifest import FolderWrong, Manifest, Names, need_path, read_manifest
 from .outputs import PACKED_BELOW, Changed, Found, Parcel, Piece, TooMuch, drafts, look, parcel_of
 from .outputs import piece as read_piece
 from .port import VolumesUplink
 from .sending import LOOKS_MAX, Send, Sent, left_out
 from .transit import OutOfTime
-from .volume_fetching import Base, base_of
+from .volume_fetching import EMPTY, Base, base_of
 
 EVERYTHING = ("**",)
 UNKNOWN_BASE = "the host lost track of which version its work found"
@@ -64,14 +64,25 @@ class SendVolume(Send):
             try:
                 parcel = self._parcel(root, found)
                 if self._is_unchanged(parcel):
-                    break
-                self._send(root, parcel)
+                    self._send_nothing()
+                else:
+                    self._send(root, parcel)
                 break
             except Changed as changed:
                 if attempt == LOOKS_MAX:
                     raise TooMuch(f"{changed} changes while it is read") from None
         self._tell_of(left_out(found))
         return "kept"
+
+    def _send_nothing(self) -> None:
+        """Name the version that is there, so that the server knows that no other comes."""
+        assert self._base is not None
+        while True:
+            self.patience.need()
+            try:
+                return self._name(self._base.name)
+            except Unreachable as trouble:
+                self.patience.wait(str(trouble))
 
     def _parcel(self, root: int, found: Found) -> Parcel:
         packs = self._packs(root, found)
@@ -96,9 +107,11 @@ class SendVolume(Send):
         return kept
 
     def _is_unchanged(self, parcel: Parcel) -> bool:
-        before = None if self._base is None else self._base.manifest
+        base = self._base
+        if base is None or base.manifest is None or base.name == EMPTY:
+            return False
         now = read_manifest(parcel.manifest, parcel.name)
-        return before is not None and _content(before) == _content(now)
+        return _content(base.manifest) == _content(now)
 
     @property
     def _full(self) -> tuple[str, str]:
@@ -108,8 +121,11 @@ class SendVolume(Send):
         return self.uplink.volume_missing(self.lease_id, self.name, some).links
 
     def _keep(self, parcel: Parcel) -> None:
+        self._name(parcel.name)
+
+    def _name(self, manifest: str) -> None:
         assert self._base is not None
-        sent = wire.VolumeSent(base=self._base.version, manifest=parcel.name, final=True)
+        sent = wire.VolumeSent(base=self._base.version, manifest=manifest, final=True)
         self.uplink.volume_sent(self.lease_id, self.name, sent)
 
     def _say(self, failed: wire.OutputsFailed) -> None:
