@@ -13,6 +13,7 @@ from . import (
     access,
     accounts,
     bids,
+    copying,
     ending,
     files,
     hosts,
@@ -103,6 +104,7 @@ app.add_typer(leases.app, name="leases")
 app.add_typer(files.app, name="files")
 app.add_typer(work_secrets.app, name="secrets")
 app.add_typer(quotas_together.app, name="quotas")
+app.command("cp")(copying.cp)
 app.command("logs")(logs.logs)
 app.command("ssh")(access.ssh)
 app.command("port-forward")(access.port_forward)

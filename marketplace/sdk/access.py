@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +35,7 @@ HAND_OVER = (
 )
 """What ssh runs to be connected: it hands over a socket that leads to this process."""
 
+Line = Callable[[list[str], str], list[str]]
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Host = Annotated[
     UUID | None, typer.Option("--host", help="which host of a lease on several; else the first")
@@ -59,8 +61,11 @@ def ssh(
         )
     way = Lease(client=session.client, server=session.server, id=lease, host=host)
     words = _words(command or [])
-    with tempfile.TemporaryDirectory(prefix="offpeak-ssh-") as folder:
-        code = _ended(asyncio.run(_ssh(session, way, Path(folder), program, words, terminal)))
+
+    def line(options: list[str], name: str) -> list[str]:
+        return [program, *options, *(["-t"] if terminal else []), name, *words]
+
+    code, _said = by_ssh(session, way, line)
     raise typer.Exit(code)
 
 
@@ -68,14 +73,27 @@ def _words(command: list[str]) -> list[str]:
     return command if len(command) < 2 else [shlex.join(command)]
 
 
-def _ended(code: int) -> int:
-    """Return the exit code as a shell would: of a program that a signal ended, 128 and more."""
-    return 128 - code if code < 0 else code
+def by_ssh(
+    session: Session, way: Lease, line: Line, *, hears: bool = False, quiet: bool = False
+) -> tuple[int, str]:
+    """Run one of OpenSSH's programs, connected to running work; return its exit code.
+
+    line: makes its command line of ssh's options and the name by which the lease is known there.
+    hears: return what it says on standard error too, in place of showing it. quiet: show nothing.
+
+    Raises: Problem, Unreachable.
+    """
+    error = subprocess.PIPE if hears else None
+    out = subprocess.DEVNULL if quiet else None
+    with tempfile.TemporaryDirectory(prefix="offpeak-ssh-") as folder:
+        code, said = asyncio.run(_by_ssh(session, way, Path(folder), line, out, error))
+    # As a shell would: of a program that a signal ended, 128 and more.
+    return (128 - code if code < 0 else code), said
 
 
-async def _ssh(
-    session: Session, way: Lease, folder: Path, program: str, words: list[str], terminal: bool
-) -> int:
+async def _by_ssh(
+    session: Session, way: Lease, folder: Path, line: Line, out: int | None, error: int | None
+) -> tuple[int, str]:
     key = folder / "key"
     made = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)]
     subprocess.run(made, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -92,11 +110,11 @@ async def _ssh(
 
             server = await asyncio.start_unix_server(join, str(folder / "way"), limit=1 << 20)
             child = await asyncio.create_subprocess_exec(
-                program, *_options(folder, name), *(["-t"] if terminal else []), name, *words
+                *line(_options(folder, name), name), stdout=out, stderr=error
             )
             # What is typed to end a command is for that command; ssh passes it on.
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
-            ended = asyncio.create_task(child.wait())
+            ended = asyncio.create_task(child.communicate())
             either: set[asyncio.Future[Any]] = {ended, joined}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             reason = ""
@@ -108,12 +126,14 @@ async def _ssh(
                 carrying.cancel()
                 await asyncio.gather(carrying, return_exceptions=True)
             server.close()
-            code = await ended
+            _, said = await ended
     except NotConnected as refused:
         raise _refused(refused) from None
+    code = child.returncode
+    assert code is not None
     if code == SSH_FAILED and reason:
         session.printer.tell(f"The connection was closed: {reason}.")
-    return code
+    return code, (said or b"").decode(errors="replace")
 
 
 def _options(folder: Path, name: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -45,6 +46,15 @@ Folder = Annotated[
         help="a folder of this machine, git+https://host/owner/repo@ref#folder or s3://bucket/prefix"
     ),
 ]
+TAKEN = (
+    ("at", "to"),
+    ("id", "folder"),
+    ("files", "files"),
+    ("size_bytes", "size", lambda value, entry: size_of(value)),
+    ("exit_code", "exit code"),
+)
+OVER = ("closed", "failed")
+"""States of a lease that has ended."""
 Kept = Annotated[UUID, typer.Argument(help="the id of a folder, from `files up` or `files list`")]
 
 
@@ -114,12 +124,65 @@ def _send(session: Session, folder: Path, title: str) -> dict[str, Any]:
 @app.command()
 def down(
     context: typer.Context,
-    folder: Kept,
-    to: Annotated[Path, typer.Argument(help="where to: a new or an empty folder")],
+    folder: Annotated[
+        UUID | None, typer.Argument(help="the id of a folder; none with --lease")
+    ] = None,
+    to: Annotated[Path | None, typer.Argument(help="where to: a new or an empty folder")] = None,
+    lease: Annotated[UUID | None, typer.Option(help="all that is kept of this lease")] = None,
+    into: Annotated[
+        Path | None, typer.Option("--to", help="where to; of a lease lease-… unless you say")
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="also into one that has files")] = False,
 ) -> None:
-    """Fetch a folder; every part of it is checked before any file is there."""
-    take(session_of(context), str(folder), to, overwrite=overwrite)
+    """Fetch a folder, or what a lease left; every part is checked before any file is there."""
+    session, place = session_of(context), to or into
+    if to is not None and into is not None:
+        raise NotUnderstood("Say once where to.")
+    if lease is not None and folder is None:
+        of_lease(session, lease, place or Path(f"lease-{str(lease)[:8]}"), overwrite=overwrite)
+    elif folder is not None and lease is None:
+        if place is None:
+            raise NotUnderstood("Say where to: offpeak files down FOLDER ./result")
+        take(session, str(folder), place, overwrite=overwrite)
+    else:
+        raise NotUnderstood("Name a folder, or a lease by --lease: one of the two.")
+
+
+def of_lease(session: Session, lease_id: UUID, to: Path, *, overwrite: bool = False) -> None:
+    """Fetch all that is kept of what a lease left, and print where it is."""
+    if not overwrite:
+        refuse_unless_empty(to, "name another by --to, or say --overwrite")
+    lease = session.client.get(f"leases/{lease_id}")
+    if not lease["output_folders"]:
+        raise nothing_kept(lease)
+    taken = take_outputs(session, lease, to)
+    session.printer.table(taken, TAKEN, empty="Nothing.")
+
+
+def take_outputs(session: Session, lease: Mapping[str, Any], to: Path) -> list[dict[str, Any]]:
+    """Fetch what a lease left; of several hosts or runs each into a folder of its own.
+
+    Return for each what it is and where.
+    """
+    taken = []
+    kept = lease["output_folders"]
+    several = len({each["host_id"] for each in kept}) < len(kept)
+    for each in kept:
+        at = to if len(kept) == 1 else to / str(each["folder_id" if several else "host_id"])
+        taken.append({**fetch(session, each["folder_id"], at), "at": str(at)})
+    for failed in lease["outputs_failed"]:
+        session.printer.tell(f"Not kept: {failed['reason']}")
+    return taken
+
+
+def nothing_kept(lease: Mapping[str, Any]) -> Problem:
+    """Return why nothing of a lease can be fetched."""
+    reasons = [str(each["reason"]) for each in lease["outputs_failed"]]
+    if lease["state"] not in OVER:
+        detail = f"The work of that lease goes on: offpeak cp lease:{lease['id']}/… copies of it."
+        return Problem(409, {"code": "not-kept-yet", "detail": detail})
+    why = f" {'; '.join(reasons)}." if reasons else " Its bid says by --keep what is."
+    return Problem(404, {"code": "nothing-kept", "detail": f"Nothing of that lease is kept.{why}"})
 
 
 def take(session: Session, folder: str, to: Path, *, overwrite: bool = False) -> None:

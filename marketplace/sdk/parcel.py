@@ -95,6 +95,13 @@ def look(root: Path, leaves_out: LeavesOut) -> Listing:
     return listing
 
 
+def look_at(file: Path) -> Listing:
+    """Find one file, by its last name. Raises: OSError."""
+    known = file.stat()
+    runs = bool(known.st_mode & stat.S_IXUSR)
+    return Listing(files=[Found(file.name, known.st_size, _stamp(known), runs)])
+
+
 def _look(root: Path, above: str, leaves_out: LeavesOut, listing: Listing) -> None:
     with os.scandir(root / above) as entries:
         found = sorted(entries, key=lambda entry: entry.name)

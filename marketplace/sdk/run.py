@@ -25,7 +25,6 @@ KEPT_SECONDS_MAX = 900.0
 """How long a host is waited for to send what the work made."""
 SIGNALLED = 128
 """Added to a signal's number, as shells tell of a command that one ended."""
-OVER = ("closed", "failed")
 COMMAND = "offpeak.command"
 
 
@@ -110,8 +109,8 @@ def run(
         logs.show(session, lease["id"])
         lease = _ended(session, lease["id"], has_outputs=bool(outputs))
     if to is not None:
-        _take(session, lease, to)
-    raise typer.Exit(_tell(session, lease))
+        files.take_outputs(session, lease, to)
+    raise typer.Exit(_tell(session, lease, to))
 
 
 def _variables(said: Sequence[str]) -> Mapping[str, str]:
@@ -145,7 +144,7 @@ def _ended(session: Session, lease_id: str, *, has_outputs: bool) -> dict[str, A
     """
     path = f"leases/{lease_id}"
     lease: dict[str, Any] = session.client.wait(
-        path, lambda lease: lease["state"] in OVER, seconds=END_SECONDS_MAX
+        path, lambda lease: lease["state"] in files.OVER, seconds=END_SECONDS_MAX
     )
     if has_outputs and not _is_kept(lease) and lease["attempts"]:
         session.printer.say("The host sends what the work made.")
@@ -157,17 +156,7 @@ def _is_kept(lease: Mapping[str, Any]) -> bool:
     return bool(lease["output_folders"]) or any(each["final"] for each in lease["outputs_failed"])
 
 
-def _take(session: Session, lease: Mapping[str, Any], to: Path) -> None:
-    """Take home what the work left; of several hosts each into a folder of its own."""
-    kept = lease["output_folders"]
-    for each in kept:
-        at = to if len(kept) == 1 else to / str(each["host_id"])
-        files.fetch(session, each["folder_id"], at)
-    for failed in lease["outputs_failed"]:
-        session.printer.tell(f"Not kept: {failed['reason']}")
-
-
-def _tell(session: Session, lease: Mapping[str, Any]) -> int:
+def _tell(session: Session, lease: Mapping[str, Any], to: Path | None) -> int:
     """Say how it ended and what it cost; return the exit code, of several hosts the first bad."""
     attempts = lease["attempts"]
     codes = [each["exit_code"] for each in attempts]
@@ -190,7 +179,12 @@ def _tell(session: Session, lease: Mapping[str, Any]) -> int:
         how = f"exit code {code}" if code is not None else f"no exit code: {result['reason']}"
         session.printer.say(f"Ended with {how}. Cost so far: {cost}.")
         for folder in result["outputs"]:
-            session.printer.say(f"Kept: offpeak files down {folder} ./out")
+            if to is None:
+                session.printer.say(f"Kept: offpeak files down {folder} ./out")
+            else:
+                session.printer.say(
+                    f"It is in {to}, and kept: offpeak files rm {folder} removes it."
+                )
     if code is None:
         return NOT_RUN
     return code if code >= 0 else SIGNALLED - code

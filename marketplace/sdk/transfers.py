@@ -66,6 +66,15 @@ class Transfers:
 
         Raises: parcel.FileChanged, Problem, Unreachable.
         """
+        sent = self.bring("folders", root, folder)
+        kept = self._client.post("folders", {"manifest": folder.name, "title": title})
+        return str(kept["id"]), sent
+
+    def bring(self, to: str, root: Path, folder: parcel.Parcel) -> Sent:
+        """Send what is missing of a folder; it has no name then. to: `folders`, or of a volume.
+
+        Raises: parcel.FileChanged, Problem, Unreachable.
+        """
         sent = Sent()
         sizes = {**folder.sizes, folder.name: len(folder.manifest)}
 
@@ -75,26 +84,40 @@ class Transfers:
             return parcel.piece_again(root, sha256, folder.blobs[sha256])
 
         for some in _batches(sizes):
-            self._send(some, read, sent)
-        kept = self._client.post("folders", {"manifest": folder.name, "title": title})
-        return str(kept["id"]), sent
+            self._send(to, some, read, sent)
+        return sent
 
     def fetch(self, folder_id: str, root: Path) -> dict[str, Any]:
         """Fetch a folder into `root`; return what the market says of it.
 
         Raises: parcel.FolderWrong, Problem, Unreachable.
         """
-        shown: dict[str, Any] = self._client.get(f"folders/{folder_id}")
-        links = _Links(self._client, folder_id)
-        body = self._get(shown["manifest"], links)
-        manifest = parcel.read_manifest(body, shown["manifest"])
-        links.expect([sha256 for sha256, _ in manifest["blobs"]])
-        parcel.unpack(root, manifest, lambda sha256: self._get(sha256, links))
+        of = f"folders/{folder_id}"
+        shown: dict[str, Any] = self._client.get(of)
+        self.unpack(of, self.manifest(of, shown["manifest"]), root)
         return shown
 
-    def _send(self, sizes: Mapping[str, int], read: Callable[[str], bytes], sent: Sent) -> None:
+    def manifest(self, of: str, name: str) -> dict[str, Any]:
+        """Return the manifest of this name of a folder, or of a volume. of: its path in the API.
+
+        Raises: parcel.FolderWrong, Problem, Unreachable.
+        """
+        return parcel.read_manifest(self._get(name, _Links(self._client, of)), name)
+
+    def unpack(self, of: str, manifest: Mapping[str, Any], root: Path) -> None:
+        """Fetch what a manifest says into `root`; it may be a part of the whole.
+
+        Raises: parcel.FolderWrong, Problem, Unreachable.
+        """
+        links = _Links(self._client, of)
+        links.expect([sha256 for sha256, _ in manifest["blobs"]])
+        parcel.unpack(root, manifest, lambda sha256: self._get(sha256, links))
+
+    def _send(
+        self, to: str, sizes: Mapping[str, int], read: Callable[[str], bytes], sent: Sent
+    ) -> None:
         for attempt in range(1, ROUNDS_MAX + 1):
-            links = self._client.ask("folders/missing", {"blobs": sizes})["links"]
+            links = self._client.ask(f"{to}/missing", {"blobs": sizes})["links"]
             failed: list[Exception] = []
 
             def put(sha256: str, link: Mapping[str, Any], failed: list[Exception] = failed) -> None:
@@ -157,8 +180,8 @@ class Transfers:
 class _Links:
     """Where the blobs of a folder are read: asked for many at a time. For several threads."""
 
-    def __init__(self, client: Client, folder_id: str) -> None:
-        self._client, self._path = client, f"folders/{folder_id}/links"
+    def __init__(self, client: Client, of: str) -> None:
+        self._client, self._path = client, f"{of}/links"
         self._known: dict[str, Mapping[str, Any]] = {}
         self._places: dict[str, int] = {}
         self._order: list[str] = []

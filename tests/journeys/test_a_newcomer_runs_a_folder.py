@@ -53,9 +53,14 @@ def folder(tmp_path: Path) -> Path:
 
 def run(market: Installation, *words: str) -> Answered:
     """Run `offpeak run …` as Grace, as people see it."""
-    command = [sys.executable, "-m", "marketplace.sdk", "run", "--needs", f"region={REGION}"]
+    asked = ["--needs", f"region={REGION}", "--for", "10m", "--max", "2"]
+    return offpeak(market, "run", *asked, *words)
+
+
+def offpeak(market: Installation, *words: str) -> Answered:
+    """Run a command as Grace."""
     known = {"OFFPEAK_SERVER": market.url, "OFFPEAK_TOKEN": market.tokens["grace"]}
-    return market.run([*command, "--for", "10m", "--max", "2", *words], known)
+    return market.run([sys.executable, "-m", "marketplace.sdk", *words], known)
 
 
 @pytest.mark.parametrize("market", FIRST_STORE, indirect=True)
@@ -79,6 +84,18 @@ def test_a_folder_runs_on_a_strangers_host_and_what_it_made_comes_home(
     with market.client("grace") as api:
         (lease, *_) = api.get("leases", state="closed")["data"]
     assert machine.host_id in lease["host_ids"]
+    assert f"It is in {home}, and kept" in done.err and "files down" not in done.err
+    for number, words in enumerate(
+        (
+            ("files", "down", "--lease", lease["id"], "--to", "HERE"),
+            ("cp", "-r", f"lease:{lease['id']}/out", "HERE/out"),
+        )
+    ):
+        again = tmp_path / f"again-{number}"
+        again.mkdir()
+        taken = offpeak(market, *(each.replace("HERE", str(again)) for each in words))
+        assert taken.code == 0, taken.err
+        assert json.loads((again / "out" / "model.json").read_text()) == {"weight": 1.75}
     use = books.final_use(market, "grace", lease["id"])
     assert nanos_of(use["charged"]) == books.charge_of(lease, use["granted_ms"]).nanos > 0
 

@@ -211,6 +211,42 @@ def test_a_command_runs_where_the_work_runs_and_ends_as_it_does(place: Place) ->
     assert place.run("ssh", lease, "--", "printf", "%s|", "a b", "$HOME")[:2] == (0, "a b|$HOME|")
 
 
+def test_files_go_into_running_work_and_out_of_it(place: Place, tmp_path: Path) -> None:
+    lease = f"lease:{place.lease.lease_id}"
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    (tmp_path / "data" / "deep" / "a b").write_text("by cp")
+    for words in (
+        ("-r", str(tmp_path / "data"), lease),
+        ("-r", f"{lease}/data/deep", str(tmp_path / "home")),
+        (f"{lease}/mine", str(tmp_path)),
+        (f"{lease}//lease/work/mine", str(tmp_path / "named")),
+    ):
+        code, _, err = place.run("cp", *words)
+        assert code == 0, err
+
+    assert (tmp_path / "home" / "a b").read_text() == "by cp"
+    assert (tmp_path / "mine").read_text() == (tmp_path / "named").read_text() == "of the lease"
+    assert place.run("ssh", str(place.lease.lease_id), "--", "cat data/deep/*")[1] == "by cp"
+
+
+def test_a_copy_that_is_refused_says_why(place: Place, tmp_path: Path) -> None:
+    lease, here = f"lease:{place.lease.lease_id}", str(tmp_path)
+    for code, said, *words in (
+        (3, "There is no absent in that lease", f"{lease}/absent", here),
+        (3, "There is no no/where", __file__, f"{lease}/no/where"),
+        (4, "is a folder: say -r", f"{lease}/.", here),
+        (4, "Not copied, or not all of it: dest open", __file__, f"{lease}//usr/mine"),
+        (2, f"There is no {here}/absent on this machine", f"{here}/absent", lease),
+        (2, "is a folder: say -r", here, lease),
+        (2, "and both are", here, here),
+        (2, "and neither is", lease, f"{lease}/x"),
+        (2, "is no lease", "lease:mine/x", here),
+        (3, "lease", f"lease:{uuid4()}/x", here),
+    ):
+        ended, _, err = place.run("cp", *words)
+        assert (ended, said in err) == (code, True), err
+
+
 def test_a_port_of_a_lease_without_a_network_is_reached_here(place: Place) -> None:
     local = free_port()
     forwarding = place.command("port-forward", str(place.lease.lease_id), f"{local}:8888")

@@ -89,12 +89,20 @@ async def serve(
         await connection.wait_closed()
 
 
+class _Files(asyncssh.SFTPServer):
+    """Files by sftp, which ends with an exit code: scp takes an end without one for a failure."""
+
+    def exit(self) -> None:
+        with suppress(OSError):
+            self.channel.exit(0)
+
+
 def _options() -> dict[str, Any]:
     return {
         "encryption_algs": CIPHERS,
         "compression_algs": ["none"],
         "encoding": None,
-        "sftp_factory": asyncssh.SFTPServer,
+        "sftp_factory": _Files,
         "allow_scp": True,
         "agent_forwarding": False,
         "x11_forwarding": False,

@@ -21,7 +21,7 @@ from tests.marketplace.cli.pretending import BID, ROOT, Market, offpeak
 PLACES = (
     "BID", "LEASE", "OFFER", "HOST", "UNIT", "REQUEST", "TOKEN", "ACCOUNT", "INVITATION", "FOLDER",
 )  # fmt: skip
-LASTING = ("logs", "run", "ssh", "port-forward")
+LASTING = ("logs", "run", "ssh", "port-forward", "cp")
 """Commands that last as long as what they reach: here the market refuses their first request."""
 EMPTY = b'{"format": "offpeak-folder-1", "blobs": [], "files": []}'
 """The list of files of a folder without any."""
@@ -64,6 +64,8 @@ ANSWER: dict[str, Any] = {
     "parties": [],
     "considered": [],
     "moves": [],
+    "output_folders": [{"host_id": BID, "folder_id": BID}],
+    "outputs_failed": [],
     "manifest": sha256(EMPTY).hexdigest(),
     "links": {sha256(EMPTY).hexdigest(): {"url": "/api/v1/blob", "headers": {}}},
 }
@@ -112,7 +114,9 @@ def test_a_documented_command_is_understood_and_asks_the_market(
     refusal = {"code": "not-now", "detail": "Not now."}
     market.answer = lambda asked: (409, refusal) if lasts else (200, known.get(asked, ANSWER))
 
-    said = (BID if word in PLACES else word for word in words)
+    said = (
+        BID if word in PLACES else word.replace("lease:LEASE", f"lease:{BID}") for word in words
+    )
     done = offpeak(market, *said, typed="a value of a secret\n")
 
     assert done.returncode == (REFUSED if lasts else 0), done.stderr
