@@ -1,7 +1,8 @@
 #!/bin/sh
 # Bring what tests need beside Python, where apt is at hand and we may use it: Chromium for pages,
 # a C compiler for the NVML test library, nginx and systemd-analyze for the files under deploy/,
-# bubblewrap, slirp4netns and podman (with skopeo and gpg, which sign images) for leased work.
+# bubblewrap, slirp4netns, podman (with skopeo and gpg, which sign images) and a Slurm cluster of
+# one node, whose QOS need a database, for leased work.
 # Elsewhere what is installed is used, and a test without its tool says why it is skipped.
 set -eu
 missing=""
@@ -19,6 +20,11 @@ need "slirp4netns" "slirp4netns"
 need "podman" "podman runc conmon catatonit uidmap"
 need "skopeo" "skopeo"
 need "gpg" "gpg gpg-agent"
+need "slurmctld" "slurmctld"
+need "slurmd" "slurmd slurm-client"
+need "slurmdbd" "slurmdbd slurm-wlm-mysql-plugin"
+need "munged" "munge"
+need "mariadbd" "mariadb-server-core mariadb-client-core"
 [ -n "$missing" ] || exit 0
 if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
   # Nothing that is installed for tests may begin to serve by itself, as Debian's packages do.

@@ -27,12 +27,13 @@ from .logs import write_to_stderr
 from .rotation import DAYS, rotating
 from .runtimes.images import BYTES_MAX, Sources
 from .runtimes.limits import GIB, Limits
-from .runtimes.process import ProcessRuntime
+from .runtimes.slurm_commands import ACCOUNT, Slurm
 from .runtimes.users import UsersUnfit, closed_on_the_way, make_passable
 from .shares import PIPE_DIRECTORY
 from .single import CLAIMS, AlreadyRunning, claim
 from .uplink import HttpUplink
-from .work_as import PROCESS, RUNTIMES, Wish, WorkAs, WorkUnsafe, containers_of, work_as
+from .work_as import PROCESS, RUNTIMES, SLURM, Wish, WorkAs, WorkUnsafe, work_as
+from .work_in import runtime_of
 
 SERVER = "http://127.0.0.1:8000"
 TOKEN_VARIABLE = "OFFPEAK_AGENT_TOKEN"
@@ -62,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                      f"{TOKEN_VARIABLE}")  # fmt: skip
     try:
         how = work_as(_wish(options))
-        access = access_of(options.access, alone=how.has_accounts)
+        enterable = how.has_accounts and SLURM not in options.runtimes
+        access = access_of(options.access, alone=enterable)
     except (WorkUnsafe, UsersUnfit, AccessImpossible) as unsafe:
         parser.error(str(unsafe))
     with rotating(
@@ -123,7 +125,7 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work-reads", metavar="FOLDER", type=_folder, action="append",
                         default=[], help="one more folder that confined work may read")  # fmt: skip
     parser.add_argument("--runtimes", type=_saying(_runtimes), default=(PROCESS,),
-                        help="what work may run in: process, podman or both")  # fmt: skip
+                        help="what work may run in: process, podman or both, or slurm")  # fmt: skip
     parser.add_argument("--images", metavar="FOLDER", type=_folder, help="with images in it, for "
                         "work that names one of them by its digest")  # fmt: skip
     parser.add_argument("--registry", metavar="HOST", action="append", default=[],
@@ -131,6 +133,11 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image-policy", metavar="FILE", type=_file, help="signature policy "
                         "that images must meet, as of containers-policy.json(5)")  # fmt: skip
     parser.add_argument("--image-gib", metavar="N", type=_positive, help="size of one image")
+    parser.add_argument("--slurm-account", metavar="NAME", default=ACCOUNT, help="that jobs on "
+                        "the cluster belong to")  # fmt: skip
+    parser.add_argument("--slurm-partition", metavar="NAME", default="", help="that jobs go to")
+    parser.add_argument("--slurm-node", metavar="NAME", help="this host on the cluster",
+                        default=socket.gethostname().partition(".")[0])  # fmt: skip
     for name, text in {
         "processes": "processes and threads of one lease",
         "open-files": "open files of one process",
@@ -201,6 +208,11 @@ def _wish(options: argparse.Namespace) -> Wish:
             registries=tuple(options.registry),
             policy=options.image_policy,
             bytes_max=bytes_max,
+        ),
+        cluster=Slurm(
+            node=options.slurm_node,
+            account=options.slurm_account,
+            partition=options.slurm_partition,
         ),
     )
 
@@ -297,21 +309,17 @@ def _run(
                 f"{closed} lets no account of leased work through: chmod o+x {closed}, or choose "
                 "another --state-dir"
             )
-        containers = containers_of(_wish(options), state_dir)
         leases = state_dir / "leases"
         clock = SystemClock.kept_in(
             state_dir / "clock.json", work_runs=leases.is_dir() and any(leases.iterdir())
         )
-        runtime = ProcessRuntime(
+        runtime = runtime_of(
+            _wish(options),
+            how,
             state_dir,
             clock=clock,
-            users=how.users,
-            confinement=how.confinement,
             limits=_limits(options),
             mps_pipe=options.mps_pipe_dir,
-            needs_mps=not options.simulate,
-            containers=containers,
-            bare=how.bare,
         )
         agent = Agent(
             AgentConfig(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from . import slurm_checks
 from . import work_checks as work
 from .checks import Check as Check
 from .gpus.nvml import pids_are_the_hosts
@@ -39,6 +40,7 @@ def examine(
     yield _mps(mps_pipe)
     yield _namespace()
     yield from work.examine(wish or Wish(), state_dir)
+    yield from slurm_checks.examine(wish or Wish(), make_gpus)
     yield _state(state_dir)
     yield from _refused(state_dir / "refused.jsonl")
     if token_file is not None:

@@ -16,7 +16,7 @@ from uuid import UUID
 from .clock import Clock
 from .gpus.port import GpuFault, Gpus, Reading
 from .meters import FUTURE_US_MAX, Meter, Watch, account, see, weigh
-from .runtimes.port import Runtime
+from .runtimes.port import Accounted, Runtime
 from .shares import DAEMONS, card_of, cards_of, is_mps
 from .strangers import filling, strangers_of
 from .wire import HealthKind
@@ -102,6 +102,9 @@ class Sampler:
         """
         findings, self._unsaid = self._unsaid, []
         findings += [Finding(x.uuid, "xid", f"XID {x.number}") for x in self._gpus.xids()]
+        if isinstance(self._runtime, Accounted):
+            told = self._runtime.findings()
+            findings += [Finding(uuid, "accounting-differs", text) for uuid, text in told]
         for (lease_id, _), meter in self._meters.items():
             if lease_id not in frozen:
                 account(meter, now_ms)

@@ -157,6 +157,7 @@ HealthKind = Literal[
     "recovered",
     "card-filled",
     "card-free",
+    "accounting-differs",
 ]
 
 # From 2020 to 2100: a host whose clock stands at 1970 is refused instead of billed.

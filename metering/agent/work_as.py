@@ -9,6 +9,7 @@ from pathlib import Path
 from .runtimes import podman
 from .runtimes.confinement import Confinement, Network, find
 from .runtimes.images import Containers, Sources
+from .runtimes.slurm_commands import Slurm
 from .runtimes.users import WorkUsers, named, read_users
 
 ROOT = (
@@ -22,7 +23,8 @@ OWN_USER = (
 ROOT_TRUSTS_NOTHING = "root trusts no leased work: --trust-work goes with --simulate only"
 
 
-PROCESS, PODMAN = RUNTIMES = "process", "podman"
+PROCESS, PODMAN, SLURM = RUNTIMES = "process", "podman", "slurm"
+SLURM_ALONE = "slurm goes with no other runtime: all leased work of such a host is jobs"
 
 
 NOWHERE = Sources()
@@ -38,8 +40,8 @@ class Wish:
 
     users, user: accounts for leased work, one for each lease, or one for all. trusted: work may
     run as the agent's own user. pretended: the GPUs are made up. confine: use bubblewrap if it is
-    there. network, readable: of confined work. runtimes: what work may run in: `process`, `podman`.
-    images: where images come from.
+    there. network, readable: of confined work. runtimes: what work may run in: `process`, `podman`,
+    or `slurm` alone. images: where images come from. cluster: of `slurm`.
     """
 
     users: str | None = None
@@ -51,6 +53,7 @@ class Wish:
     readable: tuple[Path, ...] = ()
     runtimes: tuple[str, ...] = (PROCESS,)
     images: Sources = NOWHERE
+    cluster: Slurm | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,9 @@ def work_as(wish: Wish, *, uid: int | None = None) -> WorkAs:
     Raises: WorkUnsafe, UsersUnfit.
     """
     root = (os.geteuid() if uid is None else uid) == 0
-    if PROCESS not in wish.runtimes:
+    if SLURM in wish.runtimes and len(wish.runtimes) > 1:
+        raise WorkUnsafe(SLURM_ALONE)
+    if wish.runtimes == (PODMAN,):
         return WorkAs(users=None, confinement=None, unconfined="", trusted=False, bare=False)
     if wish.users is not None and wish.user is not None:
         raise WorkUnsafe("either --work-users, one account for each lease, or --work-user for all")

@@ -10,7 +10,7 @@ from .checks import Check
 from .runtimes import groups
 from .runtimes.limits import Limits
 from .runtimes.users import UsersUnfit, WorkUsers, closed_on_the_way, is_clear
-from .work_as import PODMAN, PROCESS, Wish, WorkAs, WorkUnsafe, containers_of, work_as
+from .work_as import PODMAN, Wish, WorkAs, WorkUnsafe, containers_of, work_as
 
 BWRAP = "apt install bubblewrap slirp4netns"
 INSTALL_PODMAN = "apt install podman runc conmon catatonit slirp4netns"
@@ -21,7 +21,7 @@ def examine(wish: Wish, state_dir: Path) -> Iterator[Check]:
     """Yield as whom work runs, and what keeps the works of two tenants apart."""
     name = "leased work runs"
     yield from _images(wish, state_dir)
-    if PROCESS not in wish.runtimes:
+    if wish.runtimes == (PODMAN,):
         return
     try:
         found = work_as(wish)

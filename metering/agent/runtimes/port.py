@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 from uuid import UUID
 
 from ..reconcile import Terms
@@ -246,4 +246,13 @@ class Runtime(Protocol):
 
         For simulated GPUs.
         """
+        ...
+
+
+@runtime_checkable
+class Accounted(Protocol):
+    """A runtime whose work is accounted for elsewhere too, such as by a cluster."""
+
+    def findings(self) -> Sequence[tuple[str, str]]:
+        """Return where that differs from what was measured: a GPU and in what; each once."""
         ...

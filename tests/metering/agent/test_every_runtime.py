@@ -20,9 +20,12 @@ from metering.agent.runtimes.port import Runtime, StartFailed, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.simulated import SimulatedRuntime
 from metering.agent.runtimes.users import make_passable
+from tests.metering.agent.cluster import JobsRuntime
+from tests.metering.agent.workloads import cluster as cluster
 from tests.metering.agent.workloads import containers as containers
 from tests.metering.agent.workloads import ended, python, spec, state, until
 from tests.metering.agent.workloads import image as image
+from tests.metering.agent.workloads import jobs as jobs
 from tests.metering.agent.workloads import podman as podman
 from tests.metering.agent.workloads import processes as processes
 from tests.metering.agent.workloads import runtime as runtime
@@ -90,7 +93,10 @@ def test_work_is_killed(runtime: Runtime) -> None:
 
 def test_work_ends_at_its_limit_without_another_call(runtime: Runtime) -> None:
     now_ms = SystemClock().now_ms()
-    at_start = replace(spec("sleep", "60"), stop_at_ms=now_ms + 900, kill_at_ms=now_ms + 5_000)
+    lead_ms = 10_000 if isinstance(runtime, JobsRuntime) else 0  # a cluster takes its time
+    at_start = replace(
+        spec("sleep", "60"), stop_at_ms=now_ms + 900 + lead_ms, kill_at_ms=now_ms + 5_000 + lead_ms
+    )
     moved, later = spec("sleep", "60"), spec("sleep", "60")
     for wanted in (at_start, moved, later):
         runtime.start(wanted)

@@ -15,6 +15,9 @@ from metering.agent.runtimes.podman import Podman
 from metering.agent.runtimes.port import Runtime, Work, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.simulated import SimulatedRuntime
+from tests.metering.agent.cluster import TOGETHER
+from tests.metering.agent.cluster import cluster as cluster
+from tests.metering.agent.cluster import jobs as jobs
 from tests.metering.agent.containers import ContainerRuntime, Made, contained
 from tests.metering.agent.containers import image as image
 from tests.metering.agent.containers import podman as podman
@@ -74,10 +77,12 @@ def containers(tmp_path: Path, podman: Podman, image: Made) -> Iterator[Containe
     end_all(runtime)
 
 
-@pytest.fixture(params=["process", "simulated", "podman"])
+@pytest.fixture(
+    params=["process", "simulated", "podman", pytest.param("slurm", marks=TOGETHER)],
+)
 def runtime(request: pytest.FixtureRequest) -> Runtime:
     if request.param == "simulated":
         return SimulatedRuntime(clock=SystemClock())
-    name = {"process": "processes", "podman": "containers"}[request.param]
+    name = {"process": "processes", "podman": "containers", "slurm": "jobs"}[request.param]
     runtime: ProcessRuntime = request.getfixturevalue(name)
     return runtime
