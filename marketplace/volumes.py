@@ -12,12 +12,16 @@ from uuid import UUID
 
 from django.db import transaction
 
-from ledger.domain.ids import BidId, HostId, LeaseId, TenantId, UserId
+from ledger.commands.storage import charge_volume
+from ledger.domain.accounts import Account, FundsInsufficient
+from ledger.domain.ids import AccountId, BidId, HostId, LeaseId, TenantId, UserId
+from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, Position, load
 from ledger.turns import each_alone, turns_of
 from marketplace.commands import volumes as commands
 from marketplace.domain.files.folder import ASKED_MAX, TooManyBlobs
+from marketplace.domain.volumes import charging
 from marketplace.domain.volumes.events import Because
 from marketplace.domain.volumes.expiry import is_due_to_go
 from marketplace.domain.volumes.terms import VolumeUnknown, version_id_of
@@ -193,7 +197,8 @@ def see_to_volumes(store: EventStore, *, now: datetime) -> int:
     )
 
     def see_to(volume_id: UUID) -> int:
-        changed = commands.tick_volume(store, volume_id=volume_id, by=CLOCK, now=now)
+        changed = _charge(store, volume_id, now)
+        changed += commands.tick_volume(store, volume_id=volume_id, by=CLOCK, now=now)
         kept = load(store, Volume, volume_id)
         if kept is None or not is_due_to_go(kept, now=now):
             return changed
@@ -219,3 +224,44 @@ def see_to_volumes(store: EventStore, *, now: datetime) -> int:
         event="volume.stuck",
         told=lambda volume_id: {"volume": str(volume_id)},
     )
+
+
+def _charge(store: EventStore, volume_id: UUID, now: datetime) -> int:
+    """Charge what was kept in a volume up to the last full hour; note whether it could be paid.
+
+    Return how many accounts were charged.
+    """
+    kept = load(store, Volume, volume_id)
+    if kept is None:
+        return 0
+    charged, is_paid = 0, True
+    for account_id in charging.payers_of(kept):
+        try:
+            charged += _charge_one(store, kept, account_id, now)
+        except FundsInsufficient:
+            is_paid = is_paid and account_id != kept.created.account_id
+    if is_paid is (kept.unpaid is not None):
+        commands.note_paid(store, volume_id=volume_id, is_paid=is_paid, by=CLOCK, now=now)
+    return charged
+
+
+def _charge_one(store: EventStore, kept: Volume, account_id: AccountId, now: datetime) -> int:
+    """Charge one account for a volume. Raises: FundsInsufficient, also where a part was paid."""
+    until, charged = charging.charged_until(now), 0
+    for _ in range(2):  # what the account has not for all of it is refused at the second time
+        payer = load(store, Account, account_id)
+        before = None if payer is None else payer.stored.get(kept.volume_id)
+        since = None if before is None else before.until
+        pieces = charging.pieces_of(kept, account_id=account_id, since=since, until=until)
+        if not pieces:
+            break
+        charge_volume(
+            store,
+            account_id=account_id,
+            pieces=pieces,
+            platform_id=PLATFORM_ID,
+            by=CLOCK,
+            now=now,
+        )
+        charged = 1
+    return charged

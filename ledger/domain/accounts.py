@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, TypeVar, assert_never
+from uuid import UUID
 
 from ledger.domain import journal
 from ledger.domain.account_ids import earnings_account, fee_account
@@ -27,6 +28,7 @@ from ledger.domain.events import (
     HoldPlaced,
     HoldReleased,
     HoldResized,
+    StorageCharged,
     UsageCaptured,
 )
 from ledger.domain.holds import (
@@ -42,6 +44,7 @@ from ledger.domain.holds import (
 from ledger.domain.ids import AccountId, EntryId, HoldId, LeaseId, TenantId
 from ledger.domain.money import NANOS_MAX, AmountTooLarge, CurrencyUnknown, Money
 from ledger.domain.refusal import Forbidden, Invalid, Refusal, Unknown
+from ledger.domain.storage import Stored, stored_after
 
 EntryT = TypeVar("EntryT", FundsAdded, CompensationPaid, CostRecorded)
 
@@ -129,6 +132,8 @@ class Account:
     overdraft_nanos: int | None
     holds: MutableMapping[HoldId, Hold] = field(default_factory=dict)
     entries: MutableMapping[EntryId, journal.EntryEvent] = field(default_factory=dict)
+    stored: Mapping[UUID, Stored] = field(default_factory=dict)
+    """By volume, what of it was charged by now."""
 
     def branch(self) -> Account:
         """Return this account so that it may go on without changing this one's holds."""
@@ -161,6 +166,8 @@ class Account:
             case UsageCaptured():
                 hold = state.holds[event.hold_id].after(event)
                 return state._with_hold(hold)._with_entry(event)
+            case StorageCharged():
+                return replace(state._with_entry(event), stored=stored_after(state.stored, event))
             case FundsAdded() | CompensationPaid() | CostRecorded():
                 return state._with_entry(event)
             case _:
@@ -244,7 +251,7 @@ class Account:
             if before.released:
                 raise HoldClosed(hold_id=hold_id)
             return []
-        self._need_available(money)
+        self.need_available(money)
         return [
             HoldPlaced(
                 account_id=self.opened.account_id,
@@ -274,7 +281,7 @@ class Account:
         if money < hold.captured:
             raise HoldBelowCaptured(captured=hold.captured)
         if money > hold.money:
-            self._need_available(money - hold.money)
+            self.need_available(money - hold.money)
         return [
             HoldResized(account_id=self.opened.account_id, hold_id=hold_id, money=money, at=now)
         ]
@@ -301,7 +308,7 @@ class Account:
             return []
         charged, fee = hold.rate(usage)
         if hold.released:
-            self._need_available(charged)
+            self.need_available(charged)
         return [self._captured(usage, charged, fee, platform_id=platform_id, now=now)]
 
     def _captured(
@@ -411,7 +418,8 @@ class Account:
         if money.nanos > NANOS_MAX:
             raise AmountTooLarge(most=Money(NANOS_MAX, self.opened.currency))
 
-    def _need_available(self, money: Money) -> None:
+    def need_available(self, money: Money) -> None:
+        """Refuse more than may be spent. Raises: FundsInsufficient."""
         overdraft = self.overdraft_nanos
         if overdraft is None:
             return

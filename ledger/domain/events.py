@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
+from uuid import UUID
 
 from ledger.domain.event import Event
 from ledger.domain.ids import (
@@ -321,6 +322,29 @@ class CostRecorded(Event, name="ledger.cost-recorded"):
     at: datetime
 
 
+class StorageCharged(Event, name="ledger.storage-charged"):
+    """What was kept in a volume for a while was charged. The postings sum to zero.
+
+    window: in whole seconds. byte_seconds: its bytes times the seconds that each was there.
+    nanos_per_gib_month: the price of a GiB for a month of 730 hours. carried: byte-seconds times
+    price of what was kept before and came to no nano-unit. charged: the price of all that was kept
+    of the volume so far, less what was charged before; the platform gets it.
+    """
+
+    account_id: AccountId
+    entry_id: EntryId
+    volume_id: UUID
+    title: str
+    window: Window
+    byte_seconds: int
+    nanos_per_gib_month: int
+    carried: int
+    charged: Money
+    cost_centre: str
+    postings: tuple[Posting, ...]
+    at: datetime
+
+
 class HoldReleased(Event, name="ledger.hold-released"):
     """What was left of a hold is available again."""
 
@@ -339,5 +363,6 @@ AccountEvent = (
     | UsageCaptured
     | CompensationPaid
     | CostRecorded
+    | StorageCharged
     | HoldReleased
 )

@@ -12,16 +12,17 @@ from ledger.domain.events import (
     FundsAdded,
     OwnerUse,
     Posting,
+    StorageCharged,
     UsageCaptured,
 )
 from ledger.domain.ids import AccountId, EntryId, LeaseId, TenantId
 from ledger.domain.money import Money, Rate
 from ledger.domain.span import Window
 
-EntryKind = Literal["funds", "usage", "compensation", "cost"]
-EntryEvent = FundsAdded | UsageCaptured | CompensationPaid | CostRecorded
+EntryKind = Literal["funds", "usage", "compensation", "cost", "storage"]
+EntryEvent = FundsAdded | UsageCaptured | CompensationPaid | CostRecorded | StorageCharged
 """The events that are journal entries: each carries postings that sum to zero."""
-ENTRY_KINDS = (FundsAdded, UsageCaptured, CompensationPaid, CostRecorded)
+ENTRY_KINDS = (FundsAdded, UsageCaptured, CompensationPaid, CostRecorded, StorageCharged)
 
 
 def entry_kind(event: EntryEvent) -> EntryKind:
@@ -35,6 +36,8 @@ def entry_kind(event: EntryEvent) -> EntryKind:
             return "compensation"
         case CostRecorded():
             return "cost"
+        case StorageCharged():
+            return "storage"
 
 
 def usage_entry(lease_id: LeaseId, window: Window, correction: int = 0) -> EntryId:

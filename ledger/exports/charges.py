@@ -19,12 +19,13 @@ from ledger.domain.ids import TenantId
 from ledger.domain.money import Money, Rate
 from ledger.domain.periods import Period
 from ledger.eventstore.port import Position
-from ledger.models import AccountRow, PostingRow, UsageChargeRow
+from ledger.models import AccountRow, PostingRow, StorageChargeRow, UsageChargeRow
 
 CHUNK = 2_000
 
-ChargeKind = Literal["usage", "purchase", "credit"]
-"""usage: a metered window. purchase: funds paid into a prepaid account. credit: compensation."""
+ChargeKind = Literal["usage", "storage", "purchase", "credit"]
+"""usage: a metered window. storage: of a volume. purchase: funds paid into a prepaid account.
+credit: compensation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,19 @@ class Use:
     region: str
     service_class: str
     provider: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """What a charge for a volume is for. price_nanos: of a GiB for a month of 730 hours."""
+
+    volume_id: UUID
+    title: str
+    starts_at: datetime
+    ends_at: datetime
+    byte_seconds: int
+    price_nanos: int
+    cost_centre: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +80,7 @@ class Charge:
     at: datetime
     lease_id: UUID | None
     use: Use | None = None
+    storage: Storage | None = None
 
 
 def charges(actor: Actor, *, period: Period, position: Position) -> Iterator[Charge]:
@@ -73,6 +88,7 @@ def charges(actor: Actor, *, period: Period, position: Position) -> Iterator[Cha
     payers = _Payers(actor)
     yield from heapq.merge(
         _usage(payers, period, position),
+        _storage(payers, period, position),
         _others(payers, period, position),
         key=lambda charge: charge.position,
     )
@@ -95,10 +111,11 @@ class _Payers:
         *,
         kind: ChargeKind,
         nanos: int,
-        row: UsageChargeRow | PostingRow,
+        row: UsageChargeRow | StorageChargeRow | PostingRow,
         reference: str,
         lease_id: UUID | None,
         use: Use | None = None,
+        storage: Storage | None = None,
     ) -> Charge:
         account = self.accounts[account_id]
         assert account.tenant_id is not None
@@ -119,6 +136,7 @@ class _Payers:
             at=row.at,
             lease_id=lease_id,
             use=use,
+            storage=storage,
         )
 
 
@@ -148,6 +166,31 @@ def _usage(payers: _Payers, period: Period, position: Position) -> Iterator[Char
             reference=row.sku,
             lease_id=row.lease_id,
             use=use,
+        )
+
+
+def _storage(payers: _Payers, period: Period, position: Position) -> Iterator[Charge]:
+    rows = visible(payers.actor, StorageChargeRow).filter(
+        period=str(period), position__lte=position, account_id__in=list(payers.accounts)
+    )
+    for row in rows.order_by("position").iterator(CHUNK):
+        storage = Storage(
+            volume_id=row.volume_id,
+            title=row.title,
+            starts_at=row.starts_at,
+            ends_at=row.ends_at,
+            byte_seconds=row.byte_seconds,
+            price_nanos=row.nanos_per_gib_month,
+            cost_centre=row.cost_centre,
+        )
+        yield payers.charge(
+            row.account_id,
+            kind="storage",
+            nanos=row.charged_nanos,
+            row=row,
+            reference=row.title,
+            lease_id=None,
+            storage=storage,
         )
 
 

@@ -19,8 +19,9 @@ from datetime import UTC, datetime, timedelta
 
 from ledger.domain.money import MILLIS_PER_HOUR, NANOS_PER_UNIT
 from ledger.domain.periods import Period
+from ledger.domain.storage import GIB_MONTH
 from ledger.exports.cells import harmless
-from ledger.exports.charges import Charge, Use
+from ledger.exports.charges import Charge, Storage, Use
 from ledger.exports.focus_columns import COLUMNS
 
 VERSION = "FOCUS 1.2"
@@ -54,6 +55,9 @@ def row_of(charge: Charge, *, period: Period) -> dict[str, str]:
         case "usage":
             assert charge.use is not None
             row |= _usage(charge, charge.use)
+        case "storage":
+            assert charge.storage is not None
+            row |= _storage(charge, charge.storage)
         case "purchase":
             row |= _purchase(charge)
         case "credit":
@@ -131,6 +135,43 @@ def _usage(charge: Charge, use: Use) -> dict[str, str]:
     }
 
 
+def _storage(charge: Charge, kept: Storage) -> dict[str, str]:
+    cost, price = amount(charge.money.nanos), amount(kept.price_nanos)
+    quantity = gib_months(kept.byte_seconds)
+    return {
+        "BilledCost": amount(0) if charge.prepaid else cost,
+        "ChargeCategory": "Usage",
+        "ChargeDescription": f"{kept.title}: {quantity[:8]} GiB-months",
+        "ChargeFrequency": "Usage-Based",
+        "ChargePeriodStart": _moment(kept.starts_at),
+        "ChargePeriodEnd": _moment(kept.ends_at, up=True),
+        "ConsumedQuantity": quantity,
+        "ConsumedUnit": "GiB-Months",
+        "ContractedCost": cost,
+        "ContractedUnitPrice": price,
+        "EffectiveCost": cost,
+        "ListCost": cost,
+        "ListUnitPrice": price,
+        "PricingCategory": "Standard",
+        "PricingCurrencyContractedUnitPrice": price,
+        "PricingCurrencyEffectiveCost": cost,
+        "PricingCurrencyListUnitPrice": price,
+        "PricingQuantity": quantity,
+        "PricingUnit": "GiB-Months",
+        "ResourceId": f"offpeak:volume/{kept.volume_id}",
+        "ResourceName": kept.title,
+        "ResourceType": "Volume",
+        "ServiceCategory": "Storage",
+        "ServiceName": "Volume storage",
+        "ServiceSubcategory": "File Storage",
+        "SkuId": "VOLUME",
+        "SkuMeter": "Stored files",
+        "SkuPriceId": "VOLUME:GiB-Month",
+        "Tags": _json({"cost_center": kept.cost_centre}),
+        "x_CostCenter": kept.cost_centre,
+    }
+
+
 def _purchase(charge: Charge) -> dict[str, str]:
     paid = amount(charge.money.nanos)
     return _once(charge) | {
@@ -191,6 +232,13 @@ def gpu_hours(gpu_millis: int) -> str:
     """Write GPU-milliseconds as GPU-hours, rounded half up at the last of 18 places."""
     scale = 10**QUANTITY_PLACES
     scaled = (2 * gpu_millis * scale + MILLIS_PER_HOUR) // (2 * MILLIS_PER_HOUR)
+    return f"{scaled // scale}.{scaled % scale:0{QUANTITY_PLACES}d}"
+
+
+def gib_months(byte_seconds: int) -> str:
+    """Write byte-seconds as GiB-months, rounded half up at the last of 18 places."""
+    scale = 10**QUANTITY_PLACES
+    scaled = (2 * byte_seconds * scale + GIB_MONTH) // (2 * GIB_MONTH)
     return f"{scaled // scale}.{scaled % scale:0{QUANTITY_PLACES}d}"
 
 

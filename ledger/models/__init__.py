@@ -10,6 +10,7 @@ from ledger.models.money import (
     JournalEntryRow,
     PartyNameRow,
     PostingRow,
+    StorageChargeRow,
     UsageChargeRow,
 )
 from ledger.models.parties import (
@@ -36,6 +37,7 @@ __all__ = [
     "Person",
     "PostingRow",
     "RequestKey",
+    "StorageChargeRow",
     "SubscriberRow",
     "TenantRow",
     "TokenBucket",

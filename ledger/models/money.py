@@ -223,6 +223,37 @@ class UsageChargeRow(models.Model):
         return f"{self.charged_nanos} nano-units for {self.lease_id}"
 
 
+class StorageChargeRow(models.Model):
+    """What was kept in a volume for a while, as it was charged."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    entry_id = models.UUIDField(primary_key=True)
+    position = models.BigIntegerField(db_index=True)
+    period = models.CharField(max_length=PERIOD_LENGTH)
+    account_id = models.UUIDField()
+    tenant_id = models.UUIDField()
+    subscriber_id = models.UUIDField(null=True)
+    volume_id = models.UUIDField()
+    title = models.CharField(max_length=200)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    byte_seconds = models.BigIntegerField()
+    nanos_per_gib_month = models.BigIntegerField()
+    charged_nanos = models.BigIntegerField()
+    currency = models.CharField(max_length=3)
+    cost_centre = models.CharField(max_length=60)
+    at = models.DateTimeField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["period", "position"], name="ledger_storage_by_period"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.charged_nanos} nano-units for {self.title}"
+
+
 class DebtRow(models.Model):
     """What one tenant came to owe another in a month: use of its GPUs, or compensation.
 

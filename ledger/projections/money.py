@@ -16,6 +16,7 @@ from ledger.domain.events import (
     HoldPlaced,
     HoldReleased,
     HoldResized,
+    StorageCharged,
     SubscriberRegistered,
     TenantRegistered,
     UsageCaptured,
@@ -32,6 +33,7 @@ from ledger.models import (
     JournalEntryRow,
     PartyNameRow,
     PostingRow,
+    StorageChargeRow,
     UsageChargeRow,
 )
 from ledger.rows import Rows
@@ -55,6 +57,9 @@ def project_money(recorded: Recorded, rows: Rows) -> None:
             _charge(captured, recorded, rows)
         case FundsAdded() | CostRecorded() as entry:
             _post(entry, recorded, rows)
+        case StorageCharged() as charged:
+            _post(charged, recorded, rows)
+            _store(charged, recorded, rows)
         case CompensationPaid() as paid:
             _post(paid, recorded, rows)
             payee = rows.get(AccountRow, paid.account_id).tenant_id
@@ -223,6 +228,33 @@ def _charge(captured: UsageCaptured, recorded: Recorded, rows: Rows) -> None:
         _owe(rows, period, debtor, use.owner_id, Money(earned, currency))
 
 
+def _store(kept: StorageCharged, recorded: Recorded, rows: Rows) -> None:
+    account = rows.get(AccountRow, kept.account_id)
+    debtor = account.tenant_id
+    assert debtor is not None, "only an open account is charged"
+    period = str(Period.of(kept.window.starts_at))
+    rows.make(
+        StorageChargeRow,
+        entry_id=kept.entry_id,
+        position=recorded.position,
+        period=period,
+        account_id=kept.account_id,
+        tenant_id=debtor,
+        subscriber_id=account.subscriber_id,
+        volume_id=kept.volume_id,
+        title=kept.title,
+        starts_at=kept.window.starts_at,
+        ends_at=kept.window.ends_at,
+        byte_seconds=kept.byte_seconds,
+        nanos_per_gib_month=kept.nanos_per_gib_month,
+        charged_nanos=kept.charged.nanos,
+        currency=kept.charged.currency,
+        cost_centre=kept.cost_centre,
+        at=kept.at,
+    )
+    _owe(rows, period, debtor, None, kept.charged)
+
+
 def _owe(rows: Rows, period: str, debtor_id: UUID, creditor_id: UUID | None, money: Money) -> None:
     if money.nanos == 0:
         return
@@ -244,7 +276,9 @@ def _owe(rows: Rows, period: str, debtor_id: UUID, creditor_id: UUID | None, mon
 
 
 def _currency(entry: journal.EntryEvent) -> str:
-    return entry.charged.currency if isinstance(entry, UsageCaptured) else entry.money.currency
+    if isinstance(entry, UsageCaptured | StorageCharged):
+        return entry.charged.currency
+    return entry.money.currency
 
 
 def _reference(entry: journal.EntryEvent) -> str:
@@ -253,13 +287,17 @@ def _reference(entry: journal.EntryEvent) -> str:
             return entry.reference
         case UsageCaptured():
             return entry.item.sku
+        case StorageCharged():
+            return entry.title
         case CompensationPaid():
             return "reclaimed"
 
 
 def _counts_from(entry: journal.EntryEvent) -> datetime:
     """Return when an entry counts: use when it began, all else when it was booked."""
-    return entry.window.starts_at if isinstance(entry, UsageCaptured) else entry.at
+    if isinstance(entry, UsageCaptured | StorageCharged):
+        return entry.window.starts_at
+    return entry.at
 
 
 MONEY = Projection(
@@ -272,6 +310,7 @@ MONEY = Projection(
         JournalEntryRow,
         PostingRow,
         UsageChargeRow,
+        StorageChargeRow,
         DebtRow,
     ),
     is_bulk=True,
@@ -287,5 +326,6 @@ MONEY = Projection(
         FundsAdded,
         CostRecorded,
         CompensationPaid,
+        StorageCharged,
     ),
 )

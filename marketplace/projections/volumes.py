@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never, cast, get_args
 
+from ledger.domain.events import StorageCharged
 from ledger.eventstore.port import Recorded
 from ledger.following import Projection, names_of
 from ledger.rows import Rows
@@ -29,7 +30,14 @@ STILL_OPEN: dict[str, Any] = {"expired_because": "", "removed_at": None}
 
 def project_volumes(recorded: Recorded, rows: Rows) -> None:
     """Keep VolumeRow equal to the streams of volumes."""
-    event = cast(VolumeEvent, recorded.event)
+    event = cast(VolumeEvent | StorageCharged, recorded.event)
+    if isinstance(event, StorageCharged):
+        found = rows.find(VolumeRow, event.volume_id)
+        if found is not None:
+            total = found.charged_nanos + event.charged.nanos
+            told = {"charged_until": event.window.ends_at, "charged_nanos": total}
+            rows.change(VolumeRow, event.volume_id, **told)
+        return
     if isinstance(event, VolumeCreated):
         _create(event, rows)
         return
@@ -123,6 +131,6 @@ PROJECTIONS = (
         name="marketplace.volumes",
         project=project_volumes,
         tables=(VolumeRow,),
-        on=names_of(*get_args(VolumeEvent)),
+        on=names_of(*get_args(VolumeEvent), StorageCharged),
     ),
 )

@@ -19,7 +19,13 @@ from config.wiring import projections
 from ledger import commands
 from ledger.domain import account_ids, tokens
 from ledger.domain.event import Event
-from ledger.domain.events import AccountOpened, FundsAdded, HoldPlaced, Posting
+from ledger.domain.events import (
+    AccountOpened,
+    FundsAdded,
+    HoldPlaced,
+    Posting,
+    StorageCharged,
+)
 from ledger.domain.ids import (
     AccountId,
     BidId,
@@ -332,6 +338,25 @@ def _bring(party: Party, title: str, by: Meta, now: datetime) -> None:
         at=now,
     )
     append(f"volume-{volume.volume_id}", volume, by=by)
+    begins = now.replace(microsecond=0)
+    stored = StorageCharged(
+        account_id=volume.account_id,
+        entry_id=EntryId(uuid4()),
+        volume_id=volume.volume_id,
+        title=title,
+        window=Window(begins - timedelta(hours=1), begins),
+        byte_seconds=2**42,
+        nanos_per_gib_month=1,
+        carried=0,
+        charged=Money(1),
+        cost_centre=title[:60],
+        postings=(
+            Posting(volume.account_id, -1),
+            Posting(account_ids.fee_account(PLATFORM_ID, "USD"), 1),
+        ),
+        at=now,
+    )
+    append(f"account-{volume.account_id}", stored, by=by)
 
 
 def _trade(party: Party, title: str, by: Meta, now: datetime) -> None:

@@ -8,6 +8,7 @@ from uuid import uuid5
 
 from ledger import commands
 from ledger.access import Actor
+from ledger.commands.storage import charge_volume
 from ledger.domain.account_ids import funds_account
 from ledger.domain.event import Event
 from ledger.domain.events import SubscriberRegistered, TenantRegistered, UsageItem
@@ -15,6 +16,7 @@ from ledger.domain.ids import SubscriberId, TenantId, UserId
 from ledger.domain.money import Money, Rate
 from ledger.domain.periods import Period
 from ledger.domain.span import Window
+from ledger.domain.storage_charges import Kept
 from ledger.eventstore.port import EventStore, Expect, NewEvent
 from ledger.following import follow_projections
 from ledger.models import Checkpoint
@@ -72,6 +74,8 @@ def live_through(store: EventStore, seed: int = 7) -> EventStore:
             book.fund(store, money, account=account, entry=str(top_up), reference=f"wire {top_up}")
     for number in range(LEASES):
         _lease(store, number, chance)
+    for title in UNITS:
+        _store(store, title, chance)
     commands.record_cost(
         store,
         platform_id=book.PLATFORM,
@@ -153,6 +157,31 @@ def _lease(store: EventStore, number: int, chance: random.Random) -> None:
             by=SOMEBODY,
             now=NOON,
         )
+
+
+def _store(store: EventStore, title: str, chance: random.Random) -> None:
+    """Charge a volume for three days, in odd sizes."""
+    currency = UNITS[title][2]
+    pieces = [
+        Kept(
+            volume_id=uuid5(book.WORLD, f"volume {title}"),
+            title="volume data",
+            window=Window(NOON + timedelta(days=day), NOON + timedelta(days=day + 1)),
+            byte_seconds=chance.randrange(10**12, 10**16),
+            nanos_per_gib_month=49_999_999,
+            currency=currency,
+            cost_centre="CC-1",
+        )
+        for day in range(3)
+    ]
+    charge_volume(
+        store,
+        account_id=funds_account(unit_named(title), currency),
+        pieces=pieces,
+        platform_id=book.PLATFORM,
+        by=SOMEBODY,
+        now=NOON + timedelta(days=4),
+    )
 
 
 def follow(store: EventStore) -> None:

@@ -117,7 +117,7 @@ def test_effective_cost_equals_what_the_ledger_took_from_payers(month: MemorySto
     taken: Counter[str] = Counter()
     payers = AccountRow.objects.filter(kind__in=("prepaid", "chargeback")).values("account_id")
     for line in PostingRow.objects.filter(
-        account_id__in=payers, kind__in=("usage", "compensation"), period="2026-01"
+        account_id__in=payers, kind__in=("usage", "storage", "compensation"), period="2026-01"
     ):
         taken[line.currency] -= line.nanos
     assert cost == taken

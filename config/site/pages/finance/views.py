@@ -39,6 +39,7 @@ KINDS = {
     "usage": "Use of GPUs",
     "funds": "Added",
     "compensation": "Paid for reclaims",
+    "storage": "Storage of volumes",
     "cost": "Rented capacity",
     "correction": "Corrections",
 }
