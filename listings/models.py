@@ -37,6 +37,10 @@ class HostRow(models.Model):
     """What is kept from work, and what keeps it; empty where nothing does."""
     abilities = models.JSONField(default=list)
     """What work may ask of it beyond a command."""
+    at_host = models.CharField(max_length=8, default="all")
+    """What its owner lets be done, by the switch at the host: a `listings.domain.events.Taking`."""
+    on_market = models.CharField(max_length=8, default="all")
+    """The same by the switch on the market; the stricter one holds."""
     version = models.PositiveIntegerField()
 
     class Meta:

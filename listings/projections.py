@@ -20,6 +20,7 @@ from listings.domain.events import (
     HostRegistered,
     HostRetired,
     HostReturned,
+    HostTakingChanged,
     InventoryReported,
     OfferExpired,
     OfferPaused,
@@ -79,6 +80,9 @@ def project_hosts(recorded: Recorded, rows: Rows) -> None:
             rows.change(HostRow, fell.host_id, silent_since=since, version=version)
         case HostReturned(host_id=host_id):
             rows.change(HostRow, host_id, silent_since=None, version=recorded.version)
+        case HostTakingChanged() as turned:
+            both = {"at_host": turned.at_host, "on_market": turned.on_market}
+            rows.change(HostRow, turned.host_id, **both, version=recorded.version)
         case GpuQuarantined() as fault:
             said = {"reason": fault.reason, "detail": fault.detail, "at": fault.at.isoformat()}
             unfit = {**rows.get(HostRow, fault.host_id).unfit, fault.gpu_uuid: said}
@@ -177,6 +181,7 @@ PROJECTIONS: tuple[Projection, ...] = (
             HostAbilitiesReported,
             HostFellSilent,
             HostReturned,
+            HostTakingChanged,
             GpuQuarantined,
             GpuReleased,
             HostRetired,

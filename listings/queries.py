@@ -239,13 +239,17 @@ def recent_fill(*, now: datetime) -> Fill:
 
 @dataclass(frozen=True, slots=True)
 class HostHealth:
-    """What the market counts on of a host. silent_since: see `HostRow`; unfit: GPUs, with why."""
+    """What the market counts on of a host. silent_since: see `HostRow`; unfit: GPUs, with why.
+
+    takings: what its owner lets be done, by the switch at the host and by that on the market.
+    """
 
     host_id: UUID
     silent_since: datetime | None
     reported_at: datetime | None
     gpu_uuids: frozenset[str]
     unfit: dict[str, str]
+    takings: tuple[str, str] = ("all", "all")
 
 
 def hosts_watched() -> list[HostHealth]:
@@ -258,9 +262,16 @@ def hosts_watched() -> list[HostHealth]:
             reported_at=row.reported_at,
             gpu_uuids=frozenset(gpu["uuid"] for gpu in row.gpus),
             unfit={uuid: said["reason"] for uuid, said in row.unfit.items()},
+            takings=(row.at_host, row.on_market),
         )
         for row in rows
     ]
+
+
+def told_to_agent(host_id: UUID) -> tuple[bool, str]:
+    """Return if a host's agent knows of the owner's switches, and how the market's stands."""
+    row = HostRow.objects.filter(host_id=host_id).values_list("abilities", "on_market").first()
+    return (False, "all") if row is None else ("hand" in row[0], row[1])
 
 
 def listed_cards(host_id: UUID) -> frozenset[str]:
@@ -292,7 +303,8 @@ def markets_by_demand() -> list[str]:
 def _on_market(
     since: datetime, until: datetime, *, market: str | None = None, region: str | None = None
 ) -> QuerySet[OfferRow]:
-    silent = HostRow.objects.filter(silent_since__isnull=False).values("host_id")
+    kept_back = Q(silent_since__isnull=False) | ~Q(at_host="all") | ~Q(on_market="all")
+    silent = HostRow.objects.filter(kept_back).values("host_id")
     rows = OfferRow.objects.filter(_meets(since, until), state="listed", reserved_for=None)
     rows = rows.exclude(host_id__in=silent)
     if market is not None:

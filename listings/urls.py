@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from listings.api.hosts import AgentTokens, EnrolmentCodes, Hosts, OneHost, RetireHost
+from listings.api.hosts import (
+    AgentTokens,
+    DrainHost,
+    EnrolmentCodes,
+    Hosts,
+    OneHost,
+    PauseHost,
+    ReleaseHost,
+    ResumeHost,
+    RetireHost,
+)
 from listings.api.market import Listings, SupplyNow
 from listings.api.offers import (
     Offers,
@@ -21,6 +31,10 @@ api_urls: list[URLPattern] = [
     path("hosts/<uuid:host_id>", OneHost.as_view()),
     path("hosts/<uuid:host_id>/retire", RetireHost.as_view()),
     path("hosts/<uuid:host_id>/enrolment-codes", EnrolmentCodes.as_view()),
+    path("hosts/<uuid:host_id>/pause", PauseHost.as_view()),
+    path("hosts/<uuid:host_id>/drain", DrainHost.as_view()),
+    path("hosts/<uuid:host_id>/release", ReleaseHost.as_view()),
+    path("hosts/<uuid:host_id>/resume", ResumeHost.as_view()),
     path("hosts/<uuid:host_id>/tokens", AgentTokens.as_view()),
     path("offers", Offers.as_view()),
     path("offers/preview", PreviewOffers.as_view()),

@@ -2,9 +2,10 @@
 
 It reads when the server last heard each agent, and what the agent said of its GPUs, and has the
 host's stream say what follows: from then on nothing of a silent host, and no unfit GPU, is leased.
-A host or GPU that is well again proves it for a while first. A host that is silent for much longer
-ends its leases. What the watch remembers is in memory only: one that begins anew has everything
-proved anew, and counts no silence from before it began.
+A host that its owner drains or releases has its leases taken back. A host or GPU that is well again
+proves it for a while first. A host that is silent for much longer ends its leases. What the watch
+remembers is in memory only: one that begins anew has everything proved anew, and counts no silence
+from before it began.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from metering.domain.health import (
     silent_after,
 )
 from metering.models import AgentContact, HealthEvent
+from metering.taking import take_back
 
 PAUSE_MAX = timedelta(seconds=30)
 """A pass that comes later than this after the one before: nobody knows what went by in between."""
@@ -145,6 +147,7 @@ class Watch:
             told += 1
         if silence > self._gone_after:
             told += self._end_leases(store, host_id, contact.last_seen_at, now)
+        told += take_back(store, host, by=WATCHER, now=now)
         return told + self._look_at_gpus(store, host, heard, now)
 
     def _end_leases(

@@ -30,6 +30,7 @@ from listings.api.shapes import (
 )
 from listings.commands.enrolling import make_enrolment_code
 from listings.domain import enrolments
+from listings.domain.events import Taking
 from listings.domain.hosts import Host
 
 
@@ -118,6 +119,81 @@ class RetireHost(Endpoint):
             now=timezone.now(),
         )
         return Response({"id": host_id, "position": position})
+
+
+class TurnHost(Endpoint):
+    """The owner's switch of a host, on the market.
+
+    The one at the host is its agent's, `offpeak-agent pause`: what that keeps back, none of these
+    gives free.
+    """
+
+    scopes: ClassVar = {}
+    reads: ClassVar = ("listings.hosts",)
+    turns_to: ClassVar[Taking]
+
+    def turn(self, host_id: UUID) -> Response:
+        """Turn the switch; turned twice, it stands as after once."""
+        position = commands.turn_switch(
+            self.store(stream_name(Host, host_id)),
+            host_id=HostId(host_id),
+            on_market=self.turns_to,
+            by=self.meta(),
+            now=timezone.now(),
+        )
+        return Response({"id": host_id, "position": position})
+
+
+class PauseHost(TurnHost):
+    """A host takes no new work."""
+
+    scopes: ClassVar = {"POST": "offers:write"}
+    turns_to: ClassVar[Taking] = "paused"
+
+    @extend_schema(request=None, responses=Written)
+    def post(self, request: Request, host_id: UUID) -> Response:
+        """Take no new work on a host; what runs there goes on to its end."""
+        return self.turn(host_id)
+
+
+class DrainHost(TurnHost):
+    """A host is emptied by what was agreed."""
+
+    scopes: ClassVar = {"POST": "offers:write"}
+    turns_to: ClassVar[Taking] = "draining"
+
+    @extend_schema(request=None, responses=Written)
+    def post(self, request: Request, host_id: UUID) -> Response:
+        """Take no new work on a host, and reclaim what runs there, each with its least notice."""
+        return self.turn(host_id)
+
+
+class ReleaseHost(TurnHost):
+    """A host is emptied at once."""
+
+    scopes: ClassVar = {"POST": "offers:write"}
+    turns_to: ClassVar[Taking] = "released"
+
+    @extend_schema(request=None, responses=Written)
+    def post(self, request: Request, host_id: UUID) -> Response:
+        """Take no new work on a host, and take its GPUs back at once.
+
+        Each lease is compensated like a reclaim with the least notice. Through the market this
+        takes seconds; `offpeak-agent release --now` at the host does not wait for it.
+        """
+        return self.turn(host_id)
+
+
+class ResumeHost(TurnHost):
+    """A host takes work again."""
+
+    scopes: ClassVar = {"POST": "offers:write"}
+    turns_to: ClassVar[Taking] = "all"
+
+    @extend_schema(request=None, responses=Written)
+    def post(self, request: Request, host_id: UUID) -> Response:
+        """Take work on a host again, as far as the switch at the host lets it."""
+        return self.turn(host_id)
 
 
 class AgentTokens(Endpoint):

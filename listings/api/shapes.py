@@ -231,6 +231,11 @@ class HostShape(serializers.Serializer[Any]):
     """What is kept from work, and what keeps it; empty where nothing does."""
     abilities = serializers.ListField(child=serializers.CharField())
     """What work may ask of it: `files`, `logs`, `secrets`, `podman`, `access`."""
+    at_host = serializers.CharField()
+    """What its owner lets be done, by the switch at the host: `all`, `paused`, `draining` or
+    `released`."""
+    on_market = serializers.CharField()
+    """The same by the switch on the market; the stricter one holds."""
     registered_at = MomentField()
     reported_at = MomentField(allow_null=True)
 

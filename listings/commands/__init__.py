@@ -16,7 +16,7 @@ from ledger.eventstore.port import START, EventStore, Meta, Position, load, reco
 from ledger.eventstore.together import Part, record_together
 from listings.domain import hosts
 from listings.domain.changes import TermsChange
-from listings.domain.events import Chosen, Form, Gpu, OfferPublished, OfferSource
+from listings.domain.events import Chosen, Form, Gpu, OfferPublished, OfferSource, Taking
 from listings.domain.hosts import Host, HostUnknown
 from listings.domain.offers import FINAL, Offer, OfferUnknown
 from listings.domain.permit_events import ListingAllowed
@@ -66,20 +66,36 @@ def report_inventory(
     gpus: Sequence[Gpu],
     cards: Mapping[str, str] | None = None,
     says: AgentSays | None = None,
+    taking: Taking | None = None,
     by: Meta,
     now: datetime,
 ) -> Position:
     """Record the GPUs that a host's agent found, and what it says of itself, where either differs.
 
     cards: of MIG instances, by their UUID, the UUID of the card each is a part of.
-    says: None: nothing; what it said before stands.
+    says: None: nothing; what it said before stands. taking: the same of the switch at the host.
     Raises: HostUnknown, HostIsRetired, TooManyGpus, GpuNamedTwice, GpuUnreadable, MigImpossible.
     """
 
     def decide(host: Host | None) -> Sequence[Event]:
         own = _own_host(host, host_id, by)
         found: list[Event] = [*own.report(gpus, cards=cards or {}, now=now)]
-        return found if says is None else [*found, *own.say(says, now=now)]
+        found += [] if says is None else own.say(says, now=now)
+        return [*found, *([] if taking is None else own.turn(at_host=taking, now=now))]
+
+    return record(store, Host, host_id, decide, by=by)
+
+
+def turn_switch(
+    store: EventStore, *, host_id: HostId, on_market: Taking, by: Meta, now: datetime
+) -> Position:
+    """Turn the owner's switch of a host on the market; the one at the host is not touched.
+
+    Raises: HostUnknown, HostIsRetired.
+    """
+
+    def decide(host: Host | None) -> Sequence[Event]:
+        return _own_host(host, host_id, by).turn(on_market=on_market, now=now)
 
     return record(store, Host, host_id, decide, by=by)
 

@@ -13,6 +13,9 @@ from ledger.domain.span import Window
 
 Isolation = Literal["whole", "mig", "mps", "timeslice", "cooperative"]
 OfferSource = Literal["local", "burst"]
+Taking = Literal["all", "paused", "draining", "released"]
+"""What an owner lets the market do on a host: anything; start nothing new; have what runs end with
+its notice; have nothing there at all."""
 ShareKind = Literal["mps", "timeslice", "mig"]
 UnfitReason = Literal["gpu-lost", "driver-mismatch", "xid", "card-filled", "absent"]
 """Why a GPU is not leased for now: it does not answer; the driver was changed under its users; an
@@ -171,6 +174,19 @@ class HostReturned(Event, name="listings.host-returned"):
     """The agent was heard again for long enough: what is offered of the host is leased again."""
 
     host_id: HostId
+    at: datetime
+
+
+class HostTakingChanged(Event, name="listings.host-taking-changed"):
+    """The owner turned one of the two switches of a host, each of which it stands on from now on.
+
+    at_host: the switch at the host, as its agent tells it. on_market: the one here. Nothing of the
+    host is leased but while both say `all`.
+    """
+
+    host_id: HostId
+    at_host: Taking
+    on_market: Taking
     at: datetime
 
 
@@ -367,6 +383,7 @@ HostEvent = (
     | HostAbilitiesReported
     | HostFellSilent
     | HostReturned
+    | HostTakingChanged
     | GpuQuarantined
     | GpuReleased
     | GpusListed

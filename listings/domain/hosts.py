@@ -31,9 +31,11 @@ from listings.domain.events import (
     HostRegistered,
     HostRetired,
     HostReturned,
+    HostTakingChanged,
     InventoryReported,
     OfferPublished,
     OfferSource,
+    Taking,
     UnfitReason,
 )
 from listings.domain.forms import reformed
@@ -126,7 +128,7 @@ class Host:
     """A host as its events tell it. listed: the offers that hold GPUs of it now.
 
     unfit: its GPUs that are not leased for now, each with why. said: what its agent last said of
-    itself; None: nothing yet.
+    itself; None: nothing yet. at_host, on_market: what its owner lets be done, by both switches.
     """
 
     STREAM: ClassVar[str] = "host"
@@ -138,6 +140,8 @@ class Host:
     is_silent: bool = False
     unfit: Mapping[str, GpuQuarantined] = field(default_factory=dict)
     said: HostAbilitiesReported | None = None
+    at_host: Taking = "all"
+    on_market: Taking = "all"
 
     @classmethod
     def evolve(cls, state: Host | None, event: HostEvent, /) -> Host:
@@ -164,6 +168,8 @@ class Host:
                 return replace(state, is_silent=True)
             case HostReturned():
                 return replace(state, is_silent=False)
+            case HostTakingChanged():
+                return replace(state, at_host=event.at_host, on_market=event.on_market)
             case GpuQuarantined():
                 return replace(state, unfit={**state.unfit, event.gpu_uuid: event})
             case GpuReleased():
@@ -215,6 +221,20 @@ class Host:
                 at=now,
             )
         ]
+
+    def turn(
+        self, *, at_host: Taking | None = None, on_market: Taking | None = None, now: datetime
+    ) -> list[HostTakingChanged]:
+        """Decide what follows when the owner turns a switch; nothing, where it stands so already.
+
+        None: that switch stays. Raises: HostIsRetired.
+        """
+        both = at_host or self.at_host, on_market or self.on_market
+        if both == (self.at_host, self.on_market):
+            return []
+        if self.is_retired:
+            raise HostIsRetired(host_id=str(self.host_id))
+        return [HostTakingChanged(host_id=self.host_id, at_host=both[0], on_market=both[1], at=now)]
 
     def fall_silent(self, *, heard_at: datetime, now: datetime) -> list[HostFellSilent]:
         """Decide that nothing of the host is leased, because its agent is not heard; once."""

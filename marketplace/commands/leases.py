@@ -13,7 +13,7 @@ from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases import outputs
 from marketplace.domain.leases.lease import Lease, LeaseUnknown, save
-from marketplace.domain.leases.reclaim import reclaim
+from marketplace.domain.leases.reclaim import reclaim, take_at_once
 from marketplace.domain.leases.resale import keep_rest, list_rest, take_first
 
 
@@ -49,6 +49,16 @@ def reclaim_lease(
         lambda lease: reclaim(lease, owner_id=owner_id, now=now, notice=notice),
         by,
     )
+
+
+def take_lease_at_once(
+    store: EventStore, *, lease_id: LeaseId, host_id: HostId, by: Meta, now: datetime
+) -> Position:
+    """Take a lease's GPUs on a host back for their owner, without notice. Harmless when repeated.
+
+    Raises: LeaseUnknown.
+    """
+    return _decide(store, lease_id, lambda lease: take_at_once(lease, host_id=host_id, now=now), by)
 
 
 def sell_rest(

@@ -70,6 +70,7 @@ class Assignment:
     secrets: tuple[str, ...] = ()
     secret_variables: tuple[str, ...] = ()
     volumes: tuple[VolumeMount, ...] = ()
+    notice_seconds: int | None = None
 
 
 def leases(
@@ -291,6 +292,7 @@ def resumed(actor: Actor, row: LeaseRow) -> tuple[UUID | None, UUID | None]:
 def assignments_for(host_id: HostId) -> list[Assignment]:
     """Return what a host's agent is to run or stop, in lease order."""
     rows = LeaseShareRow.objects.filter(host_id=host_id, phase__in=("run", "warn", "stop"))
+    notices = _notices_on(host_id, [row.lease_id for row in rows])
     return [
         Assignment(
             lease_id=LeaseId(row.lease_id),
@@ -311,9 +313,23 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             secrets=tuple(row.workload.get("secrets", ())),
             secret_variables=tuple(row.workload.get("secret_variables", ())),
             volumes=tuple(VolumeMount(**each) for each in row.workload.get("volumes", ())),
+            notice_seconds=notices.get(row.lease_id),
         )
         for row in rows.order_by("lease_id")
     ]
+
+
+def _notices_on(host_id: HostId, lease_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Return the least notice of a reclaim on one host, as each lease has it agreed."""
+    if not lease_ids:
+        return {}
+    rows = LeaseRow.objects.filter(lease_id__in=lease_ids)
+    return {
+        lease_id: share["steps"][0]["notice_seconds"]
+        for lease_id, schedule in rows.values_list("lease_id", "reclaim_schedule")
+        for share in schedule
+        if share["host_id"] == str(host_id)
+    }
 
 
 @dataclass(frozen=True, slots=True)

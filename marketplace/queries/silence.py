@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from uuid import UUID
 
-from ledger.domain.ids import LeaseId
+from ledger.domain.ids import LeaseId, TenantId
 from marketplace.models.leases import LeaseShareRow
+
+
+def to_be_taken_from(
+    host_id: UUID, *, now: datetime, at_once: bool
+) -> list[tuple[LeaseId, TenantId]]:
+    """Return the leases that run on a host and do not stop by themselves, each with its owner.
+
+    at_once: also those that stop only later.
+    """
+    rows = LeaseShareRow.objects.filter(host_id=host_id, phase="run")
+    if at_once:
+        later = LeaseShareRow.objects.filter(host_id=host_id, phase="warn", stop_at__gt=now)
+        rows = rows | later
+    keys = rows.order_by("lease_id").values_list("lease_id", "owner_id")
+    return [(LeaseId(lease_id), TenantId(owner_id)) for lease_id, owner_id in keys]
 
 
 def leases_running_on(host_id: UUID) -> list[LeaseId]:

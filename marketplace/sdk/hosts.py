@@ -20,7 +20,9 @@ COLUMNS = (
     ("gpu_count", "GPUs"),
     ("sandbox", "sandbox"),
     ("able", "abilities"),
+    ("takes", "takes"),
 )
+STRICTNESS = ("all", "paused", "draining", "released")
 TOKEN_TITLE_MAX = 120
 """Characters that the title of a token may have."""
 CODE = (
@@ -37,7 +39,12 @@ def list_hosts(context: typer.Context) -> None:
     session = session_of(context)
     empty = "No hosts. Try: offpeak hosts add NAME --region eu"
     rows = [
-        row | {"gpu_count": len(row["gpus"]), "able": " ".join(row.get("abilities", ()))}
+        row
+        | {
+            "gpu_count": len(row["gpus"]),
+            "able": " ".join(row.get("abilities", ())),
+            "takes": _takes(row),
+        }
         for row in session.client.all("hosts")
     ]
     session.printer.table(rows, COLUMNS, empty=empty)
@@ -92,6 +99,46 @@ def retire(context: typer.Context, host: UUID, yes: Yes = False) -> None:
     confirm(session, f"Retire host {host} for good, and withdraw its offers?", yes=yes)
     done = session.client.post(f"hosts/{host}/retire")
     session.printer.done(done, "Retired. Its offers are withdrawn.")
+
+
+@app.command()
+def pause(context: typer.Context, host: UUID) -> None:
+    """Take no new work on a host; what runs there goes on to its end."""
+    _turn(context, host, "pause", "Paused: nothing new is started there.")
+
+
+@app.command()
+def drain(context: typer.Context, host: UUID, yes: Yes = False) -> None:
+    """Take no new work on a host, and reclaim what runs, each with its least notice."""
+    confirm(session_of(context), f"Reclaim all that runs on host {host}?", yes=yes)
+    _turn(context, host, "drain", "Draining: what runs ends with its notice.")
+
+
+@app.command()
+def release(context: typer.Context, host: UUID, yes: Yes = False) -> None:
+    """Take a host's GPUs back at once, without notice; each lease is compensated."""
+    confirm(session_of(context), f"End all that runs on host {host} at once?", yes=yes)
+    _turn(context, host, "release", "Released: what runs is ended now.")
+
+
+@app.command()
+def resume(context: typer.Context, host: UUID) -> None:
+    """Take work on a host again, as far as the switch at the host lets it."""
+    _turn(context, host, "resume", "Resumed.")
+
+
+def _turn(context: typer.Context, host: UUID, verb: str, said: str) -> None:
+    session = session_of(context)
+    session.printer.done(session.client.post(f"hosts/{host}/{verb}"), said)
+
+
+def _takes(row: dict[str, Any]) -> str:
+    """Return what is taken there: by the stricter of the two switches, and which that is."""
+    at_host, on_market = row.get("at_host", "all"), row.get("on_market", "all")
+    strictest = max(at_host, on_market, key=STRICTNESS.index)
+    if strictest == "all":
+        return "work"
+    return f"{strictest} (at the host)" if at_host == strictest else strictest
 
 
 def _host_of(session: Session, name: str) -> str:

@@ -18,17 +18,22 @@ from .access.allowing import ABILITY, ACCESS, Access, AccessImpossible, access_o
 from .access.line import Line
 from .agent import Agent, AgentConfig
 from .clock import SystemClock
+from .configuration import PLACE, ConfigUnfit, arguments_of, template
 from .credential import Enrolled, TokenFile
 from .doctor import examine
+from .filler import FillerCommand, read_command
 from .gpus.guarded import GuardedGpus
 from .gpus.port import Gpus
 from .gpus.simulated import Holders, SimulatedGpus, parse_models
+from .hand.control import listening
+from .hand.verbs import WORDS, show, speak
 from .logs import write_to_stderr
+from .metrics import exported, read_address
 from .rotation import DAYS, rotating
 from .runtimes.images import BYTES_MAX, Sources
 from .runtimes.limits import GIB, Limits
 from .runtimes.slurm_commands import ACCOUNT, Slurm
-from .runtimes.users import UsersUnfit, closed_on_the_way, make_passable
+from .runtimes.users import UsersUnfit, closed_on_the_way, make_passable, named
 from .shares import PIPE_DIRECTORY
 from .single import CLAIMS, AlreadyRunning, claim
 from .uplink import HttpUplink
@@ -49,7 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if said and said[0] in enrolling.VERBS:
         return enrolling.main(said, state_dir=STATE_DIR)
     parser = _parser()
-    options = parser.parse_args(said)
+    try:
+        options = parser.parse_args(arguments_of(parser, said))
+    except ConfigUnfit as unfit:
+        parser.error(str(unfit))
+    if options.verb in (*WORDS, "status", "config"):
+        return _by_hand(parser, options)
     write_to_stderr(logging.DEBUG if options.verbose else logging.INFO)
     try:
         enrolled, token = _proof(options)
@@ -63,9 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                      f"{TOKEN_VARIABLE}")  # fmt: skip
     try:
         how = work_as(_wish(options))
+        filler = _filler(options)
         enterable = how.has_accounts and SLURM not in options.runtimes
         access = access_of(options.access, alone=enterable)
-    except (WorkUnsafe, UsersUnfit, AccessImpossible) as unsafe:
+    except (WorkUnsafe, UsersUnfit, AccessImpossible, ValueError) as unsafe:
         parser.error(str(unsafe))
     with rotating(
         None if options.once else enrolled,
@@ -73,7 +84,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lambda token: _uplink(options, token),
         days=options.rotate_days,
     ):
-        return _run(options, uplink, how, _line(options, token), access)
+        return _run(options, uplink, how, _line(options, token), access, filler)
+
+
+def _by_hand(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Do what needs neither a server nor a driver."""
+    state_dir: Path = options.state_dir.absolute()
+    if options.verb == "config":
+        if not options.print:
+            parser.error("config goes with --print: offpeak-agent config --print > FILE")
+        print(template(parser), end="")
+        return 0
+    if options.now and options.verb != "release":
+        parser.error("--now goes with release")
+    if options.verb == "status":
+        return show(state_dir, as_json=options.json)
+    return speak(options.verb, state_dir, now=options.now)
+
+
+def _filler(options: argparse.Namespace) -> FillerCommand | None:
+    """Return what the owner runs in gaps. Raises: ValueError."""
+    if options.filler is None:
+        return None
+    if options.filler_user:
+        named(options.filler_user)
+        if os.geteuid() != 0:
+            raise ValueError(
+                "only root can run the filler as another user: leave --filler-user out"
+            )
+    return FillerCommand(options.filler, options.filler_user)
 
 
 def _line(options: argparse.Namespace, token: Token) -> Line:
@@ -83,7 +122,12 @@ def _line(options: argparse.Namespace, token: Token) -> Line:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="offpeak-agent", description="Offpeak on a GPU host.")
     parser.add_argument("--version", action="version", version=VERSION)
-    parser.add_argument("verb", choices=["run", "doctor"], help="run the agent, or check the host")
+    parser.add_argument("verb", choices=["run", "doctor", "config", *WORDS, "status"],
+                        help="run the agent, check the host, print a configuration file; the "
+                        "owner's hand: pause, drain, release, resume; status")  # fmt: skip
+    parser.add_argument("--config", metavar="FILE", type=Path, help="options as TOML; "
+                        f"{PLACE} where it is there")  # fmt: skip
+    _add_hand(parser)
     parser.add_argument("--server", help=f"base URL of the market; otherwise that of `enrol`, or "
                         f"{SERVER}")  # fmt: skip
     parser.add_argument("--token-file", type=Path, help=f"file with the host's token; otherwise "
@@ -109,6 +153,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--once", action="store_true", help="one round, then end")
     parser.add_argument("--verbose", action="store_true")
     return parser
+
+
+def _add_hand(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--now", action="store_true", help="of release: without the work's grace")
+    parser.add_argument("--json", action="store_true", help="of status: as JSON")
+    parser.add_argument("--print", action="store_true", help="of config: write it to the output")
+    parser.add_argument("--filler", metavar="CMD", type=_saying(read_command), help="the owner's "
+                        "own command, run on each card that no lease has")  # fmt: skip
+    parser.add_argument("--filler-user", metavar="NAME", default="", help="account that the "
+                        "filler runs as; the agent's own without")  # fmt: skip
+    parser.add_argument("--metrics", metavar="ADDRESS", type=_saying(read_address), help="serve "
+                        "/metrics for Prometheus there, such as 127.0.0.1:9400")  # fmt: skip
 
 
 def _add_work(parser: argparse.ArgumentParser) -> None:
@@ -296,7 +352,12 @@ def _doctor(options: argparse.Namespace, uplink: HttpUplink | None) -> int:
 
 
 def _run(
-    options: argparse.Namespace, uplink: HttpUplink, how: WorkAs, line: Line, access: Access
+    options: argparse.Namespace,
+    uplink: HttpUplink,
+    how: WorkAs,
+    line: Line,
+    access: Access,
+    filler: FillerCommand | None,
 ) -> int:
     state_dir: Path = options.state_dir.absolute()
     try:
@@ -326,6 +387,7 @@ def _run(
                 state_dir=state_dir,
                 hostname=options.hostname,
                 abilities=() if access == "off" else (ABILITY,),
+                filler=filler,
             ),
             gpus=_gpus(options, clock, runtime.holders),
             runtime=runtime,
@@ -336,6 +398,12 @@ def _run(
     except (AlreadyRunning, WorkUnsafe, OSError, ImportError) as error:
         print(f"offpeak-agent: {error}", file=sys.stderr)
         return 1
+    return _go_on(options, agent, line, access)
+
+
+def _go_on(options: argparse.Namespace, agent: Agent, line: Line, access: Access) -> int:
+    """Run an agent until it is told to stop, with all by which it is reached."""
+    secret = options.state_dir.absolute() / "access.key"
     try:
         if options.once:
             agent.run_once()
@@ -343,9 +411,16 @@ def _run(
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        with tunnel_to(line, access, agent, secret=state_dir / "access.key"):
+        with (
+            listening(options.state_dir.absolute(), agent),
+            exported(options.metrics, agent.status),
+            tunnel_to(line, access, agent, secret=secret),
+        ):
             agent.run(stop)
         return 0
+    except OSError as error:
+        print(f"offpeak-agent: {error}", file=sys.stderr)
+        return 1
     finally:
         agent.close()
 

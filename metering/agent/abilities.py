@@ -12,13 +12,15 @@ from .runtimes.port import Runtime
 
 ABLE: dict[str, Callable[[Runtime], bool]] = {
     "files": lambda runtime: runtime.has_folders,
+    "hand": lambda _: True,
     "logs": lambda _: True,
     "podman": lambda runtime: runtime.runs_images,
     "secrets": lambda runtime: runtime.hands_secrets and sealing.is_possible(),
     "volumes": lambda runtime: runtime.has_folders,
     "images-only": lambda runtime: runtime.images_only,
 }
-"""By word: `files`, `volumes`, `logs`, `secrets`, `podman`, `access`."""
+"""By word: `files`, `volumes`, `logs`, `secrets`, `podman`, `access`; `hand`: it knows the owner's
+switch."""
 
 
 def abilities_of(runtime: Runtime, more: Collection[str] = ()) -> tuple[str, ...]:

@@ -12,11 +12,12 @@ from uuid import UUID
 from .clock import Clock
 from .courier import Courier
 from .files.carrier import Carrier
+from .filler import Filler
 from .gpus.port import GpuFault, InstanceBusy, InstanceRefused
 from .instances import Instances
 from .inventory import Inventory
 from .memory import Memory, report
-from .reconcile import Action, Forget, GiveUp, Kill, Notice, Start, Terminate, TurnAway
+from .reconcile import Action, Decline, Forget, GiveUp, Kill, Notice, Start, Terminate, TurnAway
 from .runtimes.port import NotYet, Runtime, StartFailed, Work, WorkSpec
 from .sampler import Sampler
 from .shares import cards_of
@@ -40,6 +41,7 @@ class Acting:
     inventory: Inventory
     files: Carrier
     clock: Clock
+    filler: Filler
     _said: dict[str, str] = field(default_factory=dict)
 
     def do(self, action: Action) -> None:
@@ -60,13 +62,15 @@ class Acting:
         if self.memory.keep(records, sync=True):
             self.sampler.open(work.lease_id, ends, ends_ms=lease.terms.ends_ms, fresh=fresh)
 
-    def close_unstarted(self, lease_id: UUID, what: ReportKind, reason: str) -> None:
+    def close_unstarted(
+        self, lease_id: UUID, what: ReportKind, reason: str, *, reclaimed: bool = False
+    ) -> None:
         """Report that there is no work of a lease, and never will be."""
         self.courier.handing.forget(lease_id)
         log.warning("lease %s: %s: %s", lease_id, what, reason)
         self.files.drop(lease_id)
         terms = self.memory.state.leases[lease_id].terms
-        ended = report(terms, what, self.clock.now_ms(), detail=reason)
+        ended = report(terms, what, self.clock.now_ms(), detail=reason, reclaimed=reclaimed)
         self.memory.keep([ended, {"t": "closed", "lease": str(lease_id)}], sync=True)
 
     def say(self, about: str, text: str) -> None:
@@ -98,6 +102,8 @@ class Acting:
                 self.close_unstarted(lease_id, "stopped", action.reason)
             case TurnAway():
                 self.close_unstarted(lease_id, "failed", action.reason)
+            case Decline():
+                self.close_unstarted(lease_id, "stopped", action.reason, reclaimed=True)
             case Forget():
                 if self.shipper.needs(lease_id) or not self.files.let_go(
                     self.memory.state.leases[lease_id]
@@ -112,6 +118,8 @@ class Acting:
         assignment = self.courier.desired[lease_id]
         if absent := self.inventory.absent(cards_of(assignment.gpu_uuids)):
             return self.close_unstarted(lease_id, "failed", f"no GPU {', '.join(absent)} here")
+        if not self.filler.clear(cards_of(assignment.gpu_uuids)):
+            return self.say(str(lease_id), f"lease {lease_id}: waits: the filler is still there")
         if filled := self.sampler.filled(assignment.gpu_uuids):
             return self.close_unstarted(lease_id, "refused", filled)
         terms = self.memory.state.leases[lease_id].terms

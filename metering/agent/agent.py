@@ -13,8 +13,9 @@ import os
 import threading
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from . import VERSION, checkpoints
@@ -24,7 +25,10 @@ from .clock import Clock
 from .courier import Courier
 from .files.carrier import Carrier
 from .files.port import VolumesUplink
+from .filler import Filler, FillerCommand, idle_cards
 from .gpus.port import Gpus
+from .hand.shown import Account, account_of
+from .hand.switch import Switch
 from .instances import Instances
 from .inventory import Inventory
 from .memory import Memory, report
@@ -47,7 +51,7 @@ from .single import lock_of
 from .spool import BYTES_MAX, Spool
 from .state import LeaseState, ended_record, terms_record
 from .uplink import Uplink
-from .wire import Enforced, Registration, ReportKind
+from .wire import Enforced, Registration, ReportKind, Taking
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +66,8 @@ ROUNDS_PER_TICK_MAX = 3
 class AgentConfig:
     """state_dir: where the spool and the leases' folders are. hostname: as shown to the owner.
 
-    abilities: what it can do by how it was started, such as `access`.
+    abilities: what it can do by how it was started, such as `access`. filler: what the owner runs
+    on cards that no lease has.
     """
 
     state_dir: Path
@@ -70,6 +75,7 @@ class AgentConfig:
     spool_bytes_max: int = BYTES_MAX
     tick_ms: int = TICK_MS
     abilities: tuple[str, ...] = ()
+    filler: FillerCommand | None = None
 
 
 class Agent:
@@ -96,10 +102,13 @@ class Agent:
         self._memory = Memory(spool or Spool(kept, bytes_max=most))
         self.state = self._memory.state
         self._instances = Instances(gpus, config.state_dir / "instances.json")
-        self._sampler = Sampler(gpus, runtime, clock, device_of=self._instances.device_of)
+        self._filler = Filler(config.state_dir, config.filler)
+        ways = {"device_of": self._instances.device_of}
+        self._sampler = Sampler(gpus, runtime, clock, **ways, is_own=self._filler.owns)
         self._findings: deque[tuple[int, Finding]] = deque(maxlen=FINDINGS_MAX)
         self._inventory = Inventory(gpus, self._instances)
         self._cut_ms = clock.now_ms()
+        self.switch = Switch(config.state_dir)
         self.shipper = Shipper(uplink)
         self.courier = Courier(
             uplink,
@@ -122,7 +131,9 @@ class Agent:
             inventory=self._inventory,
             files=self._files,
             clock=clock,
+            filler=self._filler,
         )
+        self._account = Account(config.state_dir)
         for lease_id, lease in known.items():
             if lease.ends is not None:
                 self._sampler.open(lease_id, lease.ends, ends_ms=lease.terms.ends_ms, fresh=False)
@@ -158,6 +169,7 @@ class Agent:
         with self._lock:
             now_ms = self._clock.now_ms()
             self._instances.settle()
+            self._heed()
             self._register(now_ms)
             self._take_terms()
             works = self._works()
@@ -165,6 +177,7 @@ class Agent:
             self._tidy()
             due = now_ms - self._cut_ms >= self.courier.sample_seconds * 1000
             self._measure(now_ms, works, all_due=due)
+            self._fill(works)
             for _ in range(ROUNDS_PER_TICK_MAX):
                 actions = reconcile(self._held(works), now_ms=self._clock.now_ms())
                 for action in actions:
@@ -177,6 +190,36 @@ class Agent:
             self._limit(works)
             self.shipper.know(self._printing(works))
             self._files.send(self.state.leases, self._runtime, keep=self._memory.keep)
+            self._account.keep(self.status, now_ms)
+
+    def heed(self, taking: Taking, *, stated_grace: bool = False) -> None:
+        """Take the owner's word, and act on it before returning.
+
+        Raises: OSError: it holds until the agent is started anew.
+        """
+        with self._lock:
+            try:
+                self.switch.say(taking, now_ms=self._clock.now_ms(), stated_grace=stated_grace)
+            finally:
+                self.tick()
+
+    def status(self) -> dict[str, Any]:
+        """Return how the host stands, for its owner."""
+        with self._lock:
+            return account_of(
+                self._config.hostname,
+                self._clock.now_ms(),
+                state=self.state,
+                leases=self._held(self._works()),
+                registration=self.courier.registration,
+                gpus=self._inventory.gpus,
+                faulty=self._sampler.faulty(),
+                kept_ms=self._sampler.kept_ms,
+                filler=self._filler,
+                switch=self.switch,
+                courier=self.courier,
+                spool_bytes=self._memory.bytes_used,
+            )
 
     def inside(self, lease_id: UUID) -> Inside:
         """Return how to enter the work of a lease, for who may.
@@ -200,6 +243,7 @@ class Agent:
     def close(self) -> None:
         """Let go of the spool, the driver and the state directory; stops no work."""
         with self._lock:
+            self._filler.close()
             self._files.close()
             self._memory.close()
             self._gpus.close()
@@ -254,6 +298,7 @@ class Agent:
         records = self._memory.samples(cuts, self._findings)
         if not records or self._memory.keep(records, urgent=False, sync=True):
             self._sampler.kept(cuts)
+            self._sampler.count(cuts)
             self._findings.clear()
             if all_due:
                 self._cut_ms = now_ms
@@ -268,17 +313,23 @@ class Agent:
         stopped = lease.stopping_ms is not None or (work is not None and work.stopped)
         what: ReportKind = "stopped" if stopped else "exited"
         detail = lease.stopping_reason or (TIME_IS_OVER if stopped else "")
-        if work is None or work.lost:
+        by_owner = self.switch.ended(lease, at_ms, stopped=work is not None and work.stopped)
+        if by_owner:
+            what, detail = "stopped", by_owner
+        elif work is None or work.lost:
             what, detail = "failed", "its work is gone" if work is None else work.detail
         code = None if work is None else work.exit_code
         records = [
             *self._memory.samples(cuts, self._findings),
             *checkpoints.news(work, lease, at_end=True),
-            report(lease.terms, what, at_ms, exit_code=code, detail=detail),
+            report(
+                lease.terms, what, at_ms, exit_code=code, detail=detail, reclaimed=bool(by_owner)
+            ),
             ended_record(lease_id, at_ms, None if what == "stopped" else code),
         ]
         if self._memory.keep(records, sync=True):
             self._findings.clear()
+            self._sampler.count(cuts)
             self._sampler.close(lease_id)
 
     def _printing(self, works: Mapping[UUID, Work]) -> dict[UUID, Printing]:
@@ -313,14 +364,16 @@ class Agent:
             work = works.get(lease_id)
             running = work is not None and not lease.ended
             held.append(
-                Held(
-                    terms=lease.terms,
-                    listed=desired is None or lease_id in desired,
-                    work="ended" if lease.ended else "running" if running else "none",
-                    startable=desired is not None and lease_id in desired,
-                    noticed_ms=lease.noticed_ms,
-                    stopping_ms=lease.stopping_ms,
-                    apart=trusted or self._runtime.separates(lease.terms.gpu_uuids),
+                self.switch.over(
+                    Held(
+                        terms=lease.terms,
+                        listed=desired is None or lease_id in desired,
+                        work="ended" if lease.ended else "running" if running else "none",
+                        startable=desired is not None and lease_id in desired,
+                        noticed_ms=lease.noticed_ms,
+                        stopping_ms=lease.stopping_ms,
+                        apart=trusted or self._runtime.separates(lease.terms.gpu_uuids),
+                    )
                 )
             )
         return held
@@ -336,6 +389,24 @@ class Agent:
                     text = f"lease {lease_id}: its deadline was not moved: {error}"
                     self._acting.say(f"{lease_id} limit", text)
 
+    def _fill(self, works: Mapping[UUID, Work]) -> None:
+        """Run the owner's filler where no lease is, or is about to be."""
+        if self.switch.taking == "released":
+            self._filler.clear(self._filler.cards)
+            return
+        if self._filler.command:
+            now_ms = self._clock.now_ms()
+            idle = idle_cards(self._inventory.gpus, self._held(works), now_ms=now_ms)
+            self._filler.turn(idle, now_ms)
+
+    def _heed(self) -> None:
+        """Take in what the owner said, here or on the market, before acting on anything."""
+        self.switch.market = self.courier.taking
+        self.switch.look()
+        known = self.courier.registration
+        if known is not None and known.taking != self.switch.word.taking:
+            self.courier.registration = replace(known, taking=self.switch.word.taking)
+
     def _register(self, now_ms: int) -> None:
         """Tell the server what this host has, when that is looked at again."""
         gpus = self._inventory.look(now_ms)
@@ -349,6 +420,7 @@ class Agent:
                 sandbox=sandbox.level,
                 enforces=tuple(Enforced(what=what, by=by) for what, by in sandbox.enforces),
                 abilities=abilities_of(self._runtime, self._config.abilities),
+                taking=self.switch.word.taking,
             )
 
     # --- going on --------------------------------------------------------------------------------

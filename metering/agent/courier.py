@@ -17,7 +17,7 @@ from .reconcile import epoch_ms
 from .spool import Record
 from .state import AgentState
 from .uplink import Refused, Unreachable, Uplink
-from .wire import BATCH_MAX, Assignment, Registration
+from .wire import BATCH_MAX, Assignment, Registration, Taking
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,9 @@ class Courier:
         self.handing = Handing(uplink, lock)
         self.registration: Registration | None = None
         self.desired: dict[UUID, Assignment] | None = None
+        self.taking: Taking = "all"
         self.host_id: UUID | None = None
+        self.reached_ms: int | None = None
         self.sample_seconds = SAMPLE_SECONDS
         self.poll_seconds = POLL_SECONDS
         self.backoff = Backoff()
@@ -113,9 +115,10 @@ class Courier:
         if self._polled_ms is not None and now_ms - self._polled_ms < self.poll_seconds * 1000:
             return
         answer = self._uplink.assignments()
-        self._polled_ms = now_ms
+        self._polled_ms = self.reached_ms = now_ms
         with self._lock:
             self.desired = {each.lease_id: each for each in answer.assignments}
+            self.taking = answer.taking
 
     def _ask_secrets(self) -> None:
         with self._lock:

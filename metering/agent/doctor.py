@@ -13,6 +13,7 @@ from . import work_checks as work
 from .checks import Check as Check
 from .gpus.nvml import pids_are_the_hosts
 from .gpus.port import GpuFault, Gpus
+from .hand.shown import HANDS, last_account
 from .reconcile import epoch_ms
 from .shares import PIPE_DIRECTORY, mps_runs
 from .uplink import Refused, Unreachable, Uplink
@@ -42,6 +43,7 @@ def examine(
     yield from work.examine(wish or Wish(), state_dir)
     yield from slurm_checks.examine(wish or Wish(), make_gpus)
     yield _state(state_dir)
+    yield from _hand(state_dir)
     yield from _refused(state_dir / "refused.jsonl")
     if token_file is not None:
         yield _token(token_file)
@@ -132,6 +134,17 @@ def _state(state_dir: Path) -> Check:
     free = space.f_bavail * space.f_frsize
     mend = "" if free >= FREE_BYTES_MIN else "free some space: the spool needs it in an outage"
     return Check(name, free >= FREE_BYTES_MIN, f"writable, {free >> 20} MiB free", mend)
+
+
+def _hand(state_dir: Path) -> Iterator[Check]:
+    """Say what the owner lets be done here, and the level that the agent gave when it last ran."""
+    account = last_account(state_dir)
+    taking, at_host = account["hand"]["taking"], account["hand"]["at_host"]
+    where = "offpeak-agent resume" if at_host != "all" else "resume it on the market"
+    fine = None if taking != "all" else True
+    yield Check("the owner's hand", fine, HANDS[taking], "" if fine else where)
+    if level := account.get("level"):
+        yield Check("level", True, f"{level}, as the agent last told it")
 
 
 def _refused(file: Path) -> Iterator[Check]:

@@ -27,7 +27,12 @@ class Inventory:
         self._backoff = Backoff()
         self._looked_ms: int | None = None
         self._trouble = ""
-        self.uuids: tuple[str, ...] = ()
+        self.gpus: tuple[Gpu, ...] = ()
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """Return the ids of the GPUs."""
+        return tuple(gpu.uuid for gpu in self.gpus)
 
     def look(self, now_ms: int) -> tuple[Gpu, ...] | None:
         """Return the GPUs when it is time to look again; None: it is not, or nobody answers."""
@@ -48,7 +53,7 @@ class Inventory:
             log.warning("the GPUs can be listed again")
         self._trouble = ""
         self._looked_ms = now_ms
-        self.uuids = tuple(gpu.uuid for gpu in found)
+        self.gpus = found
         return found
 
     def look_again(self) -> None:

@@ -72,13 +72,24 @@ class Memory:
             for index, (kind, body) in enumerate(bodies)
         ]
 
+    @property
+    def bytes_used(self) -> int:
+        """Return the size of the spool."""
+        return self._spool.bytes_used
+
     def close(self) -> None:
         """Close the spool."""
         self._spool.close()
 
 
 def report(
-    terms: Terms, what: ReportKind, at_ms: int, *, exit_code: int | None = None, detail: str = ""
+    terms: Terms,
+    what: ReportKind,
+    at_ms: int,
+    *,
+    exit_code: int | None = None,
+    detail: str = "",
+    reclaimed: bool = False,
 ) -> Record:
     """Return the record of a report.
 
@@ -98,4 +109,6 @@ def report(
         "exit_code": exit_code,
         "detail": detail[:DETAIL_LENGTH_MAX],
     }
+    if reclaimed:
+        body["reclaimed"] = True
     return {"t": "report", "body": body}

@@ -29,7 +29,10 @@ LATE_GRACE_MS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the agent keeps of an assignment: enough to stop the work when the server is away."""
+    """What the agent keeps of an assignment: enough to stop the work when the server is away.
+
+    notice_ms: between a reclaim and the loss of the GPUs, as it was agreed; None: not told.
+    """
 
     lease_id: UUID
     gpu_uuids: tuple[str, ...]
@@ -41,6 +44,7 @@ class Terms:
     tenant: str = ""
     outputs: tuple[str, ...] = ()
     volumes: tuple[VolumeMount, ...] = ()
+    notice_ms: int | None = None
 
     @property
     def deadline_ms(self) -> int:
@@ -75,6 +79,7 @@ class Terms:
             tenant="" if assignment.tenant is None else str(assignment.tenant),
             outputs=assignment.outputs,
             volumes=assignment.volumes,
+            notice_ms=None if (said := assignment.notice_seconds) is None else said * 1000,
         )
 
 
@@ -84,7 +89,9 @@ class Held:
 
     listed: the server still names it. startable: its command is known. work: `none` before it was
     started, `ended` for ever after. noticed_ms: the deadline the work was told of. stopping_ms:
-    when it was asked to end. apart: its work can run beside that of other tenants.
+    when it was asked to end. apart: its work can run beside that of other tenants. declined: why
+    it is not started, though it should be; early: why it ends before the server asks for it; both
+    are the owner's hand.
     """
 
     terms: Terms
@@ -94,6 +101,8 @@ class Held:
     noticed_ms: int | None = None
     stopping_ms: int | None = None
     apart: bool = True
+    declined: str = ""
+    early: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +152,21 @@ class TurnAway:
 
 
 @dataclass(frozen=True, slots=True)
+class Decline:
+    """Report that the owner of the host lets the work not be started."""
+
+    lease_id: UUID
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     """Remove all trace of the lease."""
 
     lease_id: UUID
 
 
-Action = Start | Notice | Terminate | Kill | GiveUp | TurnAway | Forget
+Action = Start | Notice | Terminate | Kill | GiveUp | TurnAway | Decline | Forget
 
 
 def reconcile(leases: Sequence[Held], *, now_ms: int) -> list[Action]:
@@ -167,7 +184,11 @@ def reconcile(leases: Sequence[Held], *, now_ms: int) -> list[Action]:
     here = [held for held in leases if held.work == "running"]
     for held in leases:
         terms = held.terms
-        if held.work != "none" or not held.listed or terms.phase == "stop":
+        if held.work != "none" or not held.listed:
+            continue
+        if held.declined and terms.starts_ms <= now_ms < terms.deadline_ms:
+            actions.append(Decline(terms.lease_id, held.declined))
+        if held.declined or terms.phase == "stop":
             continue
         if now_ms >= terms.deadline_ms or not held.startable or now_ms < terms.starts_ms:
             continue
@@ -233,7 +254,7 @@ def _ending(held: Held, now_ms: int) -> Iterator[Action]:
     if held.work == "none":
         if not held.listed:
             yield Forget(terms.lease_id)
-        elif terms.phase == "stop" or now_ms >= terms.deadline_ms:
+        elif now_ms >= terms.deadline_ms or (terms.phase == "stop" and not held.early):
             yield GiveUp(terms.lease_id, "it was to be stopped before it was started")
         return
     reason = _reason(held, now_ms)
@@ -250,6 +271,8 @@ def _ending(held: Held, now_ms: int) -> Iterator[Action]:
 def _reason(held: Held, now_ms: int) -> str:
     """Return why running work is to be asked to end now; empty: it is not."""
     terms = held.terms
+    if held.early and (terms.phase == "stop" or now_ms >= terms.wind_down_ms):
+        return held.early
     if terms.phase == "stop":
         return "the server asked for it"
     if not held.listed:

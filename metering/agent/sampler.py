@@ -8,6 +8,7 @@ that it stands for by the time stamps. What could not be seen is None, never 0.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,7 @@ class Sampler:
     """Looks at the GPUs and keeps the meters of the leases that run.
 
     device_of: says what the driver calls a GPU: of a share its card, of a MIG instance itself.
+    is_own: tells the processes that are neither a lease's nor a stranger's, but give way to leases.
     """
 
     def __init__(
@@ -60,9 +62,12 @@ class Sampler:
         clock: Clock,
         *,
         device_of: Callable[[str], str] = card_of,
+        is_own: Callable[[int], bool] = lambda _: False,
     ) -> None:
         self._gpus = gpus
         self._device_of = device_of
+        self._is_own = is_own
+        self.kept_ms: Counter[str] = Counter()
         self._runtime = runtime
         self._clock = clock
         self._meters: dict[Key, Meter] = {}
@@ -144,6 +149,19 @@ class Sampler:
             if stop_ms > meter.cut_ms:
                 last.append(_cut(key, meter, stop_ms))
         return last
+
+    def faulty(self) -> set[str]:
+        """Return the devices that did not answer when they were looked at last."""
+        return {uuid for uuid, watch in self._watches.items() if watch.fault is not None}
+
+    def count(self, cuts: Iterable[Cut]) -> None:
+        """Add up intervals that were kept, for `kept_ms`: what was granted, and what was busy."""
+        for cut in cuts:
+            self.kept_ms["granted"] += cut.fields["granted_ms"]
+            self.kept_ms["busy"] += cut.fields["busy_ms"] or 0
+
+    def _name_of(self, pid: int) -> str | None:
+        return None if self._is_own(pid) else self._runtime.name_of(pid)
 
     def kept(self, cuts: Iterable[Cut]) -> None:
         """Go on from intervals that are safely kept. Until then they grow and can be cut again."""
@@ -267,7 +285,7 @@ class Sampler:
         """Find processes that belong to no lease of a card, each told once, and who fills it."""
         found = []
         by_mps = any(meter.by_mps for meter in meters.values())
-        strangers = strangers_of(reading, owners, meters, self._runtime.name_of, by_mps=by_mps)
+        strangers = strangers_of(reading, owners, meters, self._name_of, by_mps=by_mps)
         strays = {each.pid: each.said for each in strangers} if meters else {}
         for pid in strays.keys() - watch.strays:
             found.append(Finding(uuid, "stray-process", strays[pid]))
@@ -301,7 +319,7 @@ class Sampler:
             owners = {each.pid: self._runtime.lease_of(each.pid) for each in reading.residents}
             of_card = meters.get(card, {})
             by_mps = any(map(is_mps, gpu_uuids)) or any(each.by_mps for each in of_card.values())
-            strangers = strangers_of(reading, owners, of_card, self._runtime.name_of, by_mps=by_mps)
+            strangers = strangers_of(reading, owners, of_card, self._name_of, by_mps=by_mps)
             if filled := filling(strangers, self._elsewhere(card)):
                 found.append(f"{card}: {filled}")
                 watch = self._watches.setdefault(card, Watch())

@@ -109,6 +109,7 @@ __all__ = [
     "SecretsSealed",
     "Sha256",
     "Stream",
+    "Taking",
     "VolumeAsked",
     "VolumeKept",
     "VolumeMount",
@@ -148,6 +149,9 @@ FINAL = frozenset(
 """Codes of 409 by which the server refuses a message for good; every other conflict passes."""
 
 Phase = Literal["run", "warn", "stop"]
+Taking = Literal["all", "paused", "draining", "released"]
+"""What an owner lets the market do on a host: anything; start nothing new; end what runs, with the
+notice that was agreed; have nothing there at all."""
 ReportKind = Literal["started", "saved", "exited", "stopped", "failed", "refused"]
 HealthKind = Literal[
     "gpu-lost",
@@ -209,6 +213,7 @@ class Registration(Message):
         `secrets`, `podman`, `access`. A word that the reader does not know is kept: its agent is
         newer.
     separates_tenants: what agents of before said in place of `sandbox`.
+    taking: what the owner lets be done, by the switch at the host.
     """
 
     agent_version: Name
@@ -219,6 +224,7 @@ class Registration(Message):
     sandbox: Annotated[str, Length(0, 40)] = ""
     enforces: Annotated[tuple[Enforced, ...], Length(0, 32)] = ()
     abilities: Annotated[tuple[Word, ...], Length(0, 32)] = ()
+    taking: Taking = "all"
 
     def __post_init__(self) -> None:
         if len({gpu.uuid for gpu in self.gpus}) != len(self.gpus):
@@ -254,6 +260,7 @@ class Assignment(Message):
     secrets: names of those that the work is handed, for which the agent asks; secret_variables:
         which of them are variables of its environment as well.
     volumes: what it finds of its tenant's volumes, and where.
+    notice_seconds: between a reclaim and the loss of the GPUs, as it was agreed; None: not said.
     """
 
     lease_id: UUID
@@ -274,6 +281,7 @@ class Assignment(Message):
     secrets: Annotated[tuple[SecretName, ...], Length(0, 16)] = ()
     secret_variables: Annotated[tuple[SecretName, ...], Length(0, 16)] = ()
     volumes: Annotated[tuple[VolumeMount, ...], Length(0, 8)] = ()
+    notice_seconds: Annotated[int, Between(0, 366 * 86_400)] | None = None
 
     def __post_init__(self) -> None:
         if self.ends_at <= self.starts_at:
@@ -298,14 +306,24 @@ class Assignment(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignments(Message):
-    """GET /api/v1/agent/assignments: the desired state. A lease not listed is to be stopped."""
+    """GET /api/v1/agent/assignments: the desired state. A lease not listed is to be stopped.
+
+    taking: what the owner lets be done, by the switch on the market; said to those that have the
+        ability `hand`.
+    """
 
     server_time: datetime
     assignments: Annotated[tuple[Assignment, ...], Length(0, 1024)]
+    taking: Taking = "all"
 
     def __post_init__(self) -> None:
         if len({each.lease_id for each in self.assignments}) != len(self.assignments):
             raise WireError("names a lease twice", "assignments")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it without what an agent of before does not know, where that is as usual."""
+        said = Message.to_json(self)
+        return said if self.taking != "all" else {k: v for k, v in said.items() if k != "taking"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,6 +332,7 @@ class Report(Message):
 
     saved: what it did until `at` is safe, a checkpoint; the others say when it happened. refused:
         it was not started, because somebody else's process fills its GPU.
+    reclaimed: it was stopped, or never started, by the owner's hand at the host.
     exit_code: of a command that ended by itself or by our signal; negative is the signal's
         number; null when unknown or never started.
     """
@@ -324,6 +343,7 @@ class Report(Message):
     at: datetime
     exit_code: Annotated[int, Between(-255, 255)] | None
     detail: Detail
+    reclaimed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

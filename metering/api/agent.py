@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from dataclasses import asdict
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import structlog
 from django.conf import settings
@@ -23,6 +23,7 @@ from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.refusal import Invalid, Refusal
 from ledger.rest import Endpoint
 from ledger.rest.problems import answer_problem, field_problems
+from listings.queries import told_to_agent
 from marketplace.logs import default_logs
 from marketplace.queries.leases import Assignment, assignments_for
 from marketplace.secrets import handed_out
@@ -118,21 +119,27 @@ class AgentAssignments(AgentEndpoint):
     """What should run on a host."""
 
     scopes: ClassVar = {"GET": "agent"}
-    reads: ClassVar = ("marketplace.leases",)
+    reads: ClassVar = ("marketplace.leases", "listings.hosts")
 
     @extend_schema(responses=dict[str, Any], tags=["agent"])
     def get(self, request: Request) -> Response:
         """Tell the desired state; a lease that is not in it is to be stopped."""
         self.note_seen()
-        spoken = (_spoken(each) for each in assignments_for(self.host_id))
+        knows_hand, on_market = told_to_agent(self.host_id)
+        spoken = (_spoken(each, knows_hand) for each in assignments_for(self.host_id))
         assignments = tuple(each for each in spoken if each is not None)
-        answer = wire.Assignments(server_time=timezone.now(), assignments=assignments)
+        answer = wire.Assignments(
+            server_time=timezone.now(),
+            assignments=assignments,
+            taking=cast(wire.Taking, on_market) if knows_hand else "all",
+        )
         return Response(answer.to_json())
 
 
-def _spoken(wanted: Assignment) -> wire.Assignment | None:
+def _spoken(wanted: Assignment, knows_hand: bool = False) -> wire.Assignment | None:
     """Put one assignment into the agent's words.
 
+    knows_hand: it is told the notice, which agents of before would not read.
     One that cannot be put so is left out and logged: that lease fails for want of a start, and
     the host's other leases go on.
     """
@@ -157,6 +164,7 @@ def _spoken(wanted: Assignment) -> wire.Assignment | None:
                 "secrets": wanted.secrets,
                 "secret_variables": wanted.secret_variables,
                 "volumes": [asdict(each) for each in wanted.volumes],
+                "notice_seconds": wanted.notice_seconds if knows_hand else None,
             }
         )
     except wire.WireError as unfit:

@@ -87,6 +87,7 @@ def register_agent(
         gpus=gpus,
         cards=cards,
         says=_says(registration),
+        taking=registration.taking,
         by=by,
         now=now,
     )

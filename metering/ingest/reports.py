@@ -70,6 +70,10 @@ def _keep(report: Report, *, host_id: HostId, now: datetime) -> None:
 
 def _tell(store: EventStore, report: Report, *, host_id: HostId, by: Meta, now: datetime) -> None:
     lease_id = LeaseId(report.lease_id)
+    if report.reclaimed:
+        # First: what the owner took is paid for, whatever else is known of the lease.
+        taken = by.step("taken")
+        leases.take_lease_at_once(store, lease_id=lease_id, host_id=host_id, by=taken, now=now)
     match report.what:
         case "started":
             leases.lease_started(store, lease_id=lease_id, host_id=host_id, by=by, now=now)

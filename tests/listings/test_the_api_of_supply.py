@@ -228,6 +228,25 @@ def test_two_offers_of_one_gpu_at_one_time_are_refused_over_http(owner: Caller) 
     assert (answer.status_code, answer.json()["code"]) == (409, "gpu-listed-already")
 
 
+def test_an_owner_turns_the_switch_of_a_host(owner: Caller) -> None:
+    host_id = new_host(owner)
+    send(owner, "POST", "offers", offer_body(host_id))
+    read()
+    assert len(send(owner, "GET", "listings").json()["data"]) == 1
+
+    for verb, taking in (("pause", "paused"), ("drain", "draining"), ("release", "released")):
+        assert send(owner, "POST", f"hosts/{host_id}/{verb}").status_code == 200
+        read()
+        shown = send(owner, "GET", f"hosts/{host_id}").json()
+        assert (shown["at_host"], shown["on_market"]) == ("all", taking)
+        assert send(owner, "GET", "listings").json()["data"] == []
+    send(owner, "POST", f"hosts/{host_id}/resume")
+    read()
+
+    assert send(owner, "GET", f"hosts/{host_id}").json()["on_market"] == "all"
+    assert len(send(owner, "GET", "listings").json()["data"]) == 1
+
+
 def test_another_tenant_finds_nothing(owner: Caller, stranger: Caller) -> None:
     host_id = new_host(owner)
     offer_id = send(owner, "POST", "offers", offer_body(host_id)).json()["id"]
@@ -236,6 +255,10 @@ def test_another_tenant_finds_nothing(owner: Caller, stranger: Caller) -> None:
     asked = [
         ("GET", f"hosts/{host_id}", None),
         ("POST", f"hosts/{host_id}/retire", None),
+        ("POST", f"hosts/{host_id}/pause", None),
+        ("POST", f"hosts/{host_id}/drain", None),
+        ("POST", f"hosts/{host_id}/release", None),
+        ("POST", f"hosts/{host_id}/resume", None),
         ("POST", f"hosts/{host_id}/tokens", {"title": "agent"}),
         ("GET", f"offers/{offer_id}", None),
         ("GET", f"offers/{offer_id}/windows", None),

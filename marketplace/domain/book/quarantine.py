@@ -1,4 +1,5 @@
-"""What of the supply is leased to nobody for now: hosts that are silent, and GPUs that are unfit.
+"""What of the supply is leased to nobody for now: hosts that are silent or that their owners keep
+back, and GPUs that are unfit.
 
 The offers stay in the book with their place, floor and terms: only the time of those GPUs is
 withheld, in the calendar, which everything that grants, quotes or explains asks what is free. What
@@ -20,6 +21,7 @@ from listings.domain.events import (
     GpuReleased,
     HostFellSilent,
     HostReturned,
+    HostTakingChanged,
 )
 from marketplace.domain.index.offer_index import Catalogue
 from marketplace.domain.orderbook.calendar import Calendar
@@ -28,20 +30,28 @@ from marketplace.domain.orderbook.triggers import SupplyGrew, Trigger
 
 
 class Quarantine:
-    """The hosts that are silent, and the unfit GPUs of each host, whatever is offered of them."""
+    """The hosts that are silent, those that are kept back, and the unfit GPUs of each host.
+
+    Whatever is offered of them.
+    """
 
     def __init__(self) -> None:
         self.silent: set[HostId] = set()
+        self.kept_back: set[HostId] = set()
         self.unfit: dict[HostId, set[str]] = defaultdict(set)
 
     def __contains__(self, host_id: HostId) -> bool:
-        return host_id in self.silent or bool(self.unfit.get(host_id))
+        return self.is_whole(host_id) or bool(self.unfit.get(host_id))
+
+    def is_whole(self, host_id: HostId) -> bool:
+        """Tell if all of a host is withheld."""
+        return host_id in self.silent or host_id in self.kept_back
 
     def of(self, host_id: HostId, offers: Iterable[Listed]) -> list[str]:
         """Return what of a host's offers is withheld, and the cards that it is parts of."""
         if host_id not in self:
             return []
-        all_of_it, unfit = host_id in self.silent, self.unfit.get(host_id, set())
+        all_of_it, unfit = self.is_whole(host_id), self.unfit.get(host_id, set())
         found: dict[str, None] = {}
         for listed in offers:
             for gpu in listed.terms.gpus:
@@ -88,6 +98,16 @@ def returned(book: Book, event: HostReturned, position: int) -> Trigger | None:
     return _given_back(book, event.host_id)
 
 
+def taking_changed(book: Book, event: HostTakingChanged, position: int) -> Trigger | None:
+    """Withhold a host that its owner keeps back, or give it back and look who waited."""
+    if (event.at_host, event.on_market) != ("all", "all"):
+        book.quarantine.kept_back.add(event.host_id)
+        withhold(book, event.host_id)
+        return None
+    book.quarantine.kept_back.discard(event.host_id)
+    return _given_back(book, event.host_id)
+
+
 def quarantined(book: Book, event: GpuQuarantined, position: int) -> Trigger | None:
     """Withhold a GPU, with all its parts."""
     book.quarantine.unfit[event.host_id].add(event.gpu_uuid)
@@ -105,7 +125,7 @@ def _given_back(book: Book, host_id: HostId) -> Trigger | None:
     if not book.quarantine.unfit.get(host_id):
         book.quarantine.unfit.pop(host_id, None)
     withhold(book, host_id)
-    if not book.catalogue.on(host_id) or host_id in book.quarantine.silent:
+    if not book.catalogue.on(host_id) or book.quarantine.is_whole(host_id):
         return None
     return SupplyGrew(frozenset({host_id}), rests=True)
 
@@ -113,6 +133,7 @@ def _given_back(book: Book, host_id: HostId) -> Trigger | None:
 RULES: dict[type[Event], Callable[[Book, Any, int], Trigger | None]] = {
     HostFellSilent: fell_silent,
     HostReturned: returned,
+    HostTakingChanged: taking_changed,
     GpuQuarantined: quarantined,
     GpuReleased: released,
 }

@@ -102,6 +102,7 @@ class BookState:
     unfit: tuple[tuple[HostId, tuple[str, ...]], ...] = ()
     granted_bids: tuple[BidState, ...] = ()
     agents: tuple[tuple[HostId, AgentSays], ...] = ()
+    kept_back: tuple[HostId, ...] = ()
 
 
 def state_of(book: Book) -> BookState:
@@ -152,6 +153,7 @@ def state_of(book: Book) -> BookState:
         ),
         granted_bids=tuple(_state_of(bid) for bid in book.granted_bids.values()),
         agents=tuple(sorted(book.agents.said.items())),
+        kept_back=tuple(sorted(book.quarantine.kept_back)),
     )
 
 
@@ -165,6 +167,7 @@ def restored(state: BookState) -> Book:
     for each in state.records:
         book.leases.records[each.host_id] = Record(each.good, each.all, each.leases, each.at)
     book.quarantine.silent.update(state.silent)
+    book.quarantine.kept_back.update(state.kept_back)
     book.quarantine.unfit.update((host_id, set(uuids)) for host_id, uuids in state.unfit)
     book.agents.said.update(state.agents)
     for offer in state.offers:

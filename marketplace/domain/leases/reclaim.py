@@ -73,6 +73,28 @@ def reclaim(
     ]
 
 
+def take_at_once(lease: Lease, *, host_id: HostId, now: datetime) -> list[LeaseEvent]:
+    """Take up that an owner's host has let the work of a lease go, or is about to: without notice.
+
+    Owners come first, and pay for it as for the least notice that was agreed. Nothing, where the
+    lease stops by now anyway.
+    """
+    mine = [share for share in lease.terms.shares if share.host_id == host_id]
+    sooner = lease.due_at <= now or (lease.stop_at is not None and lease.stop_at <= now)
+    if not mine or sooner or lease.over or lease.state == "ending":
+        return []
+    owner_id = mine[0].owner_id
+    return [
+        ReclaimRequested(
+            lease_id=lease.terms.lease_id,
+            owner_id=owner_id,
+            stop_at=now,
+            at=now,
+            compensation=lease.compensation(owner_id, asked_at=now, stop_at=now),
+        )
+    ]
+
+
 def quote(lease: Lease, *, owner_id: TenantId | None, now: datetime) -> tuple[Choice, ...]:
     """Return what a reclaim asked for now would cost, by its notice, the shortest first.
 

@@ -81,6 +81,39 @@ def test_a_bid_that_only_a_silent_host_fits_is_told_so_and_served_when_it_return
 
 
 @PATIENCE
+def test_no_bid_gets_a_host_that_its_owner_keeps_back_until_it_is_resumed(
+    patience: Patience,
+) -> None:
+    market = Market()
+    market.offer("a", gpus=1, windows=BRIEF)
+    market.health("a", "paused")
+    market.bid("b", at=5, patience=patience)
+    market.run()
+    assert market.grant("b") is None
+    assert told(market) == ["health"]
+
+    market.wait(minutes=2)
+    market.health("a", "resumed")
+    market.run()
+
+    assert gpus_granted(market, "b") == {"a:0"}
+
+
+@PATIENCE
+def test_a_silent_host_that_is_resumed_is_still_silent(patience: Patience) -> None:
+    market = Market()
+    market.offer("a", gpus=1, windows=BRIEF)
+    market.health("a", "paused")
+    market.health("a", "silent")
+    market.health("a", "resumed")
+    market.bid("b", at=5, patience=patience)
+
+    market.run()
+
+    assert market.grant("b") is None
+
+
+@PATIENCE
 def test_the_other_gpus_of_a_host_go_on_being_leased(patience: Patience) -> None:
     market = Market()
     market.offer("a", gpus=4, windows=BRIEF)

@@ -75,6 +75,13 @@ def test_hosts_are_listed_with_their_gpus(run: Any) -> None:
     assert "rack nine" in result.output and " 2" in result.output
 
 
+@pytest.mark.parametrize("verb", ["pause", "drain", "release", "resume"])
+def test_the_switch_of_a_host_is_turned(run: Any, verb: str) -> None:
+    result, sent = run(verb, str(HOST))
+    assert result.exit_code == 0, result.output
+    assert sent == [("POST", f"hosts/{HOST}/{verb}", None)]
+
+
 def test_a_host_is_retired(run: Any) -> None:
     result, sent = run("retire", str(HOST))
     assert result.exit_code == 0, result.output

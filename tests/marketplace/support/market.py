@@ -48,12 +48,14 @@ from listings.domain.events import (
     HostAbilitiesReported,
     HostFellSilent,
     HostReturned,
+    HostTakingChanged,
     Isolation,
     OfferPaused,
     OfferPublished,
     OfferRepriced,
     OfferResumed,
     OfferWithdrawn,
+    Taking,
     WeeklyRule,
 )
 from listings.domain.offers import Offer
@@ -242,13 +244,18 @@ class Market:
         self.put(f"offer-{offer_id}", event)
 
     def health(self, host: str, what: str, gpu: int | str = 0) -> None:
-        """Say that a host is `silent` or `returned`, or a GPU of it `unfit` or `fit`."""
+        """Say that a host is silent, returned, paused or resumed, or a GPU of it unfit or fit."""
         host_id = HostId(named(f"host {host}"))
         uuid = f"{host}:{gpu}"
         event: Event
         match what:
             case "silent":
                 event = HostFellSilent(host_id=host_id, heard_at=self.now, at=self.now)
+            case "paused" | "resumed":
+                word: Taking = "paused" if what == "paused" else "all"
+                event = HostTakingChanged(
+                    host_id=host_id, at_host="all", on_market=word, at=self.now
+                )
             case "returned":
                 event = HostReturned(host_id=host_id, at=self.now)
             case "unfit":

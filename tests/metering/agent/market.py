@@ -41,6 +41,7 @@ class Market:
     logs: dict[tuple[UUID, wire.Stream], bytearray] = field(default_factory=dict)
     ended_logs: set[tuple[UUID, wire.Stream]] = field(default_factory=set)
     takes_logs: bool = True
+    taking: wire.Taking = "all"
     repeated: int = 0
     away: bool = False
     lose_replies: int = 0
@@ -90,7 +91,9 @@ class Market:
                 return self._seal(wire.SecretsAsked.from_json(wire.parse(body)))
             case "GET", wire.ASSIGNMENTS_PATH:
                 return wire.Assignments(
-                    server_time=datetime.now(UTC), assignments=tuple(self.desired.values())
+                    server_time=datetime.now(UTC),
+                    assignments=tuple(self.desired.values()),
+                    taking=self.taking,
                 )
             case "POST", wire.REPORTS_PATH:
                 batch = wire.ReportBatch.from_json(wire.parse(body))

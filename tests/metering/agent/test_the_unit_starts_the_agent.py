@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from metering.agent.__main__ import _parser
+from metering.agent.configuration import arguments_of
 from metering.agent.runtimes.users import read_users
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
@@ -26,8 +27,10 @@ def service() -> configparser.SectionProxy:
 
 def test_the_options_are_those_of_the_agent() -> None:
     program, *options = shlex.split(service()["ExecStart"])
+    assert options == ["run", "--config", "/etc/offpeak-agent.toml"]
+    options[-1] = str(DEPLOY / "offpeak-agent.toml")
 
-    given = _parser().parse_args(options)
+    given = _parser().parse_args(arguments_of(_parser(), options))
 
     assert Path(program).name == "offpeak-agent" and given.verb == "run"
     assert given.work_users == "300000-300031"
