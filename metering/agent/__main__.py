@@ -30,6 +30,7 @@ from .hand.verbs import WORDS, show, speak
 from .logs import write_to_stderr
 from .metrics import exported, read_address
 from .rotation import DAYS, rotating
+from .runtimes.egress import parse_all
 from .runtimes.images import BYTES_MAX, Sources
 from .runtimes.limits import GIB, Limits
 from .runtimes.slurm_commands import ACCOUNT, Slurm
@@ -176,8 +177,12 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
                         "own user; as root with --simulate only")  # fmt: skip
     parser.add_argument("--confine", choices=["auto", "off"], default="auto",
                         help="use bubblewrap where it is installed")  # fmt: skip
-    parser.add_argument("--work-network", choices=["private", "none", "host"],
-                        default="private", help="of confined work")  # fmt: skip
+    parser.add_argument("--work-network", choices=["private", "allow", "none", "host"],
+                        default="private", help="of confined work: one of its own with a way to "
+                        "public addresses, to those of a list, or none; or the host's")  # fmt: skip
+    parser.add_argument("--allow-egress", metavar="HOST:PORT,…", type=_saying(parse_all),
+                        action="extend", default=[], help="names or networks that confined work "
+                        "may connect to, such as pypi.org:443,10.1.0.0/16:*")  # fmt: skip
     parser.add_argument("--work-reads", metavar="FOLDER", type=_folder, action="append",
                         default=[], help="one more folder that confined work may read")  # fmt: skip
     parser.add_argument("--runtimes", type=_saying(_runtimes), default=(PROCESS,),
@@ -257,6 +262,7 @@ def _wish(options: argparse.Namespace) -> Wish:
         pretended=bool(options.simulate),
         confine=options.confine == "auto",
         network=options.work_network,
+        allowed=tuple(options.allow_egress),
         readable=tuple(options.work_reads),
         runtimes=options.runtimes,
         images=Sources(

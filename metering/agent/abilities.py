@@ -17,6 +17,9 @@ ABLE: dict[str, Callable[[Runtime], bool]] = {
     "podman": lambda runtime: runtime.runs_images,
     "secrets": lambda runtime: runtime.hands_secrets and sealing.is_possible(),
     "volumes": lambda runtime: runtime.has_folders,
+    "network-none": lambda runtime: runtime.reaches == "none",
+    "network-allow-list": lambda runtime: runtime.reaches == "allow-list",
+    "network-open": lambda runtime: runtime.reaches == "open",
     "images-only": lambda runtime: runtime.images_only,
 }
 """By word: `files`, `volumes`, `logs`, `secrets`, `podman`, `access`; `hand`: it knows the owner's

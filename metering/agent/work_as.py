@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from .runtimes import podman
+from .runtimes import egress, podman
 from .runtimes.confinement import Confinement, Network, find
+from .runtimes.egress import Egress, Entry
 from .runtimes.images import Containers, Sources
 from .runtimes.slurm_commands import Slurm
 from .runtimes.users import WorkUsers, named, read_users
@@ -40,8 +41,9 @@ class Wish:
 
     users, user: accounts for leased work, one for each lease, or one for all. trusted: work may
     run as the agent's own user. pretended: the GPUs are made up. confine: use bubblewrap if it is
-    there. network, readable: of confined work. runtimes: what work may run in: `process`, `podman`,
-    or `slurm` alone. images: where images come from. cluster: of `slurm`.
+    there. network, readable: of confined work; allowed: what it may connect to, beside public
+    addresses with `private`, and alone with `allow`. runtimes: what work may run in: `process`,
+    `podman`, or `slurm` alone. images: where images come from. cluster: of `slurm`.
     """
 
     users: str | None = None
@@ -50,6 +52,7 @@ class Wish:
     pretended: bool = False
     confine: bool = True
     network: Network = "private"
+    allowed: tuple[Entry, ...] = ()
     readable: tuple[Path, ...] = ()
     runtimes: tuple[str, ...] = (PROCESS,)
     images: Sources = NOWHERE
@@ -93,6 +96,7 @@ def work_as(wish: Wish, *, uid: int | None = None) -> WorkAs:
     root = (os.geteuid() if uid is None else uid) == 0
     if SLURM in wish.runtimes and len(wish.runtimes) > 1:
         raise WorkUnsafe(SLURM_ALONE)
+    out = egress_of(wish)
     if wish.runtimes == (PODMAN,):
         return WorkAs(users=None, confinement=None, unconfined="", trusted=False, bare=False)
     if wish.users is not None and wish.user is not None:
@@ -109,10 +113,32 @@ def work_as(wish: Wish, *, uid: int | None = None) -> WorkAs:
     confinement, unconfined = None, "it was asked not to be used (--confine off)"
     if wish.confine and not (users is None and root):
         first = None if users is None else users.first
-        confinement, unconfined = find(network=wish.network, readable=wish.readable, user=first)
+        confinement, unconfined = find(
+            network=wish.network, readable=wish.readable, user=first, egress=out
+        )
+    if wish.network == "allow" and confinement is None:
+        raise WorkUnsafe(f"--work-network allow needs bubblewrap around the work: {unconfined}")
     if users is None and not root and confinement is None and not wish.trusted:
         raise WorkUnsafe(f"{OWN_USER} ({unconfined})")
     return WorkAs(users=users, confinement=confinement, unconfined=unconfined, trusted=wish.trusted)
+
+
+def egress_of(wish: Wish) -> Egress | None:
+    """Return what the work here may reach; None: it has no way out, or the host's network.
+
+    Raises: WorkUnsafe, where what was asked for cannot be had.
+    """
+    listed = wish.network == "allow"
+    if listed and not wish.allowed:
+        raise WorkUnsafe("--work-network allow needs what is allowed: --allow-egress pypi.org:443")
+    if wish.network not in ("private", "allow"):
+        if wish.allowed:
+            raise WorkUnsafe(f"--allow-egress says nothing with --work-network {wish.network}")
+        return None
+    found, why = egress.find(wish.allowed, open_=not listed)
+    if found is None and wish.allowed:
+        raise WorkUnsafe(why)
+    return found
 
 
 def containers_of(wish: Wish, state_dir: Path) -> Containers | None:
@@ -128,6 +154,7 @@ def containers_of(wish: Wish, state_dir: Path) -> Containers | None:
         readable=wish.readable,
         registries=wish.images.registries,
         cdi=not wish.pretended,
+        egress=egress_of(wish),
     )
     if found is None:
         raise WorkUnsafe(f"no work can run in images here: {why}")

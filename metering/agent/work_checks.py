@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from .checks import Check
-from .runtimes import groups
+from .runtimes import egress, groups
 from .runtimes.limits import Limits
 from .runtimes.users import UsersUnfit, WorkUsers, closed_on_the_way, is_clear
-from .work_as import PODMAN, Wish, WorkAs, WorkUnsafe, containers_of, work_as
+from .work_as import PODMAN, Wish, WorkAs, WorkUnsafe, containers_of, egress_of, work_as
 
-BWRAP = "apt install bubblewrap slirp4netns"
-INSTALL_PODMAN = "apt install podman runc conmon catatonit slirp4netns"
+BWRAP = "apt install bubblewrap slirp4netns iptables"
+INSTALL_PODMAN = "apt install podman runc conmon catatonit slirp4netns iptables"
 CDI = ("/etc/cdi/nvidia.yaml", "/etc/cdi/nvidia.json", "/var/run/cdi/nvidia.yaml")
 
 
@@ -21,6 +22,7 @@ def examine(wish: Wish, state_dir: Path) -> Iterator[Check]:
     """Yield as whom work runs, and what keeps the works of two tenants apart."""
     name = "leased work runs"
     yield from _images(wish, state_dir)
+    yield from _way_out(wish)
     if wish.runtimes == (PODMAN,):
         return
     try:
@@ -68,6 +70,30 @@ def _images(wish: Wish, state_dir: Path) -> Iterator[Check]:
         yield Check("GPUs in containers", False, "no device is described by CDI", mend)
 
 
+def _way_out(wish: Wish) -> Iterator[Check]:
+    """Say where work can connect to, and which names of the owner's list are none."""
+    name = "network of confined work"
+    if wish.network == "host":
+        yield Check(name, None, "the host's own: it reaches all that the host does")
+        return
+    try:
+        found = egress_of(wish)
+    except WorkUnsafe as unsafe:
+        yield Check(name, False, str(unsafe))
+        return
+    if wish.network == "none":
+        yield Check(name, True, "has no way out")
+    elif shutil.which("slirp4netns") is None:
+        mend = "apt install slirp4netns"
+        yield Check(name, None, "has no way out: slirp4netns is not installed", mend)
+    elif found is None:
+        yield Check(name, None, f"has no way out: {egress.find(open_=True)[1]}")
+    else:
+        yield Check(name, True, f"has a way out, held by a {found.said}")
+        for nowhere in found.unknown():
+            yield Check("allow-list", None, f"{nowhere} has no address that work could reach")
+
+
 def _accounts(name: str, users: WorkUsers, state_dir: Path) -> Iterator[Check]:
     yield Check(name, True, f"as an account of its own for each lease, {len(users)} in all")
     made = groups.make("doctor", Limits())
@@ -89,9 +115,6 @@ def _tenants(found: WorkAs) -> Iterator[Check]:
     if found.separates_tenants:
         assert found.confinement is not None
         yield Check(name, True, "are kept apart by bubblewrap, and run here side by side")
-        if found.confinement.network == "private" and found.confinement.way_out is None:
-            mend = "apt install slirp4netns"
-            yield Check("network of work", None, "none: slirp4netns is not installed", mend)
     elif found.trusted and found.users is None:
         yield Check(name, None, "are not kept apart: all work here is trusted")
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..shares import is_mps
 from . import disks
 from .confinement import Confinement
+from .egress import Reach
 from .images import Containers
 from .levels import Sandbox, sandbox_of
 from .limits import Limits
@@ -54,6 +55,13 @@ class Apart:
         if self._containers is not None and not self._bare:
             return self._containers.podman.sandbox(self._limits, disk=self._bounds_disk)
         return sandbox_of(self._users, self._confinement, self._limits, disk=self._bounds_disk)
+
+    @property
+    def reaches(self) -> Reach:
+        """Return how far work here can connect; unconfined it is the host's."""
+        if self._bare:
+            return "open" if self._confinement is None else self._confinement.reach
+        return "none" if self._containers is None else self._containers.podman.reach
 
     @cached_property
     def _bounds_disk(self) -> bool:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from .egress import Egress, Reach, Way, reach_of
 from .users import WorkUser
 
-Network = Literal["private", "none", "host"]
+Network = Literal["private", "allow", "none", "host"]
 
 INSIDE = Path("/lease")
 """Where the lease's folder is, as its work sees it."""
@@ -41,14 +42,17 @@ class Confinement:
     """bwrap as it is on this host.
 
     slirp: slirp4netns, which lends a network namespace of its own a way out. network: `private`,
-    a namespace of its own, with a way out where slirp is there; `none`, without one; `host`, the
-    host's, in which leases reach each other. readable: more folders that the work may read.
+    a namespace of its own, with a way out to public addresses where slirp and a packet filter are
+    there; `allow`, with one to what the owner lists; `none`, without one; `host`, the host's, in
+    which leases reach each other. egress: sets that filter. readable: more folders that the work
+    may read.
     """
 
     bwrap: str
     slirp: str | None = None
     network: Network = "private"
     readable: tuple[Path, ...] = ()
+    egress: Egress | None = None
 
     @property
     def separates(self) -> bool:
@@ -58,14 +62,29 @@ class Confinement:
     @property
     def way_out(self) -> str | None:
         """Return the program that lends the work a network; None: it has none, or the host's."""
-        return self.slirp if self.network == "private" else None
+        filtered = self.network in ("private", "allow") and self.egress is not None
+        return self.slirp if filtered else None
+
+    def way(self) -> Way | None:
+        """Return the way out of a lease that starts now; None: it has none. Raises: NotYet."""
+        return None if self.way_out is None or self.egress is None else self.egress.now()
+
+    @property
+    def reach(self) -> Reach:
+        """Return how far its work can connect."""
+        return reach_of(self.network, self.egress if self.way_out else None)
 
     def arguments(
-        self, folder: Path, devices: Iterable[str], read_only: Iterable[str] = ()
+        self,
+        folder: Path,
+        devices: Iterable[str],
+        read_only: Iterable[str] = (),
+        way: Way | None = None,
     ) -> list[str]:
         """Return bwrap's options for the lease whose folder it is; devices: its GPUs.
 
-        read_only: paths in its work's own folder that it may not write to.
+        read_only: paths in its work's own folder that it may not write to. way: out of its
+        network; None: it has none, or the host's.
         """
         return [
             *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
@@ -73,7 +92,7 @@ class Confinement:
             *("--hostname", "lease", "--disable-userns"),
             *(() if self.network == "host" else ("--unshare-net",)),
             *_programs(),
-            *_configuration(folder, resolver=self.way_out is not None),
+            *_configuration(folder, way),
             *_read_only(self.readable),
             *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"),
             *_hardware(),
@@ -86,14 +105,15 @@ class Confinement:
         ]
 
 
-def write_accounts(folder: Path, user: WorkUser | None) -> None:
-    """Write what the work finds as /etc/passwd, /etc/group and /etc/resolv.conf."""
+def write_accounts(folder: Path, user: WorkUser | None, way: Way | None = None) -> None:
+    """Write what the work finds as /etc/passwd, /etc/group, /etc/hosts and /etc/resolv.conf."""
     uid, gid = (os.getuid(), os.getgid()) if user is None else (user.uid, user.gid)
     name = "lease" if user is None else user.name
     for file, text in {
         "passwd": f"{name}:x:{uid}:{gid}:lease:{INSIDE}/work:/bin/sh\n",
         "group": f"{name}:x:{gid}:\n",
-        "resolv.conf": RESOLVER,
+        "resolv.conf": RESOLVER if way is None or way.open else "",
+        "hosts": "" if way is None else way.hosts(),
     }.items():
         path = folder / file
         path.write_text(text)
@@ -101,7 +121,11 @@ def write_accounts(folder: Path, user: WorkUser | None) -> None:
 
 
 def find(
-    *, network: Network = "private", readable: Sequence[Path] = (), user: WorkUser | None = None
+    *,
+    network: Network = "private",
+    readable: Sequence[Path] = (),
+    user: WorkUser | None = None,
+    egress: Egress | None = None,
 ) -> tuple[Confinement | None, str]:
     """Return bwrap as it can be used here, or None and why it cannot.
 
@@ -110,7 +134,8 @@ def find(
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return None, "bubblewrap is not installed"
-    found = Confinement(bwrap, shutil.which("slirp4netns"), network, tuple(readable))
+    slirp = shutil.which("slirp4netns")
+    found = Confinement(bwrap, slirp, network, tuple(readable), egress)
     program = [
         "--unshare-all",
         "--unshare-user",
@@ -152,13 +177,17 @@ def _programs() -> list[str]:
     return options
 
 
-def _configuration(folder: Path, *, resolver: bool) -> list[str]:
+def _configuration(folder: Path, way: Way | None) -> list[str]:
     options: list[str] = []
+    listed = way is not None and not way.open
     for name in ETC:
+        if name == "hosts" and listed:
+            options += ["--ro-bind", str(folder / name), "/etc/hosts"]
+            continue
         options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     for name in ("passwd", "group"):
         options += ["--ro-bind", str(folder / name), f"/etc/{name}"]
-    source = str(folder / "resolv.conf") if resolver else "/etc/resolv.conf"
+    source = "/etc/resolv.conf" if way is None else str(folder / "resolv.conf")
     return [*options, "--ro-bind-try", source, "/etc/resolv.conf"]
 
 

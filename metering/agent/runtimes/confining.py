@@ -11,6 +11,12 @@ import select
 import subprocess
 from collections.abc import Mapping
 from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING or __package__:
+    from .packet_filter import set_up
+else:
+    from packet_filter import set_up
 
 NETWORK_SECONDS_MAX = 5.0
 
@@ -45,8 +51,9 @@ def _in_memory(content: bytes, open_files: ExitStack) -> int:
 class Network:
     """A way out of the network namespace of confined work, which waits until it is there."""
 
-    def __init__(self, program: str, open_files: ExitStack) -> None:
+    def __init__(self, program: str, egress: Mapping[str, Any], open_files: ExitStack) -> None:
         self._program = program
+        self._egress = egress
         self._told, tell = os.pipe2(os.O_CLOEXEC)
         wait, self._go = os.pipe2(os.O_CLOEXEC)
         self.theirs = (tell, wait)
@@ -60,6 +67,7 @@ class Network:
         Raises: OSError, ValueError, KeyError.
         """
         pid = json.loads(_heard(self._told, b"}"))["child-pid"]
+        set_up(int(pid), self._egress)
         read, write = os.pipe2(os.O_CLOEXEC)
         options = ["--configure", "--mtu=65520", "--disable-host-loopback", "--enable-sandbox"]
         where = ["--netns-type=path", f"/proc/{int(pid)}/ns/net", "tap0"]

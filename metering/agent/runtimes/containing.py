@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING or __package__:
     from .family import Stat, descendants, stat_of
+    from .packet_filter import set_up
     from .reading_back import check
     from .standing import deliver, forbid_namespaces
 else:
     from family import Stat, descendants, stat_of
+    from packet_filter import set_up
     from reading_back import check
     from standing import deliver, forbid_namespaces
 
@@ -82,6 +84,8 @@ class Container:
         if self._order.get("secret_variables"):
             _find_shell(self.pid)
         forbid_namespaces(self.pid)
+        if egress := self._about.get("egress"):
+            set_up(self.pid, egress)
         deliver(self.pid, self._order.get("secrets", {}), self._about["ids"])
         for end in self._ends:
             os.close(end)

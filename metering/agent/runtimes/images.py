@@ -259,6 +259,7 @@ class Containers:
             secret_variables=spec.secret_variables,
             secrets=bool(spec.secrets),
             read_only=spec.read_only,
+            way=self.podman.way(),
         )
 
 

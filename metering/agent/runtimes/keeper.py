@@ -233,7 +233,9 @@ def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
             said = nameless([*options, *confined["arguments"]], open_files)
             command = [confined["with"], "--args", str(said), "--", *command]
             files = (*files, said)
-        network = None if way_out is None else Network(way_out, open_files)
+        network = None
+        if confined is not None and way_out is not None:
+            network = Network(way_out, confined["egress"], open_files)
         if network is not None:
             command[1:1] = network.options
             files += network.theirs

@@ -18,6 +18,7 @@ from ..places import give_to
 from ..shares import environment
 from . import disks, keeper, saved
 from .confinement import INSIDE, Confinement, write_accounts
+from .egress import Way
 from .port import WorkSpec
 from .users import WorkUser
 from .volumes import lay
@@ -34,6 +35,7 @@ class Launch:
 
     confinement: None: it sees the host as any user does. contained: in a container, by what the
     keeper is told of it. disk_bytes: of all that it can write; 0: not bounded.
+    way: out of the network of confined work.
     """
 
     spec: WorkSpec
@@ -43,6 +45,7 @@ class Launch:
     confinement: Confinement | None = None
     contained: Mapping[str, Any] | None = None
     disk_bytes: int = 0
+    way: Way | None = None
 
     def prepare(self) -> int:
         """Make the lease's folder and take its lock, which the keeper inherits."""
@@ -75,7 +78,7 @@ class Launch:
             record |= {"ids": self.contained["ids"], "container": self.contained["name"]}
         keeper.write_json(folder / "spec.json", record)
         if self.confinement is not None:
-            write_accounts(folder, user)
+            write_accounts(folder, user, self.way)
         return lock
 
     def _owner(self) -> WorkUser:
@@ -104,9 +107,10 @@ class Launch:
             order["confined"] = {
                 "with": self.confinement.bwrap,
                 "arguments": self.confinement.arguments(
-                    self.folder, self.spec.devices, self.spec.read_only
+                    self.folder, self.spec.devices, self.spec.read_only, self.way
                 ),
-                "way_out": self.confinement.way_out,
+                "way_out": None if self.way is None else self.confinement.way_out,
+                "egress": None if self.way is None else self.way.order(),
             }
         return order
 

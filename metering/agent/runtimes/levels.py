@@ -26,6 +26,7 @@ Level = Literal["none", "account", "process", "full", "container"]
 ACCOUNT = "an account for each lease"
 DISK = "a file system of its own size"
 BUBBLEWRAP = "bubblewrap"
+NO_WAY_OUT = "it has none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,14 @@ class Kept:
     """What is there to keep work apart, as found on this host.
 
     own_account: each lease has one. confined: bubblewrap is there. own_network: and gives it a
-    network of its own. memory, processes, cpu, devices, disk: what bounds each for a lease as a
-    whole, or nothing.
+    network of its own. way_out: what bounds where it may connect to. memory, processes, cpu,
+    devices, disk: what bounds each for a lease as a whole, or nothing.
     """
 
     own_account: bool = False
     confined: bool = False
     own_network: bool = False
+    way_out: str = ""
     memory: str = ""
     processes: str = ""
     cpu: str = ""
@@ -71,6 +73,7 @@ class Kept:
                 ("shared memory", view),
                 ("/tmp", view),
                 ("network", BUBBLEWRAP if self.own_network else ""),
+                ("way out", self.way_out),
                 ("devices", " and ".join(filter(None, (view, self.devices)))),
                 ("memory", self.memory),
                 ("processes", self.processes or ("rlimit" if self.own_account else "")),
@@ -92,9 +95,17 @@ def sandbox_of(
         own_account=users is not None and users.alone,
         confined=confinement is not None,
         own_network=confinement is not None and confinement.separates,
+        way_out="" if confinement is None else way_out_of(confinement),
         memory=bounds.get("memory", "") if limits.memory_bytes else "",
         processes=bounds.get("processes", ""),
         cpu=bounds.get("cpu", ""),
         disk=DISK if disk else "",
     )
     return kept.sandbox(alone=users is None or users.alone)
+
+
+def way_out_of(confinement: Confinement) -> str:
+    """Return what bounds where confined work may connect to; empty: nothing does."""
+    if confinement.way_out is None:
+        return NO_WAY_OUT if confinement.separates else ""
+    return "" if confinement.egress is None else confinement.egress.said

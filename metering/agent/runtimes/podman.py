@@ -23,8 +23,9 @@ from typing import Any
 
 from ..clock import kernel_boot_id
 from .confinement import INSIDE, Network
+from .egress import Egress, Reach, Way, reach_of
 from .groups import PERIOD_US
-from .levels import DISK, Sandbox
+from .levels import DISK, NO_WAY_OUT, Sandbox
 from .limits import Limits
 from .standing import FOLDER, with_variables
 
@@ -48,6 +49,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CONTAINERS_CONF = """\
 [containers]
 default_ulimits = []
+base_hosts_file = "none"
 [engine]
 cgroup_manager = "cgroupfs"
 events_logger = "none"
@@ -68,9 +70,9 @@ RUN_FOLDER = Path("/run/offpeak-podman")
 class Podman:
     """podman as it is used on this host.
 
-    folder: where images and containers are kept. runtime: runc or crun. network: as of bubblewrap.
-    readable: folders of the host that the work may read. cdi: its GPUs are handed in by CDI; not
-    those that are made up. first_id: of the ranges of user ids.
+    folder: where images and containers are kept. runtime: runc or crun. network, egress: as of
+    bubblewrap. readable: folders of the host that the work may read. cdi: its GPUs are handed in by
+    CDI; not those that are made up. first_id: of the ranges of user ids.
     """
 
     program: str
@@ -82,6 +84,22 @@ class Podman:
     readable: tuple[Path, ...] = ()
     cdi: bool = True
     first_id: int = FIRST_ID
+    egress: Egress | None = None
+
+    @property
+    def has_way_out(self) -> bool:
+        """Tell if its containers have a network that leads out, and is not the host's."""
+        filtered = self.network in ("private", "allow") and self.egress is not None
+        return filtered and self.slirp is not None
+
+    def way(self) -> Way | None:
+        """Return the way out of a lease that starts now; None: it has none. Raises: NotYet."""
+        return self.egress.now() if self.has_way_out and self.egress is not None else None
+
+    @property
+    def reach(self) -> Reach:
+        """Return how far the work in its containers can connect."""
+        return reach_of(self.network, self.egress if self.has_way_out else None)
 
     @property
     def separates(self) -> bool:
@@ -94,10 +112,12 @@ class Podman:
         disk: each has a file system of its own.
         """
         network = "podman" if self.separates else ""
+        out = "" if self.egress is None or not self.has_way_out else self.egress.said
         kept = dict.fromkeys(("signals", "process list", "shared memory", "/tmp"), "podman")
         kept |= {"files": "user ids for each lease, and the image's own system, read-only"}
         kept |= dict.fromkeys(("memory", "processes"), "control group, read back")
         kept |= {"network": network, "devices": "control group"}
+        kept |= {"way out": NO_WAY_OUT if self.separates and not self.has_way_out else out}
         kept |= {"cpu": "control group, read back" if limits.cpus else ""}
         kept |= {"disk": f"{DISK}, read back" if disk else ""}
         kept |= {"privileges": "no capability, no new ones", "system calls": "podman's filter"}
@@ -178,11 +198,13 @@ class Podman:
         secret_variables: Sequence[str] = (),
         secrets: bool = False,
         read_only: Sequence[str] = (),
+        way: Way | None = None,
     ) -> dict[str, Any]:
         """Return what the keeper is told of the container of a lease.
 
         token: names it, and says nothing of the lease. path: the image's own, for its programs.
         secrets: it is handed some; secret_variables: names of those that are variables too.
+        way: out of its network; None: it has none, or the host's.
         read_only: paths in its work's own folder that it may not write to.
         """
         name = PREFIX + token
@@ -196,7 +218,8 @@ class Podman:
             *("--systemd", "false", "--restart", "no", "--group-add", "0"),
             *("--uidmap", f"0:{ids}:{IDS}", "--gidmap", f"0:{ids}:{IDS}"),
             *("--cap-drop", "all", "--security-opt", "no-new-privileges"),
-            *("--network", self._network()),
+            *("--network", self._network(way)),
+            *(f"--add-host={name}:{address}" for name, address in (way.names if way else ())),
             *_bounds(limits),
             *_temporary(limits),
             *(SECRETS if secrets else ()),
@@ -212,6 +235,7 @@ class Podman:
             "create": create,
             "ids": ids,
             "path": path,
+            "egress": None if way is None else way.order(),
             "bounds": {
                 "memory_bytes": limits.memory(),
                 "processes": limits.processes,
@@ -220,9 +244,9 @@ class Podman:
             },
         }
 
-    def _network(self) -> str:
-        if self.network == "private" and self.slirp is not None:
-            return "slirp4netns:allow_host_loopback=false,mtu=65520"
+    def _network(self, way: Way | None) -> str:
+        if way is not None:
+            return "slirp4netns:allow_host_loopback=false,enable_ipv6=false,mtu=65520"
         return "host" if self.network == "host" else "none"
 
     def _mounts(self, folder: Path, read_only: Sequence[str]) -> list[str]:
@@ -273,6 +297,7 @@ def find(
     registries: Collection[str] = (),
     cdi: bool = True,
     uid: int | None = None,
+    egress: Egress | None = None,
 ) -> tuple[Podman | None, str]:
     """Return podman as it can be used here, or None and why it cannot."""
     program = shutil.which("podman")
@@ -290,7 +315,11 @@ def find(
     slirp = shutil.which("slirp4netns")
     why, fresh = "", not (folder / "root").exists()
     for driver in DRIVERS:
-        found = Podman(program, folder, runtime, driver, network, slirp, tuple(readable), cdi=cdi)
+        found = Podman(
+            *(program, folder, runtime, driver, network, slirp, tuple(readable)),
+            cdi=cdi,
+            egress=egress,
+        )
         try:
             found.prepare(registries)
             done = found.call("info", "--format", "{{.Store.GraphDriverName}}")

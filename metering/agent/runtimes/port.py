@@ -11,17 +11,15 @@ from uuid import UUID
 from ..reconcile import Terms
 from ..shares import cards_of
 from ..wire import Assignment
+from .egress import Reach
 from .levels import Sandbox
+from .refusals import NotYet as NotYet
 
 WorkState = Literal["starting", "running", "ending", "ended"]
 
 
 class StartFailed(Exception):
     """The work could not be started; the text says why and is shown to the consumer."""
-
-
-class NotYet(Exception):
-    """The work cannot be started at this moment, but soon: what is in its way is about to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +169,11 @@ class Runtime(Protocol):
     @property
     def images_only(self) -> bool:
         """Tell if no other work can be started."""
+        ...
+
+    @property
+    def reaches(self) -> Reach:
+        """Return how far work can connect: nowhere, to what the owner lists, or outwards."""
         ...
 
     def separates(self, gpu_uuids: Collection[str]) -> bool:

@@ -23,6 +23,7 @@ from ..shares import PIPE_DIRECTORY, is_mps, mps_runs
 from . import disks, groups, keeper, saved
 from .apart import Apart
 from .confinement import Confinement
+from .egress import Way
 from .family import Stat, descendants, kill_all, signal_all, stat_of, whose
 from .images import Containers
 from .inside import Entered
@@ -97,16 +98,23 @@ class ProcessRuntime(Apart, Entered):
         if by_mps and not mps_runs(self._mps_pipe):
             # Without the daemon the work would run unlimited beside the others on the card.
             raise StartFailed(f"no MPS control daemon listens at {self._mps_pipe}")
+        if by_mps and self.reaches == "allow-list":
+            raise StartFailed(
+                "work on a share by MPS has the host's network, and this host lets work connect to"
+                " what is on a list only"
+            )
         contained = self._contained(spec)
         if spec.secrets and contained is None and self._confined(spec.gpu_uuids) is None:
             raise StartFailed(
                 "this host hands secrets only to work in bubblewrap or in a container, which work"
                 " on a share by MPS is not"
             )
+        confinement = self._confined(spec.gpu_uuids) if contained is None else None
+        way = None if confinement is None else confinement.way()
         user = self._user_for() if contained is None else None
         folder = self._folder_of(spec.lease_id)
         try:
-            said = self._launch(spec, user, contained)
+            said = self._launch(spec, user, contained, confinement, way)
         except OSError as error:
             self._ids.pop(spec.lease_id, None)
             if disks.remove(folder):
@@ -254,14 +262,18 @@ class ProcessRuntime(Apart, Entered):
         return self._uids.get(lease_id) if self._are_alone() else None
 
     def _launch(
-        self, spec: WorkSpec, user: WorkUser | None, contained: dict[str, Any] | None
+        self,
+        spec: WorkSpec,
+        user: WorkUser | None,
+        contained: dict[str, Any] | None,
+        confinement: Confinement | None,
+        way: Way | None,
     ) -> bytes:
         """Make the lease's folder and start its keeper; return what that said first."""
         folder = self._folder_of(spec.lease_id)
-        confinement = self._confined(spec.gpu_uuids) if contained is None else None
         bounded = (user is not None or contained is not None) and self._bounds_disk
         disk_bytes = self._limits.disk_bytes if bounded else 0
-        launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained, disk_bytes)
+        launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained, disk_bytes, way)
         lock = launch.prepare()
         try:
             if spec.stop_at_ms is not None and spec.kill_at_ms is not None:

@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from ..clock import Clock
+from .egress import Reach
 from .family import stat_of
 from .keeper import write_json
 from .levels import Sandbox
@@ -38,6 +39,7 @@ class SimulatedRuntime:
     trusts_work = True
     runs_images = True
     hands_secrets = True
+    reaches: Reach = "open"
     has_folders = False
     images_only = False
 

@@ -20,6 +20,7 @@ from uuid import UUID
 from ..clock import Clock
 from ..shares import cards_of
 from .confinement import Confinement
+from .egress import Way
 from .inside import NoWayIn
 from .judging import KEEPER_KILLED, unbegun
 from .keeper import Deadline, write_json
@@ -138,13 +139,17 @@ class SlurmRuntime(ProcessRuntime):
     # --- starting --------------------------------------------------------------------------------
 
     def _launch(
-        self, spec: WorkSpec, user: WorkUser | None, contained: dict[str, Any] | None
+        self,
+        spec: WorkSpec,
+        user: WorkUser | None,
+        contained: dict[str, Any] | None,
+        confinement: Confinement | None,
+        way: Way | None,
     ) -> bytes:
         """Make the lease's folder and have a job for it; what becomes of it shows later."""
         folder = self._folder_of(spec.lease_id)
-        confinement = self._confined(spec.gpu_uuids)
         disk_bytes = self._limits.disk_bytes if user is not None and self._bounds_disk else 0
-        launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained, disk_bytes)
+        launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained, disk_bytes, way)
         lock = launch.prepare()
         try:
             if spec.stop_at_ms is not None and spec.kill_at_ms is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .confinement import Confinement
-from .levels import DISK, Kept, Sandbox
+from .levels import DISK, Kept, Sandbox, way_out_of
 from .users import WorkUsers
 
 CGROUP = "Slurm's control group"
@@ -27,6 +27,7 @@ def sandbox_of(
         own_account=users is not None and users.alone,
         confined=confinement is not None,
         own_network=confinement is not None and confinement.separates,
+        way_out="" if confinement is None else way_out_of(confinement),
         memory=bounded(settings, "ConstrainRAMSpace"),
         cpu=bounded(settings, "ConstrainCores"),
         devices=bounded(settings, "ConstrainDevices"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from metering.agent.clock import ManualClock, SystemClock
-from metering.agent.runtimes import keeper
+from metering.agent.runtimes import egress, keeper
 from metering.agent.runtimes.family import descendants, stat_of
 from metering.agent.runtimes.port import Runtime, StartFailed, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
@@ -392,7 +392,12 @@ def test_work_can_run_as_another_user_whatever_the_umask(tmp_path: Path, umask: 
 @ROOT
 def test_bubblewrap_that_does_not_start_says_why(tmp_path: Path) -> None:
     users = accounts(1)
-    private = replace(confinement(users), network="private", slirp=shutil.which("slirp4netns"))
+    private = replace(
+        confinement(users),
+        network="private",
+        slirp=shutil.which("slirp4netns"),
+        egress=egress.find(open_=True)[0],
+    )
     if private.slirp is None:
         pytest.skip("slirp4netns is not installed")  # tests/install-tools.sh brings it
     runtime = ProcessRuntime(tmp_path, clock=SystemClock(), users=users, confinement=private)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from metering.agent.clock import SystemClock
+from metering.agent.runtimes import egress
 from metering.agent.runtimes.confinement import find
 from metering.agent.runtimes.family import of_user
 from metering.agent.runtimes.limits import Limits
@@ -203,7 +204,7 @@ def test_its_files_are_its_own_and_its_output_the_agents(
     found = {each.name: each.stat() for each in folder.iterdir()}
 
     for name, about in found.items():
-        if name not in ("passwd", "group", "resolv.conf"):
+        if name not in ("passwd", "group", "hosts", "resolv.conf"):
             assert not stat.S_IMODE(about.st_mode) & 0o007, name
         assert about.st_uid == (of_lease(folder) if name in ("work", "tmp") else 0), name
     for name in ("stdout.log", "stderr.log", "spec.json", "started.json", "keeper.log"):
@@ -263,9 +264,9 @@ except OSError:
 def test_confined_work_has_a_way_out_and_none_to_the_hosts_loopback(
     tmp_path: Path, users: WorkUsers
 ) -> None:
-    found, why = find(network="private", user=users.first)
+    found, why = find(network="private", user=users.first, egress=egress.find(open_=True)[0])
     if found is None or found.way_out is None:
-        pytest.skip(why or "slirp4netns is not installed")
+        pytest.skip(why or "slirp4netns or iptables is not installed")
     let_through(tmp_path / "state")
     runtime = ProcessRuntime(
         tmp_path / "state", clock=SystemClock(), users=users, confinement=found
