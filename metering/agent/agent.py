@@ -190,7 +190,7 @@ class Agent:
             self._limit(works)
             self.shipper.know(self._printing(works))
             self._files.send(self.state.leases, self._runtime, keep=self._memory.keep)
-            self._account.keep(self.status, now_ms)
+            self._account.keep(lambda: self.status(works), now_ms)
 
     def heed(self, taking: Taking, *, stated_grace: bool = False) -> None:
         """Take the owner's word, and act on it before returning.
@@ -203,14 +203,14 @@ class Agent:
             finally:
                 self.tick()
 
-    def status(self) -> dict[str, Any]:
-        """Return how the host stands, for its owner."""
+    def status(self, works: Mapping[UUID, Work] | None = None) -> dict[str, Any]:
+        """Return how the host stands, for its owner; works: as they were just looked at."""
         with self._lock:
             return account_of(
                 self._config.hostname,
                 self._clock.now_ms(),
                 state=self.state,
-                leases=self._held(self._works()),
+                leases=self._held(self._works() if works is None else works),
                 registration=self.courier.registration,
                 gpus=self._inventory.gpus,
                 faulty=self._sampler.faulty(),

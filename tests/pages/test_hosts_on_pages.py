@@ -188,6 +188,35 @@ def test_a_host_is_retired_for_good(world: World, owner: Client) -> None:
     assert str(world.host_id) not in owner.get("/owner").content.decode()
 
 
+def test_an_owner_turns_the_switch_of_a_host_and_sees_how_both_stand(
+    world: World, owner: Client
+) -> None:
+    here = f"/owner/hosts/{world.host_id}/turn"
+    assert "Take no new work on" in owner.get("/owner").content.decode()
+
+    assert owner.post(here, {"taking": "paused"}).status_code == 302
+    world.settle()
+
+    page = owner.get("/owner").content.decode()
+    assert HostRow.objects.get(host_id=world.host_id).on_market == "paused"
+    assert "on the market" in page and "Resume" in page
+    HostRow.objects.filter(host_id=world.host_id).update(at_host="draining")
+    assert "Draining" in owner.get("/owner").content.decode()
+    owner.post(here, {"taking": "all"})
+    world.settle()
+    assert HostRow.objects.get(host_id=world.host_id).on_market == "all"
+
+
+def test_a_switch_has_no_other_positions_and_is_its_owners_alone(
+    world: World, owner: Client
+) -> None:
+    here = f"/owner/hosts/{world.host_id}/turn"
+
+    assert owner.post(here, {"taking": "off"}).status_code == 400
+    assert world.member(CONSUMER, "owner").post(here, {"taking": "paused"}).status_code == 404
+    assert world.member(OWNER, "consumer").post(here, {"taking": "paused"}).status_code == 403
+
+
 def test_nobody_retires_the_host_of_another(world: World) -> None:
     other = world.member(CONSUMER, "owner")
     assert other.post(f"/owner/hosts/{world.host_id}/retire").status_code == 404

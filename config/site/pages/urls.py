@@ -75,6 +75,7 @@ page_urls: list[URLPattern] = [
     path("owner/hosts/<uuid:host_id>/agent/tokens/<uuid:token_id>/revoke", agents.revoke),
     path("owner/hosts/<uuid:host_id>/reclaim", owner.reclaim),
     path("owner/hosts/<uuid:host_id>/retire", hosts.retire),
+    path("owner/hosts/<uuid:host_id>/turn", hosts.turn),
     path("supply", supply.index),
     path("finance", finance.index),
     path("finance/accounts", finance.account_chosen),

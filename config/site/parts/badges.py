@@ -27,6 +27,7 @@ _LOOKS: dict[str, Look] = {
     "migrating": Look("Migrating", "busy", "half"),
     "pausing": Look("Pausing", "warn", "half"),
     "reclaiming": Look("Reclaiming", "warn", "triangle"),
+    "draining": Look("Draining", "warn", "half"),
     "scheduled": Look("Scheduled", "busy", "ring"),
     "starting": Look("Starting", "busy", "half"),
     "draft": Look("Draft"),

@@ -22,6 +22,7 @@ from metering.agent.filler import fillers_of
 from metering.agent.gpus.simulated import SimulatedGpus
 from metering.agent.hand import freeing
 from metering.agent.hand.control import NotHeeded, ask, listening
+from metering.agent.hand.switch import Word, write_word
 from metering.agent.hand.verbs import show, speak
 from tests.metering.agent.market import TOKEN, Market, assignment, served
 from tests.metering.agent.works import PYTHON, ROOT, let_through, until, work_options
@@ -138,6 +139,21 @@ def test_release_frees_the_cards_whatever_the_agent_does(
     later = host.market.assign(assignment(GPUS[1], now_ms=CLOCK.now_ms(), command=("sleep", "9")))
     until(lambda: host.told(later), why="what is not started is told")
     assert owner_did_it(host, later)
+
+
+def test_an_agent_killed_between_the_word_and_the_deed_is_followed_by_one_that_does_it(
+    host: Host,
+) -> None:
+    host.start()
+    lease_id = host.lease()
+    host.stop(signal.SIGKILL)
+    write_word(host.state_dir, Word().then("released", now_ms=CLOCK.now_ms()))
+
+    host.start()
+
+    until(lambda: "stopped" in host.told(lease_id), why="the end is never told")
+    assert owner_did_it(host, lease_id)
+    assert freeing.living(host.state_dir) == []
 
 
 def test_paused_without_an_agent_the_next_one_takes_nothing(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django import forms
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -21,11 +21,18 @@ from ledger.domain.ids import HostId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
 from listings import queries
-from listings.commands import register_host, retire_host
+from listings.commands import register_host, retire_host, turn_switch
+from listings.domain.events import Taking
 from listings.domain.markets import market_of_region, named
 from listings.domain.terms import check_labels
 
 LABELS_LENGTH_MAX = 2_000
+SAID: dict[str, str] = {
+    "all": "the market takes work for it again, as far as the switch at the host lets it.",
+    "paused": "nothing new is started there; what runs goes on.",
+    "draining": "nothing new is started there; what runs ends with its notice.",
+    "released": "what runs there is ended now, and nothing new is started.",
+}
 
 
 class HostForm(forms.Form):
@@ -81,6 +88,21 @@ def new(request: HttpRequest) -> HttpResponse:
     context = {"form": form, "regions": _regions(actor)}
     invalid = bool(form.errors)
     return page(request, "pages/host_new.html", context, refusal=refusal, invalid=invalid)
+
+
+@require_POST
+def turn(request: HttpRequest, host_id: UUID) -> HttpResponse:
+    """Turn the owner's switch of a host on the market."""
+    actor = actor_of(request)
+    actor.need("owner", "operator")
+    host, taking = queries.host(actor, host_id), request.POST.get("taking", "")
+    if taking not in SAID:
+        return HttpResponseBadRequest("There is no such position of the switch.")
+    store, by, now = default_store(), meta_of(actor), timezone.now()
+    position = turn_switch(
+        store, host_id=HostId(host_id), on_market=cast(Taking, taking), by=by, now=now
+    )
+    return done(request, "/owner", position, f"{host.title}: {SAID[taking]}")
 
 
 @require_POST
