@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from marketplace.storage.logs import LogKey
 from metering.agent import wire
 
+NOTED_SECONDS = 5.0
+"""So often it is noted where agents are answered that a log is followed."""
 HEARD_SECONDS = 1.0
 """So long after this process took news of a log it is not looked whether another did."""
 PIECE_BYTES = 64 * 1024
@@ -27,6 +29,7 @@ class Follower:
     size: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
     gone: bool = False
+    _noted: float = -NOTED_SECONDS
     _heard: float = -HEARD_SECONDS
     _start: int = 0
     _added: bytes = b""
@@ -58,6 +61,14 @@ class Follower:
         start, data = self._start, self._added
         self._added = b""
         return data[offset - start :] if start <= offset else b""
+
+    def is_due(self) -> bool:
+        """Tell, once, if it is to be noted now that the log is followed: of a new one at once."""
+        now = time.monotonic()
+        is_due = now - self._noted >= NOTED_SECONDS
+        if is_due:
+            self._noted = now
+        return is_due
 
     def has_heard(self) -> bool:
         """Tell if news of its log come to this process."""

@@ -56,7 +56,6 @@ IDLE_SECONDS = 5.0
 """So often a follower that hears nothing looks if the lease is over, and says that it lives."""
 FOLLOWED_SECONDS_MAX = 900.0
 """Then it ends, and whoever goes on proves again who they are."""
-NOTED_SECONDS = 5.0
 SEND_SECONDS = 60.0
 BODY_SECONDS = 30.0
 BODY_BYTES_MAX = 1_000_000
@@ -225,21 +224,18 @@ class WorkLogs:
 
     async def _look(self) -> None:
         """Wake whoever follows a log that another process has added to; while there are any."""
-        noted = 0.0
         while self._followers:
             followers = [each for some in self._followers.values() for each in some]
-            if note := time.monotonic() - noted > NOTED_SECONDS:
-                noted = time.monotonic()
-            grown = await self.in_thread(lambda f=followers, n=note: self._grown(f, n))  # type: ignore[misc]  # a default is how a lambda keeps it
+            due = {each.key.lease_id for each in followers if each.is_due()}
+            grown = await self.in_thread(lambda f=followers, d=due: self._grown(f, d))  # type: ignore[misc]  # a default is how a lambda keeps it
             for follower in grown:
                 follower.look()
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _grown(self, followers: list[Follower], note: bool) -> list[Follower]:
+    def _grown(self, followers: list[Follower], due: set[UUID]) -> list[Follower]:
         logs = self._logs()
-        if note:
-            for lease_id in {each.key.lease_id for each in followers}:
-                logs.follow(lease_id)
+        for lease_id in due:
+            logs.follow(lease_id)
         quiet = [each for each in followers if not each.has_heard()]
         sizes = {key: logs.size(key) for key in {each.key for each in quiet}}
         return [each for each in quiet if (sizes[each.key] or 0) > each.size]

@@ -22,7 +22,7 @@ from metering.agent.runtimes.output import Output
 from metering.agent.shipping import Printing, Shipper
 from metering.agent.uplink import HttpUplink
 from tests.access.conftest import admit
-from tests.benchmarks.figures import Figure
+from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.served import processor_seconds, web
 from tests.metering.host_agent import HostAgent
 from tests.metering.leased import lease_on
@@ -31,7 +31,9 @@ HOSTS = 10
 LEASES = 10
 LINES_PER_SECOND = 10
 SECONDS = 8.0
-BEGINNING_SECONDS = 20.0
+BEGINNING_SECONDS = 4.0
+"""So long every log has been begun and followed: what a first line costs is not counted."""
+ENDING_SECONDS = 4.0
 MOST = 64 * 2**20
 
 
@@ -50,23 +52,35 @@ def run() -> Iterator[Figure]:
         web(running) as port,
         _agents(port, leases, Path(folder)) as outputs,
     ):
-        words = [str(port), consumer.token, str(BEGINNING_SECONDS + SECONDS), *every]
+        words = [
+            str(port),
+            consumer.token,
+            str(BEGINNING_SECONDS + SECONDS + ENDING_SECONDS),
+            *every,
+        ]
         readers = subprocess.Popen(
             [sys.executable, "-m", "tests.benchmarks.log_readers", *words], stdout=subprocess.PIPE
         )
-        time.sleep(BEGINNING_SECONDS - 2)
-        before = processor_seconds(running)["web"]
+        assert readers.stdout is not None and readers.stdout.readline() == b"ready\n"
+        for output in outputs:
+            output.write(b"-\n")
+        time.sleep(BEGINNING_SECONDS)
+        running["readers"] = readers.pid
+        before = processor_seconds(running)
         lines = _print(outputs)
-        used = processor_seconds(running)["web"] - before
+        after = processor_seconds(running)
         told, _ = readers.communicate()
-    late = json.loads(told)
+    late, slept = json.loads(told)
     name = f"{HOSTS * LEASES} leases, {LINES_PER_SECOND} lines/s each"
     yield Figure(f"{name}: line to reader, p50", late[len(late) // 2], "ms")
-    yield Figure(
-        f"{name}: line to reader, p99", late[len(late) * 99 // 100], "ms", goal="<= 300 ms"
-    )
+    p99 = percentile(late, 0.99)
+    yield Figure(f"{name}: line to reader, p99", p99, "ms", goal="<= 300 ms")
+    wakes = percentile(slept, 0.99)
+    yield Figure("beside them, a sleep ends late, p99", wakes, "ms")
     yield Figure(f"{name}: lines that came", 100 * len(late) / lines, "%")
-    yield Figure(f"{name}: processor of the web process", 100 * used / SECONDS, "%")
+    for who, what in (("web", "web process"), ("clients", "agents"), ("readers", "readers")):
+        used = 100 * (after[who] - before[who]) / SECONDS
+        yield Figure(f"{name}: processor of the {what}", used, "%")
 
 
 @contextmanager

@@ -72,6 +72,13 @@ def test_a_slow_reader_has_a_bounded_amount_kept_for_it() -> None:
     assert follower.added_after(0) == b""
 
 
+def test_a_new_reader_is_noted_at_once_and_then_now_and_then() -> None:
+    follower = Follower(KEY)
+
+    assert follower.is_due()
+    assert not follower.is_due()
+
+
 @given(st.lists(st.tuples(st.integers(0, 600), st.integers(0, 60), st.booleans(), st.booleans())))
 def test_a_reader_has_the_log_byte_by_byte(turns: list[tuple[int, int, bool, bool]]) -> None:
     """Whatever is sent, sent again or lost, and whenever the reader looks."""
