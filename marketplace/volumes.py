@@ -7,14 +7,18 @@ together. What comes with a version takes the uses of those that are kept no mor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 
 from ledger.commands.storage import charge_volume
+from ledger.domain.account_ids import funds_account
 from ledger.domain.accounts import Account, FundsInsufficient
 from ledger.domain.ids import AccountId, BidId, HostId, LeaseId, TenantId, UserId
+from ledger.domain.money import nanos_of
 from ledger.domain.parties import PLATFORM_ID
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta, Position, load
@@ -24,7 +28,14 @@ from marketplace.domain.files.folder import ASKED_MAX, TooManyBlobs
 from marketplace.domain.volumes import charging
 from marketplace.domain.volumes.events import Because
 from marketplace.domain.volumes.expiry import is_due_to_go
-from marketplace.domain.volumes.terms import VolumeUnknown, version_id_of
+from marketplace.domain.volumes.terms import (
+    GIB,
+    LIFE_DEFAULT,
+    VolumeUnknown,
+    need_name,
+    need_room,
+    version_id_of,
+)
 from marketplace.domain.volumes.volume import (
     VERSIONS_KEPT,
     Volume,
@@ -34,6 +45,8 @@ from marketplace.domain.volumes.volume import (
 )
 from marketplace.folders import all_used, ask_missing, whole
 from marketplace.models.folders import BlobUseRow
+from marketplace.models.volumes import VolumeRow
+from marketplace.queries.bids import Unit
 from marketplace.queries.volumes import mounted, quotas_of, to_see_to
 from marketplace.storage.port import BlobKey, Link, Storage
 
@@ -41,6 +54,86 @@ BATCH = 200
 CLOCK = Meta(actor="loop:volumes")
 SETTLED_WITHIN = timedelta(days=90)
 """So long after its end what is owed for a volume is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What the platform offers: its price now, and how much an organisation may have."""
+
+    nanos_per_gib_month: int
+    currency: str
+    bytes_max: int
+
+
+def offered() -> Offered:
+    """Return what this installation offers."""
+    env = settings.ENV
+    return Offered(nanos_of(env.volume_price), env.currency, env.volumes_gib_max * GIB)
+
+
+def make_volume(
+    store: EventStore,
+    *,
+    tenant_id: TenantId,
+    unit: Unit,
+    name: str,
+    quota_bytes: int,
+    expires_at: datetime | None,
+    cost_centre: str = "",
+    user_id: UserId | None,
+    by: Meta,
+    now: datetime,
+) -> tuple[UUID, Position]:
+    """Keep a volume, for which that unit pays at today's price; expires_at None: for 30 days.
+
+    Raises: VolumeNameUnfit, VolumesFull, and what `commands.create_volume` raises.
+    """
+    need_name(name)
+    now_offered = offered()
+    need_room(quotas=quotas_of(tenant_id), more=quota_bytes, bytes_max=now_offered.bytes_max)
+    return commands.create_volume(
+        store,
+        tenant_id=tenant_id,
+        subscriber_id=unit.subscriber_id,
+        account_id=funds_account(unit.subscriber_id, now_offered.currency),
+        cost_centre=cost_centre or unit.cost_centre,
+        name=name,
+        quota_bytes=quota_bytes,
+        nanos_per_gib_month=now_offered.nanos_per_gib_month,
+        currency=now_offered.currency,
+        expires_at=expires_at or now + LIFE_DEFAULT,
+        user_id=user_id,
+        by=by,
+        now=now,
+    )
+
+
+def change_volume(
+    store: EventStore,
+    volume: VolumeRow,
+    *,
+    quota_bytes: int | None = None,
+    expires_at: datetime | None = None,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """Give a volume another size, or more time at today's price; None: as it is.
+
+    Raises: VolumesFull, and what `commands.change_volume` raises.
+    """
+    now_offered = offered()
+    if quota_bytes is not None and quota_bytes > volume.quota_bytes:
+        others = quotas_of(volume.tenant_id, but=volume.volume_id)
+        need_room(quotas=others, more=quota_bytes, bytes_max=now_offered.bytes_max)
+    return commands.change_volume(
+        store,
+        volume_id=volume.volume_id,
+        quota_bytes=quota_bytes,
+        expires_at=expires_at,
+        nanos_per_gib_month=now_offered.nanos_per_gib_month,
+        by=by,
+        now=now,
+    )
 
 
 class VolumeAwaited(Refusal):

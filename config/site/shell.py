@@ -39,6 +39,7 @@ class Group:
 _OWNER: frozenset[Role] = frozenset({"owner", "operator"})
 _FINANCE: frozenset[Role] = frozenset({"finance", "auditor", "operator"})
 _OPERATOR: frozenset[Role] = frozenset({"operator"})
+_BIDDER: frozenset[Role] = frozenset({"consumer", "operator"})
 _CONSUMER: frozenset[Role] = frozenset({"consumer", "owner", "operator"})
 
 NAVIGATION = (
@@ -49,6 +50,7 @@ NAVIGATION = (
             Place("Offers", "/offers", "offers", _OWNER),
             Place("Bids", "/bids", "bids", _CONSUMER),
             Place("Leases", "/leases", "leases", _CONSUMER),
+            Place("Volumes", "/volumes", "volumes", _BIDDER),
             Place("Rounds", "/rounds", "rounds"),
             Place("Fair shares", "/fairness", "fairness"),
         ),

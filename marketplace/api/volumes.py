@@ -5,7 +5,7 @@ Blobs themselves do not pass here: they go straight between client and storage, 
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -16,19 +16,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ledger.domain.account_ids import funds_account
-from ledger.domain.money import nanos_of
 from ledger.rest import AmountField, Body, CountField, Endpoint, MomentField, TextField
 from marketplace import volumes
 from marketplace.api.folders import AskedAnew, AskLinks, AskMissing, LinksShape
-from marketplace.commands import volumes as commands
 from marketplace.domain.files.folder import GIB
 from marketplace.domain.volumes.terms import (
-    LIFE_DEFAULT,
     NAME_LENGTH_MAX,
     QUOTA_GIB_MAX,
-    need_name,
-    need_room,
 )
 from marketplace.models.volumes import VolumeRow
 from marketplace.queries import bids
@@ -82,7 +76,7 @@ class VersionShape(serializers.Serializer[Any]):
     size_bytes = serializers.IntegerField()
     lease_id = serializers.UUIDField(allow_null=True)
     user_id = serializers.UUIDField(allow_null=True)
-    kept_at = serializers.DateTimeField(source="at")
+    kept_at = MomentField(source="at")
 
 
 class VolumeShape(serializers.Serializer[Any]):
@@ -154,29 +148,18 @@ class Volumes(Endpoint):
     @extend_schema(request=AskVolume, responses={201: VolumeWritten})
     def post(self, request: Request) -> Response:
         """Keep a volume; its unit pays for what is in it, by the hour."""
-        asked, now, env = self.body(AskVolume), timezone.now(), settings.ENV
-        need_name(asked["name"])
-        unit = bids.unit_of(self.actor, asked.get("subscriber_id"))
-        quota = asked["size_gib"] * GIB
-        need_room(
-            quotas=queries.quotas_of(self.actor.tenant_id),
-            more=quota,
-            bytes_max=env.volumes_gib_max * GIB,
-        )
-        volume_id, position = commands.create_volume(
+        asked = self.body(AskVolume)
+        volume_id, position = volumes.make_volume(
             self.store(),
             tenant_id=self.actor.tenant_id,
-            subscriber_id=unit.subscriber_id,
-            account_id=funds_account(unit.subscriber_id, env.currency),
-            cost_centre=asked["cost_centre"] or unit.cost_centre,
+            unit=bids.unit_of(self.actor, asked.get("subscriber_id")),
             name=asked["name"],
-            quota_bytes=quota,
-            nanos_per_gib_month=nanos_of(env.volume_price),
-            currency=env.currency,
-            expires_at=asked.get("expires_at", now + LIFE_DEFAULT + timedelta(minutes=1)),
+            quota_bytes=asked["size_gib"] * GIB,
+            expires_at=asked.get("expires_at"),
+            cost_centre=asked["cost_centre"],
             user_id=self.actor.user_id,
             by=self.meta(),
-            now=now,
+            now=timezone.now(),
         )
         written = {"id": volume_id, "name": asked["name"], "position": position}
         return Response(written, status=201)
@@ -196,20 +179,12 @@ class OneVolume(Endpoint):
     @extend_schema(request=ChangeVolume, responses=VolumeWritten)
     def patch(self, request: Request, volume: str) -> Response:
         """Give it another size, or keep it for longer; also when it has expired."""
-        row, asked, env = queries.volume(self.actor, volume), self.body(ChangeVolume), settings.ENV
-        quota = asked["size_gib"] * GIB if "size_gib" in asked else None
-        if quota is not None and quota > row.quota_bytes:
-            need_room(
-                quotas=queries.quotas_of(row.tenant_id, but=row.volume_id),
-                more=quota,
-                bytes_max=env.volumes_gib_max * GIB,
-            )
-        position = commands.change_volume(
+        row, asked = queries.volume(self.actor, volume), self.body(ChangeVolume)
+        position = volumes.change_volume(
             self.store(),
-            volume_id=row.volume_id,
-            quota_bytes=quota,
+            row,
+            quota_bytes=asked["size_gib"] * GIB if "size_gib" in asked else None,
             expires_at=asked.get("expires_at"),
-            nanos_per_gib_month=nanos_of(env.volume_price),
             by=self.meta(),
             now=timezone.now(),
         )
@@ -263,7 +238,8 @@ class VolumeVersions(Endpoint):
     def get(self, request: Request, volume: str) -> Response:
         """List those that are kept, newest first: up to three."""
         row = queries.volume(self.actor, volume)
-        return Response({"data": VersionShape(row.versions[::-1], many=True).data, "next": None})
+        kept = [{**each, "at": datetime.fromisoformat(each["at"])} for each in row.versions]
+        return Response({"data": VersionShape(kept[::-1], many=True).data, "next": None})
 
     @extend_schema(request=AskVersion, responses={201: VolumeWritten})
     def post(self, request: Request, volume: str) -> Response:

@@ -25,6 +25,7 @@ from . import (
     organisations,
     quotas_together,
     tokens,
+    volumes,
     work_secrets,
 )
 from . import run as running
@@ -102,6 +103,7 @@ app.add_typer(offers.app, name="offers")
 app.add_typer(bids.app, name="bids")
 app.add_typer(leases.app, name="leases")
 app.add_typer(files.app, name="files")
+app.add_typer(volumes.app, name="volumes")
 app.add_typer(work_secrets.app, name="secrets")
 app.add_typer(quotas_together.app, name="quotas")
 app.command("cp")(copying.cp)

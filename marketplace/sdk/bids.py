@@ -14,6 +14,7 @@ from .forms import money, percent
 from .printing import NotPrinted
 from .session import Session, session_of
 from .spoken import length_of, moment_of
+from .volumes import Mounted, mounted, mounts_of
 from .waiting import LEASE, wait_for_lease
 from .whole_numbers import whole
 
@@ -44,6 +45,7 @@ ONE = (
     ("workload.outputs", "outputs"),
     ("workload.secrets", "secrets"),
     ("workload.secret_variables", "of these as variables"),
+    ("workload.volumes", "volumes", mounted),
     ("chain.number", "bid in its series"),
     ("chain.ended_because", "series ended because"),
     ("earliest_start", "not before"),
@@ -163,7 +165,7 @@ def _asked(
     till: str, extend: str | None, budget: str | None, repeat: str | None, resume: bool,
     soonest: bool, saves: str | None = None, image: str = "", inputs: UUID | None = None,
     outputs: list[str] | None = None, secrets: list[str] | None = None,
-    secret_variables: list[str] | None = None,
+    secret_variables: list[str] | None = None, volumes: list[str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -188,6 +190,8 @@ def _asked(
         asked["workload"]["inputs"] = str(inputs)
     if outputs:
         asked["workload"]["outputs"] = outputs
+    if volumes:
+        asked["workload"]["volumes"] = mounts_of(volumes)
     if secrets or secret_variables:
         named = dict.fromkeys([*(secrets or ()), *(secret_variables or ())])
         asked["workload"]["secrets"] = list(named)
@@ -246,7 +250,7 @@ def create(
     till: Till = "deadline", extend: Extend = None, budget: Budget = None,
     repeat: Repeat = None, resume: Resume = False, soonest: Soonest = False, saves: Saves = None,
     image: Image = "", inputs: Inputs = None, outputs: Outputs = None,
-    secret: Secret = None, secret_env: SecretEnv = None,
+    secret: Secret = None, secret_env: SecretEnv = None, volume: Mounted = None,
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
@@ -255,7 +259,7 @@ def create(
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
                    repeat, resume, soonest, saves, image, inputs, outputs,
-                   secret, secret_env)  # fmt: skip
+                   secret, secret_env, volume)  # fmt: skip
     seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     # First of all, so that whatever comes next, nobody bids a second time.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -96,6 +97,21 @@ def send(session: Session, folder: str | Path, title: str = "") -> dict[str, Any
 
 
 def _send(session: Session, folder: Path, title: str) -> dict[str, Any]:
+    with packed(session, folder) as packing, transfers_of(session) as transfers:
+        root, listing, read = packing
+        made, sent = transfers.send(root, read, title=title or root.name[:120])
+    return {
+        "id": made,
+        "files": len(listing.files),
+        "size_bytes": listing.size,
+        "sent_bytes": sent.bytes,
+        "sent_blobs": sent.blobs,
+    }
+
+
+@contextmanager
+def packed(session: Session, folder: Path) -> Iterator[tuple[Path, parcel.Listing, parcel.Parcel]]:
+    """Give a folder as it is sent, having said what of it goes. It must not change meanwhile."""
     root = folder.resolve()
     if not root.is_dir():
         raise NotUnderstood(f"{folder} is no folder.")
@@ -107,18 +123,10 @@ def _send(session: Session, folder: Path, title: str) -> dict[str, Any]:
         read = parcel.pack(root, listing)
         if len(read.manifest) > parcel.MANIFEST_BYTES_MAX:
             raise NotUnderstood(f"{folder} has too many files: put small ones in an archive.")
-        with transfers_of(session) as transfers:
-            made, sent = transfers.send(root, read, title=title or root.name[:120])
+        yield root, listing, read
     except parcel.FileChanged as changed:
         detail = f"{changed} changed while it was read: send the folder again when it is at rest."
         raise Problem(409, {"code": "file-changed", "detail": detail}) from None
-    return {
-        "id": made,
-        "files": len(listing.files),
-        "size_bytes": listing.size,
-        "sent_bytes": sent.bytes,
-        "sent_blobs": sent.blobs,
-    }
 
 
 @app.command()

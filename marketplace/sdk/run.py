@@ -17,6 +17,7 @@ from .ending import NOT_RUN
 from .forms import money
 from .session import Session, session_of
 from .spoken import NotUnderstood, length_of
+from .volumes import Mounted, mounts_of
 from .waiting import wait_for_lease
 
 END_SECONDS_MAX = 120.0
@@ -66,6 +67,7 @@ def run(
     gpus: Gpus = 1, image: Image = "", env: Variables = None, outputs: Outputs = None,
     to: To = None, kind: Kind = "other", unit: Unit = None, centre: Centre = "",
     cheapest: Cheapest = False, timeout: Timeout = "1d", detach: Detach = False,
+    volume: Mounted = None,
 ) -> None:  # fmt: skip
     """Run a command on leased GPUs: bring FOLDER, wait, show what it prints, end as it did.
 
@@ -82,7 +84,8 @@ def run(
     seconds = length_of(timeout)
     workload: dict[str, Any] = {"kind": kind, "command": command}
     workload["environment"] = _variables(env or ())
-    workload |= {name: said for name, said in (("image", image), ("outputs", outputs)) if said}
+    named = (("image", image), ("outputs", outputs), ("volumes", mounts_of(volume)))
+    workload |= {name: said for name, said in named if said}
     asked = {
         "query": needs,
         "gpus": gpus,
@@ -153,7 +156,8 @@ def _ended(session: Session, lease_id: str, *, has_outputs: bool) -> dict[str, A
 
 
 def _is_kept(lease: Mapping[str, Any]) -> bool:
-    return bool(lease["output_folders"]) or any(each["final"] for each in lease["outputs_failed"])
+    given_up = (each for each in lease["outputs_failed"] if not each.get("volume"))
+    return bool(lease["output_folders"]) or any(each["final"] for each in given_up)
 
 
 def _tell(session: Session, lease: Mapping[str, Any], to: Path | None) -> int:

@@ -25,6 +25,7 @@ from config.site.pages.owners import dashboard as owner
 from config.site.pages.policies import apply_plan as policies_together
 from config.site.pages.policies import quota_requests
 from config.site.pages.policies import views as policies
+from config.site.pages.volumes import views as volumes
 from ledger.signin import demo_sign_in, switch_tenant
 
 page_urls: list[URLPattern] = [
@@ -58,6 +59,13 @@ page_urls: list[URLPattern] = [
     path("folders/<uuid:folder_id>/file", folders.file),
     path("folders/<uuid:folder_id>/all", folders.everything),
     path("folders/<uuid:folder_id>/remove", folders.remove),
+    path("volumes", volumes.index),
+    path("volumes/<str:volume>", volumes.one),
+    path("volumes/<str:volume>/all", volumes.everything),
+    path("volumes/<str:volume>/file", volumes.file),
+    path("volumes/<str:volume>/extend", volumes.extend),
+    path("volumes/<str:volume>/resize", volumes.resize),
+    path("volumes/<str:volume>/remove", volumes.remove),
     path("rounds", rounds.index),
     path("rounds/<uuid:round_id>", rounds.one),
     path("fairness", fairness.index),

@@ -66,6 +66,8 @@ ANSWER: dict[str, Any] = {
     "moves": [],
     "output_folders": [{"host_id": BID, "folder_id": BID}],
     "outputs_failed": [],
+    "name": "data",
+    "size_gib": 1,
     "manifest": sha256(EMPTY).hexdigest(),
     "links": {sha256(EMPTY).hexdigest(): {"url": "/api/v1/blob", "headers": {}}},
 }
@@ -109,7 +111,7 @@ def test_a_documented_command_is_understood_and_asks_the_market(
         monkeypatch.setattr(elsewhere, "fetch", lambda wanted, into, found=found: found)
     tenants = {"data": [{"slug": "ada-labs", "tenant_id": BID}], "next": None}
     known: dict[str, Any] = {"GET exports": b"a,b\n", "GET tenants": tenants, "GET blob": EMPTY}
-    known["POST folders/missing"] = {"links": {}}
+    known["POST folders/missing"] = known["POST volumes/data/missing"] = {"links": {}}
     lasts = words[0] in LASTING
     refusal = {"code": "not-now", "detail": "Not now."}
     market.answer = lambda asked: (409, refusal) if lasts else (200, known.get(asked, ANSWER))
