@@ -24,6 +24,7 @@ from marketplace.volumes import see_to_volumes
 from tests.access.conftest import Caller, admit
 from tests.marketplace.support.over_http import with_unit
 from tests.marketplace.volumes.conftest import Keeping
+from tests.pages.bid_form import form
 from tests.pages.reading import html
 
 pytestmark = pytest.mark.django_db
@@ -155,3 +156,19 @@ def test_others_see_no_volume_and_owners_none_of_the_page(
         assert bob.post(f"/volumes/data/{what}", said).status_code == 404
     assert owner.get("/volumes").status_code == 403
     assert 'href="/volumes"' not in html(owner.get("/offers").content)
+
+
+def test_a_bid_by_the_form_finds_volumes_and_its_page_names_them(browser: Client) -> None:
+    make(browser)
+    unknown = browser.post("/bids/new", form(gpu="", volumes="other"))
+    unread = browser.post("/bids/new", form(gpu="", volumes="data:/abs"))
+    placed = browser.post("/bids/new", form(gpu="", volumes="data:in/set"))
+    follow()
+    bid = html(browser.get(placed["Location"]).content)
+    volume = html(browser.get("/volumes/data").content)
+
+    assert (unknown.status_code, unread.status_code) == (422, 422)
+    assert placed.status_code == 302
+    assert 'href="/volumes/data"' in bid and "in/set" in bid
+    assert "a bid" in volume
+    assert browser.post("/volumes/data/remove").status_code == 422

@@ -137,3 +137,20 @@ def need_mounts(mounts: Sequence[VolumeMount], *, one_host: bool = True) -> None
         places.append(names)
     if not one_host and any(each.writable for each in mounts):
         raise VolumesOnOneHost()
+
+
+def read_mounts(text: str) -> tuple[VolumeMount, ...]:
+    """Read volumes of work as people write them: `data weights:in/set:ro`, with spaces between.
+
+    Raises: what `need_mounts` raises.
+    """
+    found = []
+    for word in text.split():
+        name, *rest = word.split(":")
+        writable = rest[-1:] != ["ro"]
+        paths = rest if writable else rest[:-1]
+        if len(paths) > 1:
+            raise VolumesUnclear(given=word[:PATH_LENGTH_MAX])
+        found.append(VolumeMount(name, paths[0] if paths else f"volumes/{name}", writable))
+    need_mounts(found)
+    return tuple(found)

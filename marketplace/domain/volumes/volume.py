@@ -203,10 +203,13 @@ class Volume:
                 assert_never(event)
 
     def _stepped(self, at: datetime) -> Volume:
-        """Return the volume with what is kept from `at` on, if that is new."""
-        made = self.created
+        """Return the volume with what is kept from `at` on, if that is new.
+
+        Clocks of several machines may differ: no step is before the last one.
+        """
+        made, begins = self.created, at.replace(microsecond=0)
         step = Step(
-            at.replace(microsecond=0),
+            max(begins, self.steps[-1].at) if self.steps else begins,
             self.size_bytes,
             self.nanos_per_gib_month,
             made.account_id,

@@ -25,6 +25,7 @@ from marketplace.domain.volumes.terms import (
     VolumesUnclear,
     VolumeTimeOutOfBounds,
     need_mounts,
+    read_mounts,
 )
 from marketplace.domain.volumes.volume import VERSIONS_KEPT, Volume
 
@@ -266,6 +267,18 @@ def test_work_finds_volumes_side_by_side_beneath_where_it_starts(
 ) -> None:
     with pytest.raises(refused):
         need_mounts([VolumeMount(*each) for each in mounts])
+
+
+def test_volumes_are_read_as_people_write_them() -> None:
+    assert read_mounts("data:ro  weights:in/set more:a:ro") == (
+        VolumeMount("data", "volumes/data", writable=False),
+        VolumeMount("weights", "in/set", writable=True),
+        VolumeMount("more", "a", writable=False),
+    )
+    assert read_mounts("") == ()
+    for wrong in ("data:", "data:a:b", "../x", "data data:b", ":a", "data:/abs"):
+        with pytest.raises(Refusal):
+            read_mounts(wrong)
 
 
 def test_who_writes_runs_on_one_host() -> None:

@@ -34,7 +34,9 @@ from marketplace.domain.facts.events import (
     ServiceClass,
     Workload,
 )
+from marketplace.domain.facts.values import VolumeMount
 from marketplace.domain.files.outputs import need_outputs
+from marketplace.domain.volumes.terms import read_mounts
 from marketplace.queries.bids import unit_of
 
 WORKLOADS = [(each.kind, each.title) for each in ENVELOPES.values()]
@@ -99,6 +101,17 @@ class OutputsField(forms.CharField):
         return patterns
 
 
+class VolumesField(forms.CharField):
+    """Volumes that the work finds, with spaces between them."""
+
+    def clean(self, value: Any) -> tuple[VolumeMount, ...]:
+        """Return what it finds where."""
+        try:
+            return read_mounts(super().clean(value) or "")
+        except Refusal as refusal:
+            raise forms.ValidationError(refusals.whole(refusal), code=refusal.code) from refusal
+
+
 FOLDED = (
     "query",
     "placement",
@@ -116,6 +129,7 @@ FOLDED = (
     "saves_minutes",
     "inputs",
     "outputs",
+    "volumes",
     "secrets",
     "secret_variables",
     "resume",
@@ -152,6 +166,7 @@ class BidForm(forms.Form):
         label="Work lost on a restart", min_value=1, max_value=1_440, required=False
     )
     outputs = OutputsField(label="Files it leaves", required=False, max_length=2_000)
+    volumes = VolumesField(label="Volumes it finds", required=False, max_length=2_000)
     secret_variables = forms.BooleanField(label="Secrets as variables, too", required=False)
     command = CommandField(label="Command", required=False, max_length=8_192)
     image = forms.CharField(label="Container image", required=False, max_length=512)
@@ -240,6 +255,7 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
             outputs=data["outputs"],
             secrets=tuple(data["secrets"]),
             secret_variables=tuple(data["secrets"]) if data["secret_variables"] else (),
+            volumes=data["volumes"],
         ),
         cost_centre=data["cost_centre"] or unit.cost_centre,
         burst_allowed=data["burst_allowed"],

@@ -40,7 +40,8 @@ def files_of(actor: Actor, row: LeaseRow, left: Left) -> Files | None:
     """
     if row.tenant_id != actor.tenant_id or not actor.may("files:read"):
         return None
-    if row.inputs is None and not row.outputs and not left.folders:
+    has_some = row.inputs is not None or row.outputs or row.volumes
+    if not has_some and not left.folders:
         return None
     first: list[dict[str, Any]] = []
     more = False
