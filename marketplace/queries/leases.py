@@ -18,6 +18,7 @@ from ledger.domain.refusal import Forbidden, Invalid
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Recorded, load, stream_name
 from ledger.turns import behind
+from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.facts.values import VolumeMount
 from marketplace.domain.leases.actions import OF_CONSUMERS, Action, Sale, Standing, offered
 from marketplace.domain.leases.attempts import Attempt, attempts_of
@@ -71,6 +72,7 @@ class Assignment:
     secret_variables: tuple[str, ...] = ()
     volumes: tuple[VolumeMount, ...] = ()
     notice_seconds: int | None = None
+    sandbox: str = ""
 
 
 def leases(
@@ -293,6 +295,7 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
     """Return what a host's agent is to run or stop, in lease order."""
     rows = LeaseShareRow.objects.filter(host_id=host_id, phase__in=("run", "warn", "stop"))
     notices = _notices_on(host_id, [row.lease_id for row in rows])
+    levels = _levels_of([row.lease_id for row in rows if row.phase == "run"])
     return [
         Assignment(
             lease_id=LeaseId(row.lease_id),
@@ -314,9 +317,19 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             secret_variables=tuple(row.workload.get("secret_variables", ())),
             volumes=tuple(VolumeMount(**each) for each in row.workload.get("volumes", ())),
             notice_seconds=notices.get(row.lease_id),
+            sandbox=levels.get(row.lease_id, ""),
         )
         for row in rows.order_by("lease_id")
     ]
+
+
+def _levels_of(lease_ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Return the least level of isolation of those leases whose bids ask for one."""
+    rows = LeaseRow.objects.filter(lease_id__in=lease_ids)
+    bids = {row.bid_id: row.lease_id for row in rows} if lease_ids else {}
+    asking = BidRow.objects.filter(bid_id__in=bids, query__contains="sandbox") if bids else ()
+    found = {bids[row.bid_id]: read_query(row.query).sandbox_min for row in asking}
+    return {lease_id: level for lease_id, level in found.items() if level is not None}
 
 
 def _notices_on(host_id: HostId, lease_ids: Sequence[UUID]) -> dict[UUID, int]:

@@ -18,12 +18,13 @@ from .instances import Instances
 from .inventory import Inventory
 from .memory import Memory, report
 from .reconcile import Action, Decline, Forget, GiveUp, Kill, Notice, Start, Terminate, TurnAway
+from .runtimes.levels import short_of
 from .runtimes.port import NotYet, Runtime, StartFailed, Work, WorkSpec
 from .sampler import Sampler
-from .shares import cards_of
+from .shares import cards_of, is_mps
 from .shipping import Shipper
 from .state import LeaseState
-from .wire import ReportKind
+from .wire import Assignment, ReportKind
 
 log = logging.getLogger(__name__)
 
@@ -113,11 +114,24 @@ class Acting:
                 self.memory.keep([{"t": "forgotten", "lease": name}])
                 self._said = {k: v for k, v in self._said.items() if not k.startswith(name)}
 
+    def _short_of(self, assignment: Assignment) -> str:
+        """Return what this host lacks of the level that a lease was promised.
+
+        It may have fallen since: the agent was started anew with less.
+        """
+        if not assignment.sandbox:
+            return ""
+        image = bool(assignment.image) and self.runtime.runs_images
+        by_mps = any(map(is_mps, assignment.gpu_uuids))
+        return short_of(assignment.sandbox, self.runtime.sandbox, image=image, by_mps=by_mps)
+
     def _start(self, lease_id: UUID) -> None:
         assert self.courier.desired is not None
         assignment = self.courier.desired[lease_id]
         if absent := self.inventory.absent(cards_of(assignment.gpu_uuids)):
             return self.close_unstarted(lease_id, "failed", f"no GPU {', '.join(absent)} here")
+        if short := self._short_of(assignment):
+            return self.close_unstarted(lease_id, "failed", short)
         if not self.filler.clear(cards_of(assignment.gpu_uuids)):
             return self.say(str(lease_id), f"lease {lease_id}: waits: the filler is still there")
         if filled := self.sampler.filled(assignment.gpu_uuids):

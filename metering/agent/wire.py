@@ -261,6 +261,7 @@ class Assignment(Message):
         which of them are variables of its environment as well.
     volumes: what it finds of its tenant's volumes, and where.
     notice_seconds: between a reclaim and the loss of the GPUs, as it was agreed; None: not said.
+    sandbox: the least level at which it may run; empty: any.
     """
 
     lease_id: UUID
@@ -282,6 +283,7 @@ class Assignment(Message):
     secret_variables: Annotated[tuple[SecretName, ...], Length(0, 16)] = ()
     volumes: Annotated[tuple[VolumeMount, ...], Length(0, 8)] = ()
     notice_seconds: Annotated[int, Between(0, 366 * 86_400)] | None = None
+    sandbox: Annotated[str, Length(0, 16)] = ""
 
     def __post_init__(self) -> None:
         if self.ends_at <= self.starts_at:

@@ -139,7 +139,7 @@ class AgentAssignments(AgentEndpoint):
 def _spoken(wanted: Assignment, knows_hand: bool = False) -> wire.Assignment | None:
     """Put one assignment into the agent's words.
 
-    knows_hand: it is told the notice, which agents of before would not read.
+    knows_hand: it is told the notice and the level, which agents of before would not read.
     One that cannot be put so is left out and logged: that lease fails for want of a start, and
     the host's other leases go on.
     """
@@ -165,6 +165,7 @@ def _spoken(wanted: Assignment, knows_hand: bool = False) -> wire.Assignment | N
                 "secret_variables": wanted.secret_variables,
                 "volumes": [asdict(each) for each in wanted.volumes],
                 "notice_seconds": wanted.notice_seconds if knows_hand else None,
+                "sandbox": wanted.sandbox if knows_hand else "",
             }
         )
     except wire.WireError as unfit:

@@ -14,7 +14,7 @@ Each level holds all of those before it:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from . import groups
 from .confinement import Confinement
@@ -22,6 +22,9 @@ from .limits import Limits
 from .users import WorkUsers
 
 Level = Literal["none", "account", "process", "full", "container"]
+
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""From the weakest to the strongest."""
 
 ACCOUNT = "an account for each lease"
 DISK = "a file system of its own size"
@@ -109,3 +112,16 @@ def way_out_of(confinement: Confinement) -> str:
     if confinement.way_out is None:
         return NO_WAY_OUT if confinement.separates else ""
     return "" if confinement.egress is None else confinement.egress.said
+
+
+def short_of(asked: str, sandbox: Sandbox, *, image: bool, by_mps: bool) -> str:
+    """Return why work that asks for a level may not start here; empty: it may.
+
+    image: it runs in one. by_mps: on a share by MPS, which no confinement goes with.
+    """
+    level: Level = "container" if image else sandbox.level
+    if by_mps and level in ("process", "full", "container"):
+        level = "account"
+    if not asked or (asked in LEVELS and LEVELS.index(level) >= LEVELS.index(asked)):
+        return ""
+    return f"this host keeps work apart at level {level} now, and the bid asks for {asked}"

@@ -67,6 +67,23 @@ def test_inputs_and_outputs_go_with_the_bid_to_its_lease_and_its_host(
     assert (spoken.inputs, spoken.outputs) == (UUID(folder), ("out/", "*.pt"))
 
 
+def test_the_level_that_a_bid_asks_for_goes_to_its_host(
+    ada: Caller, unit: str, market: Market
+) -> None:
+    assert ada.post("/api/v1/bids", body(unit)).status_code == 201
+    lease_of(market)
+    LeaseShareRow.objects.update(phase="run")
+    host_id = HostId(LeaseShareRow.objects.get().host_id)
+    [any_level] = assignments_for(host_id)
+    BidRow.objects.update(query="gpu=H100 sandbox>=full")
+    [wanted] = assignments_for(host_id)
+
+    assert (any_level.sandbox, wanted.sandbox) == ("", "full")
+    spoken, to_one_of_before = _spoken(wanted, True), _spoken(wanted)
+    assert spoken is not None and spoken.sandbox == "full"
+    assert to_one_of_before is not None and "sandbox" not in to_one_of_before.to_json()
+
+
 def test_an_agent_of_before_is_told_nothing_that_it_does_not_know(
     ada: Caller, unit: str, market: Market
 ) -> None:

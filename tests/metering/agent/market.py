@@ -214,6 +214,7 @@ def assignment(
     lease_id: UUID | None = None,
     environment: dict[str, str] | None = None,
     secrets: tuple[str, ...] = (),
+    sandbox: str = "",
 ) -> wire.Assignment:
     """Return an assignment that starts at `now_ms` and lasts `seconds`."""
     start = datetime.fromtimestamp(now_ms / 1000, UTC)
@@ -230,4 +231,5 @@ def assignment(
         environment=environment or {},
         workload_kind="inference",
         secrets=secrets,
+        sandbox=sandbox,
     )

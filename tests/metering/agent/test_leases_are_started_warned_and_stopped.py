@@ -11,6 +11,7 @@ import pytest
 
 from metering.agent.memory import report
 from metering.agent.reconcile import Terms
+from metering.agent.runtimes.levels import Level, Sandbox, short_of
 from metering.agent.single import AlreadyRunning
 from metering.agent.spool import Spool
 from metering.agent.wire import Assignment, ReportKind
@@ -44,6 +45,39 @@ def test_the_host_registers_with_its_gpus_once(simulated_rig: Rig, uuids: list[s
     assert [gpu.uuid for gpu in registration.gpus] == uuids
     assert registration.hostname == "h1"
     assert simulated_rig.agent.courier.host_id == simulated_rig.market.host_id
+
+
+def test_a_lease_is_not_started_below_the_level_that_it_was_promised(
+    simulated_rig: Rig, uuids: list[str]
+) -> None:
+    rig = simulated_rig
+    kept = rig.market.assign(assignment(uuids[0], now_ms=NOON_MS, sandbox="full"))
+    fallen = rig.market.assign(assignment(uuids[1], now_ms=NOON_MS, sandbox="container"))
+    rig.steps(3)
+
+    assert running(rig) == {kept}
+    [failed] = rig.market.told(fallen)
+    assert failed.what == "failed"
+    assert failed.detail.endswith("at level full now, and the bid asks for container")
+
+
+@pytest.mark.parametrize(
+    ("asked", "level", "image", "by_mps", "may"),
+    [
+        ("", "none", False, False, True),
+        ("process", "account", False, False, False),
+        ("process", "full", False, False, True),
+        ("full", "process", False, False, False),
+        ("container", "account", True, False, True),
+        ("process", "full", False, True, False),
+        ("account", "full", False, True, True),
+        ("a level of later", "container", True, False, False),
+    ],
+)
+def test_a_level_is_as_good_as_what_is_asked_for_or_it_is_not(
+    asked: str, level: Level, image: bool, by_mps: bool, may: bool
+) -> None:
+    assert (not short_of(asked, Sandbox(level), image=image, by_mps=by_mps)) == may
 
 
 def test_a_lease_in_the_future_starts_at_its_start(simulated_rig: Rig, uuids: list[str]) -> None:
