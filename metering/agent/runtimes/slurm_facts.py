@@ -67,7 +67,8 @@ class Job:
     @property
     def says(self) -> str:
         """Return in words what became of it."""
-        return ENDS.get(self.state, f"its job ended on the cluster ({self.state})")
+        why = "" if self.reason in ("", "None") else f": {self.reason}"
+        return ENDS.get(self.state, f"its job ended on the cluster ({self.state}{why})")
 
 
 @dataclass(frozen=True, slots=True)

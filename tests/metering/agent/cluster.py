@@ -37,6 +37,8 @@ TOGETHER = pytest.mark.xdist_group("slurm")
 PRETENDED = ("--simulate", "L4:1", "--hostname", "of-the-cluster")
 """How an agent is started that has the one GPU which follows."""
 PRETENDED_GPU = f"GPU-{UUID(bytes=sha256(b'of-the-cluster/0/L4').digest()[:16])}"
+NVIDIA = 195
+"""The number of NVIDIA's driver among those of devices."""
 GPUS = {"GPU-a": 24, "GPU-b": 24, "GPU-single": 1, PRETENDED_GPU: 1}
 """How many of each there are."""
 
@@ -53,8 +55,8 @@ StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+ProctrackType=proctrack/{tracked}
+TaskPlugin=task/{tasks}
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
@@ -74,6 +76,12 @@ SlurmctldTimeout=60
 SlurmdParameters=config_overrides
 NodeName={host} NodeAddr=127.0.0.1 CPUs=64 RealMemory=16000 Gres={gres} State=UNKNOWN
 PartitionName=leases Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+"""
+CGROUP = """\
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/sys/fs/cgroup
+ConstrainDevices=yes
+ConstrainRAMSpace=yes
 """
 DBD = """\
 AuthType=auth/munge
@@ -107,10 +115,13 @@ def missing() -> str:
 
 
 class Cluster:
-    """The daemons of a cluster, each of which can be ended and started again."""
+    """The daemons of a cluster, each of which can be ended and started again.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    bounds: jobs are held by control groups; without, they are counted only.
+    """
+
+    def __init__(self, folder: Path, *, bounds: bool = False) -> None:
+        self.folder, self._bounds = folder, bounds
         self.host = socket.gethostname().partition(".")[0]
         self._ports = dict(zip(("ctld", "slurmd", "dbd", "database"), free_ports(4), strict=True))
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -131,6 +142,10 @@ class Cluster:
         (self.folder / "munge.key").chmod(0o600)
         gres = ",".join(f"gpu:{name}:{count}" for name, count in GPUS.items())
         words = {**self._ports, "host": self.host, "folder": self.folder, "gres": gres}
+        words |= {"tracked": "linuxproc", "tasks": "none"}
+        if self._bounds:
+            words |= {"tracked": "cgroup", "tasks": "cgroup"}
+            (self.folder / "cgroup.conf").write_text(CGROUP)
         self.conf.write_text(SLURM.format(**words))
         (self.folder / "slurmdbd.conf").write_text(DBD.format(**words))
         (self.folder / "slurmdbd.conf").chmod(0o600)
@@ -148,9 +163,11 @@ class Cluster:
         self.ask(lambda: "idle" in self.call("sinfo", "-h", "-o", "%T"))
 
     def _made_up(self, name: str) -> str:
-        """Make the devices of GPUs of a name, which swallow all; return their line."""
+        """Make the devices of GPUs of a name, which no driver has; return their line."""
+        first = 100 * list(GPUS).index(name)
         for number in range(GPUS[name]):
-            os.mknod(self.folder / f"{name}-{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+            device = os.makedev(NVIDIA, first + number)
+            os.mknod(self.folder / f"{name}-{number}", 0o666 | stat.S_IFCHR, device)
         last = GPUS[name] - 1
         return f"Name=gpu Type={name} File={self.folder}/{name}-[0-{last}]\n"
 
@@ -200,6 +217,10 @@ class Cluster:
         for name in ("slurmd", "slurmctld", "slurmdbd"):
             self.end(name, signal.SIGTERM)
         self.end("mariadbd")
+        if self._bounds:
+            for made in Path("/sys/fs/cgroup").glob(f"*/slurm_{self.host}"):
+                for folder, _, _ in os.walk(made, topdown=False):
+                    os.rmdir(folder)
         self.end("munged", signal.SIGTERM)
 
     def call(self, *command: str, seconds: float = WAIT_SECONDS) -> str:

@@ -19,7 +19,7 @@ from metering.agent.runtimes.inside import NoWayIn
 from metering.agent.runtimes.port import StartFailed, WorkSpec
 from metering.agent.runtimes.slurm import SlurmRuntime
 from metering.agent.runtimes.slurm_facts import Granted
-from tests.metering.agent.cluster import LIMITS, TOGETHER, Cluster, JobsRuntime, of_cluster
+from tests.metering.agent.cluster import LIMITS, TOGETHER, Cluster, JobsRuntime, missing, of_cluster
 from tests.metering.agent.cluster import cluster as cluster
 from tests.metering.agent.cluster import jobs as jobs
 from tests.metering.agent.workloads import ended, python, spec, state, until
@@ -177,6 +177,52 @@ def test_accounting_that_differs_is_told_once(jobs: JobsRuntime, cluster: Cluste
     assert all(f"{name_of(wanted)}: " in text for _, text in found)
     assert ": gpus: measured 3 GPUs, the cluster gave 2" in found[1][1]
     assert jobs.findings() == []
+
+
+DEVICES = Path("/sys/fs/cgroup/devices/cgroup.procs")
+CLOSED = """\
+grep -E 'devices|memory' /proc/self/cgroup
+for number in 0 1; do cat "$1/GPU-a-$number" 2>&1; done
+of=$(grep memory: /proc/self/cgroup | cut -d: -f3)
+cat "/sys/fs/cgroup/memory${of%/step_*}/memory.limit_in_bytes"
+"""
+
+
+@pytest.mark.skipif(
+    not os.access(DEVICES, os.W_OK), reason="control groups of the first generation are not ours"
+)
+def test_a_cluster_with_control_groups_closes_the_cards_of_others(tmp_path: Path) -> None:
+    if why := missing():
+        pytest.skip(why)
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    bounding = Cluster(folder, bounds=True)
+    runtime = None
+    try:
+        bounding.begin()
+        runtime = JobsRuntime(
+            tmp_path, of_cluster(bounding), clock=SystemClock(), limits=LIMITS, pause=0.1
+        )
+        wanted = lasting("sh", "-c", CLOSED, "sh", str(folder))
+        runtime.start(wanted)
+        assert ended(runtime, wanted.lease_id).exit_code == 0
+
+        said = printed(tmp_path, wanted)
+        kept = dict(runtime.sandbox.enforces)
+    finally:
+        if runtime is not None:
+            runtime.close()
+        bounding.close()
+
+    assert "/job_" in said
+    assert "GPU-a-0: No such device or address" in said  # it may, but there is no driver
+    assert "GPU-a-1: Operation not permitted" in said
+    assert said.splitlines()[-1] == str(64 << 20)
+    assert (kept["devices"], kept["memory"], kept["cpu"]) == (
+        "Slurm's control group",
+        "Slurm's control group",
+        "",
+    )
 
 
 # --- faults ----------------------------------------------------------------------------------
