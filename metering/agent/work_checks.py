@@ -11,7 +11,7 @@ from .checks import Check
 from .runtimes import egress, groups
 from .runtimes.limits import Limits
 from .runtimes.users import UsersUnfit, WorkUsers, closed_on_the_way, is_clear
-from .work_as import PODMAN, Wish, WorkAs, WorkUnsafe, containers_of, egress_of, work_as
+from .work_as import PODMAN, SLURM, Wish, WorkAs, WorkUnsafe, containers_of, egress_of, work_as
 
 BWRAP = "apt install bubblewrap slirp4netns iptables"
 INSTALL_PODMAN = "apt install podman runc conmon catatonit slirp4netns iptables"
@@ -38,6 +38,8 @@ def examine(wish: Wish, state_dir: Path) -> Iterator[Check]:
             yield Check(name, True, f"{whom}, confined by bubblewrap")
     elif found.users.alone:
         yield from _accounts(name, found.users, state_dir)
+        if SLURM not in wish.runtimes:  # there it is the cluster's to bound
+            yield _memory()
     else:
         mend = "give it accounts of its own: --work-users 300000-300031"
         yield Check(name, None, f"as {found.users.first.name}, whatever the lease", mend)
@@ -96,18 +98,21 @@ def _way_out(wish: Wish) -> Iterator[Check]:
 
 def _accounts(name: str, users: WorkUsers, state_dir: Path) -> Iterator[Check]:
     yield Check(name, True, f"as an account of its own for each lease, {len(users)} in all")
-    made = groups.make("doctor", Limits())
-    bounded = groups.bound_memory(made)
-    groups.remove(made)
-    whole = "bounded for each lease, by control groups"
-    each = "bounded for each process only: the agent cannot write control groups here"
-    yield Check("memory of work", True if bounded else None, whole if bounded else each)
     used = [uid for uid in users.uids if not is_clear(uid)]
     told = f"{len(used)} of them have processes or files: leases that run, or what was left"
     yield Check("work users", None if used else True, told if used else "all are free")
     if (closed := closed_on_the_way(state_dir)) is not None:
         mend = f"chmod o+x {closed}, or choose another --state-dir"
         yield Check("way to the work's folders", False, f"{closed} lets nobody through", mend)
+
+
+def _memory() -> Check:
+    made = groups.make("doctor", Limits())
+    bounded = groups.bound_memory(made)
+    groups.remove(made)
+    whole = "bounded for each lease, by control groups"
+    each = "bounded for each process only: the agent cannot write control groups here"
+    return Check("memory of work", True if bounded else None, whole if bounded else each)
 
 
 def _tenants(found: WorkAs) -> Iterator[Check]:

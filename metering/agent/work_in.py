@@ -11,6 +11,8 @@ from .runtimes.slurm import SlurmRuntime
 from .runtimes.slurm_commands import absent_programs
 from .work_as import SLURM, Wish, WorkAs, WorkUnsafe, containers_of
 
+NO_DISK = "--work-disk-gib goes not with slurm: a job need not see what the agent mounts"
+
 
 def runtime_of(
     wish: Wish, how: WorkAs, state_dir: Path, *, clock: Clock, limits: Limits, mps_pipe: Path
@@ -22,6 +24,8 @@ def runtime_of(
     if SLURM in wish.runtimes and wish.cluster is not None:
         if absent := absent_programs():
             raise WorkUnsafe(f"no work can be a job here: {', '.join(absent)} not installed")
+        if limits.disk_bytes:
+            raise WorkUnsafe(NO_DISK)
         return SlurmRuntime(
             state_dir,
             wish.cluster,

@@ -95,8 +95,7 @@ class SlurmRuntime(ProcessRuntime):
         if self._settings is None:
             with suppress(ClusterAway, ClusterRefused):
                 self._settings = self._cluster.settings()
-        known, disk = self._settings or {}, self._bounds_disk
-        return sandbox_of(known, self._users, self._confinement, disk=disk)
+        return sandbox_of(self._settings or {}, self._users, self._confinement)
 
     def start(self, spec: WorkSpec) -> Work:
         self._take_up()
@@ -148,8 +147,7 @@ class SlurmRuntime(ProcessRuntime):
     ) -> bytes:
         """Make the lease's folder and have a job for it; what becomes of it shows later."""
         folder = self._folder_of(spec.lease_id)
-        disk_bytes = self._limits.disk_bytes if user is not None and self._bounds_disk else 0
-        launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained, disk_bytes, way)
+        launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained, 0, way)
         lock = launch.prepare()
         try:
             if spec.stop_at_ms is not None and spec.kill_at_ms is not None:

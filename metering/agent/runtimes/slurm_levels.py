@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .confinement import Confinement
-from .levels import DISK, Kept, Sandbox, way_out_of
+from .levels import Kept, Sandbox, way_out_of
 from .users import WorkUsers
 
 CGROUP = "Slurm's control group"
@@ -15,10 +15,8 @@ def sandbox_of(
     settings: Mapping[str, str],
     users: WorkUsers | None,
     confinement: Confinement | None,
-    *,
-    disk: bool,
 ) -> Sandbox:
-    """Return the level of jobs. settings: as of `scontrol show config`; disk: each has its own.
+    """Return the level of jobs. settings: as of `scontrol show config`.
 
     What the cluster only counts (cores without cgroups, memory that nobody polices) is not kept.
     """
@@ -31,7 +29,6 @@ def sandbox_of(
         memory=bounded(settings, "ConstrainRAMSpace"),
         cpu=bounded(settings, "ConstrainCores"),
         devices=bounded(settings, "ConstrainDevices"),
-        disk=DISK if disk else "",
     )
     return kept.sandbox(alone=alone)
 

@@ -73,6 +73,7 @@ KillWait=5
 MailProg=/bin/true
 ReturnToService=2
 SlurmctldTimeout=60
+MessageTimeout=5
 SlurmdParameters=config_overrides
 NodeName={host} NodeAddr=127.0.0.1 CPUs=64 RealMemory=16000 Gres={gres} State=UNKNOWN
 PartitionName=leases Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metering.agent.clock import SystemClock
 from metering.agent.runtimes import slurm_facts as facts
+from metering.agent.runtimes.limits import Limits
+from metering.agent.runtimes.slurm_commands import Slurm
 from metering.agent.runtimes.slurm_facts import Accounted, Granted, Job, differences
 from metering.agent.runtimes.slurm_job import code_of
 from metering.agent.runtimes.slurm_levels import sandbox_of
 from metering.agent.work_as import SLURM_ALONE, Wish, WorkUnsafe, work_as
+from metering.agent.work_in import runtime_of
 
 NODE = """\
 NodeName=gpu1 Arch=x86_64 CoresPerSocket=16
@@ -132,10 +138,19 @@ def test_only_what_the_cluster_enforces_is_said_to_be_kept() -> None:
     enforced = {"TaskPlugin": "task/affinity,task/cgroup", "ConstrainDevices": "yes"}
     enforced |= {"ConstrainRAMSpace": "yes", "ConstrainCores": "no"}
 
-    assert not any(by for _, by in sandbox_of(counted, None, None, disk=False).enforces)
-    kept = dict(sandbox_of(enforced, None, None, disk=False).enforces)
+    assert not any(by for _, by in sandbox_of(counted, None, None).enforces)
+    kept = dict(sandbox_of(enforced, None, None).enforces)
     assert kept["devices"] == kept["memory"] == "Slurm's control group"
     assert kept["cpu"] == kept["processes"] == ""
+
+
+def test_no_file_system_is_mounted_for_jobs(tmp_path: Path) -> None:
+    wish = Wish(runtimes=("slurm",), users="300000-300003", cluster=Slurm(node="gpu1"))
+    with pytest.raises(WorkUnsafe, match=r"not installed|--work-disk-gib"):
+        runtime_of(
+            wish, work_as(wish, uid=0), tmp_path, clock=SystemClock(),
+            limits=Limits(disk_bytes=1 << 30), mps_pipe=tmp_path,
+        )  # fmt: skip
 
 
 def test_jobs_go_with_no_other_runtime() -> None:
