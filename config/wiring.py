@@ -24,6 +24,7 @@ import marketplace.loops
 import marketplace.policies
 import marketplace.projections
 import marketplace.volumes
+import metering.idling
 import metering.loops
 import metering.policies
 import metering.projections
@@ -194,6 +195,11 @@ def loops(env: Env) -> tuple[Loop, ...]:
             lambda store, now: metering.loops.charge_what_is_left(store, now=now),
         ),
         _rating(env),
+        Loop(
+            "idle-leases",
+            15.0,
+            lambda store, now: metering.idling.watch_idle_leases(store, now=now),
+        ),
         _beating(),
     )
     return always if env.burst_cloud == "none" else (*always, *_overflow_loops(env))
@@ -403,6 +409,7 @@ LOOP_GROUPS: Mapping[str, tuple[str, ...]] = {
         "extensions",
         "offer-expiry",
         "usage",
+        "idle-leases",
         "charges",
         "stray-holds",
         "old-tokens",

@@ -31,6 +31,9 @@ class Interval(models.Model):
     occupied_ms = models.BigIntegerField(null=True)
     busy_ms = models.BigIntegerField(null=True)
     memory_used_mib = models.BigIntegerField(null=True)
+    cpu_ms = models.BigIntegerField(null=True)
+    io_bytes = models.BigIntegerField(null=True)
+    net_bytes = models.BigIntegerField(null=True)
     late_ms = models.BigIntegerField()
     received_at = models.DateTimeField()
 
@@ -354,3 +357,35 @@ class HeatRow(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+
+class IdleRuleRow(models.Model):
+    """When leases of a bid or a tenant are released for idleness. terms: null: never."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    rule_id = models.UUIDField(primary_key=True)
+    of = models.CharField(max_length=6)
+    tenant_id = models.UUIDField()
+    terms = models.JSONField(null=True)
+    set_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.of} {self.rule_id}"
+
+
+class IdleRow(models.Model):
+    """What was told of one lease's idleness. release_at: of the warning that holds."""
+
+    TENANT_COLUMNS: ClassVar[tuple[str, ...]] = ("tenant_id",)
+
+    lease_id = models.UUIDField(primary_key=True)
+    tenant_id = models.UUIDField()
+    since = models.DateTimeField(null=True)
+    warned_at = models.DateTimeField(null=True)
+    release_at = models.DateTimeField(null=True)
+    kept_at = models.DateTimeField(null=True)
+    released_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.lease_id} idle"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -34,8 +35,23 @@ from metering.domain.events import (
     UsageCorrected,
     UsageWindowClosed,
 )
+from metering.domain.idle_events import (
+    IdleLeaseKept,
+    IdleLeaseReleased,
+    IdleRuleSet,
+    IdleWarned,
+    IdleWarningLifted,
+)
 from metering.domain.instants import millis_down, millis_up
-from metering.models import CorrectionRow, GapRow, HeatRow, MeterRow, UsageRow
+from metering.models import (
+    CorrectionRow,
+    GapRow,
+    HeatRow,
+    IdleRow,
+    IdleRuleRow,
+    MeterRow,
+    UsageRow,
+)
 
 
 def project_meters(recorded: Recorded, rows: Rows) -> None:
@@ -290,6 +306,46 @@ def _sum_known(values: Iterable[int | None]) -> int | None:
     return total
 
 
+def project_idle(recorded: Recorded, rows: Rows) -> None:
+    """Keep IdleRuleRow and IdleRow equal to the idle-rule and idle streams."""
+    match recorded.event:
+        case IdleRuleSet() as said:
+            terms = None if said.terms is None else asdict(said.terms)
+            if rows.find(IdleRuleRow, said.rule_id) is None:
+                rows.add(
+                    IdleRuleRow(
+                        rule_id=said.rule_id,
+                        of=said.of,
+                        tenant_id=said.tenant_id,
+                        terms=terms,
+                        set_at=said.at,
+                    )
+                )
+            else:
+                rows.change(IdleRuleRow, said.rule_id, terms=terms, set_at=said.at)
+        case IdleWarned() as warned:
+            _need(rows, warned)
+            rows.change(
+                IdleRow,
+                warned.lease_id,
+                since=warned.since,
+                warned_at=warned.at,
+                release_at=warned.release_at,
+            )
+        case IdleWarningLifted() as lifted:
+            rows.change(IdleRow, lifted.lease_id, since=None, release_at=None)
+        case IdleLeaseKept() as kept:
+            _need(rows, kept)
+            rows.change(IdleRow, kept.lease_id, since=None, release_at=None, kept_at=kept.at)
+        case IdleLeaseReleased() as released:
+            rows.change(IdleRow, released.lease_id, released_at=released.at)
+
+
+def _need(rows: Rows, told: IdleWarned | IdleLeaseKept) -> None:
+    if rows.find(IdleRow, told.lease_id) is None:
+        rows.add(IdleRow(lease_id=told.lease_id, tenant_id=told.tenant_id))
+
+
 PROJECTIONS: tuple[Projection, ...] = (
     Projection(
         name="metering.meters",
@@ -320,5 +376,11 @@ PROJECTIONS: tuple[Projection, ...] = (
         tables=(HeatRow,),
         is_bulk=True,
         on=names_of(UsageWindowClosed, UsageCorrected),
+    ),
+    Projection(
+        name="metering.idle",
+        project=project_idle,
+        tables=(IdleRuleRow, IdleRow),
+        on=names_of(IdleRuleSet, IdleWarned, IdleWarningLifted, IdleLeaseKept, IdleLeaseReleased),
     ),
 )

@@ -26,6 +26,7 @@ from metering.api.agent_volumes import (
     AgentVolumeMissing,
     AgentVolumeVersions,
 )
+from metering.api.idle import BidIdleRule, KeepIdleLease, LeaseIdle, TenantIdleRule
 from metering.api.usage import (
     Agents,
     Heat,
@@ -55,6 +56,10 @@ api_urls: list[URLPattern] = [
         "agent/leases/<uuid:lease_id>/volumes/<str:volume>/versions", AgentVolumeVersions.as_view()
     ),
     path("agent/leases/<uuid:lease_id>/volumes/<str:volume>/failed", AgentVolumeFailed.as_view()),
+    path("bids/<uuid:bid_id>/idle-rule", BidIdleRule.as_view()),
+    path("idle-rule", TenantIdleRule.as_view()),
+    path("leases/<uuid:lease_id>/idle", LeaseIdle.as_view()),
+    path("leases/<uuid:lease_id>/idle/keep", KeepIdleLease.as_view()),
     path("agents", Agents.as_view()),
     path("heat", Heat.as_view()),
     path("leases/<uuid:lease_id>/access", LeaseAccess.as_view()),

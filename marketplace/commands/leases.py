@@ -10,6 +10,7 @@ from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.money import Rate
 from ledger.domain.uptime import ALWAYS_UP, Uptime
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
+from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases import outputs
 from marketplace.domain.leases.lease import Lease, LeaseUnknown, save
@@ -25,6 +26,18 @@ def close_lease(store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime
     Raises: LeaseUnknown, LeaseOver.
     """
     return _decide(store, lease_id, lambda lease: lease.close(now=now), by)
+
+
+def release_idle_lease(
+    store: EventStore, *, lease_id: LeaseId, by: Meta, now: datetime
+) -> Position:
+    """End a lease that was idle by its consumer's own rule, as if the consumer ended it.
+
+    What is left of it is not charged. Raises: LeaseUnknown.
+    """
+    return _decide(
+        store, lease_id, lambda lease: lease.abandon(now=now, reason=close_reasons.IDLE), by
+    )
 
 
 def reclaim_lease(

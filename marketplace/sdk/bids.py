@@ -11,6 +11,7 @@ from uuid import UUID
 import typer
 
 from .forms import money, percent
+from .idle import Idle, idle_seconds, set_rule
 from .printing import NotPrinted
 from .session import Session, session_of
 from .spoken import length_of, moment_of
@@ -251,6 +252,7 @@ def create(
     repeat: Repeat = None, resume: Resume = False, soonest: Soonest = False, saves: Saves = None,
     image: Image = "", inputs: Inputs = None, outputs: Outputs = None,
     secret: Secret = None, secret_env: SecretEnv = None, volume: Mounted = None,
+    end_when_idle: Idle = None,
     wait: Annotated[bool, typer.Option("--wait", help="until the lease is active")] = False,
     timeout: Annotated[str, typer.Option(help="longest to wait: 10m, 2h")] = "10m",
 ) -> None:  # fmt: skip
@@ -260,12 +262,13 @@ def create(
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
                    repeat, resume, soonest, saves, image, inputs, outputs,
                    secret, secret_env, volume)  # fmt: skip
-    seconds = length_of(timeout)
+    seconds, idle = length_of(timeout), idle_seconds(end_when_idle)
     placed = session.client.post("bids", asked)
     # First of all, so that whatever comes next, nobody bids a second time.
     if wait or not session.printer.as_json:
         following = f"offpeak bids explain {placed['id']}"
         session.announce(f"Placed bid {placed['id']}.", placed["id"], following)
+    set_rule(session, placed["id"], idle)
     bid = session.client.get(f"bids/{placed['id']}", after=placed["position"])
     if not wait:
         session.printer.facts(bid, ONE)

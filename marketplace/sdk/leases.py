@@ -9,6 +9,7 @@ from uuid import UUID
 import typer
 
 from .forms import gpu_hours, money
+from .idle import idle, sentence
 from .printing import shown
 from .session import Yes, confirm, session_of
 from .spoken import length_of, moment_of
@@ -91,6 +92,10 @@ def show(context: typer.Context, lease: UUID) -> None:
     session = session_of(context)
     found = session.client.get(f"leases/{lease}")
     session.printer.facts(found, ONE)
+    if found.get("state") == "active" and not session.printer.as_json:
+        standing = session.client.get(f"leases/{lease}/idle")
+        if standing.get("rule") is not None:
+            session.printer.say(sentence(standing))
     if found.get("cut"):
         who = "Its owner" if found["cut"]["by"] == "owner" else "The market, for a firm bid,"
         until = shown(found["cut"]["stop_at"])
@@ -98,6 +103,9 @@ def show(context: typer.Context, lease: UUID) -> None:
             f"{who} takes the GPUs back at {until}: save the work and "
             f"`offpeak leases checkpoint {lease}`."
         )
+
+
+app.command("idle")(idle)
 
 
 @app.command()

@@ -15,6 +15,7 @@ from . import files, logs
 from .bids import Centre, For, Gpus, Image, Kind, Max, Outputs, Unit
 from .ending import NOT_RUN
 from .forms import money
+from .idle import Idle, idle_seconds, set_rule
 from .session import Session, session_of
 from .spoken import NotUnderstood, length_of
 from .volumes import Mounted, mounts_of
@@ -67,7 +68,7 @@ def run(
     gpus: Gpus = 1, image: Image = "", env: Variables = None, outputs: Outputs = None,
     to: To = None, kind: Kind = "other", unit: Unit = None, centre: Centre = "",
     cheapest: Cheapest = False, timeout: Timeout = "1d", detach: Detach = False,
-    volume: Mounted = None,
+    volume: Mounted = None, end_when_idle: Idle = None,
 ) -> None:  # fmt: skip
     """Run a command on leased GPUs: bring FOLDER, wait, show what it prints, end as it did.
 
@@ -81,7 +82,7 @@ def run(
         raise NotUnderstood("--to takes home what --keep names: say --keep 'out/' too.")
     if to is not None:
         files.refuse_unless_empty(to)
-    seconds = length_of(timeout)
+    seconds, idle = length_of(timeout), idle_seconds(end_when_idle)
     workload: dict[str, Any] = {"kind": kind, "command": command}
     workload["environment"] = _variables(env or ())
     named = (("image", image), ("outputs", outputs), ("volumes", mounts_of(volume)))
@@ -104,6 +105,7 @@ def run(
     session.announce(
         f"Placed bid {placed['id']}.", placed["id"], f"offpeak bids explain {placed['id']}"
     )
+    set_rule(session, placed["id"], idle)
     if detach:
         return
     session.client.log.is_told = True

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from .backoff import Backoff
 from .gpus.port import GpuFault, Reading, Utilisation
+from .runtimes.used import NOT_KNOWN, Used
 
 FUTURE_US_MAX = 2_000_000
 """A driver's sample stamped further ahead of the wall clock than this is garbage."""
@@ -21,6 +22,7 @@ class Meter:
     """One GPU of one lease. cut_ms: end of the last kept interval. seen_ms: accounted up to there.
 
     present: what the last look saw; None is unknown. ends_ms: nothing is granted beyond.
+    used: by the lease's work, as of `cut_ms`.
     by_mps: it is a share by MPS, whose processes the driver may count together with the others'.
     """
 
@@ -35,6 +37,7 @@ class Meter:
     memory_mib: int | None = None
     turned: bool = False
     by_mps: bool = False
+    used: Used = NOT_KNOWN
     pids: set[int] = field(default_factory=set)
 
 

@@ -18,6 +18,7 @@ from .clock import Clock
 from .gpus.port import GpuFault, Gpus, Reading
 from .meters import FUTURE_US_MAX, Meter, Watch, account, see, weigh
 from .runtimes.port import Accounted, Runtime
+from .runtimes.used import NOT_KNOWN, Used
 from .shares import DAEMONS, card_of, cards_of, is_mps
 from .strangers import filling, strangers_of
 from .wire import HealthKind
@@ -33,10 +34,14 @@ Key = tuple[UUID, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """One interval that is ready to be kept; `fields` are those of the wire's Interval but seq."""
+    """One interval that is ready to be kept; `fields` are those of the wire's Interval but seq.
+
+    used: by the lease's work up to its end.
+    """
 
     key: Key
     fields: dict[str, Any]
+    used: Used = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +131,22 @@ class Sampler:
 
     def cuts(self, now_ms: int, *, all_due: bool, frozen: Collection[UUID]) -> list[Cut]:
         """Return the intervals to keep now: all, or those where measuring stopped or resumed."""
-        return [
-            _cut(key, meter, min(meter.seen_ms, now_ms, meter.ends_ms))
+        due = [
+            (key, meter)
             for key, meter in self._meters.items()
             if (all_due or meter.turned)
             and key[0] not in frozen
             and min(meter.seen_ms, meter.ends_ms) > meter.cut_ms
+        ]
+        used = self._runtime.used() if due else {}
+        return [
+            _cut(
+                key,
+                meter,
+                min(meter.seen_ms, now_ms, meter.ends_ms),
+                used.get(key[0], NOT_KNOWN),
+            )
+            for key, meter in due
         ]
 
     def closing(self, lease_id: UUID, end_ms: int | None) -> list[Cut]:
@@ -174,6 +189,7 @@ class Sampler:
             else:
                 meter.busy_us_percent = 0
             meter.cut_ms = cut.fields["end_ms"]
+            meter.used = cut.used
             known = meter.present is not None
             meter.occupied_ms = 0 if known else None
             meter.busy_known = known
@@ -329,7 +345,8 @@ class Sampler:
         return "; ".join(found)
 
 
-def _cut(key: Key, meter: Meter, end_ms: int) -> Cut:
+def _cut(key: Key, meter: Meter, end_ms: int, used: Used = NOT_KNOWN) -> Cut:
+    spent = used.since(meter.used)
     granted_ms = end_ms - meter.cut_ms
     busy_ms = min(meter.busy_us_percent // US_PERCENT_PER_MS, granted_ms)
     occupied_ms = meter.occupied_ms
@@ -344,5 +361,9 @@ def _cut(key: Key, meter: Meter, end_ms: int) -> Cut:
             "occupied_ms": None if occupied_ms is None else min(occupied_ms, granted_ms),
             "busy_ms": busy_ms if meter.busy_known else None,
             "memory_used_mib": meter.memory_mib,
+            "cpu_ms": spent.cpu_ms,
+            "io_bytes": spent.io_bytes,
+            "net_bytes": spent.net_bytes,
         },
+        used=used,
     )

@@ -168,6 +168,7 @@ HealthKind = Literal[
 Moment = Annotated[int, Between(1_577_836_800_000, 4_102_444_800_000)]
 Duration = Annotated[int, Between(0, INTERVAL_MS_MAX)]
 Sequence = Annotated[int, Between(1, 2**53)]
+Amount = Annotated[int, Between(0, 2**53)]
 Mebibytes = Annotated[int, Between(0, 2**31)]
 Name = Annotated[str, Length(1, 200)]
 Detail = Annotated[str, Length(0, 2000)]
@@ -372,6 +373,8 @@ class Interval(Message):
     occupied_ms: a process of the lease was on the GPU. busy_ms: its kernels ran, weighted by
         utilisation. memory_used_mib: the most seen. Each is null where it could not be measured,
         which is not 0.
+    cpu_ms, io_bytes, net_bytes: processor time, bytes to and from disks, and over the network that
+        is its own, of all the lease's work on the host, the same for each of its GPUs.
     """
 
     seq: Sequence
@@ -383,6 +386,9 @@ class Interval(Message):
     occupied_ms: Duration | None
     busy_ms: Duration | None
     memory_used_mib: Mebibytes | None
+    cpu_ms: Amount | None = None
+    io_bytes: Amount | None = None
+    net_bytes: Amount | None = None
 
     def __post_init__(self) -> None:
         if self.end_ms <= self.start_ms:

@@ -28,18 +28,21 @@ AHEAD_MAX_MS = 60_000
 
 _PUT_INTERVALS = """
 INSERT INTO metering_interval (host_id, boot_id, seq, lease_id, gpu_uuid, start_ms, end_ms,
-    occupied_ms, busy_ms, memory_used_mib, late_ms, received_at)
+    occupied_ms, busy_ms, memory_used_mib, cpu_ms, io_bytes, net_bytes, late_ms, received_at)
 SELECT %s, %s, sent.seq, sent.lease_id, sent.gpu_uuid, sent.start_ms, sent.end_ms,
     sent.occupied_ms, sent.busy_ms, sent.memory_used_mib,
+    sent.cpu_ms, sent.io_bytes, sent.net_bytes,
     greatest(0, least(sent.end_ms, coalesce(cut.through_ms, 0)) - sent.start_ms), %s
 FROM unnest(%s::bigint[], %s::uuid[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[],
-    %s::bigint[], %s::bigint[])
-    AS sent (seq, lease_id, gpu_uuid, start_ms, end_ms, occupied_ms, busy_ms, memory_used_mib)
+    %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
+    AS sent (seq, lease_id, gpu_uuid, start_ms, end_ms, occupied_ms, busy_ms, memory_used_mib,
+        cpu_ms, io_bytes, net_bytes)
 LEFT JOIN metering_cutoff cut USING (lease_id)
 ON CONFLICT DO NOTHING
 """
 _KNOWN_INTERVALS = """
-SELECT seq, lease_id, gpu_uuid, start_ms, end_ms, occupied_ms, busy_ms, memory_used_mib
+SELECT seq, lease_id, gpu_uuid, start_ms, end_ms, occupied_ms, busy_ms, memory_used_mib,
+    cpu_ms, io_bytes, net_bytes
 FROM metering_interval WHERE host_id = %s AND boot_id = %s AND seq = ANY (%s)
 """
 _PUT_HEALTH = """
@@ -198,6 +201,9 @@ def _interval(each: SentInterval) -> tuple[Any, ...]:
         each.occupied_ms,
         each.busy_ms,
         each.memory_used_mib,
+        each.cpu_ms,
+        each.io_bytes,
+        each.net_bytes,
     )
 
 

@@ -13,6 +13,7 @@ from config.site.pages.finance import burst
 from config.site.pages.finance import views as finance
 from config.site.pages.folders import views as folders
 from config.site.pages.lab import views as lab
+from config.site.pages.leases import idle
 from config.site.pages.leases import views as leases
 from config.site.pages.market import ops, rounds, supply
 from config.site.pages.market import views as market
@@ -48,6 +49,8 @@ page_urls: list[URLPattern] = [
     path("leases", leases.index),
     path("leases/<uuid:lease_id>", leases.one),
     path("leases/<uuid:lease_id>/state", leases.state),
+    path("leases/<uuid:lease_id>/idle/keep", idle.keep),
+    path("leases/<uuid:lease_id>/idle/rule", idle.rule),
     path("leases/<uuid:lease_id>/end", leases.end),
     path("leases/<uuid:lease_id>/checkpoint", leases.checkpoint),
     path("leases/<uuid:lease_id>/extend", leases.extend),

@@ -10,6 +10,7 @@ CLOSED_BY_CONSUMER = 102
 WORK_FAILED = 103
 BID_WITHDRAWN = 104
 RESOLD = 105
+IDLE = 106
 RECLAIMED = 201
 RECLAIMED_BEFORE_START = 202
 WINDOW_OVER = 301
@@ -28,6 +29,7 @@ REASONS: dict[int, str] = {
     WORK_FAILED: "The work ended with an error of its own.",
     BID_WITHDRAWN: "The bid was withdrawn before the grant reached it.",
     RESOLD: "The consumer sold the rest of the lease.",
+    IDLE: "The lease was idle for as long as its consumer's rule says, and a warning went before.",
     RECLAIMED: "The owner took the capacity back, after the agreed notice.",
     RECLAIMED_BEFORE_START: "The owner took the capacity back before the lease began.",
     WINDOW_OVER: "The window of the lease was over.",

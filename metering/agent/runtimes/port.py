@@ -14,6 +14,7 @@ from ..wire import Assignment
 from .egress import Reach
 from .levels import Sandbox
 from .refusals import NotYet as NotYet
+from .used import Used
 
 WorkState = Literal["starting", "running", "ending", "ended"]
 
@@ -242,6 +243,10 @@ class Runtime(Protocol):
 
     def name_of(self, pid: int) -> str | None:
         """Return the name of a living process; None when there is none of this id."""
+        ...
+
+    def used(self) -> Mapping[UUID, Used]:
+        """Return what running work has used so far, by lease; of the others it is not known."""
         ...
 
     def holders(self) -> Mapping[str, Sequence[int]]:

@@ -32,6 +32,7 @@ from .launching import CHECKPOINT, START_SECONDS_MAX, Launch, spawn
 from .limits import LIMITS, Limits
 from .port import NotYet, StartFailed, Work, WorkSpec
 from .records import catches, is_locked, keep_newest, read
+from .used import Used, used_by
 from .users import WorkUser, WorkUsers, make_passable, named, sweep
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
@@ -223,13 +224,21 @@ class ProcessRuntime(Apart, Entered):
         return work if lease_id in self._works and work.is_dir() else None
 
     def lease_of(self, pid: int) -> UUID | None:
+        tops, sessions = self._tops()
+        return whose(pid, {**tops, **self._doors}, sessions)
+
+    def used(self) -> Mapping[UUID, Used]:
+        tops, sessions = self._tops()
+        return used_by({**tops, **self._doors}, sessions) if tops else {}
+
+    def _tops(self) -> tuple[dict[tuple[int, int], UUID], dict[int, UUID]]:
+        """Return the keepers of running work by process id and start, and its sessions."""
         tops = {
             (root["keeper_pid"], root["keeper_ticks"]): lease_id
             for lease_id, root in self._roots.items()
             if self._works[lease_id].state != "ended"
         }
-        sessions = {self._roots[lease_id]["pid"]: lease_id for lease_id in tops.values()}
-        return whose(pid, {**tops, **self._doors}, sessions)
+        return tops, {self._roots[lease_id]["pid"]: lease_id for lease_id in tops.values()}
 
     def name_of(self, pid: int) -> str | None:
         stat = stat_of(pid)

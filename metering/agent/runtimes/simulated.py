@@ -21,6 +21,7 @@ from .family import stat_of
 from .keeper import write_json
 from .levels import Sandbox
 from .port import StartFailed, Work, WorkSpec
+from .used import Used
 
 FIRST_PID = 5_000_000
 """Above every real process id (Linux stops at 4,194,304), so none can be meant by mistake."""
@@ -136,6 +137,9 @@ class SimulatedRuntime:
             stat = stat_of(pid)
             return None if stat is None else stat.name
         return "simulated" if self.lease_of(pid) else None
+
+    def used(self) -> Mapping[UUID, Used]:
+        return {}
 
     def holders(self) -> Mapping[str, Sequence[int]]:
         with self._lock:

@@ -57,6 +57,7 @@ ANSWER: dict[str, Any] = {
     "lease_changes": [],
     "queues": [],
     "bids": 0,
+    "code": "K7Q4M-2XD9F",
     "admitted_before": 0,
     "admitted_after": 0,
     "again": {},
@@ -111,6 +112,7 @@ def test_a_documented_command_is_understood_and_asks_the_market(
         monkeypatch.setattr(elsewhere, "fetch", lambda wanted, into, found=found: found)
     tenants = {"data": [{"slug": "ada-labs", "tenant_id": BID}], "next": None}
     known: dict[str, Any] = {"GET exports": b"a,b\n", "GET tenants": tenants, "GET blob": EMPTY}
+    known[f"GET leases/{BID}/idle"] = {"rule": None}
     known["POST folders/missing"] = known["POST volumes/data/missing"] = {"links": {}}
     lasts = words[0] in LASTING
     refusal = {"code": "not-now", "detail": "Not now."}

@@ -26,6 +26,7 @@ from config.site.pages.leases.facts import (
     work_of,
 )
 from config.site.pages.leases.files import files_of
+from config.site.pages.leases.idle import idle_of
 from config.site.pages.leases.timeline import saved_at, steps_of
 from config.site.pages.leases.usage import axis_of_lease, corrections_of, use_of
 from config.site.parts.paging import part_of
@@ -325,6 +326,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "undisturbed_until": undisturbed_until_of(row),
         "work": work_of(row, now),
         "connect": connect_of(actor, row),
+        "idle": idle_of(actor, row, now),
     }
 
 
