@@ -105,6 +105,22 @@ def read_host_names(text: str) -> list[str]:
     return found
 
 
+def work_domain_fault(domain: str, base_url: str) -> str:
+    """Return what the domain of leased work must be in place of this; empty: it is right.
+
+    A page can set cookies for every name above its own: work that stood below the site, or beside
+    it below one name, could give the site's visitors cookies.
+    """
+    if not domain or domain == "localhost":
+        return ""
+    if domain.startswith("[") or domain.replace(".", "").isdigit() or "." not in domain:
+        return f"a domain, such as work.example, not {domain!r}"
+    site = urlsplit(base_url).hostname or ""
+    if site == domain or site.endswith(f".{domain}") or (domain.endswith(f".{site}") and site):
+        return f"a domain apart from {site}: neither it, nor above or below it"
+    return ""
+
+
 def is_everywhere(host: str) -> bool:
     """Tell if a host stands for all addresses of this machine: one listens there, none calls it."""
     try:

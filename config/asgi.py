@@ -31,6 +31,7 @@ from config.web.sockets import Sockets, socket_urls
 from config.web.transfers import Transfers
 from config.web.tunnels import Tunnels
 from config.web.work_logs import WorkLogs
+from config.web.workplaces.workplaces import Workplaces
 
 WEB_THREADS = 8
 
@@ -38,7 +39,7 @@ limits.keep(limits.Limits(settings.ENV.database_statement_seconds))
 
 _threads = Outlet(cast(Any, WSGIMiddleware(cast(Any, pages_and_api), WEB_THREADS)))
 
-application = ProtocolTypeRouter(
+_ordinary = ProtocolTypeRouter(
     {
         "http": cast(
             Any,
@@ -72,5 +73,7 @@ application = ProtocolTypeRouter(
         ),
     }
 )
+
+application = Workplaces(cast(Any, _ordinary))
 
 watch_clock()

@@ -145,6 +145,10 @@ class Env:
     access_address: str = ""
     """Where other web processes reach this one, such as http://10.0.0.5:8000: a connection comes
     to any of them, and the tunnel of a host ends at one. Empty: on this machine."""
+    work_domain: str = ""
+    """The domain below which ports of leased work are opened in a browser, such as work.example:
+    each has a name of its own there. A domain that is for nothing else: see the chapter *Into
+    running work*. Empty: ports are reached by `offpeak port-forward` alone."""
     oidc_issuer_url: str = ""
     """OpenID Connect issuer for single sign-on, as its own discovery document names it, with or
     without a slash at its end; empty: none."""
@@ -217,6 +221,7 @@ DEMO_DEFAULTS: Mapping[str, object] = {
     "host_gone_seconds": 300,
     "agent_sample_seconds": 2,
     "agent_poll_seconds": 1,
+    "work_domain": "localhost",
 }
 """What a demo is set to unless told otherwise: an afternoon's events in a few minutes."""
 
@@ -267,6 +272,7 @@ READERS: Mapping[str, Callable[[str], str]] = {
     "ec2_endpoint_url": address.read_service_url,
     "storage_endpoint_url": address.read_service_url,
     "access_address": address.read_service_url,
+    "work_domain": address.read_host,
     "host": lambda text: address.read_host(text).strip("[]"),
     "allowed_hosts": lambda text: ",".join(address.read_host_names(text)),
 }
@@ -345,6 +351,8 @@ def _check_together(env: Env) -> None:
         raise SystemExit("OFFPEAK_OLD_WORK_SECRET_KEY needs OFFPEAK_WORK_SECRET_KEY beside it")
     if env.storage == "s3" and not env.storage_bucket:
         raise SystemExit("OFFPEAK_STORAGE=s3 needs OFFPEAK_STORAGE_BUCKET beside it")
+    if said := address.work_domain_fault(env.work_domain, env.base_url):
+        raise SystemExit(f"OFFPEAK_WORK_DOMAIN must be {said}")
     if env.burst_cloud == "ec2":
         if not env.ec2_image_id:
             raise SystemExit("OFFPEAK_BURST_CLOUD=ec2 needs OFFPEAK_EC2_IMAGE_ID beside it")

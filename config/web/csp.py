@@ -17,7 +17,7 @@ HEADER = "Content-Security-Policy"
 # so text that slips through escaping is only text. Images may be data: for the browser's own use.
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; font-src 'self'; "
-    "img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'{issuer}; "
+    "img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'{issuer}{work}; "
     "frame-ancestors 'none'; connect-src 'self' {sockets}"
 )
 NOT_KEPT = "no-store"
@@ -65,7 +65,17 @@ def policy_for(request: HttpRequest) -> str:
 def policy_of(host: str, *, secure: bool) -> str:
     """Return the policy of a site that is reached as `host`."""
     scheme = "wss" if secure else "ws"
-    return POLICY.format(sockets=f"{scheme}://{host}", issuer=_issuer())
+    work = _work(host, secure=secure)
+    return POLICY.format(sockets=f"{scheme}://{host}", issuer=_issuer(), work=work)
+
+
+def _work(host: str, *, secure: bool) -> str:
+    """Return the origins of leased work: a form leads on to one."""
+    domain = settings.ENV.work_domain
+    if not domain:
+        return ""
+    _name, _, port = host.rpartition(":")
+    return f" {'https' if secure else 'http'}://*.{domain}{f':{port}' if port.isdigit() else ''}"
 
 
 def _issuer() -> str:

@@ -73,6 +73,13 @@ class TooManyConnections(Refusal):
     status = 429
 
 
+class NoWorkDomain(Refusal):
+    """This market opens no port in a browser: it has no domain for leased work.
+
+    `offpeak port-forward` reaches the same port.
+    """
+
+
 class FromPage(Forbidden):
     """A tunnel is for programs. A page of another site has no business there."""
 

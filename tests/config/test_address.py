@@ -12,6 +12,7 @@ from config.address import (
     read_host,
     read_host_names,
     read_service_url,
+    work_domain_fault,
 )
 
 
@@ -119,3 +120,21 @@ def test_a_server_is_called_where_it_listens(host: str, address: str) -> None:
 )
 def test_only_this_machine_is_loopback(host: str, alone: bool) -> None:
     assert is_loopback(read_host(host)) is alone
+
+
+@pytest.mark.parametrize(
+    ("domain", "site", "fits"),
+    [
+        ("", "https://gpu.example", True),
+        ("work.example", "https://gpu.example", True),
+        ("localhost", "", True),
+        ("work.example", "", True),
+        ("gpu.example", "https://gpu.example", False),
+        ("work.gpu.example", "https://gpu.example", False),
+        ("example.org", "https://gpu.example.org:8443", False),
+        ("10.0.0.5", "https://gpu.example", False),
+        ("work", "https://gpu.example", False),
+    ],
+)
+def test_the_domain_of_work_is_apart_from_the_site(domain: str, site: str, fits: bool) -> None:
+    assert (work_domain_fault(domain, site) == "") is fits

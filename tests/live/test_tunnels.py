@@ -155,32 +155,36 @@ def place(
     django_db_blocker: DjangoDbBlocker,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Place]:
-    folder = tmp_path_factory.mktemp("tunnels")
     with ExitStack() as ended_last:
-        with django_db_blocker.unblock():
-            name = str(connection.settings_dict["NAME"])
-            consumer, owner = admit("grace-lab", "consumer"), admit("owner-works", "owner")
-            lease = lease_row(tenant_id=consumer.tenant_id, owner_id=owner.tenant_id)
-            share_row(lease, phase="run")
-            token = host_token(lease.host_ids[0], owner.tenant_id)
-        ended_last.callback(lambda: _empty(django_db_blocker))
-        first, second = web(ended_last, folder, name), web(ended_last, folder, name)
-        runtime = ended_last.enter_context(running(folder, users=accounts(2), confined=True))
-        ended_last.callback(runtime.kill, lease.lease_id)
-        command = (PYTHON, "-c", SERVES)
-        runtime.start(WorkSpec(lease_id=lease.lease_id, gpu_uuids=("GPU-a",), command=command))
-        until(lambda: state(runtime, lease.lease_id) == "running")
-        until(lambda: answers(first) and answers(second))
-        line = Line(server=f"http://127.0.0.1:{first}", token=token)
-        tunnel = Tunnel(
-            line, "shell", enter=runtime.inside, count_in=runtime.count_in,
-            secret=folder / "access.key",
-        )  # fmt: skip
-        tunnel.start()
-        ended_last.callback(tunnel.stop)
-        with django_db_blocker.unblock():
-            until(lambda: AgentTunnel.objects.exists())
-        yield Place(first, second, consumer, lease, runtime, folder)
+        yield placed(ended_last, django_db_blocker, tmp_path_factory.mktemp("tunnels"), SERVES)
+
+
+def placed(ended_last: ExitStack, blocker: DjangoDbBlocker, folder: Path, program: str) -> Place:
+    """Start all that runs; the work of the lease is a program in Python."""
+    with blocker.unblock():
+        name = str(connection.settings_dict["NAME"])
+        consumer, owner = admit("grace-lab", "consumer"), admit("owner-works", "owner")
+        lease = lease_row(tenant_id=consumer.tenant_id, owner_id=owner.tenant_id)
+        share_row(lease, phase="run")
+        token = host_token(lease.host_ids[0], owner.tenant_id)
+    ended_last.callback(lambda: _empty(blocker))
+    first, second = web(ended_last, folder, name), web(ended_last, folder, name)
+    runtime = ended_last.enter_context(running(folder, users=accounts(2), confined=True))
+    ended_last.callback(runtime.kill, lease.lease_id)
+    command = (PYTHON, "-c", program)
+    runtime.start(WorkSpec(lease_id=lease.lease_id, gpu_uuids=("GPU-a",), command=command))
+    until(lambda: state(runtime, lease.lease_id) == "running")
+    until(lambda: answers(first) and answers(second))
+    line = Line(server=f"http://127.0.0.1:{first}", token=token)
+    tunnel = Tunnel(
+        line, "shell", enter=runtime.inside, count_in=runtime.count_in,
+        secret=folder / "access.key",
+    )  # fmt: skip
+    tunnel.start()
+    ended_last.callback(tunnel.stop)
+    with blocker.unblock():
+        until(lambda: AgentTunnel.objects.exists())
+    return Place(first, second, consumer, lease, runtime, folder)
 
 
 def _empty(blocker: DjangoDbBlocker) -> None:

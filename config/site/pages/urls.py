@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from config.site.pages.account import joining, settings
+from config.site.pages.account import joining, settings, work_secrets
 from config.site.pages.bids import advice
 from config.site.pages.bids import views as bids
 from config.site.pages.fairness import trial as fairness_try
@@ -52,6 +52,7 @@ page_urls: list[URLPattern] = [
     path("leases/<uuid:lease_id>/idle/keep", idle.keep),
     path("leases/<uuid:lease_id>/idle/rule", idle.rule),
     path("leases/<uuid:lease_id>/end", leases.end),
+    path("leases/<uuid:lease_id>/open", leases.open_port),
     path("leases/<uuid:lease_id>/checkpoint", leases.checkpoint),
     path("leases/<uuid:lease_id>/extend", leases.extend),
     path("leases/<uuid:lease_id>/reclaim", leases.reclaim),
@@ -96,6 +97,8 @@ page_urls: list[URLPattern] = [
     path("ops", ops.index),
     path("ops/burst", burst.index),
     path("settings", settings.index),
+    path("settings/secrets", work_secrets.index),
+    path("settings/secrets/remove", work_secrets.remove),
     path("settings/organisation", switch_tenant),
     path("settings/organisations", organisations.index),
     path("settings/organisations/<uuid:tenant_id>", organisations.one),

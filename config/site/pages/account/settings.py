@@ -143,6 +143,7 @@ def _context(
     now = timezone.now()
     return {
         "actor": actor,
+        "sees_secrets": actor.may("secrets:read"),
         "form": form,
         "host_form": host_form,
         "has_hosts": bool(host_form.fields["host"].choices),  # type: ignore[attr-defined]  # a ChoiceField

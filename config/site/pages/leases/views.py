@@ -8,13 +8,13 @@ from uuid import UUID
 
 from django import forms
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from config.site.forms.answers import done, meta_of, page
 from config.site.forms.fields import MomentField, RateField, TokenField
-from config.site.pages.leases.connect import connect_of
+from config.site.pages.leases.connect import PortForm, address_of, connect_of
 from config.site.pages.leases.facts import (
     ENDED,
     cost_of,
@@ -51,6 +51,8 @@ from marketplace.domain.leases.reclaim_schedule import Choice
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
 from marketplace.queries.folders import left_by
+from metering.domain.access import NoWorkDomain
+from metering.queries.access import permit_for
 
 OPEN = ("scheduled", "starting", "active", "reclaiming", "ending")
 
@@ -257,6 +259,23 @@ def reclaim(request: HttpRequest, lease_id: UUID) -> HttpResponse:
     except Refusal as refusal:
         return _show(request, lease_id, refusal=refusal)
     return done(request, f"/leases/{lease_id}", position, "Reclaim announced to the consumer.")
+
+
+@require_POST
+def open_port(request: HttpRequest, lease_id: UUID) -> HttpResponse:
+    """Send the browser on to a port of the work, on an origin that is the work's own."""
+    actor = actor_of(request)
+    actor.need_scope("leases:write")
+    queries.consumed_lease(actor, lease_id)
+    form = PortForm(request.POST)
+    try:
+        if not settings.ENV.work_domain:
+            raise NoWorkDomain()
+        port = form.cleaned_data["port"] if form.is_valid() else None
+        permit = permit_for(actor, lease_id, what="port", port=port, key=None)
+    except Refusal as refusal:
+        return _show(request, lease_id, refusal=refusal)
+    return HttpResponseRedirect(address_of(request, permit))
 
 
 def _show(
