@@ -92,6 +92,9 @@ def show(context: typer.Context, lease: UUID) -> None:
     session = session_of(context)
     found = session.client.get(f"leases/{lease}")
     session.printer.facts(found, ONE)
+    for each in found.get("attempts", ()):
+        if each["started_at"] is None and each["reason"]:
+            session.printer.say(f"Host {each['host_id']} did not start the work: {each['reason']}")
     if found.get("state") == "active" and not session.printer.as_json:
         standing = session.client.get(f"leases/{lease}/idle")
         if standing.get("rule") is not None:

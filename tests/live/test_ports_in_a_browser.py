@@ -25,7 +25,7 @@ from ledger.models import MemberRow
 from metering.domain.access import Permit
 from metering.domain.work_names import ENTER, name_of
 from metering.ingest import handing_over
-from tests.live.test_tunnels import Place, committed, placed
+from tests.live.tunnels import Place, committed, placed
 from tests.metering.agent.works import ROOT
 
 pytestmark = [ROOT, pytest.mark.django_db]
