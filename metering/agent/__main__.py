@@ -349,6 +349,7 @@ def _doctor(options: argparse.Namespace, uplink: HttpUplink | None) -> int:
         token_file=options.token_file,
         mps_pipe=options.mps_pipe_dir,
         wish=_wish(options),
+        limits=_limits(options),
     )
     amiss = False
     for check in checks:

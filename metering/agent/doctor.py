@@ -15,6 +15,7 @@ from .gpus.nvml import pids_are_the_hosts
 from .gpus.port import GpuFault, Gpus
 from .hand.shown import HANDS, last_account
 from .reconcile import epoch_ms
+from .runtimes.limits import LIMITS, Limits
 from .shares import PIPE_DIRECTORY, mps_runs
 from .uplink import Refused, Unreachable, Uplink
 from .work_as import Wish
@@ -31,16 +32,17 @@ def examine(
     token_file: Path | None,
     mps_pipe: Path = PIPE_DIRECTORY,
     wish: Wish | None = None,
+    limits: Limits = LIMITS,
 ) -> Iterator[Check]:
     """Yield what was found, in the order in which it should be mended.
 
     uplink: None when there is no token yet. token_file: None when the token comes otherwise.
-    wish: as whom leased work is to run; None: as nobody was asked for.
+    wish: as whom leased work is to run; None: as nobody was asked for. limits: of its work.
     """
     yield from _gpus(make_gpus)
     yield _mps(mps_pipe)
     yield _namespace()
-    yield from work.examine(wish or Wish(), state_dir)
+    yield from work.examine(wish or Wish(), state_dir, limits)
     yield from slurm_checks.examine(wish or Wish(), make_gpus)
     yield _state(state_dir)
     yield from _hand(state_dir)

@@ -7,9 +7,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from . import level_checks
 from .checks import Check
 from .runtimes import egress, groups
-from .runtimes.limits import Limits
+from .runtimes.limits import LIMITS, Limits
 from .runtimes.users import UsersUnfit, WorkUsers, closed_on_the_way, is_clear
 from .work_as import PODMAN, SLURM, Wish, WorkAs, WorkUnsafe, containers_of, egress_of, work_as
 
@@ -18,7 +19,7 @@ INSTALL_PODMAN = "apt install podman runc conmon catatonit slirp4netns iptables"
 CDI = ("/etc/cdi/nvidia.yaml", "/etc/cdi/nvidia.json", "/var/run/cdi/nvidia.yaml")
 
 
-def examine(wish: Wish, state_dir: Path) -> Iterator[Check]:
+def examine(wish: Wish, state_dir: Path, limits: Limits = LIMITS) -> Iterator[Check]:
     """Yield as whom work runs, and what keeps the works of two tenants apart."""
     name = "leased work runs"
     yield from _images(wish, state_dir)
@@ -44,6 +45,8 @@ def examine(wish: Wish, state_dir: Path) -> Iterator[Check]:
         mend = "give it accounts of its own: --work-users 300000-300031"
         yield Check(name, None, f"as {found.users.first.name}, whatever the lease", mend)
     yield from _tenants(found)
+    if SLURM not in wish.runtimes:
+        yield from level_checks.examine(found, wish.runtimes, limits, state_dir)
 
 
 def _images(wish: Wish, state_dir: Path) -> Iterator[Check]:

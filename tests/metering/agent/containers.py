@@ -161,9 +161,8 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
     yield found
     found.call("system", "reset", "--force")
     # podman leaves its storage mounted on itself.
-    subprocess.run(
-        ["umount", str(folder / "root" / found.driver)], check=False, capture_output=True
-    )
+    mounted = folder / "root" / found.driver
+    subprocess.run(["umount", "--lazy", str(mounted)], check=False, capture_output=True)
     shutil.rmtree(found.running, ignore_errors=True)
 
 
