@@ -209,7 +209,7 @@ def test_the_doctor_says_what_is_wrong_with_the_server(
 
     assert main(["doctor", *options]) == 1
 
-    assert "FAIL server: 401" in capsys.readouterr().out
+    assert "FAIL server: the server answered 401" in capsys.readouterr().out
     assert "OFFPEAK_AGENT_TOKEN" not in os.environ
 
 
