@@ -195,11 +195,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             lambda store, now: metering.loops.charge_what_is_left(store, now=now),
         ),
         _rating(env),
-        Loop(
-            "idle-leases",
-            15.0,
-            lambda store, now: metering.idling.watch_idle_leases(store, now=now),
-        ),
+        _idling(),
         _beating(),
     )
     return always if env.burst_cloud == "none" else (*always, *_overflow_loops(env))
@@ -258,6 +254,15 @@ def _rating(env: Env) -> Loop:
             grace=meter_grace,
             uptime=_uptime(now, meter_grace),
         ),
+    )
+
+
+def _idling() -> Loop:
+    """Return the loop that warns of leases that are idle, and ends them."""
+    return Loop(
+        "idle-leases",
+        15.0,
+        lambda store, now: metering.idling.watch_idle_leases(store, now=now),
     )
 
 
