@@ -189,6 +189,16 @@ def extend_lease(
     return _decide(store, lease_id, lambda lease: lease.extend(ends_at=ends_at, now=now), by)
 
 
+def files_awaited(
+    store: EventStore, *, lease_id: LeaseId, host_id: HostId, by: Meta, now: datetime
+) -> Position:
+    """Take note that a host's agent brings what the work needs before it can start.
+
+    Raises: LeaseUnknown.
+    """
+    return _decide(store, lease_id, lambda lease: lease.files_awaited(host_id=host_id, now=now), by)
+
+
 def lease_started(
     store: EventStore, *, lease_id: LeaseId, host_id: HostId, by: Meta, now: datetime
 ) -> Position:

@@ -15,6 +15,7 @@ from marketplace.domain.facts.events import (
     ExtensionGranted,
     ExtensionRefused,
     ExtensionRequested,
+    FilesAwaited,
     LeaseActivated,
     LeaseClosed,
     LeaseEnding,
@@ -98,14 +99,16 @@ def project_leases(recorded: Recorded, rows: Rows) -> None:
                 lost_seconds=closed.lost_seconds,
             )
             _phase(row, "over", rows)
-        case WorkStarted() | WorkStopped() | WorkSaved() | OutputsFailed() as work:
+        case FilesAwaited() | WorkStarted() | WorkStopped() | WorkSaved() | OutputsFailed() as work:
             _note_work(work, rows)
         case _:
             return
     rows.change(LeaseRow, recorded.event.lease_id, version=recorded.version)
 
 
-def _note_work(work: WorkStarted | WorkStopped | WorkSaved | OutputsFailed, rows: Rows) -> None:
+def _note_work(
+    work: FilesAwaited | WorkStarted | WorkStopped | WorkSaved | OutputsFailed, rows: Rows
+) -> None:
     """Keep when the work began, up to when it is safe, and what it left that is not kept.
 
     How it stopped its shares tell.
@@ -386,6 +389,7 @@ PROJECTIONS = (
             LeaseScheduled,
             LeaseStarting,
             LeaseActivated,
+            FilesAwaited,
             WorkStarted,
             WorkStopped,
             WorkSaved,

@@ -19,12 +19,15 @@ from .inventory import Inventory
 from .memory import Memory, report
 from .reconcile import Action, Decline, Forget, GiveUp, Kill, Notice, Start, Terminate, TurnAway
 from .runtimes.levels import short_of
-from .runtimes.port import NotYet, Runtime, StartFailed, Work, WorkSpec
+from .runtimes.port import Coming, NotYet, Runtime, StartFailed, Work, WorkSpec
 from .sampler import Sampler
 from .shares import cards_of, is_mps
 from .shipping import Shipper
 from .state import LeaseState
 from .wire import Assignment, ReportKind
+
+COMING_SAID_MS = 10_000
+"""What comes sooner than that is not worth a report."""
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +47,7 @@ class Acting:
     clock: Clock
     filler: Filler
     _said: dict[str, str] = field(default_factory=dict)
+    _coming_ms: dict[UUID, int] = field(default_factory=dict)
 
     def do(self, action: Action) -> None:
         """Do it; what the host refuses (a full disk) is asked for again, the rest goes on."""
@@ -63,11 +67,20 @@ class Acting:
         if self.memory.keep(records, sync=True):
             self.sampler.open(work.lease_id, ends, ends_ms=lease.terms.ends_ms, fresh=fresh)
 
+    def _tell_coming(self, lease_id: UUID, reason: str) -> None:
+        """Report once that what work needs is on its way: the host is not idle."""
+        lease, now_ms = self.memory.state.leases[lease_id], self.clock.now_ms()
+        since_ms = self._coming_ms.setdefault(lease_id, now_ms)
+        if not lease.fetching and now_ms - since_ms >= COMING_SAID_MS:
+            told = report(lease.terms, "fetching", now_ms, detail=reason)
+            self.memory.keep([told, {"t": "fetching", "lease": str(lease_id)}])
+
     def close_unstarted(
         self, lease_id: UUID, what: ReportKind, reason: str, *, reclaimed: bool = False
     ) -> None:
         """Report that there is no work of a lease, and never will be."""
         self.courier.handing.forget(lease_id)
+        self._coming_ms.pop(lease_id, None)
         log.warning("lease %s: %s: %s", lease_id, what, reason)
         self.files.drop(lease_id)
         terms = self.memory.state.leases[lease_id].terms
@@ -146,8 +159,11 @@ class Acting:
         except (InstanceRefused, StartFailed) as failure:
             return self.close_unstarted(lease_id, "failed", str(failure))
         except (InstanceBusy, GpuFault, NotYet) as reason:  # asked for again at the next tick
+            if isinstance(reason, Coming):
+                self._tell_coming(lease_id, str(reason))
             return self.say(str(lease_id), f"lease {lease_id}: waits: {reason}")
         self.courier.handing.forget(lease_id)
+        self._coming_ms.pop(lease_id, None)
         log.info("lease %s: started", lease_id)
         self.files.drop(lease_id)  # they are the work's now
         if work.state != "starting":

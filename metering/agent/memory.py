@@ -97,7 +97,7 @@ def report(
     of a lease on several hosts have different ones.
     """
     lease_id = terms.lease_id
-    half = "started" if what == "started" else "ended"
+    half = "ended" if what not in ("fetching", "started") else str(what)
     if what == "saved":
         half = f"saved {at_ms}"
     report_id = uuid5(lease_id, " ".join([half, *sorted(terms.gpu_uuids)]))

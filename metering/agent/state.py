@@ -1,9 +1,9 @@
 """What the agent must not forget, as a fold over the records of its spool.
 
 Records (`t` is the kind): `head` the whole state; `lease` terms; `open`, `interval`, `closed` the
-metering of a lease; `outputs`, `volume` what became of its files; `notice`, `stopping` what it was
-told; `saved` its last checkpoint that was reported; `forgotten`; `health`; `report`; `acked`,
-`reported` what the server has.
+metering of a lease; `fetching` that its files come; `outputs`, `volume` what became of its files;
+`notice`, `stopping` what it was told; `saved` its last checkpoint that was reported; `forgotten`;
+`health`; `report`; `acked`, `reported` what the server has.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class LeaseState:
 
     ran_until_ms: when its work ended; None: it has not, or there was none. outputs: what became of
     the files it left; empty: not decided yet. volumes: the same of each that it could write to.
+    fetching: that its files are on their way was reported.
     """
 
     terms: Terms
@@ -50,6 +51,7 @@ class LeaseState:
     exit_code: int | None = None
     outputs: str = ""
     volumes: dict[str, str] = field(default_factory=dict)
+    fetching: bool = False
 
 
 @dataclass(slots=True)
@@ -157,6 +159,8 @@ class AgentState:
                 lease.ends, lease.ended = None, True
                 lease.ran_until_ms = record.get("ran_until_ms")
                 lease.exit_code = record.get("exit_code")
+            case "fetching":
+                lease.fetching = True
             case "outputs":
                 lease.outputs = record["how"]
             case "volume":

@@ -152,7 +152,7 @@ Phase = Literal["run", "warn", "stop"]
 Taking = Literal["all", "paused", "draining", "released"]
 """What an owner lets the market do on a host: anything; start nothing new; end what runs, with the
 notice that was agreed; have nothing there at all."""
-ReportKind = Literal["started", "saved", "exited", "stopped", "failed", "refused"]
+ReportKind = Literal["fetching", "started", "saved", "exited", "stopped", "failed", "refused"]
 HealthKind = Literal[
     "gpu-lost",
     "xid",
@@ -333,6 +333,7 @@ class Assignments(Message):
 class Report(Message):
     """What became of a lease's work. The same `report_id` may arrive again and counts once.
 
+    fetching: what it needs is on its way to the host, which is why it has not started.
     saved: what it did until `at` is safe, a checkpoint; the others say when it happened. refused:
         it was not started, because somebody else's process fills its GPU.
     reclaimed: it was stopped, or never started, by the owner's hand at the host.

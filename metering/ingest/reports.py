@@ -49,8 +49,8 @@ def take_reports(
         lease_id = LeaseId(report.lease_id)
         if not grants.of(store, lease_id).on(host_id):
             raise LeaseNotHere(lease_id=lease_id, report_id=report.report_id)
-        # Of checkpoints the lease itself keeps the last: there may be very many.
-        if report.what != "saved":
+        # What is neither a beginning nor an end the lease itself keeps: of checkpoints the last.
+        if report.what not in ("saved", "fetching"):
             _keep(report, host_id=host_id, now=now)
         step = by.step(str(report.report_id))
         _tell(store, report, host_id=host_id, by=step, now=now)
@@ -75,6 +75,8 @@ def _tell(store: EventStore, report: Report, *, host_id: HostId, by: Meta, now: 
         taken = by.step("taken")
         leases.take_lease_at_once(store, lease_id=lease_id, host_id=host_id, by=taken, now=now)
     match report.what:
+        case "fetching":
+            leases.files_awaited(store, lease_id=lease_id, host_id=host_id, by=by, now=now)
         case "started":
             leases.lease_started(store, lease_id=lease_id, host_id=host_id, by=by, now=now)
         case "exited" | "stopped":

@@ -119,11 +119,11 @@ def test_a_volume_goes_from_a_lease_to_the_next_on_another_host(
     assert json.loads(json.loads(said.out.splitlines()[0])["text"]) == expected, said
     cp(market, "-r", "volume:data", str(tmp_path / "home"))
     assert files_of(tmp_path / "home") == expected
+    until(
+        lambda: not any(list(each.state_dir.rglob("*.bin")) for each in machines),
+        why="what was leased stays on a host",
+    )
     for machine in machines:
-        until(
-            lambda machine=machine: not list(machine.state_dir.rglob("*.bin")),
-            why="what was leased stays on the host",
-        )
         assert list((machine.state_dir / "volumes").iterdir()) == []
     with market.client("grace") as api:
         assert api.get("volumes/data")["version"] == 2

@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 
 from ledger.domain.span import Window
+from ledger.eventstore.port import load
 from marketplace.commands import leases
 from marketplace.domain.facts.events import LeaseInterrupted
+from marketplace.domain.leases.lease import Lease
 from metering.domain.events import UsageWindowClosed
 from metering.models import MeterRow
 from metering.queries import usage
@@ -62,6 +64,27 @@ def billed_minutes(world: World, *, looked_at: int) -> float:
     world.seen(minute(90))
     world.close(minute(300))
     return billed(world)
+
+
+def test_time_in_which_files_come_is_no_fault_and_is_not_charged(world: World) -> None:
+    world.fund()
+    world.hold(Window(NOON, minute(60)), 1)
+    world.schedule(share(HOST, OWNER, "GPU-a"))
+    look(world, 0)
+    world.report("fetching", 1)
+    for at in range(2, 41, 6):
+        look(world, at)
+    world.report("started", 41)
+    world.follow()
+    for n in range(41, 50):
+        world.send(interval(n, n, n + 1), now=minute(51))
+    world.report("stopped", 50)
+    world.seen(minute(90))
+    world.close(minute(300))
+
+    assert billed(world) == 9
+    lease = load(world.store, Lease, LEASE)
+    assert lease is not None and lease.awaiting == lease.started == frozenset({HOST})
 
 
 @pytest.mark.parametrize("looked_at", [11, 15, 50])

@@ -16,6 +16,7 @@ RECLAIMED_BEFORE_START = 202
 WINDOW_OVER = 301
 INTERRUPTED = 302
 MARKET_AWAY = 303
+FILES_LATE = 304
 MONEY_SPENT = 401
 NEVER_STARTED = 501
 START_FAILED = 502
@@ -35,6 +36,7 @@ REASONS: dict[int, str] = {
     WINDOW_OVER: "The window of the lease was over.",
     INTERRUPTED: "The market took the capacity for a firm bid, after the agreed notice.",
     MARKET_AWAY: "The market was away when the hosts should have been asked to start the work.",
+    FILES_LATE: "The files or the image that the work needs did not come in time.",
     MONEY_SPENT: "There was no money for the lease to go on.",
     NEVER_STARTED: "The host did not start the work in time.",
     START_FAILED: "The host could not start the work.",

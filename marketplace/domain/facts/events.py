@@ -45,6 +45,7 @@ from marketplace.domain.facts.values import ServiceClass as ServiceClass
 from marketplace.domain.facts.values import Share as Share
 from marketplace.domain.facts.values import Unmatched as Unmatched
 from marketplace.domain.facts.values import Workload as Workload
+from marketplace.domain.facts.work_events import FilesAwaited as FilesAwaited
 from marketplace.domain.facts.work_events import OutputsFailed as OutputsFailed
 from marketplace.domain.facts.work_events import WorkSaved as WorkSaved
 from marketplace.domain.facts.work_events import WorkStarted as WorkStarted
@@ -401,6 +402,7 @@ LeaseEvent = (
     LeaseScheduled
     | LeaseStarting
     | LeaseActivated
+    | FilesAwaited
     | WorkStarted
     | WorkStopped
     | WorkSaved

@@ -8,6 +8,14 @@ from ledger.domain.event import Event
 from ledger.domain.ids import HostId, LeaseId
 
 
+class FilesAwaited(Event, name="marketplace.files-awaited"):
+    """The work on one host waits for its files, or its image, to come; the host is at it."""
+
+    lease_id: LeaseId
+    host_id: HostId
+    at: datetime
+
+
 class WorkStarted(Event, name="marketplace.work-started"):
     """The agent of one host started its part of the work."""
 

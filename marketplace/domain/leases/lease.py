@@ -21,6 +21,7 @@ from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import (
     ExtensionRefused,
     ExtensionRequested,
+    FilesAwaited,
     LeaseActivated,
     LeaseClosed,
     LeaseEnding,
@@ -45,6 +46,10 @@ class Heard:
     since: datetime
     until: datetime
 
+
+FILES_WITHIN = timedelta(hours=1)
+"""So long may the files and the image of a lease take to come, from when its hosts were asked.
+Nobody is charged before its work starts, so the owner's GPUs do not wait for longer."""
 
 Contacts = Mapping[HostId, Heard]
 
@@ -106,9 +111,13 @@ class Lease(LeaseState):
                 return self._end(reason, now)
             case "starting" if any(
                 self._had_to_start(now, uptime, heard.get(host_id)) >= start_grace
-                for host_id in self.hosts - self.started
+                for host_id in self.hosts - self.started - self.awaiting
             ):
                 return self._end(close_reasons.NEVER_STARTED, now)
+            case "starting" if self.awaiting - self.started and (
+                self._had_to_start(now, uptime) >= max(start_grace, FILES_WITHIN)
+            ):
+                return self._end(close_reasons.FILES_LATE, now)
             case "ending":
                 ended_at = self.right_ends_at
                 wait = waits_until(ended_at, self.due_at, self.grace) - ended_at
@@ -143,8 +152,10 @@ class Lease(LeaseState):
             return close_reasons.INTERRUPTED if self.rights.interrupted else close_reasons.RECLAIMED
         if self.rights.shortened is not None and self.started:
             return close_reasons.RESOLD
-        if self.started != self.hosts:
+        if self.hosts - self.started - self.awaiting:
             return close_reasons.NEVER_STARTED
+        if self.started != self.hosts:
+            return close_reasons.FILES_LATE
         refused = self.extension_refused
         if refused is not None and refused.reason in close_reasons.WITHOUT_MONEY:
             return close_reasons.MONEY_SPENT
@@ -181,6 +192,13 @@ class Lease(LeaseState):
             stopped_at=stopped_at,
             every_seconds=self.terms.workload.checkpoint_seconds,
         )
+
+    def files_awaited(self, *, host_id: HostId, now: datetime) -> list[LeaseEvent]:
+        """Take note that a host brings what the work needs: that is not its being late."""
+        known = self.started | self.awaiting
+        if self.state != "starting" or host_id in known or host_id not in self.hosts:
+            return []
+        return [FilesAwaited(lease_id=self.terms.lease_id, host_id=host_id, at=now)]
 
     def work_started(self, *, host_id: HostId, now: datetime) -> list[LeaseEvent]:
         """Take note that a host started its part; with the last one the lease is active."""

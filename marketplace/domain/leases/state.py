@@ -163,6 +163,7 @@ class LeaseState:
     terms: events.LeaseScheduled
     ends_at: datetime
     state: State = "scheduled"
+    awaiting: frozenset[HostId] = frozenset()
     started: frozenset[HostId] = frozenset()
     stopped: frozenset[HostId] = frozenset()
     rights: Rights = NO_CLAIMS
@@ -278,18 +279,28 @@ class LeaseState:
             return after
         return replace(after, uncut=cls.evolve(state.uncut, event))
 
+    def _of_host(
+        self, event: events.FilesAwaited | events.WorkStarted | events.WorkStopped
+    ) -> Self:
+        """Return it after news of the work on one of its hosts."""
+        match event:
+            case events.FilesAwaited():
+                return replace(self, awaiting=self.awaiting | {event.host_id})
+            case events.WorkStarted():
+                return replace(self, started=self.started | {event.host_id})
+            case events.WorkStopped():
+                return replace(self, stopped=self.stopped | {event.host_id})
+
     @classmethod
     def _after(cls, state: Self, event: events.LeaseEvent, /) -> Self:
         match event:
             case events.LeaseStarting():
                 return replace(state, state="starting", starting_at=event.at)
-            case events.WorkStarted():
-                return replace(state, started=state.started | {event.host_id})
+            case events.FilesAwaited() | events.WorkStarted() | events.WorkStopped():
+                return state._of_host(event)
             case events.LeaseActivated():
                 running: State = "active" if state.stop_at is None else "reclaiming"
                 return replace(state, state=running, progress=state.progress.begun(event.at))
-            case events.WorkStopped():
-                return replace(state, stopped=state.stopped | {event.host_id})
             case events.WorkSaved():
                 return replace(state, progress=state.progress.after(event))
             case events.OutputsFailed():

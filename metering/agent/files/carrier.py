@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 from ..clock import Clock
-from ..runtimes.port import Brought, NotYet, Runtime, StartFailed
+from ..runtimes.port import Brought, Coming, Runtime, StartFailed
 from ..spool import Record
 from ..state import LeaseState
 from ..wire import Assignment
@@ -60,7 +60,7 @@ class Carrier:
     def bring(self, assignment: Assignment, *, deadline_ms: int) -> Brought:
         """Return what a lease's work is given to begin with, once all of it is there.
 
-        Raises: NotYet, as long as it is under way; StartFailed.
+        Raises: Coming, as long as it is under way; StartFailed.
         """
         self._volumes.begin(assignment, deadline_ms=deadline_ms - LAST_MS)
         inputs = self._inputs(assignment, deadline_ms=deadline_ms)
@@ -69,7 +69,7 @@ class Carrier:
     def _inputs(self, assignment: Assignment, *, deadline_ms: int) -> Path | None:
         """Return the folder of the inputs of a lease once all of it is there; None: it has none.
 
-        Raises: NotYet, as long as it is under way; StartFailed.
+        Raises: Coming, as long as it is under way; StartFailed.
         """
         lease_id = assignment.lease_id
         if assignment.inputs is None:
@@ -85,7 +85,7 @@ class Carrier:
         if way.failed:
             raise StartFailed(way.failed)
         if not isinstance(way.came, Path):
-            raise NotYet("its inputs are on their way")
+            raise Coming("its inputs are on their way")
         return way.came
 
     def sends(self, lease: LeaseState) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import UUID
 
 from ..clock import Clock
-from ..runtimes.port import Mounted, NotYet, Runtime, StartFailed
+from ..runtimes.port import Coming, Mounted, Runtime, StartFailed
 from ..spool import Record
 from ..state import LeaseState
 from ..wire import Assignment, VolumeMount
@@ -73,7 +73,7 @@ class Volumes:
     def came(self, assignment: Assignment) -> tuple[Mounted, ...]:
         """Return the volumes of a lease once all files of them are there.
 
-        Raises: NotYet, StartFailed.
+        Raises: Coming, StartFailed.
         """
         there = []
         for mount in assignment.volumes:
@@ -81,7 +81,7 @@ class Volumes:
             if way.failed:
                 raise StartFailed(way.failed)
             if not isinstance(way.came, Path):
-                raise NotYet(f"the files of volume {mount.name} are on their way")
+                raise Coming(f"the files of volume {mount.name} are on their way")
             try:
                 names = need_path(mount.path)
             except FolderWrong as wrong:

@@ -30,7 +30,7 @@ from .containing import reason_of
 from .family import descendants
 from .limits import Limits
 from .podman import IdRanges, Podman, refused_variables, unfit_names
-from .port import NotYet, StartFailed, WorkSpec
+from .port import Coming, NotYet, StartFailed, WorkSpec
 
 FETCH_SECONDS_MAX = 3_600
 LOOK_SECONDS = 0.2
@@ -116,7 +116,7 @@ class Images:
                 return found
             case str():
                 raise StartFailed(f"the image {named} cannot be run: {found}")
-        raise NotYet("its image is fetched")
+        raise Coming("its image is fetched")
 
     def _fetch(self, named: str) -> None:
         try:

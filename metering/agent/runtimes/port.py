@@ -23,6 +23,10 @@ class StartFailed(Exception):
     """The work could not be started; the text says why and is shown to the consumer."""
 
 
+class Coming(NotYet):
+    """The work cannot be started yet: what it needs is on its way to this host."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mounted:
     """A volume's files, in a folder of the agent's, that work finds in its own place.

@@ -17,6 +17,7 @@ from marketplace.domain.facts.events import (
     WorkStarted,
     WorkStopped,
 )
+from marketplace.domain.facts.values import Share
 from marketplace.domain.leases.actions import (
     LeaseEndsSooner,
     LeaseOver,
@@ -24,7 +25,7 @@ from marketplace.domain.leases.actions import (
     NotTheOwner,
     ReclaimUnderWay,
 )
-from marketplace.domain.leases.lease import ExtensionNotLater
+from marketplace.domain.leases.lease import FILES_WITHIN, ExtensionNotLater, Lease
 from marketplace.domain.leases.reclaim import interrupt, owner_was_first, reclaim
 from tests.conftest import NOON
 from tests.marketplace.support.leasing import (
@@ -73,6 +74,43 @@ def test_a_host_that_never_starts_the_work_makes_the_lease_fail() -> None:
 
     assert kinds(events) == [LeaseEnding, LeaseClosed]
     assert after(lease, events).state == "failed"
+
+
+def waiting(*shares: Share) -> Lease:
+    """Return a lease whose first host brings what the work needs."""
+    lease = folded(scheduled(*shares))
+    lease = after(lease, lease.tick(now=NOON + ONE_HOUR, start_grace=START_GRACE))
+    return after(lease, lease.files_awaited(host_id=HOST_A, now=NOON + ONE_HOUR))
+
+
+def test_a_host_that_brings_files_is_not_late_for_an_hour() -> None:
+    lease, long = waiting(), NOON + ONE_HOUR + FILES_WITHIN
+    assert lease.files_awaited(host_id=HOST_A, now=NOON + ONE_HOUR) == []
+    assert lease.tick(now=long - timedelta(seconds=1), start_grace=START_GRACE) == []
+
+    events = lease.tick(now=long, start_grace=START_GRACE)
+
+    closed = events[-1]
+    assert isinstance(closed, LeaseClosed)
+    assert (closed.reason, closed.failed) == (close_reasons.FILES_LATE, False)
+
+
+def test_files_that_come_to_one_host_excuse_no_other() -> None:
+    lease = waiting(share(HOST_A, ADA), share(HOST_B, BOB))
+    events = lease.tick(now=NOON + ONE_HOUR + START_GRACE, start_grace=START_GRACE)
+
+    closed = events[-1]
+    assert isinstance(closed, LeaseClosed)
+    assert closed.reason == close_reasons.NEVER_STARTED
+
+
+def test_files_that_came_are_forgotten_once_the_work_runs() -> None:
+    lease = waiting()
+    lease = after(lease, lease.work_started(host_id=HOST_A, now=NOON + ONE_HOUR))
+
+    assert lease.state == "active"
+    assert lease.files_awaited(host_id=HOST_A, now=NOON + ONE_HOUR) == []
+    assert lease.tick(now=NOON + ONE_HOUR + FILES_WITHIN, start_grace=START_GRACE) == []
 
 
 def test_a_lease_nobody_looked_at_for_days_closes_in_one_tick() -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from metering.agent import wire
+from metering.agent import acting, wire
 from metering.agent.abilities import abilities_of
 from metering.agent.agent import Agent, AgentConfig
 from metering.agent.clock import SystemClock
@@ -171,6 +171,9 @@ class Host:
         until(told)
         return told()[0]
 
+    def told(self, lease_id: UUID) -> list[wire.Report]:
+        return self._market.told(lease_id)
+
     def until_called(self, what: str) -> None:
         def called() -> bool:
             self.agent.run_once()
@@ -266,6 +269,25 @@ def test_an_agent_that_is_started_again_at_any_time_goes_on(
     host.over(lease)
 
     assert house.files() == SECOND and house.bases[-1] == 1
+
+
+def test_a_fetch_that_takes_a_while_is_reported_once(
+    host: Host, house: VolumeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acting, "COMING_SAID_MS", 0)
+    house.fault = away(lambda what, _: what == "volume")
+    lease = host.lease(WRITES)
+
+    report = host.until_told(lease, "fetching")
+    host.restart()
+    for _ in range(3):
+        host.agent.run_once()
+    house.fault = lambda *_: None
+    host.until_told(lease, "exited")
+
+    assert report.detail == "the files of volume data are on their way"
+    told = [each.what for each in host.told(lease)]
+    assert (told.count("fetching"), told.count("started")) == (1, 1)
 
 
 def test_what_cannot_be_had_fails_the_lease_with_the_reason(

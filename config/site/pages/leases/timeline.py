@@ -15,6 +15,7 @@ from marketplace.domain.facts.events import (
     CutWithdrawn,
     ExtensionRefused,
     ExtensionRequested,
+    FilesAwaited,
     LeaseActivated,
     LeaseClosed,
     LeaseEnding,
@@ -120,11 +121,13 @@ def _step(recorded: Recorded) -> Step | None:
 
 
 def _claim(claim: Event) -> Step | None:
-    """Tell what cuts a lease short besides its owner: a sale of the rest, a firm bid.
+    """Tell what a start waits for, and what cuts a lease short besides its owner.
 
     Of checkpoints only those that the consumer noted: a work may report one every minute.
     """
     match claim:
+        case FilesAwaited() as event:
+            return Step(event.at, "A host fetches what the work needs")
         case WorkSaved(host_id=None) as event:
             return Step(event.at, "Checkpoint noted", f"Safe up to {local(event.safe_at)}.", "good")
         case ResaleListed() as event:
