@@ -30,6 +30,7 @@ NAMES = (
     "rounds",
     "files",
     "tunnel",
+    "agent",
     "logs",
     "beside",
     "idle",

@@ -12,17 +12,21 @@ from hypothesis import strategies as st
 
 from ledger.domain.ids import LeaseId
 from ledger.domain.refusal import Refusal
+from ledger.domain.tokens import TokenIsOver
 from listings.domain.divisions import divide
+from listings.domain.enrolments import EnrolmentCodeExpired, EnrolmentCodeUsed
 from listings.domain.events import Division, Gpu
 from listings.domain.hosts import HostIsRetired
 from marketplace.domain.bids.bounds import CommandWithoutProgram, check_workload
 from marketplace.domain.facts.events import Workload
 from marketplace.domain.leases.outputs import InputsNotAsked, OutputsNotAsked, OutputsTooLate
 from marketplace.domain.secrets.secret import LeaseNotToRun, SecretMissing, TooManyDeliveries
+from marketplace.domain.volumes.volume import VolumeConflict, VolumeInUse
 from marketplace.queries.leases import HOLD, Assignment
 from metering.agent import wire
 from metering.agent.shares import card_of, environment
 from metering.api.agent import _spoken
+from metering.api.agent_volumes import VolumeNotAsked
 from metering.ingest.grants import LeaseNotHere
 from metering.ingest.reports import ReportConflict
 from metering.ingest.samples import SampleConflict
@@ -109,6 +113,8 @@ def test_agent_and_server_mean_the_same_by_a_refusal_for_good() -> None:
         *(HostIsRetired, LeaseNotHere, ReportConflict, SampleConflict),
         *(InputsNotAsked, OutputsNotAsked, OutputsTooLate),
         *(SecretMissing, TooManyDeliveries, LeaseNotToRun),
+        *(VolumeConflict, VolumeInUse, VolumeNotAsked),
+        *(EnrolmentCodeUsed, EnrolmentCodeExpired, TokenIsOver),
     )
 
     assert {refusal().code for refusal in refusals} == wire.FINAL

@@ -6,6 +6,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from django.test import Client
 
 import listings.projections
 import marketplace.projections
@@ -16,6 +17,7 @@ from ledger.following import follow_projections
 from listings import commands
 from listings.domain.events import Taking
 from listings.domain.hosts import Host, HostIsRetired
+from listings.domain.sandboxes import AgentSays
 from listings.models import HostRow
 from listings.queries import hosts_watched, told_to_agent
 from marketplace.commands.leases import advance_lease, lease_started
@@ -27,6 +29,7 @@ from metering.ingest.grants import Grants
 from metering.ingest.reports import take_reports
 from metering.taking import take_back
 from tests.conftest import NOON, SOMEBODY
+from tests.metering.host_agent import host_token
 from tests.metering.world import BOOT, HOST, LEASE, OTHER_HOST, OWNER, SHARES, World, minute
 
 pytestmark = pytest.mark.django_db
@@ -181,3 +184,19 @@ def test_the_fold_keeps_both_words(rented: Rented) -> None:
 
     host = load(rented.world.store, Host, HostId(HOST))
     assert host is not None and (host.at_host, host.on_market) == ("all", "released")
+
+
+@pytest.mark.urls("tests.metering.market_routes")
+@pytest.mark.parametrize("knows", [True, False], ids=["one that knows of it", "one of before"])
+def test_an_agent_is_told_the_markets_switch_and_the_notice(rented: Rented, knows: bool) -> None:
+    says = AgentSays.so("process", (), ("hand",) if knows else ("files",))
+    commands.report_inventory(
+        rented.world.store, host_id=HOST, gpus=[], says=says, by=SOMEBODY, now=NOON
+    )
+    rented.turn("paused")
+
+    headers = {"Authorization": f"Bearer {host_token(HOST, OWNER)}"}
+    answer = Client().get("/api/v1/agent/assignments", headers=headers).json()
+
+    assert answer.get("taking") == ("paused" if knows else None)
+    assert answer["assignments"][0].get("notice_seconds") == (60 if knows else None)

@@ -31,7 +31,7 @@ REASONS: dict[int, str] = {
     BID_WITHDRAWN: "The bid was withdrawn before the grant reached it.",
     RESOLD: "The consumer sold the rest of the lease.",
     IDLE: "The lease was idle for as long as its consumer's rule says, and a warning went before.",
-    RECLAIMED: "The owner took the capacity back, after the agreed notice.",
+    RECLAIMED: "The owner took the capacity back.",
     RECLAIMED_BEFORE_START: "The owner took the capacity back before the lease began.",
     WINDOW_OVER: "The window of the lease was over.",
     INTERRUPTED: "The market took the capacity for a firm bid, after the agreed notice.",
