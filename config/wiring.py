@@ -194,8 +194,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
             60.0,
             lambda store, now: metering.loops.charge_what_is_left(store, now=now),
         ),
-        _rating(env),
-        _idling(),
+        *(_rating(env), _idling()),
         _beating(),
     )
     return always if env.burst_cloud == "none" else (*always, *_overflow_loops(env))
