@@ -241,3 +241,11 @@ def test_a_leases_page_names_its_inputs_what_it_left_and_what_could_not_be_kept(
     theirs = owner.get(f"/leases/{row.lease_id}").content.decode()
     assert "model.bin" not in theirs and str(left.folder_id) not in theirs
     assert "logs/: no such folder" not in theirs
+
+
+def test_the_list_of_leases_leads_to_folders_for_who_may_see_them(world: World) -> None:
+    def leads(slug: str, role: str) -> bool:
+        return b'href="/folders"' in world.member(slug, role).get("/leases").content
+
+    assert leads(CONSUMER, "consumer")
+    assert not leads(OWNER, "owner")

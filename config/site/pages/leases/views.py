@@ -102,6 +102,7 @@ def index(request: HttpRequest) -> HttpResponse:
             for row in part.rows
         ],
         "only": only,
+        "sees_files": actor.may("files:read"),
         "part": part,
     }
     return page(request, "pages/leases.html", context)
