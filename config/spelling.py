@@ -16,6 +16,7 @@ OTHERS = frozenset(
         "OFFPEAK_CHECKPOINT",
         "OFFPEAK_GRACE_SECONDS",
         "OFFPEAK_HOST_ID",
+        "OFFPEAK_FILLER",
         "OFFPEAK_LEASE_ID",
         "OFFPEAK_NOTICE",
         "OFFPEAK_RESUMES_FROM",
