@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ..shares import is_mps
-from . import disks
+from . import disks, groups
 from .confinement import Confinement
 from .egress import Reach
 from .images import Containers
@@ -69,6 +69,11 @@ class Apart:
         if not self._limits.disk_bytes or (self._users is None and self._containers is None):
             return False
         return not disks.usable(self._folder)
+
+    @cached_property
+    def _lists_devices(self) -> bool:
+        """Tell if control groups keep each lease to its own device files."""
+        return self._users is not None and "devices" in groups.kept_by(self._limits)
 
     def separates(self, gpu_uuids: Collection[str]) -> bool:
         """Tell if work on these GPUs can run beside that of other tenants."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from .device_lists import SHARED_DEVICES, files_of
 from .egress import Egress, Reach, Way, reach_of
 from .users import WorkUser
 
@@ -23,8 +24,6 @@ Network = Literal["private", "allow", "none", "host"]
 INSIDE = Path("/lease")
 """Where the lease's folder is, as its work sees it."""
 TRY_SECONDS_MAX = 10
-GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
-SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps")
 SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 ETC = (
     "alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "fonts",
@@ -219,21 +218,10 @@ def _devices(uuids: Iterable[str]) -> list[str]:
 
     Where the driver does not say which file is whose, such as of a MIG instance, all are shown.
     """
-    names = _files_of(uuids)
+    names = files_of(uuids)
     if names is None:
         names = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     options: list[str] = []
     for name in [*names, *SHARED_DEVICES]:
         options += ["--dev-bind-try", f"/dev/{name}", f"/dev/{name}"]
     return options
-
-
-def _files_of(uuids: Iterable[str]) -> list[str] | None:
-    """Return the device files of GPUs by what the driver says; None: it does not know one."""
-    minors: dict[str, str] = {}
-    for about in GPU_FOLDER.glob("*/information"):
-        lines = [line.partition(":") for line in about.read_text().splitlines()]
-        said = {name.strip(): value.strip() for name, _, value in lines}
-        minors[said.get("GPU UUID", "")] = said.get("Device Minor", "")
-    found = [minors.get(uuid, "") for uuid in uuids]
-    return [f"nvidia{minor}" for minor in found] if all(found) else None

@@ -6,9 +6,12 @@ kernel did not take is none.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from threading import get_ident
 
+from .device_lists import EVERYBODY, limit
 from .limits import Limits
 
 OURS = "offpeak"
@@ -65,11 +68,12 @@ def bound_memory(made: list[Path]) -> bool:
 
 
 def kept_by(limits: Limits, mounts: Path = MOUNTS) -> Mapping[str, str]:
-    """Return what groups bound here of a lease as a whole: `memory`, `processes`, `cpu`.
+    """Return what groups bound here of a lease as a whole: `memory`, `processes`, `cpu`, `devices`.
 
     Tried out, since a host may have groups that the agent may not write.
     """
-    made = make("probe", limits, mounts)
+    # Of a name that no other agent of this host removes at that moment.
+    made = make(f"probe-{os.getpid()}-{get_ident()}", limits, mounts)
     found = {
         what: name
         for what, files in KEEPS.items()
@@ -77,8 +81,12 @@ def kept_by(limits: Limits, mounts: Path = MOUNTS) -> Mapping[str, str]:
         for file, name in files.items()
         if (group / file).exists() and (what != "cpu" or limits.cpus)
     }
+    try:
+        lists = limit(made, EVERYBODY)
+    except OSError:
+        lists = ""
     remove(made)
-    return found
+    return {**found, "devices": lists} if lists else found
 
 
 def bounds_of(limits: Limits) -> Mapping[str, str]:
@@ -121,10 +129,10 @@ def _enable(folder: Path) -> None:
 
 
 def _hierarchies(mounts: Path) -> Iterator[tuple[Path, str]]:
-    """Yield where groups of memory, of processes, of cores, and of all in one are mounted."""
+    """Yield where groups of memory, processes, cores, devices, and of all in one are mounted."""
     for line in mounts.read_text().splitlines():
         _, where, kind, options, *_ = line.split()
         if kind == "cgroup2":
             yield Path(where), "unified"
-        elif kind == "cgroup" and {"memory", "pids", "cpu"} & set(options.split(",")):
+        elif kind == "cgroup" and {"memory", "pids", "cpu", "devices"} & set(options.split(",")):
             yield Path(where), "single"

@@ -102,6 +102,7 @@ def sandbox_of(
         memory=bounds.get("memory", "") if limits.memory_bytes else "",
         processes=bounds.get("processes", ""),
         cpu=bounds.get("cpu", ""),
+        devices=bounds.get("devices", ""),
         disk=DISK if disk else "",
     )
     return kept.sandbox(alone=users is None or users.alone)

@@ -19,10 +19,11 @@ from typing import Any
 from uuid import UUID
 
 from ..clock import Clock
-from ..shares import PIPE_DIRECTORY, is_mps, mps_runs
+from ..shares import PIPE_DIRECTORY, cards_of, is_mps, mps_runs
 from . import disks, groups, keeper, saved
 from .apart import Apart
 from .confinement import Confinement
+from .device_lists import devices_of, limit
 from .egress import Way
 from .family import Stat, descendants, kill_all, signal_all, stat_of, whose
 from .images import Containers
@@ -287,7 +288,7 @@ class ProcessRuntime(Apart, Entered):
         try:
             if spec.stop_at_ms is not None and spec.kill_at_ms is not None:
                 self.limit(spec.lease_id, stop_at_ms=spec.stop_at_ms, kill_at_ms=spec.kill_at_ms)
-            groups_made = self._groups_for(spec.lease_id) if contained is None else []
+            groups_made = self._groups_for(spec) if contained is None else []
             order = launch.order() | {
                 "own_user": user.uid if user is not None and self._are_alone() else None,
                 "limits": self._limits.resources(),
@@ -301,8 +302,14 @@ class ProcessRuntime(Apart, Entered):
         self._keepers[spec.lease_id] = pid
         return said
 
-    def _groups_for(self, lease_id: UUID) -> list[Path]:
-        return [] if self._users is None else groups.make(str(lease_id), self._limits)
+    def _groups_for(self, spec: WorkSpec) -> list[Path]:
+        """Make the control groups of a lease. Raises: OSError where its cards stay open to it."""
+        if self._users is None:
+            return []
+        made = groups.make(str(spec.lease_id), self._limits)
+        if self._lists_devices and not limit(made, devices_of(cards_of(spec.gpu_uuids))):
+            raise OSError(0, "its control groups do not keep it to its own devices")
+        return made
 
     def _are_alone(self) -> bool:
         return self._users is not None and self._users.alone
