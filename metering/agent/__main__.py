@@ -33,6 +33,7 @@ from .rotation import DAYS, rotating
 from .runtimes.egress import parse_all
 from .runtimes.images import BYTES_MAX, Sources
 from .runtimes.limits import GIB, Limits
+from .runtimes.shelf import ALL_BYTES_MAX
 from .runtimes.slurm_commands import ACCOUNT, Slurm
 from .runtimes.users import UsersUnfit, closed_on_the_way, make_passable, named
 from .shares import PIPE_DIRECTORY
@@ -194,6 +195,7 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image-policy", metavar="FILE", type=_file, help="signature policy "
                         "that images must meet, as of containers-policy.json(5)")  # fmt: skip
     parser.add_argument("--image-gib", metavar="N", type=_positive, help="size of one image")
+    parser.add_argument("--images-gib", metavar="N", type=_positive, help="size of all images")
     parser.add_argument("--slurm-account", metavar="NAME", default=ACCOUNT, help="that jobs on "
                         "the cluster belong to")  # fmt: skip
     parser.add_argument("--slurm-partition", metavar="NAME", default="", help="that jobs go to")
@@ -270,6 +272,7 @@ def _wish(options: argparse.Namespace) -> Wish:
             registries=tuple(options.registry),
             policy=options.image_policy,
             bytes_max=bytes_max,
+            all_bytes_max=options.images_gib * GIB if options.images_gib else ALL_BYTES_MAX,
         ),
         cluster=Slurm(
             node=options.slurm_node,

@@ -31,13 +31,12 @@ from .family import descendants
 from .limits import Limits
 from .podman import IdRanges, Podman, refused_variables, unfit_names
 from .port import Coming, NotYet, StartFailed, WorkSpec
+from .shelf import ALL_BYTES_MAX, Shelf
 
 FETCH_SECONDS_MAX = 3_600
 LOOK_SECONDS = 0.2
 INDEX_BYTES_MAX = 4 << 20
 FOLDER_ENTRIES_MAX = 1_000
-FREE_BYTES_MIN = 2 << 30
-"""Left on the disk of the images, whatever is fetched."""
 BYTES_MAX = 64 << 30
 OUBLOCK_BYTES = 512
 NAMED = re.compile(r"(?P<name>[^@\s]+)@(?P<digest>sha256:[0-9a-f]{64})")
@@ -80,13 +79,14 @@ class Sources:
 
     folder: of the owner's, with images in it. registries: hosts that may be asked. policy: a
     signature policy (containers-policy.json(5)); None: the digest is enough. bytes_max: written
-    to disk to have one.
+    to disk to have one. all_bytes_max: of all that are kept.
     """
 
     folder: Path | None = None
     registries: tuple[str, ...] = ()
     policy: Path | None = None
     bytes_max: int = BYTES_MAX
+    all_bytes_max: int = ALL_BYTES_MAX
 
 
 class Images:
@@ -95,6 +95,7 @@ class Images:
     def __init__(self, podman: Podman, sources: Sources) -> None:
         self._podman = podman
         self._sources = sources
+        self._shelf = Shelf(podman, sources.all_bytes_max)
         self._lock = threading.Lock()
         self._fetching: set[str] = set()
         self._found: dict[str, Image | str] = {}
@@ -134,12 +135,18 @@ class Images:
         if form is None:
             raise _Refused("it is not named by its digest")
         kept = self._kept_name(form["digest"])
-        if (image := self._inspect(kept)) is None:
+        image = self._inspect(kept)
+        if pulled := image is None:
+            if self._shelf.is_full():
+                self._shelf.tidy()
             image_id = self._pull(self._source(named, form["name"], form["digest"]))
             done = self._podman.call("tag", image_id, kept)
             image = self._inspect(kept) if done.returncode == 0 else None
             if image is None:
                 raise _Refused(reason_of(done.stderr.encode(), "it was removed meanwhile"))
+        self._shelf.use(image.image_id)
+        if pulled:
+            self._shelf.tidy()
         return image
 
     def _kept_name(self, digest: str) -> str:
@@ -204,7 +211,7 @@ class Images:
             wrote = usage.ru_oublock * OUBLOCK_BYTES if found else _written(pid)
             if not why and wrote > most:
                 why = f"it takes more than the {_size(most)} that this host has for an image"
-            elif not why and self._is_full():
+            elif not why and self._shelf.is_full():
                 why = "the host's disk is full"
             elif not why and time.monotonic() > started + FETCH_SECONDS_MAX:
                 why = "it did not arrive within an hour"
@@ -215,10 +222,6 @@ class Images:
                     _kill(stat.pid)
                 _kill(pid)
             time.sleep(LOOK_SECONDS)
-
-    def _is_full(self) -> bool:
-        space = os.statvfs(self._podman.folder)
-        return space.f_bavail * space.f_frsize < FREE_BYTES_MIN
 
 
 class Containers:
