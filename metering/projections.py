@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, assert_never
+from uuid import UUID
 
 from ledger.domain.events import UsageCaptured
 from ledger.domain.ids import HostId, LeaseId, TenantId
@@ -15,6 +16,7 @@ from ledger.following import Projection, names_of
 from ledger.rows import Rows, made
 from listings.domain.divisions import weighed
 from marketplace.domain.facts.events import (
+    BidPlaced,
     CutWithdrawn,
     LeaseClosed,
     LeaseEnding,
@@ -39,8 +41,10 @@ from metering.domain.idle_events import (
     IdleLeaseKept,
     IdleLeaseReleased,
     IdleRuleSet,
+    IdleTerms,
     IdleWarned,
     IdleWarningLifted,
+    RuleOf,
 )
 from metering.domain.instants import millis_down, millis_up
 from metering.models import (
@@ -309,18 +313,12 @@ def _sum_known(values: Iterable[int | None]) -> int | None:
 def project_idle(recorded: Recorded, rows: Rows) -> None:
     """Keep IdleRuleRow and IdleRow equal to the idle-rule and idle streams."""
     match recorded.event:
+        case BidPlaced() as placed:
+            _bring_rule(placed, rows)
         case IdleRuleSet() as said:
             terms = None if said.terms is None else asdict(said.terms)
             if rows.find(IdleRuleRow, said.rule_id) is None:
-                rows.add(
-                    IdleRuleRow(
-                        rule_id=said.rule_id,
-                        of=said.of,
-                        tenant_id=said.tenant_id,
-                        terms=terms,
-                        set_at=said.at,
-                    )
-                )
+                _add_rule(said.rule_id, said.of, said.tenant_id, terms, said.at, rows)
             else:
                 rows.change(IdleRuleRow, said.rule_id, terms=terms, set_at=said.at)
         case IdleWarned() as warned:
@@ -339,6 +337,30 @@ def project_idle(recorded: Recorded, rows: Rows) -> None:
             rows.change(IdleRow, kept.lease_id, since=None, release_at=None, kept_at=kept.at)
         case IdleLeaseReleased() as released:
             rows.change(IdleRow, released.lease_id, released_at=released.at)
+
+
+def _bring_rule(placed: BidPlaced, rows: Rows) -> None:
+    """Note the rule that a bid was placed with; of one that follows another, what holds there."""
+    seconds = placed.workload.end_when_idle_seconds
+    terms = None if seconds is None else asdict(IdleTerms(after_seconds=seconds))
+    before = None
+    if placed.continues is not None:
+        before = rows.find(IdleRuleRow, placed.continues.bid_id)
+    if before is not None:
+        terms = before.terms
+    if before is not None or terms is not None:
+        _add_rule(placed.bid_id, "bid", placed.tenant_id, terms, placed.at, rows)
+
+
+def _add_rule(
+    rule_id: UUID,
+    of: RuleOf,
+    tenant_id: TenantId,
+    terms: dict[str, Any] | None,
+    at: datetime,
+    rows: Rows,
+) -> None:
+    rows.add(IdleRuleRow(rule_id=rule_id, of=of, tenant_id=tenant_id, terms=terms, set_at=at))
 
 
 def _need(rows: Rows, told: IdleWarned | IdleLeaseKept) -> None:
@@ -381,6 +403,13 @@ PROJECTIONS: tuple[Projection, ...] = (
         name="metering.idle",
         project=project_idle,
         tables=(IdleRuleRow, IdleRow),
-        on=names_of(IdleRuleSet, IdleWarned, IdleWarningLifted, IdleLeaseKept, IdleLeaseReleased),
+        on=names_of(
+            BidPlaced,
+            IdleRuleSet,
+            IdleWarned,
+            IdleWarningLifted,
+            IdleLeaseKept,
+            IdleLeaseReleased,
+        ),
     ),
 )

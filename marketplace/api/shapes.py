@@ -65,7 +65,8 @@ class WorkloadBody(Body):
     inputs: the id of a folder whose files it finds where it starts. outputs: what of its folder is
     kept when it ended, such as `out/`, `*.pt` or `**/*.log`. secrets: names of those it is handed,
     each in the file /run/secrets/NAME; secret_variables: which of them are variables as well.
-    volumes: what it finds of the organisation's volumes.
+    volumes: what it finds of the organisation's volumes. end_when_idle_seconds: its leases
+    are given back once idle for so long, 300 to 43,200; left out: by the organisation's rule alone.
     """
 
     kind = TextField()
@@ -86,6 +87,7 @@ class WorkloadBody(Body):
     secrets = serializers.ListField(child=TextField(), default=list, max_length=NAMED_MAX)
     secret_variables = serializers.ListField(child=TextField(), default=list, max_length=NAMED_MAX)
     volumes = serializers.ListField(child=MountBody(), default=list, max_length=MOUNTS_MAX)
+    end_when_idle_seconds = CountField(required=False)
 
 
 class AskBid(Body):
@@ -191,6 +193,7 @@ def terms_of(
                 )
                 for each in asked["workload"]["volumes"]
             ),
+            end_when_idle_seconds=asked["workload"].get("end_when_idle_seconds"),
         ),
         cost_centre=asked["cost_centre"] or unit.cost_centre,
         burst_allowed=asked["burst_allowed"],
@@ -218,6 +221,7 @@ class WorkloadShape(serializers.Serializer[Any]):
     secrets = serializers.ListField(child=serializers.CharField())
     secret_variables = serializers.ListField(child=serializers.CharField())
     volumes = serializers.ListField(child=MountShape())
+    end_when_idle_seconds = serializers.IntegerField(allow_null=True)
 
 
 class ChainShape(serializers.Serializer[Any]):

@@ -49,6 +49,8 @@ class BidRow(models.Model):
     secret_variables = models.JSONField(default=list)
     volumes = models.JSONField(default=list)
     """What the work finds of its organisation's volumes: name, path, writable."""
+    end_when_idle_seconds = models.PositiveIntegerField(null=True)
+    """As it was placed; what holds by now is a rule of metering. Null: by no rule of its own."""
     seeks = models.CharField(max_length=8, default="cheapest")
     moves = models.JSONField(default=list)
     """From which market to which it was handed on, and when: market, to, at."""

@@ -145,6 +145,7 @@ def _row(placed: BidPlaced) -> BidRow:
         secrets=list(placed.workload.secrets),
         secret_variables=list(placed.workload.secret_variables),
         volumes=[asdict(each) for each in placed.workload.volumes],
+        end_when_idle_seconds=placed.workload.end_when_idle_seconds,
         seeks=placed.seeks,
         cost_centre=placed.cost_centre,
         burst_allowed=placed.burst_allowed,

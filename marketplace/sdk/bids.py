@@ -11,7 +11,7 @@ from uuid import UUID
 import typer
 
 from .forms import money, percent
-from .idle import Idle, idle_seconds, set_rule
+from .idle import Idle, idle_seconds
 from .printing import NotPrinted
 from .session import Session, session_of
 from .spoken import length_of, moment_of
@@ -47,6 +47,7 @@ ONE = (
     ("workload.secrets", "secrets"),
     ("workload.secret_variables", "of these as variables"),
     ("workload.volumes", "volumes", mounted),
+    ("workload.end_when_idle_seconds", "ends when idle, s"),
     ("chain.number", "bid in its series"),
     ("chain.ended_because", "series ended because"),
     ("earliest_start", "not before"),
@@ -167,6 +168,7 @@ def _asked(
     soonest: bool, saves: str | None = None, image: str = "", inputs: UUID | None = None,
     outputs: list[str] | None = None, secrets: list[str] | None = None,
     secret_variables: list[str] | None = None, volumes: list[str] | None = None,
+    end_when_idle: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     now = datetime.now().astimezone()
     asked: dict[str, Any] = {
@@ -185,6 +187,8 @@ def _asked(
     }
     if saves is not None:
         asked["workload"]["checkpoint_seconds"] = length_of(saves)
+    if (idle := idle_seconds(end_when_idle)) is not None:
+        asked["workload"]["end_when_idle_seconds"] = idle
     if image:
         asked["workload"]["image"] = image
     if inputs is not None:
@@ -261,14 +265,13 @@ def create(
     asked = _asked(query, gpus, length, limit, start, by, service, patient, gang, burst, kind,
                    unit, centre, command, gpus_min, length_min, till, extend, budget,
                    repeat, resume, soonest, saves, image, inputs, outputs,
-                   secret, secret_env, volume)  # fmt: skip
-    seconds, idle = length_of(timeout), idle_seconds(end_when_idle)
+                   secret, secret_env, volume, end_when_idle)  # fmt: skip
+    seconds = length_of(timeout)
     placed = session.client.post("bids", asked)
     # First of all, so that whatever comes next, nobody bids a second time.
     if wait or not session.printer.as_json:
         following = f"offpeak bids explain {placed['id']}"
         session.announce(f"Placed bid {placed['id']}.", placed["id"], following)
-    set_rule(session, placed["id"], idle)
     bid = session.client.get(f"bids/{placed['id']}", after=placed["position"])
     if not wait:
         session.printer.facts(bid, ONE)

@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 
 from .printing import shown
-from .session import Session, session_of
+from .session import session_of
 from .spoken import NotUnderstood, length_of
 
 SECONDS_MIN, SECONDS_MAX = 300, 12 * 3600
@@ -38,12 +38,6 @@ def idle_seconds(said: str | None) -> int | None:
     if not SECONDS_MIN <= seconds <= SECONDS_MAX:
         raise NotUnderstood(f"--end-when-idle {said}: between 5m and 12h")
     return seconds
-
-
-def set_rule(session: Session, bid_id: str, seconds: int | None) -> None:
-    """Set the rule of a bid that was just placed; None: none was asked for."""
-    if seconds is not None:
-        session.client.put(f"bids/{bid_id}/idle-rule", {"after_seconds": seconds})
 
 
 def idle(

@@ -15,7 +15,7 @@ from . import files, logs
 from .bids import Centre, For, Gpus, Image, Kind, Max, Outputs, Unit
 from .ending import NOT_RUN
 from .forms import money
-from .idle import Idle, idle_seconds, set_rule
+from .idle import Idle, idle_seconds
 from .session import Session, session_of
 from .spoken import NotUnderstood, length_of
 from .volumes import Mounted, mounts_of
@@ -82,11 +82,12 @@ def run(
         raise NotUnderstood("--to takes home what --keep names: say --keep 'out/' too.")
     if to is not None:
         files.refuse_unless_empty(to)
-    seconds, idle = length_of(timeout), idle_seconds(end_when_idle)
+    seconds = length_of(timeout)
     workload: dict[str, Any] = {"kind": kind, "command": command}
     workload["environment"] = _variables(env or ())
-    named = (("image", image), ("outputs", outputs), ("volumes", mounts_of(volume)))
-    workload |= {name: said for name, said in named if said}
+    named: dict[str, Any] = {"image": image, "outputs": outputs, "volumes": mounts_of(volume)}
+    named["end_when_idle_seconds"] = idle_seconds(end_when_idle)
+    workload |= {name: said for name, said in named.items() if said}
     asked = {
         "query": needs,
         "gpus": gpus,
@@ -105,7 +106,6 @@ def run(
     session.announce(
         f"Placed bid {placed['id']}.", placed["id"], f"offpeak bids explain {placed['id']}"
     )
-    set_rule(session, placed["id"], idle)
     if detach:
         return
     session.client.log.is_told = True

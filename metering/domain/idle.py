@@ -14,6 +14,7 @@ from uuid import UUID
 
 from ledger.domain.ids import LeaseId, TenantId
 from ledger.domain.refusal import Invalid
+from marketplace.domain.bids.idle_time import IDLE_SECONDS_MAX, IDLE_SECONDS_MIN
 from metering.domain.idle_events import (
     IdleEvent,
     IdleLeaseKept,
@@ -27,7 +28,6 @@ from metering.domain.idle_events import (
 )
 from metering.domain.instants import instant_of
 
-AFTER_SECONDS_MIN, AFTER_SECONDS_MAX = 300, 12 * 3600
 WARNING = timedelta(minutes=5)
 """Between the warning and the end of the lease."""
 LATE_MS = 120_000
@@ -217,15 +217,18 @@ def set_rule(
 ) -> list[IdleRuleSet]:
     """Decide on a rule; terms None: none any more. The same again changes nothing.
 
+    A bid may have been placed with a rule, which its stream does not know: so what is said first
+    of a bid is always noted.
+
     Raises: IdleTermsOutOfRange.
     """
     if terms is not None:
         levels = (terms.cpu_millicores, terms.disk_bytes, terms.network_bytes)
-        fine = AFTER_SECONDS_MIN <= terms.after_seconds <= AFTER_SECONDS_MAX
+        fine = IDLE_SECONDS_MIN <= terms.after_seconds <= IDLE_SECONDS_MAX
         if not fine or not 0 <= terms.busy_percent <= 100 or min(levels) < 0:
             raise IdleTermsOutOfRange()
     known = None if now_set is None else now_set.set.terms
-    if known == terms:
+    if known == terms and (now_set is not None or of == "tenant"):
         return []
     return [IdleRuleSet(rule_id=rule_id, of=of, tenant_id=tenant_id, terms=terms, at=now)]
 

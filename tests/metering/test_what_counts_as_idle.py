@@ -272,4 +272,4 @@ def test_a_rule_out_of_bounds_is_refused(terms: IdleTerms) -> None:
 
 def test_the_same_rule_again_changes_nothing() -> None:
     known = {"rule_id": LEASE, "tenant_id": TENANT, "now": instant_of(0) + timedelta(days=1)}
-    assert set_rule(None, of="bid", terms=None, **known) == []  # type: ignore[arg-type]
+    assert set_rule(None, of="tenant", terms=None, **known) == []  # type: ignore[arg-type]

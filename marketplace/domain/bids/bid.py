@@ -11,6 +11,7 @@ from ledger.domain.money import Money, Rate
 from ledger.domain.refusal import Refusal, Unknown
 from marketplace.domain.bids import bounds
 from marketplace.domain.bids.bounds import DEADLINE_AHEAD_MAX, DEADLINE_ROOM, in_utc
+from marketplace.domain.bids.idle_time import need_idle_time
 from marketplace.domain.bids.workload_profiles import complete
 from marketplace.domain.facts.events import (
     BidAmended,
@@ -325,6 +326,7 @@ def shortest(placed: BidPlaced) -> timedelta:
 def _check_work(terms: BidTerms) -> None:
     """Refuse work that cannot be handed to a host, or finds no volumes there."""
     bounds.check_workload(terms.workload)
+    need_idle_time(terms.workload.end_when_idle_seconds)
     need_mounts(terms.workload.volumes, one_host=terms.placement == "same-host")
 
 

@@ -129,6 +129,7 @@ class Workload:
     is kept when it ended, as in `marketplace/domain/files/outputs.py`; empty: nothing.
     secrets: names of those it finds as files; secret_variables: those of them that are variables
     of its environment as well. Never a value. volumes: what it finds of its organisation's.
+    end_when_idle_seconds: idle for so long, its leases are given back; None: by no rule of its own.
     """
 
     kind: str
@@ -142,6 +143,7 @@ class Workload:
     secrets: tuple[str, ...] = ()
     secret_variables: tuple[str, ...] = ()
     volumes: tuple[VolumeMount, ...] = ()
+    end_when_idle_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def used_by(
         lease_id = _lease_of(stat, stats, tops, sessions)
         if lease_id in of:
             of[lease_id].append(stat)
-    own = _namespace(proc / "self")
+    own = _namespace(proc / "thread-self")
     return {
         lease_id: Used(
             sum(each.cpu_ms for each in found),

@@ -52,6 +52,8 @@ def test_a_bid_over_http_becomes_a_grant_and_a_row(ada: Caller, unit: str, marke
         "outputs": [],
         "secrets": [],
         "secret_variables": [],
+        "volumes": [],
+        "end_when_idle_seconds": None,
     }
     granted = next(iter(market.grants().values()))
     assert isinstance(granted, LeaseGranted)

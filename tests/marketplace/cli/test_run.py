@@ -68,6 +68,27 @@ def test_it_bids_for_the_soonest_start_shows_the_log_and_says_what_it_cost(marke
     }
 
 
+def test_a_rule_on_idle_leases_is_in_the_bid_itself(market: Market) -> None:
+    works(market, 0)
+
+    done = offpeak(market, *WORDS, "--end-when-idle", "30m", "--detach", "--", "true")
+
+    assert done.returncode == 0, done.stderr
+    assert asked(market)["workload"]["end_when_idle_seconds"] == 1_800
+    assert [what for what, _, _ in market.heard] == ["POST bids"]
+
+
+def test_bids_create_sends_the_rule_on_idle_leases_with_the_bid(market: Market) -> None:
+    works(market, 0)
+    words = ("bids", "create", "gpu=L4", "--for", "1h", "--max", "2", "--end-when-idle", "1h")
+
+    done = offpeak(market, *words, "--", "true")
+
+    assert done.returncode == 0, done.stderr
+    assert asked(market)["workload"]["end_when_idle_seconds"] == 3_600
+    assert not [what for what, _, _ in market.heard if what.startswith("PUT")]
+
+
 @pytest.mark.parametrize(
     ("codes", "code"),
     [((7,), 7), ((-9,), 137), ((0, 0), 0), ((0, 3), 3), ((None,), 125), ((), 125)],
@@ -97,6 +118,7 @@ def test_a_program_reads_lines_of_json(market: Market) -> None:
         (("--to", "here", "--", "true"), "--to takes home what --keep names"),
         (("--env", "RATE", "--", "true"), "--env 'RATE' is no variable: write NAME=VALUE."),
         (("./absent", "--", "true"), "is no folder"),
+        (("--end-when-idle", "4m", "--", "true"), "--end-when-idle 4m: between 5m and 12h"),
         (("--keep", "out/", "--to", ".", "--", "true"), "is there and not empty"),
     ],
 )

@@ -97,7 +97,7 @@ def test_disk_and_a_network_of_its_own_are_added_up_for_all_below_its_keeper(
     process(tmp_path, 11, 10, space="net:[2]")
     process(tmp_path, 12, 11, space="net:[2]", cpu_ticks=7)
     process(tmp_path, 20, 1, space="net:[1]", cpu_ticks=1000)
-    (tmp_path / "self").symlink_to("1")
+    (tmp_path / "thread-self").symlink_to("1")
 
     found = used_by({(10, 1010): LEASE}, {}, proc=tmp_path)
     assert found == {LEASE: Used((3 + 3 + 7) * TICK_MS, 3 * 4196, 1234)}
@@ -106,14 +106,14 @@ def test_disk_and_a_network_of_its_own_are_added_up_for_all_below_its_keeper(
 def test_a_process_that_took_the_number_of_another_is_not_counted(tmp_path: Path) -> None:
     process(tmp_path, 1, 0, space="net:[1]")
     process(tmp_path, 10, 1, space="net:[1]")
-    (tmp_path / "self").symlink_to("1")
+    (tmp_path / "thread-self").symlink_to("1")
     assert used_by({(10, 999): LEASE}, {}, proc=tmp_path) == {}
 
 
 def test_what_may_not_be_read_is_not_known(tmp_path: Path) -> None:
     process(tmp_path, 1, 0, space="net:[1]")
     process(tmp_path, 10, 1, space="net:[2]")
-    (tmp_path / "self").symlink_to("1")
+    (tmp_path / "thread-self").symlink_to("1")
     (tmp_path / "10" / "io").unlink()
     (tmp_path / "10" / "io").mkdir()
     found = used_by({(10, 1010): LEASE}, {}, proc=tmp_path)[LEASE]

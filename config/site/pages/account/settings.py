@@ -144,6 +144,7 @@ def _context(
     return {
         "actor": actor,
         "sees_secrets": actor.may("secrets:read"),
+        "sees_leases": actor.may("leases:read"),
         "form": form,
         "host_form": host_form,
         "has_hosts": bool(host_form.fields["host"].choices),  # type: ignore[attr-defined]  # a ChoiceField

@@ -19,6 +19,7 @@ from config.site.forms.fields import (
     TokenField,
 )
 from config.site.parts import refusals
+from config.site.parts.idle import minutes_field
 from ledger.access import Actor
 from ledger.domain.account_ids import funds_account
 from ledger.domain.ids import BidId, FolderId
@@ -127,6 +128,7 @@ FOLDED = (
     "auto_extend_until",
     "repeat_until",
     "saves_minutes",
+    "idle_minutes",
     "inputs",
     "outputs",
     "volumes",
@@ -165,6 +167,7 @@ class BidForm(forms.Form):
     saves_minutes = forms.IntegerField(
         label="Work lost on a restart", min_value=1, max_value=1_440, required=False
     )
+    idle_minutes = minutes_field("End when idle for")
     outputs = OutputsField(label="Files it leaves", required=False, max_length=2_000)
     volumes = VolumesField(label="Volumes it finds", required=False, max_length=2_000)
     secret_variables = forms.BooleanField(label="Secrets as variables, too", required=False)
@@ -256,6 +259,7 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
             secrets=tuple(data["secrets"]),
             secret_variables=tuple(data["secrets"]) if data["secret_variables"] else (),
             volumes=data["volumes"],
+            end_when_idle_seconds=data["idle_minutes"] and data["idle_minutes"] * 60,
         ),
         cost_centre=data["cost_centre"] or unit.cost_centre,
         burst_allowed=data["burst_allowed"],

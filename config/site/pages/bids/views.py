@@ -97,7 +97,9 @@ def new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def run(request: HttpRequest) -> HttpResponse:
     """Run a command in a folder: a bid that starts as soon as it can, with few questions."""
-    return _placing(request, "pages/run.html", folded=("image", "query", "volumes"), initial=RUN)
+    return _placing(
+        request, "pages/run.html", folded=("image", "query", "volumes", "idle_minutes"), initial=RUN
+    )
 
 
 def _placing(

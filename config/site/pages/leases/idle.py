@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from config.site.forms.answers import done, meta_of
+from config.site.parts.idle import MEBIBYTE, THOUSAND, minutes_field
 from ledger.access import Actor
 from ledger.access.visits import actor_of
 from ledger.domain.ids import LeaseId
@@ -22,24 +23,15 @@ from ledger.eventstore import default_store
 from marketplace.models.leases import LeaseRow
 from marketplace.queries import leases as queries
 from marketplace.queries.idle import running
-from metering.domain.idle import AFTER_SECONDS_MAX, AFTER_SECONDS_MIN
 from metering.domain.idle_events import IdleTerms
 from metering.idling import keep_idle_lease, set_idle_rule
 from metering.queries.idle import idleness_of, rules_of
-
-MEBIBYTE = 1_048_576
-THOUSAND = 1_000
 
 
 class RuleForm(forms.Form):
     """After how many idle minutes the leases of a bid are released; empty: never."""
 
-    minutes = forms.IntegerField(
-        label="Minutes",
-        required=False,
-        min_value=AFTER_SECONDS_MIN // 60,
-        max_value=AFTER_SECONDS_MAX // 60,
-    )
+    minutes = minutes_field("Minutes")
 
 
 @dataclass(frozen=True, slots=True)
