@@ -37,6 +37,7 @@ from ledger.rebuilding import RebuildRunning, fingerprint, rebuild
 from ledger.rows import Rows
 from marketplace.domain.facts.events import BidPlaced, LeaseScheduled
 from metering.domain.events import GpuUse, MeterGapFound, UsageCorrected
+from metering.domain.idle_events import IdleRuleSet, IdleWarned
 from tests.access import world
 from tests.conftest import NOON, SOMEBODY
 from tests.contracts.stored import example
@@ -107,7 +108,9 @@ def write(store: EventStore, events: Sequence[Recorded]) -> None:
 
 
 def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
-    """Add what two days of the demo leave out: a rented instance, a gap, a bid that may spill."""
+    """Add what two days of the demo leave out: a rented instance, a gap, a bid that may spill, a
+    lease that is idle.
+    """
     world.found("renter")
     lease = next(e for r in days if isinstance(e := r.event, LeaseScheduled))
     window = Window(lease.window.starts_at, lease.window.starts_at + timedelta(seconds=30))
@@ -128,6 +131,10 @@ def write_what_is_rare(store: EventStore, days: Sequence[Recorded]) -> None:
     add(store, f"bid-{spilling.bid_id}", spilling)
     stray = example(StrayFound)
     add(store, f"burst-stray-{stray.stray_id}", stray)
+    warned = replace(example(IdleWarned), lease_id=lease.lease_id)
+    add(store, f"idle-{lease.lease_id}", warned)
+    rule = example(IdleRuleSet)
+    add(store, f"idle-rule-{rule.rule_id}", rule)
     deferred = replace(example(BurstDeferred), bid_id=spilling.bid_id)
     add(store, f"burst-wait-{spilling.bid_id}", deferred)
 

@@ -106,6 +106,22 @@ def of_user(uid: int) -> list[Stat]:
     return found
 
 
+def users_alive() -> set[int]:
+    """Return the users of all living processes, by the kernel's record."""
+    found = set[int]()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            text = Path(f"/proc/{entry}/status").read_text(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        lines = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        if lines["State"].split()[0] not in "ZX":
+            found.update(int(uid) for uid in lines["Uid"].split())
+    return found
+
+
 def signal_all(stats: list[Stat], number: int) -> None:
     """Send a signal to processes, skipping those that are gone or whose id went to another."""
     for stat in stats:

@@ -24,6 +24,7 @@ from typing import Any
 from ..clock import kernel_boot_id
 from .confinement import INSIDE, Network
 from .egress import Egress, Reach, Way, reach_of
+from .family import users_alive
 from .groups import PERIOD_US
 from .levels import DISK, NO_WAY_OUT, Sandbox
 from .limits import Limits
@@ -284,8 +285,14 @@ class IdRanges:
         self._first = first
 
     def free(self, held: Collection[int]) -> int | None:
-        """Return the first id of a range that no lease holds; None: all are held."""
-        all_of_them = range(self._first, self._first + RANGES_MAX * IDS, IDS)
+        """Return the first id of a range that no lease holds and no process is of; None: none is.
+
+        Of processes there may be some that no lease is known for: another agent's, or of one whose
+        records are lost.
+        """
+        alive = {(uid - self._first) // IDS for uid in users_alive()}
+        numbers = (each for each in range(RANGES_MAX) if each not in alive)
+        all_of_them = (self._first + each * IDS for each in numbers)
         return next((each for each in all_of_them if each not in held), None)
 
 

@@ -371,11 +371,12 @@ def _plain(granted: Any) -> tuple[Any, ...]:
 
 def test_the_book_reads_every_fact_it_has_a_rule_for() -> None:
     assert {
+        "listings.host-taking-changed",
         "listings.offer-published",
         "marketplace.bid-placed",
         "marketplace.lease-closed",
     } < READS
-    assert len(READS) == 45
+    assert len(READS) == 46
 
 
 def test_every_window_a_bid_may_use_is_known_when_it_is_placed() -> None:

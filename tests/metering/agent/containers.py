@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -19,7 +20,7 @@ import pytest
 from metering.agent.clock import SystemClock
 from metering.agent.runtimes.images import Containers, Sources
 from metering.agent.runtimes.limits import Limits
-from metering.agent.runtimes.podman import Podman, find
+from metering.agent.runtimes.podman import FIRST_ID, IDS, Podman, find
 from metering.agent.runtimes.port import NotYet, StartFailed, Work, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 
@@ -27,6 +28,7 @@ LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/l
 FOLDERS = ("usr", "tmp", "proc", "sys", "dev", "etc", "run", "var", "var/tmp", "lease", "opt")
 PASSWD = b"root:x:0:0:root:/:/bin/sh\nwork:x:1000:1000:work:/:/bin/sh\n"
 DEADLINE_SECONDS = 60.0
+RANGES_EACH = 16
 LIMITS = Limits(processes=64, memory_bytes=256 << 20)
 
 
@@ -158,6 +160,9 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
     found, why = find(folder, network="none", readable=[Path("/usr")], cdi=False)
     if found is None:
         pytest.skip(why)  # tests/install-tools.sh brings it
+    # Each process of a run has ranges of user ids of its own: it counts what is alive of a range.
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    found = replace(found, first_id=FIRST_ID + worker * RANGES_EACH * IDS)
     yield found
     found.call("system", "reset", "--force")
     # podman leaves its storage mounted on itself.
