@@ -108,6 +108,7 @@ class Agent:
         self._findings: deque[tuple[int, Finding]] = deque(maxlen=FINDINGS_MAX)
         self._inventory = Inventory(gpus, self._instances)
         self._cut_ms = clock.now_ms()
+        self._seen: Mapping[UUID, Work] = {}
         self.switch = Switch(config.state_dir)
         self.shipper = Shipper(uplink)
         self.courier = Courier(
@@ -180,6 +181,8 @@ class Agent:
             self._fill(works)
             for _ in range(ROUNDS_PER_TICK_MAX):
                 actions = reconcile(self._held(works), now_ms=self._clock.now_ms())
+                if not actions:
+                    break
                 for action in actions:
                     self._acting.do(action)
                 works = self._works()
@@ -187,6 +190,7 @@ class Agent:
                 self._tidy()
                 if not any(isinstance(action, Terminate | Kill) for action in actions):
                     break
+            self._seen = works
             self._limit(works)
             self.shipper.know(self._printing(works))
             self._files.send(self.state.leases, self._runtime, keep=self._memory.keep)
@@ -427,7 +431,7 @@ class Agent:
 
     def _pause_ms(self) -> int:
         with self._lock:
-            now_ms, held = self._clock.now_ms(), self._held(self._works())
+            now_ms, held = self._clock.now_ms(), self._held(self._seen)
             due_ms = next_due_ms(held, now_ms=now_ms)
         pause_ms = self._config.tick_ms
         if any(each.work == "running" and each.stopping_ms is not None for each in held):

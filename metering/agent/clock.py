@@ -11,6 +11,7 @@ import json
 import os
 import threading
 import time
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -115,6 +116,7 @@ def boot_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
+@cache
 def kernel_boot_id() -> str:
     """Return the id the kernel drew at boot; CLOCK_BOOTTIME readings compare only within it."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

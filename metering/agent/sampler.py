@@ -306,7 +306,7 @@ class Sampler:
         for pid in strays.keys() - watch.strays:
             found.append(Finding(uuid, "stray-process", strays[pid]))
         watch.strays = set(strays)
-        filled = filling(strangers, self._elsewhere(uuid))
+        filled = filling(strangers, self._elsewhere(uuid)) if strangers else ""
         if filled and not watch.filled:
             found.append(Finding(uuid, "card-filled", filled))
         elif watch.filled and not filled:

@@ -91,6 +91,10 @@ class _Lease:
     def done(self) -> bool:
         return all(each.done for each in self.logs)
 
+    def has_news(self) -> bool:
+        """Tell if there is something to send of any of its logs, or to say of their end."""
+        return self.printing.ended or any(each.has_news() for each in self.logs)
+
 
 @dataclass(slots=True)
 class _Message:
@@ -227,11 +231,11 @@ class Shipper:
             for _, lease in due:
                 lease.tokens += (now_ms - lease.filled_ms) * self._rate / 1000
                 lease.tokens, lease.filled_ms = min(self._burst, lease.tokens), now_ms
-            sources = [self._pieces(message, *each) for each in due]
+            sources = [self._pieces(message, *each) for each in due if each[1].has_news()]
             while sources and message.room > 0:
                 sources = [each for each in sources if message.room > 0 and next(each, False)]
             for lease_id, lease in due:
-                if not any(each.lease_id == lease_id for each in message.pieces):
+                if not message.pieces or all(each.lease_id != lease_id for each in message.pieces):
                     lease.due_ms = now_ms + (FOLLOWED_MS if lease.followed else UNFOLLOWED_MS)
             # Who had no turn this time is first the next time.
             served = {each.lease_id for each in message.pieces}

@@ -33,7 +33,7 @@ from .launching import CHECKPOINT, START_SECONDS_MAX, Launch, spawn
 from .limits import LIMITS, Limits
 from .port import NotYet, StartFailed, Work, WorkSpec
 from .records import catches, is_locked, keep_newest, read
-from .used import Used, used_by
+from .used import Used, Uses
 from .users import WorkUser, WorkUsers, make_passable, named, sweep
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
@@ -90,6 +90,7 @@ class ProcessRuntime(Apart, Entered):
         self._ids: dict[UUID, tuple[int, str]] = {}
         self._told: dict[UUID, keeper.Deadline] = {}
         self._leaving: set[UUID] = set()
+        self._uses = Uses()
         self._taken_up = False
 
     def start(self, spec: WorkSpec) -> Work:
@@ -230,7 +231,7 @@ class ProcessRuntime(Apart, Entered):
 
     def used(self) -> Mapping[UUID, Used]:
         tops, sessions = self._tops()
-        return used_by({**tops, **self._doors}, sessions) if tops else {}
+        return self._uses.of({**tops, **self._doors}, sessions) if tops else {}
 
     def _tops(self) -> tuple[dict[tuple[int, int], UUID], dict[int, UUID]]:
         """Return the keepers of running work by process id and start, and its sessions."""
@@ -369,7 +370,9 @@ class ProcessRuntime(Apart, Entered):
             self._end(lease_id, root)
         # After the judgement: what it wrote before it ended is all there.
         saved_ms = saved.written_ms(folder / CHECKPOINT, now_ms=self._clock.now_ms())
-        self._works[lease_id] = work = replace(work, saved_ms=saved_ms)
+        if saved_ms != work.saved_ms:
+            work = replace(work, saved_ms=saved_ms)
+        self._works[lease_id] = work
         return work
 
     def _processes(self, lease_id: UUID) -> list[Stat]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from .family import content
+
 TICK_MS = 1000 // os.sysconf("SC_CLK_TCK")
 DEPTH_MAX = 64
 LOOPBACK = "lo"
@@ -40,37 +42,61 @@ class Used:
 NOT_KNOWN = Used(None, None, None)
 
 
-def used_by(
-    tops: Mapping[tuple[int, int], UUID],
-    sessions: Mapping[int, UUID],
-    *,
-    proc: Path = Path("/proc"),
-) -> dict[UUID, Used]:
-    """Return what each lease has used.
+class Uses:
+    """Reads what leases use, again and again, and looks but once at a process of none of them.
 
-    tops, sessions: as `whose` has them; what stands below a top, or in a session, is a lease's.
+    Whom the kernel has below a lease's processes was started there, so who is not there at one look
+    never will be, unless other processes count for leases: then all are looked at anew. The kernel
+    names a process in /proc by another inode when its id went to another one.
     """
-    stats = {stat.pid: stat for stat in map(_stat, _pids(proc)) if stat is not None}
-    of: dict[UUID, list[_Stat]] = {lease_id: [] for lease_id in tops.values()}
-    for stat in stats.values():
-        lease_id = _lease_of(stat, stats, tops, sessions)
-        if lease_id in of:
-            of[lease_id].append(stat)
-    own = _namespace(proc / "thread-self")
-    return {
-        lease_id: Used(
-            sum(each.cpu_ms for each in found),
-            _sum(_io_bytes, [each.path for each in found]),
-            _net_bytes([each.path for each in found], own),
-        )
-        for lease_id, found in of.items()
-        if found
-    }
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = str(proc)
+        self._marks: tuple[object, object] = (None, None)
+        self._others: dict[int, int] = {}
+
+    def of(
+        self, tops: Mapping[tuple[int, int], UUID], sessions: Mapping[int, UUID]
+    ) -> dict[UUID, Used]:
+        """Return what each lease has used.
+
+        tops, sessions: as `whose` has them; what stands below a top, or in a session, is a lease's.
+        """
+        if self._marks != (tops, sessions):
+            self._marks, self._others = (dict(tops), dict(sessions)), {}
+        inodes = self._processes()
+        others = {pid: each for pid, each in self._others.items() if inodes.get(pid) == each}
+        new = (_stat(self._proc, pid) for pid in inodes.keys() - others.keys())
+        stats = {stat.pid: stat for stat in new if stat is not None}
+        found: dict[UUID, list[_Stat]] = {lease_id: [] for lease_id in tops.values()}
+        self._others = dict(others)
+        for stat in stats.values():
+            lease_id, above = _lease_of(stat, stats, tops, sessions)
+            if lease_id in found:
+                found[lease_id].append(stat)
+            elif lease_id is None and (above == 0 or above in others):
+                # Else its parent ended meanwhile, and who has it now is seen at the next look.
+                self._others[stat.pid] = inodes[stat.pid]
+        own = _namespace(f"{self._proc}/thread-self")
+        return {
+            lease_id: Used(
+                sum(each.cpu_ms for each in processes),
+                _sum(_io_bytes, [each.path for each in processes]),
+                _net_bytes([each.path for each in processes], own),
+            )
+            for lease_id, processes in found.items()
+            if processes
+        }
+
+    def _processes(self) -> dict[int, int]:
+        """Return the inode of each process in /proc."""
+        with os.scandir(self._proc) as entries:
+            return {int(each.name): each.inode() for each in entries if each.name.isdigit()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Stat:
-    path: Path
+    path: str
     pid: int
     parent: int
     session: int
@@ -78,18 +104,15 @@ class _Stat:
     cpu_ms: int
 
 
-def _pids(proc: Path) -> list[Path]:
-    return [proc / name for name in os.listdir(proc) if name.isdigit()]
-
-
-def _stat(path: Path) -> _Stat | None:
+def _stat(proc: str, pid: int) -> _Stat | None:
+    path = f"{proc}/{pid}"
     try:
-        text = (path / "stat").read_text(errors="replace")
+        text = content(f"{path}/stat")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    part = text.rpartition(")")[2].split()
+    part = text.rpartition(b")")[2].split()
     cpu_ms = sum(map(int, part[11:15])) * TICK_MS
-    return _Stat(path, int(path.name), int(part[1]), int(part[3]), int(part[19]), cpu_ms)
+    return _Stat(path, pid, int(part[1]), int(part[3]), int(part[19]), cpu_ms)
 
 
 def _lease_of(
@@ -97,19 +120,21 @@ def _lease_of(
     stats: Mapping[int, _Stat],
     tops: Mapping[tuple[int, int], UUID],
     sessions: Mapping[int, UUID],
-) -> UUID | None:
-    here: _Stat | None = stat
+) -> tuple[UUID | None, int]:
+    """Return whose a process is, and the first above it that was not looked at; 0: none is."""
+    here, above = stat, 0
     for _ in range(DEPTH_MAX):
-        if here is None:
-            return None
         found = tops.get((here.pid, here.ticks)) or sessions.get(here.session)
+        above = here.parent
         if found is not None:
-            return found
-        here = stats.get(here.parent)
-    return None
+            return found, above
+        if above not in stats:
+            break
+        here = stats[above]
+    return None, above
 
 
-def _sum(read: Callable[[Path], int | None], paths: list[Path]) -> int | None:
+def _sum(read: Callable[[str], int | None], paths: list[str]) -> int | None:
     total = 0
     for path in paths:
         try:
@@ -124,12 +149,12 @@ def _sum(read: Callable[[Path], int | None], paths: list[Path]) -> int | None:
     return total
 
 
-def _io_bytes(path: Path) -> int | None:
-    said = dict(line.split(": ", 1) for line in (path / "io").read_text().splitlines())
-    return int(said["read_bytes"]) + int(said["write_bytes"])
+def _io_bytes(path: str) -> int | None:
+    said = dict(line.split(b": ", 1) for line in content(f"{path}/io").splitlines())
+    return int(said[b"read_bytes"]) + int(said[b"write_bytes"])
 
 
-def _net_bytes(paths: list[Path], own: str | None) -> int | None:
+def _net_bytes(paths: list[str], own: str | None) -> int | None:
     """Return what went over the networks of these processes; None: one is the host's."""
     found: dict[str, int] = {}
     for path in paths:
@@ -145,16 +170,16 @@ def _net_bytes(paths: list[Path], own: str | None) -> int | None:
     return sum(found.values()) if found else None
 
 
-def _namespace(path: Path) -> str | None:
+def _namespace(path: str) -> str | None:
     try:
-        return os.readlink(path / "ns" / "net")
+        return os.readlink(f"{path}/ns/net")
     except OSError:
         return None
 
 
-def _interfaces(path: Path) -> int | None:
+def _interfaces(path: str) -> int | None:
     try:
-        lines = (path / "net" / "dev").read_text().splitlines()[2:]
+        lines = Path(path, "net", "dev").read_text().splitlines()[2:]
     except OSError:
         return None
     total = 0

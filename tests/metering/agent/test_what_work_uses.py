@@ -8,7 +8,7 @@ from uuid import UUID
 
 from metering.agent.runtimes.port import Runtime
 from metering.agent.runtimes.process import ProcessRuntime
-from metering.agent.runtimes.used import NOT_KNOWN, TICK_MS, Used, used_by
+from metering.agent.runtimes.used import NOT_KNOWN, TICK_MS, Used, Uses
 from tests.metering.agent.workloads import processes as processes
 from tests.metering.agent.workloads import spec, until
 
@@ -65,7 +65,7 @@ def test_sums_that_shrink_or_are_not_known_give_no_difference() -> None:
 
 
 def test_without_leases_nobody_is_looked_for(tmp_path: Path) -> None:
-    assert used_by({}, {}, proc=tmp_path) == {}
+    assert Uses(tmp_path).of({}, {}) == {}
 
 
 LEASE = UUID(int=1)
@@ -99,7 +99,7 @@ def test_disk_and_a_network_of_its_own_are_added_up_for_all_below_its_keeper(
     process(tmp_path, 20, 1, space="net:[1]", cpu_ticks=1000)
     (tmp_path / "thread-self").symlink_to("1")
 
-    found = used_by({(10, 1010): LEASE}, {}, proc=tmp_path)
+    found = Uses(tmp_path).of({(10, 1010): LEASE}, {})
     assert found == {LEASE: Used((3 + 3 + 7) * TICK_MS, 3 * 4196, 1234)}
 
 
@@ -107,7 +107,7 @@ def test_a_process_that_took_the_number_of_another_is_not_counted(tmp_path: Path
     process(tmp_path, 1, 0, space="net:[1]")
     process(tmp_path, 10, 1, space="net:[1]")
     (tmp_path / "thread-self").symlink_to("1")
-    assert used_by({(10, 999): LEASE}, {}, proc=tmp_path) == {}
+    assert Uses(tmp_path).of({(10, 999): LEASE}, {}) == {}
 
 
 def test_what_may_not_be_read_is_not_known(tmp_path: Path) -> None:
@@ -116,5 +116,55 @@ def test_what_may_not_be_read_is_not_known(tmp_path: Path) -> None:
     (tmp_path / "thread-self").symlink_to("1")
     (tmp_path / "10" / "io").unlink()
     (tmp_path / "10" / "io").mkdir()
-    found = used_by({(10, 1010): LEASE}, {}, proc=tmp_path)[LEASE]
+    found = Uses(tmp_path).of({(10, 1010): LEASE}, {})[LEASE]
     assert (found.io_bytes, found.net_bytes) == (None, 1234)
+
+
+def test_a_process_of_no_lease_is_read_once(tmp_path: Path) -> None:
+    process(tmp_path, 1, 0, space="net:[1]")
+    process(tmp_path, 10, 1, space="net:[1]")
+    process(tmp_path, 20, 1, space="net:[1]")
+    (tmp_path / "thread-self").symlink_to("1")
+    uses = Uses(tmp_path)
+    first = uses.of({(10, 1010): LEASE}, {})
+    (tmp_path / "20" / "stat").write_text("nothing that can be read")
+    process(tmp_path, 21, 20, space="net:[1]")
+
+    assert uses.of({(10, 1010): LEASE}, {}) == first
+
+
+def test_a_process_with_the_number_of_one_of_no_lease_is_looked_at(tmp_path: Path) -> None:
+    process(tmp_path, 1, 0, space="net:[1]")
+    process(tmp_path, 10, 1, space="net:[1]")
+    process(tmp_path, 20, 1, space="net:[1]")
+    (tmp_path / "thread-self").symlink_to("1")
+    uses = Uses(tmp_path)
+    uses.of({(10, 1010): LEASE}, {})
+    (tmp_path / "20").rename(tmp_path / "before")
+    process(tmp_path, 20, 10, space="net:[1]", cpu_ticks=5)
+
+    assert uses.of({(10, 1010): LEASE}, {})[LEASE].cpu_ms == (3 + 5) * TICK_MS
+
+
+def test_a_process_that_comes_to_count_for_a_lease_is_looked_at_anew(tmp_path: Path) -> None:
+    process(tmp_path, 1, 0, space="net:[1]")
+    process(tmp_path, 10, 1, space="net:[1]")
+    process(tmp_path, 20, 1, space="net:[1]", cpu_ticks=5)
+    (tmp_path / "thread-self").symlink_to("1")
+    uses = Uses(tmp_path)
+    assert uses.of({(10, 1010): LEASE}, {})[LEASE].cpu_ms == 3 * TICK_MS
+
+    assert uses.of({(10, 1010): LEASE, (20, 1020): LEASE}, {})[LEASE].cpu_ms == (3 + 5) * TICK_MS
+
+
+def test_a_process_whose_parent_just_ended_is_looked_at_again(tmp_path: Path) -> None:
+    process(tmp_path, 1, 0, space="net:[1]")
+    process(tmp_path, 10, 1, space="net:[1]")
+    process(tmp_path, 12, 11, space="net:[1]", cpu_ticks=5)  # 11 ended while we looked
+    (tmp_path / "thread-self").symlink_to("1")
+    uses = Uses(tmp_path)
+    assert uses.of({(10, 1010): LEASE}, {})[LEASE].cpu_ms == 3 * TICK_MS
+    stat = tmp_path / "12" / "stat"
+    stat.write_text(stat.read_text().replace("S 11 ", "S 10 "))  # it is its keeper's now
+
+    assert uses.of({(10, 1010): LEASE}, {})[LEASE].cpu_ms == (3 + 5) * TICK_MS
