@@ -27,6 +27,7 @@ from .gpus.port import Gpus
 from .gpus.simulated import Holders, SimulatedGpus, parse_models
 from .hand.control import listening
 from .hand.verbs import WORDS, show, speak
+from .listeners import until_they_leave
 from .logs import write_to_stderr
 from .metrics import exported, read_address
 from .rotation import DAYS, rotating
@@ -52,6 +53,10 @@ Token = str | TokenFile
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 fine, 1 something is amiss, 2 wrong options."""
+    return until_they_leave(lambda: _do(arguments))
+
+
+def _do(arguments: Sequence[str] | None) -> int:
     said = sys.argv[1:] if arguments is None else arguments
     if said and said[0] in enrolling.VERBS:
         return enrolling.main(said, state_dir=STATE_DIR)
