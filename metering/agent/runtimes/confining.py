@@ -5,20 +5,36 @@ With the standard library alone: the keeper uses it as a script (see keeper.py).
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
 import subprocess
+import sys
+import termios
+import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
+    from .family import stat_of
     from .packet_filter import set_up
 else:
+    from family import stat_of
     from packet_filter import set_up
 
+TRIES_MAX = 3
+"""How often bwrap is started that ends before the command could begin."""
+LOOPBACK = "127.0.0.1"
 NETWORK_SECONDS_MAX = 5.0
+READY_SECONDS_MAX = 10.0
+LOOK_SECONDS = 0.01
+WAITING_SECONDS = 1.0
+"""How long a bwrap may take to end that seems to wait for us."""
+ENDING_SECONDS_MAX = 10.0
+"""How long one may that came to nothing."""
 
 
 def nameless(arguments: list[str], open_files: ExitStack) -> int:
@@ -48,31 +64,73 @@ def _in_memory(content: bytes, open_files: ExitStack) -> int:
     return file
 
 
-class Network:
-    """A way out of the network namespace of confined work, which waits until it is there."""
+class Unready(OSError):
+    """bwrap ended before it could start the command."""
 
-    def __init__(self, program: str, egress: Mapping[str, Any], open_files: ExitStack) -> None:
-        self._program = program
-        self._egress = egress
+
+class Entry:
+    """How work gets into its confinement: bwrap tells of its steps and waits before the last one.
+
+    With a way out of the work's network, where it is to have one.
+    """
+
+    def __init__(self, confined: Mapping[str, Any], open_files: ExitStack) -> None:
+        self._program: str | None = confined["way_out"]
+        self._egress: Mapping[str, Any] = confined["egress"] or {}
         self._told, tell = os.pipe2(os.O_CLOEXEC)
         wait, self._go = os.pipe2(os.O_CLOEXEC)
         self.theirs = (tell, wait)
-        for file in (self._told, tell, wait, self._go):
-            open_files.callback(os.close, file)
-        self.options = ["--info-fd", str(tell), "--block-fd", str(wait)]
+        for file in (tell, wait, self._go):
+            open_files.callback(_close, file)
+        self.options = ["--json-status-fd", str(tell), "--block-fd", str(wait)]
 
-    def connect(self) -> None:
-        """Lend the namespace a way out, and let the work begin.
+    def let_in(self, bwrap: subprocess.Popen[bytes]) -> None:
+        """Wait until all is made, and let bwrap start the command.
 
-        Raises: OSError, ValueError, KeyError.
+        Raises: Unready: it had ended by itself, with its last words; OSError.
         """
-        pid = json.loads(_heard(self._told, b"}"))["child-pid"]
-        set_up(int(pid), self._egress)
+        for file in self.theirs:
+            _close(file)  # so that its end shows
+        first = None
+        try:
+            first = int(json.loads(_heard(self._told, b"}"))["child-pid"])
+            if self._program is not None:
+                self._connect(self._program, first)
+            os.write(self._go, b"1")
+            self._see_it_go()
+        except (OSError, ValueError, KeyError):
+            _close(self._told)
+            raise _why_not(bwrap, first) from None
+
+    def never_began(self, errors: Path) -> str:
+        """Return why bwrap, which has ended, did not start the command; empty: it did.
+
+        errors: where its last words are. A command that cannot be started ended by itself.
+        """
+        os.set_blocking(self._told, False)
+        try:
+            told = os.read(self._told, 4096)
+        except BlockingIOError:
+            told = b""
+        if b'"exit-code"' in told:
+            return ""
+        said = _last_line(errors.read_bytes())
+        return "" if said.startswith("bwrap: execvp ") else said or "bubblewrap ended by itself"
+
+    def _connect(self, program: str, first: int) -> None:
+        """Lend the namespace of bwrap's first process a way out. Raises: OSError."""
+        # bwrap gives up when the loopback is up already, to which slirp4netns sees as well.
+        until = time.monotonic() + NETWORK_SECONDS_MAX
+        while LOOPBACK not in Path(f"/proc/{first}/net/fib_trie").read_text():
+            if time.monotonic() > until:
+                raise TimeoutError
+            time.sleep(LOOK_SECONDS)
+        set_up(first, self._egress)
         read, write = os.pipe2(os.O_CLOEXEC)
         options = ["--configure", "--mtu=65520", "--disable-host-loopback", "--enable-sandbox"]
-        where = ["--netns-type=path", f"/proc/{int(pid)}/ns/net", "tap0"]
+        where = ["--netns-type=path", f"/proc/{first}/ns/net", "tap0"]
         subprocess.Popen(
-            [self._program, *options, f"--ready-fd={write}", *where],
+            [program, *options, f"--ready-fd={write}", *where],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -84,7 +142,43 @@ class Network:
             _heard(read, b"1")
         finally:
             os.close(read)
-        os.write(self._go, b"1")
+
+    def _see_it_go(self) -> None:
+        """Wait until bwrap took the word to go on, which is when all is made. Raises: OSError."""
+        poll = select.poll()
+        poll.register(self._go, 0)
+        until = time.monotonic() + READY_SECONDS_MAX
+        while True:
+            nobody_waits = bool(poll.poll(LOOK_SECONDS * 1000))
+            left = int.from_bytes(fcntl.ioctl(self._go, termios.FIONREAD, bytes(4)), sys.byteorder)
+            if not left:
+                return
+            if nobody_waits or time.monotonic() > until:
+                raise OSError(0, "it was not taken")
+
+
+def _why_not(bwrap: subprocess.Popen[bytes], first: int | None) -> OSError:
+    """End bwrap; return what it said where it had ended by itself."""
+    waits = first is not None and (stat := stat_of(first)) is not None and stat.state not in "ZX"
+    try:
+        bwrap.wait(WAITING_SECONDS if waits else ENDING_SECONDS_MAX)
+        ended = True
+    except subprocess.TimeoutExpired:
+        ended = False
+    bwrap.kill()
+    said = _last_line(bwrap.communicate()[1])
+    if not ended:
+        return OSError(0, "its confinement or its network could not be made")
+    return Unready(0, said or f"bubblewrap ended by itself, with {bwrap.returncode}")
+
+
+def _last_line(said: bytes) -> str:
+    return "".join(said.decode(errors="replace").strip().splitlines()[-1:])[:300]
+
+
+def _close(file: int) -> None:
+    with suppress(OSError):
+        os.close(file)
 
 
 def _heard(file: int, last: bytes) -> bytes:

@@ -23,16 +23,21 @@ def judged(work: Work, folder: Path, root: Mapping[str, Any], clock: Clock) -> W
     if root["kernel_boot_id"] != kernel_boot_id():
         # The readings of the boot clock mean nothing any more; the meter knows how far it got.
         return replace(work, state="ended", lost=True, detail="the host was restarted")
-    work = replace(work, started_ms=clock.at_boot_ns(root["boot_ns"]))
+    if (started_ms := clock.at_boot_ns(root["boot_ns"])) != work.started_ms:
+        work = replace(work, started_ms=started_ms)
     kept = is_locked(folder / "keeper.lock")
-    if end := read(folder / "exit.json"):
-        ended_ms = clock.at_boot_ns(end["boot_ns"])
-        stopped, code = bool(end.get("stopped")), end["exit_code"]
-        return replace(work, state="ended", ended_ms=ended_ms, exit_code=code, stopped=stopped)
     stat = stat_of(root["pid"])
     alive = stat is not None and stat.ticks == root["ticks"] and stat.state not in "ZX"
+    if kept and alive:  # the keeper writes of its end when it has none any more
+        return work if work.state == "running" else replace(work, state="running")
+    if end := read(folder / "exit.json"):
+        ended_ms = clock.at_boot_ns(end["boot_ns"])
+        if failed := end.get("failed"):  # what was around it ended before it began
+            return replace(work, state="ended", ended_ms=ended_ms, lost=True, detail=str(failed))
+        stopped, code = bool(end.get("stopped")), end["exit_code"]
+        return replace(work, state="ended", ended_ms=ended_ms, exit_code=code, stopped=stopped)
     if kept:
-        return replace(work, state="running" if alive else "ending")
+        return replace(work, state="ending")
     return replace(work, state="ended", ended_ms=clock.now_ms(), lost=True, detail=KEEPER_KILLED)
 
 

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING or __package__:
-    from .confining import Network, handed, nameless
+    from .confining import TRIES_MAX, Entry, Unready, handed, nameless
     from .containing import Container
     from .family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
     from .output import Output
@@ -42,7 +42,7 @@ if TYPE_CHECKING or __package__:
 else:
     # As an isolated script it finds nothing beside itself by its own.
     sys.path.insert(0, str(Path(__file__).parent))
-    from confining import Network, handed, nameless
+    from confining import TRIES_MAX, Entry, Unready, handed, nameless
     from containing import Container
     from family import Stat, descendants, kill_all, kill_user, of_user, signal_all, stat_of
     from output import Output
@@ -58,8 +58,6 @@ LOOK_SECONDS = 0.5
 LATE_GRACE_NS = 5_000_000_000
 """Left to work that could not be asked to end before its deadline (the host slept)."""
 LEFT_PAUSE_SECONDS_MAX = 1.0
-ENDING_SECONDS = 1.0
-"""How long bwrap may take to end that came to nothing."""
 SIGNALLED = 128
 
 
@@ -180,8 +178,13 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
     # The room for the last record is taken now: at the end the disk may be full.
     with (folder / "exit.json.new").open("wb") as reserved:
         os.posix_fallocate(reserved.fileno(), 0, EXIT_RECORD_BYTES)
+    child: subprocess.Popen[bytes] | Container
+    entry = None
     try:
-        child = Container(order) if "contained" in order else _start(folder, order)
+        if "contained" in order:
+            child = Container(order)
+        else:
+            child, entry = _start(folder, order)
         stat, boot_ns = stat_of(child.pid), _boot_ns()
         if isinstance(child, Container):
             child.let_go()
@@ -208,37 +211,47 @@ def keep(folder: Path, order: dict[str, Any], ready: int) -> None:
     kept = Kept(folder, order, child.pid, container)
     hidden = list(_secrets(order).values())
     code = _watch(folder, child, wake_read, kept, int(order["output_bytes_max"]), hidden)
+    never = entry.never_began(folder / "stderr.log") if entry is not None and code > 0 else ""
     if order.get("confined") is not None and SIGNALLED < code <= SIGNALLED + signal.NSIG:
         code = SIGNALLED - code  # as bwrap, like a shell, tells of a signal
     ended_ns = None if container is None else container.ended_ns
-    end = {"exit_code": code, "boot_ns": ended_ns or _boot_ns()}
+    end: dict[str, Any] = {"exit_code": code, "boot_ns": ended_ns or _boot_ns()}
+    if never:
+        end |= {"exit_code": None, "failed": never}
     _end(folder, end | {"stopped": kept.asked_ns is not None})
     if container is not None:
         container.remove()
 
 
-def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
+def _start(folder: Path, order: dict[str, Any]) -> tuple[subprocess.Popen[bytes], Entry | None]:
+    """Start the command, once more where bwrap ended before it could. Raises: as Popen does."""
+    for left in reversed(range(TRIES_MAX)):
+        try:
+            return _try(folder, order)
+        except OSError as error:
+            kill_all(os.getpid(), uid=order.get("own_user"))  # what it was to have by its side
+            if not isinstance(error, Unready) or not left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _try(folder: Path, order: dict[str, Any]) -> tuple[subprocess.Popen[bytes], Entry | None]:
     account = order.get("account")
     more: dict[str, Any] = {}
     if account is not None:
         more = {"user": account[0], "group": account[1], "extra_groups": []}
     confined = order.get("confined")
     command = list(order["command"])
-    way_out = None if confined is None else confined["way_out"]
     with ExitStack() as open_files:
         files: tuple[int, ...] = ()
         secrets = _secrets(order)
+        entry = None
         if confined is not None:
+            entry = Entry(confined, open_files)
             options, files = handed(secrets, open_files)
             said = nameless([*options, *confined["arguments"]], open_files)
-            command = [confined["with"], "--args", str(said), "--", *command]
-            files = (*files, said)
-        network = None
-        if confined is not None and way_out is not None:
-            network = Network(way_out, confined["egress"], open_files)
-        if network is not None:
-            command[1:1] = network.options
-            files += network.theirs
+            command = [confined["with"], *entry.options, "--args", str(said), "--", *command]
+            files = (*files, said, *entry.theirs)
         groups = [_joining(each, open_files) for each in order.get("groups", ())]
         child = subprocess.Popen(
             command,
@@ -252,12 +265,9 @@ def _start(folder: Path, order: dict[str, Any]) -> subprocess.Popen[bytes]:
             preexec_fn=lambda: _limit(order.get("limits", {}), groups),
             **more,
         )
-        try:
-            if network is not None:
-                network.connect()
-        except (OSError, ValueError, KeyError):
-            raise OSError(0, _why_unconnected(child)) from None
-    return child
+        if entry is not None:
+            entry.let_in(child)
+    return child, entry
 
 
 def _secrets(order: dict[str, Any]) -> dict[str, bytes]:
@@ -269,18 +279,6 @@ def _variables(order: dict[str, Any], secrets: dict[str, bytes]) -> dict[str, st
     """Return the secrets that are variables of the work as well."""
     names = order.get("secret_variables", ())
     return {name: os.fsdecode(secrets[name]) for name in names if name in secrets}
-
-
-def _why_unconnected(child: subprocess.Popen[bytes]) -> str:
-    """End bwrap; return what it said where it had ended by itself: there was nothing to connect."""
-    try:
-        child.wait(ENDING_SECONDS)
-        began = False
-    except subprocess.TimeoutExpired:
-        began = True
-    child.kill()
-    said = child.communicate()[1].decode(errors="replace").strip().splitlines()[-1:]
-    return "its network could not be made" if began or not said else said[0][:300]
 
 
 def _joining(group: str, open_files: ExitStack) -> int:
