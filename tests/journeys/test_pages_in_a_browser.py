@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,9 @@ from playwright.sync_api import Locator, Page
 from tests.journeys.conftest import STORES
 from tests.journeys.hosts import Machine, register
 from tests.journeys.installation import Installation
+from tests.journeys.signing_in import THING, id_in, signed_in
 from tests.journeys.work import Work
-from tests.pages.browser import browsing, overflow, paint, violations
+from tests.pages.browser import overflow, paint, violations
 
 REGION = "browser"
 LOOKS = [
@@ -23,7 +23,6 @@ LOOKS = [
     pytest.param((("light", 1280), ("light", 390), ("dark", 1280)), marks=pytest.mark.soak),
 ]
 """Dark and narrow here; `tests/pages` holds the same pages to the rules where they are wide."""
-THING = re.compile(r"/(?:offers|bids|leases)/([0-9a-f-]{36})")
 
 pytestmark = pytest.mark.parametrize("market", STORES[:1], indirect=True, scope="package")
 
@@ -36,16 +35,6 @@ def machine(market: Installation, tmp_path: Path) -> Iterator[Machine]:
     machine.gpus()
     yield machine
     machine.retire()
-
-
-@contextmanager
-def signed_in(market: Installation, person: str) -> Iterator[tuple[Page, list[str]]]:
-    """Sign in with the demo's one click; yield the page and what it complains about."""
-    with browsing() as (_, page, complaints):
-        page.goto(f"{market.url}/accounts/login/")
-        page.get_by_role("button", name=person).click()
-        page.wait_for_url(f"{market.url}/")
-        yield page, complaints
 
 
 def test_an_owner_lists_one_night_by_dragging_and_another_by_keys(
@@ -67,7 +56,7 @@ def test_an_owner_lists_one_night_by_dragging_and_another_by_keys(
         page.keyboard.type("2.50")
         page.keyboard.press("Enter")
         page.wait_for_url(THING)
-        typed = _id_in(page)
+        typed = id_in(page)
         assert complaints == []
 
     with market.client("ada") as api:
@@ -96,7 +85,7 @@ def test_a_consumer_bids_on_the_page_and_sees_the_lease_come_up_by_itself(
         link = page.get_by_role("link", name="See how it runs")
         link.wait_for()
         assert page.evaluate("window.notReloaded") is True
-        bid_id = _id_in(page)
+        bid_id = id_in(page)
         link.click()
         page.wait_for_url(re.compile("/leases/"))
         market.lease_of("grace", bid_id, state="active")
@@ -170,10 +159,4 @@ def _offer_listed_with(page: Page, *, floor: str) -> str:
     page.fill("[name=floor]", floor)
     page.get_by_role("button", name="List GPUs").click()
     page.wait_for_url(THING)
-    return _id_in(page)
-
-
-def _id_in(page: Page) -> str:
-    found = THING.search(page.url)
-    assert found is not None, page.url
-    return found[1]
+    return id_in(page)

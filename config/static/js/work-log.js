@@ -20,7 +20,6 @@ class WorkLog extends HTMLElement {
     for (const button of this.streams) {
       button.addEventListener("click", () => this.open(button.dataset.stream));
     }
-    this.pause.hidden = false;
     this.open(this.streams[0].dataset.stream);
   }
 
@@ -38,6 +37,7 @@ class WorkLog extends HTMLElement {
     this.held = [];
     this.characters = 0;
     this.paused(false);
+    this.pause.hidden = false;
     const file = this.querySelector("[data-file]");
     file.href = `${this.dataset.path}/${stream}`;
     this.begin(stream);
@@ -64,6 +64,7 @@ class WorkLog extends HTMLElement {
     });
     this.source.addEventListener("end", (event) => {
       this.source.close();
+      this.pause.hidden = this.pause.getAttribute("aria-pressed") !== "true";
       const { size, complete } = JSON.parse(event.data);
       if (!complete) this.say(size ? "Ended; the host has not said that this is all" : "Nothing was printed");
       else this.say(size ? "Complete" : "Complete: nothing was printed");
