@@ -233,6 +233,6 @@ def _said(contact: AgentContact) -> Iterable[HealthSaid]:
         if contact.registered_at is not None:
             later |= Q(at__gte=contact.registered_at)
         said = said.filter(later)
-    rows = said.exclude(kind="stray-process").order_by("received_at", "seq")
+    rows = said.exclude(kind__in=("stray-process", "cleaned")).order_by("received_at", "seq")
     for row in rows.values_list("gpu_uuid", "kind", "at", "detail").iterator():
         yield HealthSaid(*row)

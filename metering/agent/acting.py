@@ -9,6 +9,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from .cleaning import Cleaning
 from .clock import Clock
 from .courier import Courier
 from .files.carrier import Carrier
@@ -46,6 +47,7 @@ class Acting:
     files: Carrier
     clock: Clock
     filler: Filler
+    cleaning: Cleaning
     _said: dict[str, str] = field(default_factory=dict)
     _coming_ms: dict[UUID, int] = field(default_factory=dict)
 
@@ -147,6 +149,8 @@ class Acting:
             return self.close_unstarted(lease_id, "failed", short)
         if not self.filler.clear(cards_of(assignment.gpu_uuids)):
             return self.say(str(lease_id), f"lease {lease_id}: waits: the filler is still there")
+        if cards := self.cleaning.waits(cards_of(assignment.gpu_uuids)):
+            return self.say(str(lease_id), f"lease {lease_id}: waits: {cards} not clean yet")
         if filled := self.sampler.filled(assignment.gpu_uuids):
             return self.close_unstarted(lease_id, "refused", filled)
         terms = self.memory.state.leases[lease_id].terms

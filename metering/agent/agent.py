@@ -21,6 +21,7 @@ from uuid import UUID
 from . import VERSION, checkpoints
 from .abilities import abilities_of
 from .acting import Acting
+from .cleaning import Cleaning
 from .clock import Clock
 from .courier import Courier
 from .files.carrier import Carrier
@@ -103,8 +104,9 @@ class Agent:
         self.state = self._memory.state
         self._instances = Instances(gpus, config.state_dir / "instances.json")
         self._filler = Filler(config.state_dir, config.filler)
-        ways = {"device_of": self._instances.device_of}
-        self._sampler = Sampler(gpus, runtime, clock, **ways, is_own=self._filler.owns)
+        self._cleaning = Cleaning(gpus, runtime, self._instances)
+        of, owns, dirty = self._instances.device_of, self._filler.owns, self._cleaning.unclean
+        self._sampler = Sampler(gpus, runtime, clock, device_of=of, is_own=owns, unclean=dirty)
         self._findings: deque[tuple[int, Finding]] = deque(maxlen=FINDINGS_MAX)
         self._inventory = Inventory(gpus, self._instances)
         self._cut_ms = clock.now_ms()
@@ -133,6 +135,7 @@ class Agent:
             files=self._files,
             clock=clock,
             filler=self._filler,
+            cleaning=self._cleaning,
         )
         self._account = Account(config.state_dir)
         for lease_id, lease in known.items():
@@ -303,6 +306,7 @@ class Agent:
         if not records or self._memory.keep(records, urgent=False, sync=True):
             self._sampler.kept(cuts)
             self._sampler.count(cuts)
+            self._cleaning.heed(cuts)
             self._findings.clear()
             if all_due:
                 self._cut_ms = now_ms
@@ -335,6 +339,7 @@ class Agent:
             self._findings.clear()
             self._sampler.count(cuts)
             self._sampler.close(lease_id)
+            self._cleaning.freed(lease_id, lease.terms.gpu_uuids, self._clock.now_ms(), cuts)
 
     def _printing(self, works: Mapping[UUID, Work]) -> dict[UUID, Printing]:
         """Return where the output of each lease is; also of those whose work is over."""
@@ -345,10 +350,12 @@ class Agent:
         }
 
     def _tidy(self) -> None:
-        """Remove the MIG instances of leases that are over."""
+        """Remove the MIG instances of leases that are over, and look at what they leave."""
         held = {lease_id for lease_id, lease in self.state.leases.items() if not lease.ended}
         for device in self._instances.tidy(held):
             self._sampler.drop(device)
+        now_ms = self._clock.now_ms()
+        self._findings += self._cleaning.turn(now_ms, self.state.leases, self._inventory.uuids)
 
     # --- acting ----------------------------------------------------------------------------------
 

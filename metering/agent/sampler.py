@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -58,6 +59,7 @@ class Sampler:
 
     device_of: says what the driver calls a GPU: of a share its card, of a MIG instance itself.
     is_own: tells the processes that are neither a lease's nor a stranger's, but give way to leases.
+    unclean: cards whose memory is not back after a lease, and what is said of them.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class Sampler:
         *,
         device_of: Callable[[str], str] = card_of,
         is_own: Callable[[int], bool] = lambda _: False,
+        unclean: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        self._unclean = unclean
         self._gpus = gpus
         self._device_of = device_of
         self._is_own = is_own
@@ -123,7 +127,8 @@ class Sampler:
         faulty = [uuid for uuid, watch in self._watches.items() if watch.fault is not None]
         for uuid in dict.fromkeys([*leased, *idle, *faulty]):
             watch = self._watches.setdefault(uuid, Watch())
-            quiet = uuid not in leased and watch.fault is None and not watch.filled
+            clean = not watch.filled and uuid not in self._unclean
+            quiet = uuid not in leased and watch.fault is None and clean
             if quiet and watch.looked_ms is not None and now_ms - watch.looked_ms < WATCH_MS:
                 continue
             findings += self._look_at(uuid, watch, leased.get(uuid, {}), now_ms, frozen)
@@ -306,7 +311,8 @@ class Sampler:
         for pid in strays.keys() - watch.strays:
             found.append(Finding(uuid, "stray-process", strays[pid]))
         watch.strays = set(strays)
-        filled = filling(strangers, self._elsewhere(uuid)) if strangers else ""
+        others = filling(strangers, self._elsewhere(uuid)) if strangers else ""
+        filled = others or self._unclean.get(uuid, "")
         if filled and not watch.filled:
             found.append(Finding(uuid, "card-filled", filled))
         elif watch.filled and not filled:
@@ -336,7 +342,8 @@ class Sampler:
             of_card = meters.get(card, {})
             by_mps = any(map(is_mps, gpu_uuids)) or any(each.by_mps for each in of_card.values())
             strangers = strangers_of(reading, owners, of_card, self._name_of, by_mps=by_mps)
-            if filled := filling(strangers, self._elsewhere(card)):
+            others = filling(strangers, self._elsewhere(card))
+            if filled := others or self._unclean.get(card, ""):
                 found.append(f"{card}: {filled}")
                 watch = self._watches.setdefault(card, Watch())
                 if not watch.filled:

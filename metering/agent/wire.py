@@ -161,6 +161,7 @@ HealthKind = Literal[
     "recovered",
     "card-filled",
     "card-free",
+    "cleaned",
     "accounting-differs",
 ]
 

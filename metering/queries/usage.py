@@ -23,6 +23,7 @@ from metering.models import (
     AgentContact,
     CorrectionRow,
     GapRow,
+    HealthEvent,
     HeatRow,
     IngestAlarm,
     Interval,
@@ -196,6 +197,12 @@ def agents(actor: Actor, *, now: datetime, poll_seconds: int) -> list[AgentSeen]
             )
         )
     return found
+
+
+def said_of_gpus(actor: Actor, host_id: UUID) -> QuerySet[HealthEvent]:
+    """Return what a host's agent said of its GPUs, newest first."""
+    rows = visible(actor, HealthEvent).filter(host_id=host_id)
+    return rows.order_by("-received_at", "-seq")
 
 
 def _conditions(

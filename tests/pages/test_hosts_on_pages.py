@@ -7,10 +7,12 @@ from uuid import uuid4
 
 import pytest
 from django.test import Client, override_settings
+from django.utils import timezone
 
 from ledger.models import TokenRow
 from listings.domain.markets import read_markets
 from listings.models import HostRow
+from metering.models import HealthEvent
 from tests.pages.world import CONSUMER, OWNER, World
 
 pytestmark = pytest.mark.django_db
@@ -116,6 +118,26 @@ def test_a_token_that_its_owner_revokes_is_refused_at_once_and_a_new_code_helps(
     token = enrol(second[1])
     world.settle()
     assert asks(token) == 200
+
+
+def test_what_an_agent_said_of_its_gpus_is_on_its_page(world: World, owner: Client) -> None:
+    here = f"/owner/hosts/{world.host_id}/agent"
+    assert "Nothing yet: it tells of faults" in owner.get(here).content.decode()
+    HealthEvent.objects.create(
+        host_id=world.host_id,
+        boot_id=uuid4(),
+        seq=1,
+        tenant_id=world.tenant(OWNER),
+        gpu_uuid="GPU-x",
+        kind="cleaned",
+        at=timezone.now(),
+        detail="after lease 7: none of its processes is left",
+        received_at=timezone.now(),
+    )
+
+    said = owner.get(here).content.decode()
+
+    assert "cleaned" in said and "after lease 7: none of its processes is left" in said
 
 
 def test_nobody_else_makes_codes_or_revokes_tokens_of_a_host(world: World, owner: Client) -> None:

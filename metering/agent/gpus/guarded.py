@@ -35,6 +35,9 @@ class GuardedGpus:
         reading: Reading = self._ask(lambda: self._inner.read(uuid, since_us=since_us), uuid)
         return reading
 
+    def memory_used(self, uuid: str) -> int:
+        return int(self._ask(lambda: self._inner.memory_used(uuid), uuid))
+
     def xids(self) -> Sequence[Xid]:
         try:
             found: Sequence[Xid] = self._ask(self._inner.xids, None)

@@ -106,6 +106,10 @@ class NvmlGpus:
             clients_listed=clients is not None,
         )
 
+    def memory_used(self, uuid: str) -> int:
+        used: int = self._on_card(uuid, lambda nvml, card: nvml.nvmlDeviceGetMemoryInfo(card).used)
+        return used >> 20
+
     def xids(self) -> Sequence[Xid]:
         nvml = self._nvml
         found: list[Xid] = []

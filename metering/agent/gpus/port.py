@@ -122,6 +122,13 @@ class Gpus(Protocol):
         """
         ...
 
+    def memory_used(self, uuid: str) -> int:
+        """Return the memory in use on a card, in MiB, whoever has it; the driver's own counts.
+
+        Raises: GpuFault.
+        """
+        ...
+
     def xids(self) -> Sequence[Xid]:
         """Return the errors announced since the last call. Does not wait and does not raise."""
         ...

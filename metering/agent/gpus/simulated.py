@@ -167,6 +167,10 @@ class SimulatedGpus:
             utilisation=tuple(Utilisation(p, until_us, share // len(pids)) for p in fresh),
         )
 
+    def memory_used(self, uuid: str) -> int:
+        reading = self.read(uuid, since_us=self._clock.wall_us())
+        return sum(each.memory_mib or 0 for each in reading.residents)
+
     def xids(self) -> Sequence[Xid]:
         with self._lock:
             found = tuple(self._xids)

@@ -262,6 +262,15 @@ class Runtime(Protocol):
 
 
 @runtime_checkable
+class Wiping(Protocol):
+    """A runtime that knows what it removed of a lease's files."""
+
+    def wiped(self, lease_id: UUID) -> int | None:
+        """Return, once, the bytes of files that were removed with a lease; None: not yet."""
+        ...
+
+
+@runtime_checkable
 class Accounted(Protocol):
     """A runtime whose work is accounted for elsewhere too, such as by a cluster."""
 

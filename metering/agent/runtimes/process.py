@@ -32,7 +32,7 @@ from .judging import KEEPER_KILLED, judged, unbegun
 from .launching import CHECKPOINT, START_SECONDS_MAX, Launch, spawn
 from .limits import LIMITS, Limits
 from .port import NotYet, StartFailed, Work, WorkSpec
-from .records import catches, is_locked, keep_newest, read
+from .records import bytes_in, catches, is_locked, keep_newest, read
 from .used import Used, Uses
 from .users import WorkUser, WorkUsers, make_passable, named, sweep
 
@@ -91,6 +91,8 @@ class ProcessRuntime(Apart, Entered):
         self._told: dict[UUID, keeper.Deadline] = {}
         self._leaving: set[UUID] = set()
         self._uses = Uses()
+        self._wiping: dict[UUID, int] = {}
+        self._wiped: dict[UUID, int] = {}
         self._taken_up = False
 
     def start(self, spec: WorkSpec) -> Work:
@@ -220,6 +222,9 @@ class ProcessRuntime(Apart, Entered):
                 self._roots.pop(lease_id, None)
                 return
             self._put_away(lease_id)
+
+    def wiped(self, lease_id: UUID) -> int | None:
+        return self._wiped.pop(lease_id, None)
 
     def folder_of(self, lease_id: UUID) -> Path | None:
         work = self._folder_of(lease_id) / "work"
@@ -415,6 +420,7 @@ class ProcessRuntime(Apart, Entered):
         if uid is not None:
             sweep(uid)
         groups.remove(groups.all_of(folder.name))
+        self._wiping.setdefault(lease_id, bytes_in(folder / "work", folder / "tmp"))
         if not disks.remove(folder):
             return  # somebody looks into it still; asked for again
         for own in ("work", "tmp"):
@@ -424,6 +430,9 @@ class ProcessRuntime(Apart, Entered):
         target = self._ended / folder.name
         shutil.rmtree(target, ignore_errors=True)
         os.replace(folder, target)
+        wiped = self._wiping.pop(lease_id)
+        if lease_id in self._works or lease_id in self._leaving:
+            self._wiped[lease_id] = wiped
         lost = lease_id in self._works and self._works[lease_id].lost
         for known in (self._works, self._roots, self._uids, self._ids, self._told):
             known.pop(lease_id, None)

@@ -6,8 +6,11 @@ import fcntl
 import json
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+BLOCK_BYTES = 512
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -24,6 +27,17 @@ def keep_newest(folder: Path, most: int) -> None:
     older = sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime)
     for each in older[:-most]:
         shutil.rmtree(each, ignore_errors=True)
+
+
+def bytes_in(*folders: Path) -> int:
+    """Return what files take of the disk: in these folders, and below."""
+    found = 0
+    for top in folders:
+        for folder, _, files in os.walk(top):
+            for name in files:
+                with suppress(OSError):
+                    found += os.lstat(os.path.join(folder, name)).st_blocks * BLOCK_BYTES
+    return found
 
 
 def is_locked(path: Path) -> bool:

@@ -148,7 +148,10 @@ def test_leases_share_a_card_and_each_is_measured_by_its_own_processes(rig: Rig)
         two: rig.script.proc(Proc(0, second, sm=30, start_ms=NOON_MS + 7 * SECOND)),
     }
 
-    rig.steps(130)
+    rig.steps(100)
+    rig.script.end(first, rig.clock.now_ms())
+    rig.script.end(second, rig.clock.now_ms())
+    rig.steps(30)
 
     for lease, seconds, uuid in ((one, 98, SLICES[0]), (two, 58, SLICES[1])):
         intervals = rig.market.intervals(lease)

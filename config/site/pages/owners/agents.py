@@ -1,4 +1,4 @@
-"""The agent of a host: a code by which it gets its token, and the tokens that it has or had."""
+"""The agent of a host: a code by which it gets its token, its tokens, what it said of its GPUs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from listings import queries
 from listings.commands.enrolling import make_enrolment_code
 from listings.domain import enrolments
 from listings.models import HostRow
+from metering.queries.usage import said_of_gpus
 
 TOKENS_SHOWN_MAX = 50
+EVENTS_SHOWN_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def make_code(*, host_id: HostId, by: Meta, now: datetime) -> Code:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def of_host(request: HttpRequest, host_id: UUID) -> HttpResponse:
-    """Show the tokens of a host's agent; sent, make a code and show it this once."""
+    """Show a host's tokens and what its agent said; sent, make a code and show it this once."""
     actor = actor_of(request)
     actor.need("owner", "operator")
     host, code, refusal = _own_host(actor, host_id), None, None
@@ -80,6 +82,7 @@ def of_host(request: HttpRequest, host_id: UUID) -> HttpResponse:
         "host": host,
         "code": code,
         "tokens": _tokens(actor, host),
+        "events": said_of_gpus(actor, host.host_id)[:EVENTS_SHOWN_MAX],
         "base_url": site_address(request),
     }
     return page(request, "pages/host_agent.html", context, refusal=refusal)
