@@ -32,6 +32,7 @@ NAMES = (
     "tunnel",
     "agent",
     "logs",
+    "run",
     "beside",
     "idle",
 )

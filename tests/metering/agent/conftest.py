@@ -16,6 +16,9 @@ from metering.agent.gpus.simulated import SimulatedGpus
 from metering.agent.runtimes.simulated import SimulatedRuntime
 from metering.agent.spool import Spool
 from metering.agent.uplink import HttpUplink
+from tests.metering.agent.cluster import bounding as bounding
+from tests.metering.agent.cluster import cluster as cluster
+from tests.metering.agent.cluster import jobs as jobs
 from tests.metering.agent.market import TOKEN, Market, served
 from tests.nvml.library import build, preload
 from tests.nvml.script import Script

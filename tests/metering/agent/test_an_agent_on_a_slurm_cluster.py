@@ -16,7 +16,6 @@ import pytest
 from metering.agent.__main__ import main
 from metering.agent.clock import SystemClock
 from tests.metering.agent.cluster import PRETENDED, PRETENDED_GPU, TOGETHER, Cluster
-from tests.metering.agent.cluster import cluster as cluster
 from tests.metering.agent.market import TOKEN, Market, assignment
 from tests.metering.agent.works import accounts, let_through, until
 

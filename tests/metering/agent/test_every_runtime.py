@@ -21,11 +21,9 @@ from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.simulated import SimulatedRuntime
 from metering.agent.runtimes.users import make_passable
 from tests.metering.agent.cluster import JobsRuntime
-from tests.metering.agent.workloads import cluster as cluster
 from tests.metering.agent.workloads import containers as containers
 from tests.metering.agent.workloads import ended, python, spec, state, until
 from tests.metering.agent.workloads import image as image
-from tests.metering.agent.workloads import jobs as jobs
 from tests.metering.agent.workloads import podman as podman
 from tests.metering.agent.workloads import processes as processes
 from tests.metering.agent.workloads import runtime as runtime

@@ -16,8 +16,6 @@ from metering.agent.runtimes.port import Runtime, Work, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.runtimes.simulated import SimulatedRuntime
 from tests.metering.agent.cluster import TOGETHER
-from tests.metering.agent.cluster import cluster as cluster
-from tests.metering.agent.cluster import jobs as jobs
 from tests.metering.agent.containers import ContainerRuntime, Made, contained
 from tests.metering.agent.containers import image as image
 from tests.metering.agent.containers import podman as podman
