@@ -24,6 +24,7 @@ from metering.agent.runtimes.limits import Limits
 from metering.agent.runtimes.podman import Podman
 from metering.agent.runtimes.port import WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
+from tests.metering.agent.cluster import TOGETHER, Cluster, JobsRuntime, of_cluster
 from tests.metering.agent.containers import contained
 from tests.metering.agent.containers import image as image
 from tests.metering.agent.containers import podman as podman
@@ -41,6 +42,12 @@ from tests.metering.agent.works import (
 pytestmark = ROOT
 DOCS = Path(__file__).parents[3] / "config" / "docs" / "isolation.md"
 LEVELS: tuple[Level, ...] = ("account", "process", "full", "container")
+ON_SLURM: dict[str, Level] = {
+    "Slurm, account": "account",
+    "Slurm, process": "process",
+    "Slurm that only counts": "account",
+}
+"""Columns of the second table, which has what is otherwise than the level says."""
 MIB = 1 << 20
 DISK = 24 * MIB
 LIMITS = Limits(processes=40, file_bytes=MIB, memory_bytes=256 * MIB)
@@ -48,17 +55,25 @@ MINOR = 128 + os.getpid() % 60 * 2
 OTHER = MINOR + 1
 """Of device files that stand for cards: of the lease's own and of another's. No driver answers at
 them: that the kernel asks for one tells that they were reached."""
+CARDS_ON_SLURM = (os.makedev(1, 3), os.makedev(device_lists.NVIDIA, 100))
+"""There a job cannot choose which of the cluster's cards it has: the second is a GPU-b."""
 BY_ITSELF = ("fork bomb", "daemon that outlives its work", "memory beyond the bound")
 
 
 def table() -> dict[str, dict[str, str]]:
-    """Return what the documentation says: by act and level, its first word."""
+    """Return what the documentation says: by act and column, its first word."""
     found: dict[str, dict[str, str]] = {}
+    columns: list[str] = []
     for line in DOCS.read_text().splitlines():
-        cells = [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
-        if len(cells) == 1 + len(LEVELS) and re.match(r"[a-z]+:", cells[1]):
-            words = [cell.partition(":")[0] for cell in cells[1:]]
-            found[cells[0]] = dict(zip(map(str, LEVELS), words, strict=True))
+        first, *cells = [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
+        if first == "act" or not cells:
+            columns = cells
+        elif columns and re.match(r"[a-z]+:", cells[0]):
+            words = [cell.partition(":")[0] for cell in cells]
+            found.setdefault(first, {}).update(zip(columns, words, strict=True))
+    for row in found.values():
+        for column, level in ON_SLURM.items():
+            row.setdefault(column, row[level])
     return found
 
 
@@ -213,9 +228,9 @@ time.sleep(600)
 
 @dataclass
 class Host:
-    """A runtime at a level, with a victim in it, and what a hostile program is told."""
+    """A runtime, with a victim in it, and what a hostile program is told. at: its column."""
 
-    level: Level
+    at: str
     runtime: ProcessRuntime
     folder: Path
     about: dict[str, object]
@@ -225,9 +240,9 @@ class Host:
 
 
 def runtime_at(
-    level: Level, request: pytest.FixtureRequest, folder: Path, readable: Path
+    at: str, request: pytest.FixtureRequest, folder: Path, readable: Path
 ) -> ProcessRuntime:
-    limits = LIMITS
+    level, limits = ON_SLURM.get(at, at), LIMITS
     if level in ("full", "container"):
         limits = Limits(processes=40, file_bytes=MIB, memory_bytes=256 * MIB, disk_bytes=DISK)
     let_through(folder)
@@ -236,12 +251,15 @@ def runtime_at(
         podman = replace(podman, readable=(Path("/usr"), readable), cdi=True)
         return contained(folder, podman, request.getfixturevalue("image"), limits=limits)
     users = accounts()
+    confined = None if level == "account" else confinement(users, readable)
+    if at in ON_SLURM:
+        cluster: Cluster = request.getfixturevalue("cluster" if "counts" in at else "bounding")
+        return JobsRuntime(
+            folder, of_cluster(cluster), clock=SystemClock(), users=users, confinement=confined,
+            limits=replace(limits, cpus=1), pause=0.1,
+        )  # fmt: skip
     return ProcessRuntime(
-        folder,
-        clock=SystemClock(),
-        users=users,
-        confinement=None if level == "account" else confinement(users, readable),
-        limits=limits,
+        folder, clock=SystemClock(), users=users, confinement=confined, limits=limits
     )
 
 
@@ -265,7 +283,7 @@ def described(card: Path) -> Iterator[str]:
         file.unlink()
 
 
-@pytest.fixture(params=LEVELS)
+@pytest.fixture(params=[*LEVELS, *(pytest.param(each, marks=TOGETHER) for each in ON_SLURM)])
 def host(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Host]:
@@ -277,20 +295,26 @@ def host(
     setuid = tools / "id"
     shutil.copy("/usr/bin/id", setuid)
     setuid.chmod(0o4755)
-    driver = tmp_path / "gpus" / "0"
-    driver.mkdir(parents=True)
-    (driver / "information").write_text(f"GPU UUID: GPU-a\nDevice Minor: {MINOR}\n")
+    for minor, uuid in ((MINOR, "GPU-a"), (OTHER, "GPU-b")):
+        driver = tmp_path / "gpus" / uuid
+        driver.mkdir(parents=True)
+        (driver / "information").write_text(f"GPU UUID: {uuid}\nDevice Minor: {minor}\n")
     monkeypatch.setattr(device_lists, "GPU_FOLDER", tmp_path / "gpus")
     cards = [Path(f"/dev/nvidia{minor}") for minor in (MINOR, OTHER)]
     runtime = runtime_at(request.param, request, tmp_path / "state", tools)
-    if runtime.sandbox.level != request.param:
+    if runtime.sandbox.level != ON_SLURM.get(request.param, request.param):
         pytest.skip(f"this host gives {runtime.sandbox.level}: {runtime.sandbox.enforces}")
+    on_slurm = request.param in ON_SLURM
+    ours = tuple(os.makedev(device_lists.NVIDIA, minor) for minor in (MINOR, OTHER))
+    devices = CARDS_ON_SLURM if on_slurm else ours
     victim = program(VICTIM)
+    if on_slurm:
+        victim = replace(victim, gpu_uuids=("GPU-b",))
     object.__setattr__(victim, "environment", {"WORD": str(word)})
     with described(cards[0]) as kind, socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setattr(containing, "CDI_KIND", kind)
-        for minor, card in zip((MINOR, OTHER), cards, strict=True):
-            os.mknod(card, 0o20666, os.makedev(device_lists.NVIDIA, minor))
+        for card, device in zip(cards, devices, strict=True):
+            os.mknod(card, 0o20666, device)
             card.chmod(0o666)
         try:
             runtime.start(victim)
@@ -326,8 +350,8 @@ def test_what_each_level_lets_work_do_is_what_the_documentation_says(host: Host)
     found = json.loads(said(host.folder, hostile))
 
     assert found.pop("own card") == "reached", "what is its own it has"
-    told = {act: words[host.level] for act, words in table().items()}
-    if host.level == "account" and "devices" not in groups.kept_by(LIMITS):
+    told = {act: words[host.at] for act, words in table().items()}
+    if host.at == "account" and "devices" not in groups.kept_by(LIMITS):
         told["card of another lease"] = "reached"  # as the cell says
     assert found == {act: word for act, word in told.items() if act not in BY_ITSELF}
     assert set(found) | set(BY_ITSELF) == set(told), "each row of the table is tried"
@@ -340,17 +364,19 @@ def test_it_spreads_within_bounds_and_nothing_of_it_is_left(host: Host) -> None:
         uid = host.uid(hostile)
         until(partial(said, host.folder, hostile))
         if code is SPREADS:
-            assert said(host.folder, hostile) == table()["fork bomb"][host.level] + "\n"
+            assert said(host.folder, hostile) == table()["fork bomb"][host.at] + "\n"
             assert len(of_user(uid)) <= LIMITS.processes
             host.runtime.kill(hostile.lease_id)
         ended(host.runtime, hostile.lease_id)
 
         assert of_user(uid) == []
-    assert table()["daemon that outlives its work"][host.level] == "gone"
+    assert table()["daemon that outlives its work"][host.at] == "gone"
 
 
 def test_it_takes_no_more_memory_than_its_bound(host: Host) -> None:
-    assert table()["memory beyond the bound"][host.level] == "bounded"
+    assert table()["memory beyond the bound"][host.at] == "bounded"
+    if host.at == "Slurm that only counts":
+        pytest.skip("each process is bounded, and all of them together are not")
     if "memory" not in groups.kept_by(LIMITS):
         pytest.skip("only root of a host with control groups can bound memory so")
     hostile = program(TAKES)
@@ -373,11 +399,11 @@ def test_it_takes_no_more_memory_than_its_bound(host: Host) -> None:
 
 def groups_of(host: Host, wanted: WorkSpec) -> list[Path]:
     """Return the control groups that hold the work of a lease."""
-    if host.level != "container":
+    if host.at not in ("container", *ON_SLURM):
         return groups.all_of(str(wanted.lease_id))
     (pid, *_) = [root["pid"] for of, root in host.runtime._roots.items() if of == wanted.lease_id]
     paths = [line.split(":")[2] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
-    within = [path for path in paths if "libpod" in path]
+    within = [path for path in paths if "libpod" in path or "/job_" in path]
     return [Path(f"/sys/fs/cgroup{at}{path}") for at in ("", "/memory") for path in set(within)]
 
 
