@@ -32,6 +32,8 @@ ETC = (
     "services", "ssl", "timezone", "vulkan",
 )  # fmt: skip
 """Of the host's configuration what programs look up; none of it is a secret."""
+TUN = "/dev/net/tun"
+"""slirp4netns needs it: in some systems only root may open it."""
 RESOLVER = "nameserver 10.0.2.3\n"
 """Where slirp4netns answers for names."""
 
@@ -133,7 +135,7 @@ def find(
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return None, "bubblewrap is not installed"
-    slirp = shutil.which("slirp4netns")
+    slirp = shutil.which("slirp4netns") if os.access(TUN, os.R_OK | os.W_OK) else None
     found = Confinement(bwrap, slirp, network, tuple(readable), egress)
     program = [
         "--unshare-all",

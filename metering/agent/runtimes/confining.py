@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -19,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
-    from .family import stat_of
-    from .packet_filter import set_up
+    from .family import signal_all, stat_of
+    from .packet_filter import owner_of, set_up
 else:
-    from family import stat_of
-    from packet_filter import set_up
+    from family import signal_all, stat_of
+    from packet_filter import owner_of, set_up
 
 TRIES_MAX = 3
 """How often bwrap is started that ends before the command could begin."""
@@ -127,17 +128,27 @@ class Entry:
             time.sleep(LOOK_SECONDS)
         set_up(first, self._egress)
         read, write = os.pipe2(os.O_CLOEXEC)
-        options = ["--configure", "--mtu=65520", "--disable-host-loopback", "--enable-sandbox"]
+        options = ["--configure", "--mtu=65520", "--disable-host-loopback"]
         where = ["--netns-type=path", f"/proc/{first}/ns/net", "tap0"]
+        files = [write]
+        if os.geteuid():
+            # It cannot become root of a user namespace that has none, as its sandbox would.
+            network = os.open(f"/proc/{first}/ns/net", os.O_RDONLY)
+            files.append(owner_of(network))
+            os.close(network)
+            options += ["--enable-seccomp", f"--userns-path=/proc/self/fd/{files[-1]}"]
+        else:
+            options.append("--enable-sandbox")
         subprocess.Popen(
             [program, *options, f"--ready-fd={write}", *where],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            pass_fds=(write,),
+            pass_fds=files,
             start_new_session=True,
         ).returncode = 0  # it ends with the work, and is collected with it
-        os.close(write)
+        for file in files:
+            os.close(file)
         try:
             _heard(read, b"1")
         finally:
@@ -166,6 +177,8 @@ def _why_not(bwrap: subprocess.Popen[bytes], first: int | None) -> OSError:
     except subprocess.TimeoutExpired:
         ended = False
     bwrap.kill()
+    if waits and stat is not None:
+        signal_all([stat], signal.SIGKILL)  # it waits for a word, with the pipe of errors open
     said = _last_line(bwrap.communicate()[1])
     if not ended:
         return OSError(0, "its confinement or its network could not be made")

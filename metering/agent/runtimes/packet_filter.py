@@ -9,6 +9,7 @@ With the standard library alone: the keeper uses it as a script (see keeper.py).
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ which clouds tell a host who it is (168.63.129.16 is one of them)."""
 ADDRESSES = Path("/proc/self/net/fib_trie")
 SIX = Path("/proc/self/net/if_inet6")
 CLONE_NEWNET, CLONE_NEWUSER = 0x4000_0000, 0x1000_0000
+NS_GET_USERNS = 0xB701
 CAPABILITY_VERSION_3, CAP_NET_ADMIN = 0x20080522, 12
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2
 SECONDS_MAX = 20
@@ -85,6 +87,14 @@ def _keep_right(libc: ctypes.CDLL) -> None:
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_NET_ADMIN, 0, 0)
 
 
+def owner_of(network: int) -> int:
+    """Return the open user namespace that a network namespace is of; whose user we are may enter.
+
+    The work's own may be one below it: bubblewrap makes another where it forbids more of them.
+    """
+    return int(fcntl.ioctl(network, NS_GET_USERNS))
+
+
 def own_addresses() -> list[str]:
     """Return the addresses of this host in the network that we are in, loopback aside."""
     found: set[str] = set()
@@ -99,10 +109,13 @@ def own_addresses() -> list[str]:
 
 
 def _call(pid: int, command: list[str], text: str) -> str:
-    namespaces = [("net", CLONE_NEWNET)]
-    if os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user") and os.geteuid():
-        namespaces.insert(0, ("user", CLONE_NEWUSER))
-    files = [(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY), kind) for name, kind in namespaces]
+    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    files = [(network, CLONE_NEWNET)]
+    owner = owner_of(network)
+    if os.geteuid() and os.fstat(owner).st_ino != os.stat("/proc/self/ns/user").st_ino:
+        files.insert(0, (owner, CLONE_NEWUSER))
+    else:
+        os.close(owner)
     libc = ctypes.CDLL(None, use_errno=True)
 
     def enter() -> None:
