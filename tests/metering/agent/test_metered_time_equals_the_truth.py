@@ -29,8 +29,9 @@ def test_two_leases_and_a_stray_each_get_their_own(rig: Rig) -> None:
     one = rig.market.assign(assignment("GPU-a", now_ms=NOON_MS, seconds=100))
     two = rig.market.assign(assignment("GPU-b", now_ms=NOON_MS, seconds=60))
     rig.agent.run_once()
+    since, until = NOON_MS + 3 * SECOND, NOON_MS + 98 * SECOND  # its memory is free with its end
     load_one = rig.script.proc(
-        Proc(0, rig.pid("GPU-a"), sm=80, start_ms=NOON_MS + 3 * SECOND, mem_mib=7000)
+        Proc(0, rig.pid("GPU-a"), sm=80, start_ms=since, end_ms=until, mem_mib=7000)
     )
     load_two = rig.script.proc(Proc(1, rig.pid("GPU-b"), sm=35, start_ms=NOON_MS + 7 * SECOND))
     rig.script.proc(Proc(1, os.getpid(), sm=15, start_ms=NOON_MS + 20 * SECOND))

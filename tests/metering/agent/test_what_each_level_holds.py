@@ -226,6 +226,9 @@ time.sleep(600)
 """
 
 
+DATA = "Max data size"
+
+
 @dataclass
 class Host:
     """A runtime, with a victim in it, and what a hostile program is told. at: its column."""
@@ -376,7 +379,7 @@ def test_it_spreads_within_bounds_and_nothing_of_it_is_left(host: Host) -> None:
 def test_it_takes_no_more_memory_than_its_bound(host: Host) -> None:
     assert table()["memory beyond the bound"][host.at] == "bounded"
     if host.at == "Slurm that only counts":
-        pytest.skip("each process is bounded, and all of them together are not")
+        return each_process_is_bounded(host)
     if "memory" not in groups.kept_by(LIMITS):
         pytest.skip("only root of a host with control groups can bound memory so")
     hostile = program(TAKES)
@@ -395,6 +398,21 @@ def test_it_takes_no_more_memory_than_its_bound(host: Host) -> None:
     ended(host.runtime, hostile.lease_id)
     host.runtime.forget(hostile.lease_id)
     until(lambda: not host.runtime.works()[1:] and not any(file.exists() for file in peaks))
+
+
+def each_process_is_bounded(host: Host) -> None:
+    """All of them together are not, where the cluster counts only."""
+    hostile = program(TAKES)
+    host.runtime.start(hostile)
+    uid = host.uid(hostile)
+    until(lambda: any(each.name.startswith("python") for each in of_user(uid)))
+
+    found = [Path(f"/proc/{each.pid}/limits").read_text() for each in of_user(uid)]
+
+    bounds = [line.split()[3] for text in found for line in text.splitlines() if DATA in line]
+    assert bounds and all(int(each) <= 256 * MIB for each in bounds)
+    host.runtime.kill(hostile.lease_id)
+    ended(host.runtime, hostile.lease_id)
 
 
 def groups_of(host: Host, wanted: WorkSpec) -> list[Path]:
