@@ -115,8 +115,9 @@ def test_a_volume_goes_from_a_lease_to_the_next_on_another_host(
     reading = bid(market, two, READS, name="data", path="somewhere/else", writable=False)
     second = market.lease_of("grace", reading, state="closed")
 
-    said = market.cli("grace", "logs", second["id"])
-    assert json.loads(json.loads(said.out.splitlines()[0])["text"]) == expected, said
+    said = market.cli("grace", "logs", "-f", second["id"])  # until all of it is there
+    told = [json.loads(line).get("text", "") for line in said.out.splitlines()]
+    assert json.loads("".join(told)) == expected, said
     cp(market, "-r", "volume:data", str(tmp_path / "home"))
     assert files_of(tmp_path / "home") == expected
     until(

@@ -33,13 +33,21 @@ esac; done
 """
 
 
-def as_nobody(way_out: Path) -> str:
-    """Start `true` in bubblewrap as an ordinary user; return how that went."""
+def as_nobody(way_out: Path, text: str) -> str:
+    """Start `true` in bubblewrap as an ordinary user; return how that went.
+
+    text: of the program that stands for slirp4netns. Written and started by a process that has
+    nothing else open and no other thread: one that forks meanwhile would keep it busy.
+    """
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         said = "it broke off"
         try:
+            os.closerange(3, write)
+            os.closerange(write + 1, 65_536)
+            way_out.write_text(text)
+            way_out.chmod(0o755)
             os.setgroups([])
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
@@ -70,7 +78,7 @@ def _start(way_out: Path) -> str:
         try:
             entry.let_in(bwrap)
         except OSError as error:
-            return str(error)
+            return f"{error} ({error.__context__!r})"
         return f"ended with {bwrap.wait()}"
 
 
@@ -81,18 +89,13 @@ def script(work_folder: Path) -> Path:
 
 
 def test_its_network_is_filtered_and_lent_a_way_out(script: Path) -> None:
-    script.write_text(READY)
-    script.chmod(0o755)
-
-    assert as_nobody(script) == "ended with 0"
+    assert as_nobody(script, READY) == "ended with 0"
 
 
 def test_work_whose_way_out_fails_is_refused_and_not_waited_for(script: Path) -> None:
-    script.write_text("#!/bin/sh\nexit 1\n")
-    script.chmod(0o755)
     began = time.monotonic()
 
-    said = as_nobody(script)
+    said = as_nobody(script, "#!/bin/sh\nexit 1\n")
 
     assert "its confinement or its network could not be made" in said
     assert time.monotonic() - began < 30
