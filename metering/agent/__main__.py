@@ -188,7 +188,7 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
                         "public addresses, to those of a list, or none; or the host's")  # fmt: skip
     parser.add_argument("--allow-egress", metavar="HOST:PORT,…", type=_saying(parse_all),
                         action="extend", default=[], help="names or networks that confined work "
-                        "may connect to, such as pypi.org:443,10.1.0.0/16:*")  # fmt: skip
+                        "may connect to, such as models.example:443,10.1.0.0/16:*")  # fmt: skip
     parser.add_argument("--work-reads", metavar="FOLDER", type=_folder, action="append",
                         default=[], help="one more folder that confined work may read")  # fmt: skip
     parser.add_argument("--runtimes", type=_saying(_runtimes), default=(PROCESS,),

@@ -130,7 +130,9 @@ def egress_of(wish: Wish) -> Egress | None:
     """
     listed = wish.network == "allow"
     if listed and not wish.allowed:
-        raise WorkUnsafe("--work-network allow needs what is allowed: --allow-egress pypi.org:443")
+        raise WorkUnsafe(
+            "--work-network allow needs what is allowed: --allow-egress models.example:443"
+        )
     if wish.network not in ("private", "allow"):
         if wish.allowed:
             raise WorkUnsafe(f"--allow-egress says nothing with --work-network {wish.network}")

@@ -45,13 +45,15 @@ class Entry:
 
 
 def parse(text: str) -> Entry:
-    """Return an entry of the owner's list, such as `pypi.org:443` or `10.1.0.0/16:*`.
+    """Return an entry of the owner's list, such as `models.example:443` or `10.1.0.0/16:*`.
 
     Raises: ValueError, with what is wrong.
     """
     place, colon, port = text.strip().lower().rpartition(":")
     if not colon or not place:
-        raise ValueError(f"a name or a network with a port, such as pypi.org:443, not {text!r}")
+        raise ValueError(
+            f"a name or a network with a port, such as models.example:443, not {text!r}"
+        )
     number = 0 if port == "*" else int(port) if port.isascii() and port.isdigit() else -1
     if not 0 <= number <= PORT_MAX or port == "0":
         raise ValueError(f"a port from 1 to {PORT_MAX}, or * for each, not {port!r}")

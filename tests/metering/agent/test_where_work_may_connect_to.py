@@ -213,12 +213,12 @@ def test_a_name_that_means_the_host_itself_means_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("pypi.org", "with a port"),
+        ("models.example", "with a port"),
         (":443", "with a port"),
-        ("pypi.org:0", "a port from 1"),
-        ("pypi.org:65536", "a port from 1"),
-        ("pypi.org:-1", "a port from 1"),
-        ("pypi.org:\u0661", "a port from 1"),
+        ("models.example:0", "a port from 1"),
+        ("models.example:65536", "a port from 1"),
+        ("models.example:-1", "a port from 1"),
+        ("models.example:\u0661", "a port from 1"),
         ("10.0.0.1/8:1", "is no network"),
         ("10.0.0.256:1", "is no network"),
         ("a b:1", "is no name"),
