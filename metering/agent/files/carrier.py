@@ -20,7 +20,7 @@ from .port import VolumesUplink
 from .sending import Send
 from .transit import Patience
 from .volumes import Volumes
-from .ways import Way
+from .ways import Way, remove_all_but
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +51,7 @@ class Carrier:
         self._folder, self._uplink, self._clock = state_dir / "inputs", uplink, clock
         self._coming: dict[UUID, Way] = {}
         self._going: dict[UUID, Way] = {}
-        names = {str(each) for each in known}
-        for old in self._folder.iterdir() if self._folder.is_dir() else ():
-            if old.name not in names:
-                shutil.rmtree(old, ignore_errors=True)
+        remove_all_but(known, self._folder)
         self._volumes = Volumes(state_dir, uplink=uplink, clock=clock, known=known)
 
     def bring(self, assignment: Assignment, *, deadline_ms: int) -> Brought:

@@ -26,7 +26,7 @@ from .port import VolumesUplink
 from .transit import Patience
 from .volume_fetching import FetchVolume
 from .volume_sending import SendVolume
-from .ways import Way
+from .ways import Way, remove_all_but
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +51,7 @@ class Volumes:
         self._folder, self._uplink, self._clock = state_dir / "volumes", uplink, clock
         self._coming: dict[Which, Way] = {}
         self._going: dict[Which, Way] = {}
-        names = {str(each) for each in known}
-        for old in self._folder.iterdir() if self._folder.is_dir() else ():
-            if old.name not in names:
-                shutil.rmtree(old, ignore_errors=True)
+        remove_all_but(known, self._folder)
 
     def begin(self, assignment: Assignment, *, deadline_ms: int) -> None:
         """Have all volumes of a lease on their way. Raises: StartFailed."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
 
 from .fetching import FetchFailed
 from .transit import OutOfTime, Stopped
@@ -43,3 +46,11 @@ class Way:
 
         self.thread = threading.Thread(target=run, name=name[:15], daemon=True)
         self.thread.start()
+
+
+def remove_all_but(known: Collection[UUID], folder: Path) -> None:
+    """Remove what lies in a folder for other leases than those."""
+    names = {str(each) for each in known}
+    for old in folder.iterdir() if folder.is_dir() else ():
+        if old.name not in names:
+            shutil.rmtree(old, ignore_errors=True)
