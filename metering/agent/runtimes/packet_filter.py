@@ -12,7 +12,9 @@ import ctypes
 import fcntl
 import os
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,13 @@ NS_GET_USERNS = 0xB701
 CAPABILITY_VERSION_3, CAP_NET_ADMIN = 0x20080522, 12
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2
 SECONDS_MAX = 20
+TRIES_MAX, AGAIN_SECONDS = 3, 0.1
+UNSET = "the filter of its network could not be set"
 REFUSED = "-j REJECT"
+
+
+class NotLetIn(OSError):
+    """The kernel did not let us into the network of the work."""
 
 
 def rules(*, open_: bool, allowed: Iterable[Sequence[Any]], own: Iterable[str]) -> list[str]:
@@ -109,38 +117,73 @@ def own_addresses() -> list[str]:
 
 
 def _call(pid: int, command: list[str], text: str) -> str:
-    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
-    files = [(network, CLONE_NEWNET)]
-    owner = owner_of(network)
-    if os.geteuid() and os.fstat(owner).st_ino != os.stat("/proc/self/ns/user").st_ino:
-        files.insert(0, (owner, CLONE_NEWUSER))
-    else:
-        os.close(owner)
-    libc = ctypes.CDLL(None, use_errno=True)
+    """Run a command in the network of a process, with what it reads; return what it prints.
 
-    def enter() -> None:
-        for file, kind in files:
-            if libc.setns(file, kind):
-                raise OSError(ctypes.get_errno(), "setns")
-        _keep_right(libc)
+    Again where the kernel refuses to let us in: seen on busy hosts, of a namespace just made.
 
-    try:
-        done = subprocess.run(
-            command,
-            input=text,
-            text=True,
-            capture_output=True,
-            timeout=SECONDS_MAX,
-            check=False,
-            cwd="/",
-            preexec_fn=enter,
-        )
-    except subprocess.SubprocessError as error:
-        raise OSError(0, f"the filter of its network could not be set: {error}") from None
-    finally:
-        for file, _ in files:
-            os.close(file)
+    Raises: OSError.
+    """
+    for tries_left in reversed(range(TRIES_MAX)):
+        try:
+            return _tried(pid, command, text)
+        except NotLetIn:
+            if not tries_left:
+                raise
+            time.sleep(AGAIN_SECONDS)
+    raise AssertionError("the last try returns or raises")
+
+
+def _tried(pid: int, command: list[str], text: str) -> str:
+    with ExitStack() as files:
+        entered = _namespaces(pid, files)
+        heard, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        files.callback(os.close, heard)
+        files.callback(os.close, tell)
+        libc = ctypes.CDLL(None, use_errno=True)
+
+        def enter() -> None:
+            for name, file, kind in entered:
+                if libc.setns(file, kind):
+                    error = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+                    os.write(tell, f"entering its {name}: {error}".encode())
+                    raise error
+            _keep_right(libc)
+
+        try:
+            done = subprocess.run(
+                command,
+                input=text,
+                text=True,
+                capture_output=True,
+                timeout=SECONDS_MAX,
+                check=False,
+                cwd="/",
+                preexec_fn=enter,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise OSError(0, f"{UNSET}: {error}") from None
+        except subprocess.SubprocessError as error:  # in `enter`, which cannot say why itself
+            raise NotLetIn(0, f"{UNSET}: {_said(heard) or error}") from None
     if done.returncode:
         why = (done.stderr.strip().splitlines() or ["it failed"])[-1][:200]
-        raise OSError(0, f"the filter of its network could not be set: {why}")
+        raise OSError(0, f"{UNSET}: {why}")
     return done.stdout
+
+
+def _namespaces(pid: int, files: ExitStack) -> list[tuple[str, int, int]]:
+    """Return the namespaces to enter, in order: what each is, its open file, its kind."""
+    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    files.callback(os.close, network)
+    owner = owner_of(network)
+    files.callback(os.close, owner)
+    found = [("network", network, CLONE_NEWNET)]
+    if os.geteuid() and os.fstat(owner).st_ino != os.stat("/proc/self/ns/user").st_ino:
+        found.insert(0, ("user namespace", owner, CLONE_NEWUSER))
+    return found
+
+
+def _said(file: int) -> str:
+    try:
+        return os.read(file, 1024).decode()
+    except BlockingIOError:
+        return ""
