@@ -123,7 +123,10 @@ def _with_version(row: VolumeRow, kept: VolumeVersionKept) -> dict[str, Any]:
         "user_id": None if kept.user_id is None else str(kept.user_id),
         "at": kept.at.isoformat(),
     }
-    return {**newest, "versions": [*row.versions, told][-VERSIONS_KEPT:]}
+    before = row.versions
+    if before and told["lease_id"] is not None and before[-1]["lease_id"] == told["lease_id"]:
+        before = before[:-1]  # of a lease's checkpoints the newest alone
+    return {**newest, "versions": [*before, told][-VERSIONS_KEPT:]}
 
 
 PROJECTIONS = (

@@ -196,7 +196,7 @@ class Agent:
             self._seen = works
             self._limit(works)
             self.shipper.know(self._printing(works))
-            self._files.send(self.state.leases, self._runtime, keep=self._memory.keep)
+            self._files.send(works, self.state.leases, self._runtime, keep=self._memory.keep)
             self._account.keep(lambda: self.status(works), now_ms)
 
     def heed(self, taking: Taking, *, stated_grace: bool = False) -> None:
@@ -284,7 +284,7 @@ class Agent:
                 self._acting.begin(work, lease, fresh=False)
             if work.state == "ended":
                 self._finish(lease_id, lease, work)
-            elif saved := checkpoints.news(work, lease, at_end=lease.stopping_ms is not None):
+            elif saved := checkpoints.news(self._files.kept_ms(work, lease), lease):
                 self._memory.keep(saved)
 
     def _measure(self, now_ms: int, works: Mapping[UUID, Work], *, all_due: bool) -> None:
@@ -329,7 +329,7 @@ class Agent:
         code = None if work is None else work.exit_code
         records = [
             *self._memory.samples(cuts, self._findings),
-            *checkpoints.news(work, lease, at_end=True),
+            *checkpoints.news(None if work is None else work.saved_ms, lease, at_end=True),
             report(
                 lease.terms, what, at_ms, exit_code=code, detail=detail, reclaimed=bool(by_owner)
             ),

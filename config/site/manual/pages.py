@@ -44,6 +44,7 @@ SHELVES = (
             "files",
             "logs",
             "volumes",
+            "checkpoints",
             "secrets",
             "access",
             "quotas",

@@ -82,13 +82,18 @@ class VolumeFull(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a volume's files."""
+    """One version of a volume's files. base: the version that its work found, or was brought to."""
 
     number: int
     manifest: str
     files: int
     size_bytes: int
     lease_id: LeaseId | None
+    base: int
+
+    def is_of(self, lease_id: LeaseId | None) -> bool:
+        """Tell if the work of that lease made it."""
+        return lease_id is not None and self.lease_id == lease_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +121,9 @@ class Step:
 class Volume:
     """A volume as its stream tells it. One that was removed may be created again under its name.
 
-    versions: those that are kept, oldest first. number: of the newest ever. steps: what was kept
-    when, over all that ever was of it.
+    versions: those that are kept, oldest first; of those that one lease made while it ran, the
+    newest, so that its checkpoints do not push out what was there before it. number: of the
+    newest ever. steps: what was kept when, over all that ever was of it.
     """
 
     STREAM: ClassVar[str] = "volume"
@@ -178,11 +184,7 @@ class Volume:
                     longer = replace(longer, expired=None)
                 return longer._stepped(event.at)
             case VolumeVersionKept():
-                kept = Version(
-                    event.version, event.manifest, event.files, event.size_bytes, event.lease_id
-                )
-                versions = (*state.versions, kept)[-VERSIONS_KEPT:]
-                return replace(state, versions=versions, number=event.version)._stepped(event.at)
+                return state._versioned(event)._stepped(event.at)
             case VolumeClaimed():
                 return replace(state, writer=Writer(event.bid_id, event.after, event.at))
             case VolumeReleased():
@@ -201,6 +203,15 @@ class Volume:
                 return replace(state, removed_at=event.at)._stepped(event.at)
             case _:
                 assert_never(event)
+
+    def _versioned(self, event: VolumeVersionKept) -> Volume:
+        before, base = self.versions, event.version - 1
+        if before and before[-1].is_of(event.lease_id):
+            before, base = before[:-1], before[-1].base
+        kept = Version(
+            event.version, event.manifest, event.files, event.size_bytes, event.lease_id, base
+        )
+        return replace(self, versions=(*before, kept)[-VERSIONS_KEPT:], number=event.version)
 
     def _stepped(self, at: datetime) -> Volume:
         """Return the volume with what is kept from `at` on, if that is new.

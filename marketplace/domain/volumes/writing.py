@@ -88,25 +88,27 @@ def keep_version(
 ) -> list[VolumeVersionKept]:
     """Decide on the next version; files that are as in the newest are no other version.
 
-    base: the version it goes on from. bid_id: whose work left it; None: a person brought it. over:
-    bids whose work writes no more. What work claimed when it began it may finish, also where the
-    volume's time or money ended meanwhile.
+    base: the version it goes on from; of a lease's own work any that it has made. bid_id: whose
+    work left it; None: a person brought it. over: bids whose work writes no more. What work claimed
+    when it began it may finish, also where the volume's time or money ended meanwhile.
 
     Raises: VolumeUnknown, VolumeConflict, VolumeFull; VolumeInUse for whom it is not to write;
         of a person VolumeOver and VolumeReadOnly.
     """
     kept = need_kept(volume)
     newest, name = kept.newest, kept.created.volume
-    if newest is not None and newest.manifest == manifest:
-        again = base + 1 == kept.number and newest.lease_id == lease_id
-        if again or base == kept.number:
-            return []
+    # An agent that was killed before it could note a version goes on from the one before.
+    ours = newest is not None and newest.is_of(lease_id) and newest.base <= base <= kept.number
+    again = newest is not None and base + 1 == kept.number and newest.lease_id == lease_id
+    same = newest is not None and newest.manifest == manifest
+    if same and (again or ours or base == kept.number):
+        return []
     need_turn(kept, bid_id, over)
     if bid_id is None:
         need_readable(kept, name=name)
         if kept.is_read_only(now):
             raise VolumeReadOnly(name=name)
-    if base != kept.number:
+    if base != kept.number and not ours:
         raise VolumeConflict(version=kept.number, base=base)
     if size_bytes > kept.quota_bytes:
         raise VolumeFull(bytes=size_bytes, bytes_max=kept.quota_bytes)

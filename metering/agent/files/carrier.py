@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 from ..clock import Clock
-from ..runtimes.port import Brought, Coming, Runtime, StartFailed
+from ..runtimes.port import Brought, Coming, Runtime, StartFailed, Work
 from ..spool import Record
 from ..state import LeaseState
 from ..wire import Assignment
@@ -93,8 +93,23 @@ class Carrier:
         ran = lease.ended and lease.ran_until_ms is not None
         return ran and bool(lease.terms.outputs) and not lease.outputs and self._uplink is not None
 
-    def send(self, leases: Mapping[UUID, LeaseState], runtime: Runtime, *, keep: Keep) -> None:
-        """Send what the work of leases left that are over; note what became of it."""
+    def kept_ms(self, work: Work, lease: LeaseState) -> int | None:
+        """Return up to when running work is safe, where it says so and its volumes have it."""
+        return self._volumes.kept_ms(work, lease)
+
+    def send(
+        self,
+        works: Mapping[UUID, Work],
+        leases: Mapping[UUID, LeaseState],
+        runtime: Runtime,
+        *,
+        keep: Keep,
+    ) -> None:
+        """Send what work saved in volumes, and what that of leases left that are over.
+
+        What became of the latter is noted.
+        """
+        self._volumes.keep_up(works, leases, runtime)
         for lease_id, lease in leases.items():
             if self._volumes.sends(lease):
                 until_ms, last_ms = self._until(lease)

@@ -109,6 +109,19 @@ def base_of(folder: Path) -> Base | None:
         return Base(version, name, None)
 
 
+def go_on_from(folder: Path, version: int, name: str, manifest: bytes) -> None:
+    """Take note that what the work makes from now on goes on from a version that it has made.
+
+    Where the host dies between the two writes the version is known and its manifest is not.
+
+    Raises: OSError.
+    """
+    new = folder / "manifest.new"
+    new.write_bytes(manifest)
+    os.replace(new, folder / "manifest")
+    _write_down(folder / ABOUT, {"version": version, "manifest": name})
+
+
 def _write_down(path: Path, said: dict[str, Any]) -> None:
     """Write it so that a power cut leaves all of it or nothing."""
     new = path.with_name(f"{path.name}.new")

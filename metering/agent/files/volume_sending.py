@@ -1,6 +1,7 @@
 """What the work of one lease made of a volume: sent beside the tick, as the volume's next version.
 
-As with outputs nothing is noted on the way. A version is whole or there is none: a file that
+At its end, and while it runs where it says that it saved itself (`checkpoint_versions`). As with
+outputs nothing is noted on the way. A version is whole or there is none: a file that
 changes while it is read, or a folder that is gone, leaves the volume as it is, and that is said.
 What did not change is not sent, also where small files lie packed together. Where nothing changed
 the version that is there is named again: so the volume is free for others at once.
@@ -24,9 +25,11 @@ from .outputs import piece as read_piece
 from .port import VolumesUplink
 from .sending import LOOKS_MAX, Send, Sent, left_out
 from .transit import OutOfTime
-from .volume_fetching import EMPTY, Base, base_of
+from .volume_fetching import EMPTY, Base, base_of, go_on_from
 
 EVERYTHING = ("**",)
+BEING_SAVED = ".offpeak-saving-"
+"""What the name of a folder begins with in which the work's checkpoint is not whole yet."""
 UNKNOWN_BASE = "the host lost track of which version its work found"
 
 
@@ -34,13 +37,16 @@ UNKNOWN_BASE = "the host lost track of which version its work found"
 class SendVolume(Send):
     """Sends what lies at `path` below `folder`, the place in which the work ran.
 
-    fetched: the folder of the agent's into which the volume came.
+    fetched: the folder of the agent's into which the volume came. last: the work is over, and
+    this is the last version that it makes. quiet: nobody is told of what is not kept.
     """
 
     uplink: VolumesUplink
     name: str = ""
     path: str = ""
     fetched: Path = Path()
+    last: bool = True
+    quiet: bool = False
     _base: Base | None = None
 
     def _run(self) -> Sent:
@@ -60,7 +66,7 @@ class SendVolume(Send):
 
     def _send_folder(self, root: int) -> Sent:
         for attempt in range(1, LOOKS_MAX + 1):
-            found, _unmet = look(root, EVERYTHING)
+            found = _whole(look(root, EVERYTHING)[0])
             try:
                 parcel = self._parcel(root, found)
                 if self._is_unchanged(parcel):
@@ -80,7 +86,8 @@ class SendVolume(Send):
         while True:
             self.patience.need()
             try:
-                return self._name(self._base.name)
+                self._name(self._base.name)
+                return
             except Unreachable as trouble:
                 self.patience.wait(str(trouble))
 
@@ -121,12 +128,18 @@ class SendVolume(Send):
         return self.uplink.volume_missing(self.lease_id, self.name, some).links
 
     def _keep(self, parcel: Parcel) -> None:
-        self._name(parcel.name)
+        version = self._name(parcel.name)
+        if not self.last:
+            go_on_from(self.fetched, version, parcel.name, parcel.manifest)
 
-    def _name(self, manifest: str) -> None:
+    def _name(self, manifest: str) -> int:
         assert self._base is not None
-        sent = wire.VolumeSent(base=self._base.version, manifest=manifest, final=True)
-        self.uplink.volume_sent(self.lease_id, self.name, sent)
+        sent = wire.VolumeSent(base=self._base.version, manifest=manifest, final=self.last)
+        return self.uplink.volume_sent(self.lease_id, self.name, sent).version
+
+    def _tell(self, reason: str, *, final: bool) -> None:
+        if not self.quiet:
+            Send._tell(self, reason, final=final and self.last)
 
     def _say(self, failed: wire.OutputsFailed) -> None:
         self.uplink.volume_failed(self.lease_id, self.name, failed)
@@ -136,6 +149,18 @@ class SendVolume(Send):
         with suppress(OutOfTime, Refused):  # where nobody can be told, nothing new is there to see
             self._tell(f"what the work changed is not kept: {reason}{stays}", final=True)
         return "lost"
+
+
+def _whole(found: Found) -> Found:
+    """Leave out what the work was saving at that moment."""
+
+    def is_whole(names: Names) -> bool:
+        return not any(name.startswith(BEING_SAVED) for name in names)
+
+    found.files = [file for file in found.files if is_whole(file.names)]
+    found.links = [link for link in found.links if is_whole(link[0])]
+    found.folders = [names for names in found.folders if is_whole(names)]
+    return found
 
 
 def _packed(manifest: Manifest) -> list[list[Piece]]:

@@ -1,4 +1,5 @@
-"""The volumes of leases on this host: brought before the work starts, sent when it ended.
+"""The volumes of leases on this host: brought before the work starts, sent when it saved itself
+and when it ended.
 
 One folder of the agent's for each volume of a lease, below `volumes` in its state directory. The
 files in it become the work's; which version they are of stays until what the work made of them is
@@ -11,16 +12,17 @@ import hashlib
 import logging
 import shutil
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 from ..clock import Clock
-from ..runtimes.port import Coming, Mounted, Runtime, StartFailed
+from ..runtimes.port import Coming, Mounted, Runtime, StartFailed, Work
 from ..spool import Record
 from ..state import LeaseState
 from ..wire import Assignment, VolumeMount
+from .checkpoint_versions import CheckpointVersions, Which
 from .manifest import FolderWrong, need_path
 from .port import VolumesUplink
 from .transit import Patience
@@ -30,8 +32,8 @@ from .ways import Way, remove_all_but
 
 log = logging.getLogger(__name__)
 
-Which = tuple[UUID, str]
-"""A lease, and the name of a volume that its work has."""
+MEANWHILE_MS = 15 * 60_000
+"""So long a version may take while its work runs; then the next checkpoint has its turn."""
 
 
 class Volumes:
@@ -51,6 +53,7 @@ class Volumes:
         self._folder, self._uplink, self._clock = state_dir / "volumes", uplink, clock
         self._coming: dict[Which, Way] = {}
         self._going: dict[Which, Way] = {}
+        self._meanwhile = CheckpointVersions()
         remove_all_but(known, self._folder)
 
     def begin(self, assignment: Assignment, *, deadline_ms: int) -> None:
@@ -86,6 +89,34 @@ class Volumes:
             there.append(Mounted(names, way.came, writable=mount.writable))
         return tuple(there)
 
+    def keep_up(
+        self, works: Mapping[UUID, Work], leases: Mapping[UUID, LeaseState], runtime: Runtime
+    ) -> None:
+        """Send what running work says that it saved in its volumes."""
+        now_ms = self._clock.now_ms()
+        until_ms = now_ms + MEANWHILE_MS
+
+        def begin(lease_id: UUID, mount: VolumeMount, way: Way, quiet: bool) -> bool:
+            return self._begin(
+                lease_id,
+                mount,
+                way,
+                runtime,
+                until_ms=until_ms,
+                last_ms=until_ms,
+                last=False,
+                quiet=quiet,
+            )
+
+        for lease_id, lease in leases.items():
+            work = works.get(lease_id)
+            if work is not None and work.state == "running" and not lease.ended:
+                self._meanwhile.turn(work, lease, now_ms=now_ms, begin=begin)
+
+    def kept_ms(self, work: Work, lease: LeaseState) -> int | None:
+        """Return up to when running work is safe, if it says so and its volumes have it."""
+        return self._meanwhile.kept_ms(work, lease) if self._uplink else work.saved_ms
+
     def sends(self, lease: LeaseState) -> bool:
         """Tell if work is over whose volumes are not decided yet."""
         return any(self._owed(lease))
@@ -116,27 +147,48 @@ class Volumes:
     def _sent(
         self, lease_id: UUID, mount: VolumeMount, runtime: Runtime, *, until_ms: int, last_ms: int
     ) -> str | None:
-        assert self._uplink is not None
-        way = self._going.get((lease_id, mount.name))
+        which = lease_id, mount.name
+        way = self._going.get(which)
         if way is None:
-            folder = runtime.folder_of(lease_id)
-            if folder is None:
+            if not self._meanwhile.stop(which):
+                return None  # it says which version comes next
+            way = self._going[which] = Way()
+            if not self._begin(lease_id, mount, way, runtime, until_ms=until_ms, last_ms=last_ms):
                 return "lost"
-            way = self._going[lease_id, mount.name] = Way()
-            send = SendVolume(
-                lease_id,
-                folder,
-                (),
-                None,
-                self._uplink,
-                Patience(self._clock, way.stop, until_ms=until_ms),
-                Patience(self._clock, way.stop, until_ms=last_ms),
-                name=mount.name,
-                path=mount.path,
-                fetched=self._place(lease_id, mount.name),
-            )
-            way.begin(send.run, f"volume {mount.name}")
         return "lost" if way.failed else None if way.came is None else str(way.came)
+
+    def _begin(
+        self,
+        lease_id: UUID,
+        mount: VolumeMount,
+        way: Way,
+        runtime: Runtime,
+        *,
+        until_ms: int,
+        last_ms: int,
+        last: bool = True,
+        quiet: bool = False,
+    ) -> bool:
+        """Begin to send a volume as it is now; tell if its files are on this host."""
+        folder = runtime.folder_of(lease_id)
+        if folder is None or self._uplink is None:
+            return False
+        send = SendVolume(
+            lease_id,
+            folder,
+            (),
+            None,
+            self._uplink,
+            Patience(self._clock, way.stop, until_ms=until_ms),
+            Patience(self._clock, way.stop, until_ms=last_ms),
+            name=mount.name,
+            path=mount.path,
+            fetched=self._place(lease_id, mount.name),
+            last=last,
+            quiet=quiet,
+        )
+        way.begin(send.run, f"volume {mount.name}")
+        return True
 
     def let_start(self, lease_id: UUID) -> None:
         """Know that the files are the work's now, or nobody's; which version it was stays."""
@@ -151,10 +203,12 @@ class Volumes:
         for ways in (self._coming, self._going):
             for which in [each for each in ways if each[0] == lease_id]:
                 ways.pop(which).stop.set()
+        self._meanwhile.drop(lease_id)
         _remove(self._folder / str(lease_id))
 
     def close(self) -> None:
         """Stop everything; what came so far stays, for the next start."""
+        self._meanwhile.close()
         for way in [*self._coming.values(), *self._going.values()]:
             way.stop.set()
 

@@ -27,6 +27,11 @@ class Way:
     came: object = None
     failed: str = ""
 
+    @property
+    def is_under_way(self) -> bool:
+        """Tell if something of it goes on."""
+        return self.thread is not None and self.thread.is_alive()
+
     def begin(self, work: Callable[[], object], name: str, *, what: str = "its inputs") -> None:
         """Do it beside. what: of which it is said that it did not come in time."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,7 +103,7 @@ def cut_at(place: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
     for name in STEPS:
         monkeypatch.setattr(os, name, counted(getattr(os, name)))
-    monkeypatch.setattr(checkpoint.shutil, "rmtree", counted(checkpoint.shutil.rmtree))
+    monkeypatch.setattr(shutil, "rmtree", counted(shutil.rmtree))
     return lambda: calls
 
 
@@ -199,7 +201,7 @@ def test_a_moment_takes_the_place_of_whatever_stood_there(
 
 def test_it_is_time_after_so_many_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     saves = Checkpoints(tmp_path)
 
     assert not saves.due(every=60)
@@ -213,7 +215,7 @@ def test_it_is_time_once_when_the_owner_gives_notice_and_once_at_the_end(tmp_pat
     saves = Checkpoints(tmp_path)
     os.kill(os.getpid(), signal.SIGUSR1)
 
-    assert saves.noticed and not saves.ending
+    assert (saves.noticed, saves.ending) == (True, False)
     assert saves.due(every=3_600)
     save(saves, "one")
     assert not saves.due(every=3_600)
@@ -239,7 +241,7 @@ def test_the_notice_tells_how_long_there_is(
 ) -> None:
     notice = tmp_path / "notice.json"
     monkeypatch.setenv("OFFPEAK_NOTICE", str(notice))
-    monkeypatch.setattr(checkpoint.time, "time", lambda: 1_000.0)
+    monkeypatch.setattr(time, "time", lambda: 1_000.0)
     saves = Checkpoints(tmp_path / "run")
     assert saves.seconds_left is None
 

@@ -27,7 +27,7 @@ from marketplace.domain.volumes.terms import (
     need_mounts,
     read_mounts,
 )
-from marketplace.domain.volumes.volume import VERSIONS_KEPT, Volume
+from marketplace.domain.volumes.volume import VERSIONS_KEPT, Volume, VolumeConflict
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 ID, TENANT = UUID(int=1), TenantId(UUID(int=2))
@@ -224,28 +224,65 @@ writes = st.lists(
 
 @settings(max_examples=200)
 @given(writes=writes)
-def test_versions_count_up_by_one_and_the_last_few_are_kept(
+def test_versions_count_up_by_one_and_the_last_of_each_lease_are_kept(
     writes: list[tuple[int, str, BidId | None]],
 ) -> None:
     story = Story()
     story.create()
-    story.claim(ONE)
+    expected: list[tuple[int, BidId | None]] = []
+    found = 0
     for base, letter, bid in writes:
         before = story.volume.number
+        for each in (ONE, TWO):
+            story.told(writing.release(story.kept, bid_id=each, now=NOW))
+        if bid is not None:
+            story.claim(bid)
+        goes_on = bool(expected) and bid is not None and expected[-1][1] == bid
+        since = found if goes_on else before
         try:
             number = story.keep(letter * 64, base=base, bid=bid)
-        except Refusal:
+        except VolumeConflict:
             assert story.volume.number == before
+            assert not since <= base <= before
             continue
-        assert number in (before, before + 1)
-        if number == before + 1:
-            assert base == before
-            assert bid == ONE
         assert story.volume.newest is not None
         assert story.volume.newest.manifest == letter * 64
+        if number == before:
+            continue
+        assert number == before + 1
+        assert since <= base <= before
+        found = since
+        expected = [*(expected[:-1] if goes_on else expected), (number, bid)]
     kept = [each.number for each in story.volume.versions]
-    newest = story.volume.number
-    assert kept == list(range(max(1, newest - VERSIONS_KEPT + 1), newest + 1))
+    assert kept == [number for number, _ in expected[-VERSIONS_KEPT:]]
+
+
+def test_checkpoints_of_a_long_run_leave_what_was_there_before_it(story: Story) -> None:
+    for number, letter in enumerate("abc"):
+        story.keep(letter * 64, base=number)
+    story.claim(ONE)
+
+    for number in range(3, 20):
+        story.keep(f"{number:064}", base=number, bid=ONE)
+
+    assert [each.number for each in story.volume.versions] == [2, 3, 20]
+
+
+def test_an_agent_that_lost_its_note_of_a_checkpoint_goes_on(story: Story) -> None:
+    """It is killed between the answer of the market and its own note of it."""
+    story.keep("a" * 64, base=0)
+    story.claim(ONE)
+    assert story.keep("b" * 64, base=1, bid=ONE) == 2
+
+    assert story.keep("b" * 64, base=1, bid=ONE) == 2
+    assert story.keep("c" * 64, base=1, bid=ONE) == 3
+    assert story.keep("d" * 64, base=1, bid=ONE) == 4
+    with pytest.raises(volume.VolumeConflict):
+        story.keep("e" * 64, base=0, bid=ONE)
+    story.told(writing.release(story.kept, bid_id=ONE, now=NOW))
+    story.claim(TWO)
+    with pytest.raises(volume.VolumeConflict):
+        story.keep("e" * 64, base=1, bid=TWO)
 
 
 @pytest.mark.parametrize(

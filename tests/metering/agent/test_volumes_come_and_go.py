@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marketplace.sdk import checkpoint as sdk_checkpoint
 from metering.agent.clock import ManualClock
 from metering.agent.files import outputs, volume_sending
 from metering.agent.files.fetching import FetchFailed
@@ -473,3 +474,97 @@ def test_each_version_is_what_its_work_left_and_is_found_by_the_next(
             assert (house.versions == before) == (bool(before) and tree == kept)
             kept = tree
         assert house.told == []
+
+
+# --- while the work runs ----------------------------------------------------------------------
+
+
+def checkpoint(house: VolumeHouse, folder: Path, **how: Any) -> str:
+    return SendVolume(
+        LEASE, folder / "work", (), None, house, patience(**how), patience(),
+        name="data", path=FOLDER, fetched=folder / "came", last=False,
+    ).run()  # fmt: skip
+
+
+def test_a_checkpoint_is_a_version_and_the_next_goes_on_from_it(tmp_path: Path) -> None:
+    house = held()
+    place = mount(house, tmp_path)
+    leave(place, {"00000001/model": b"one"})
+    assert checkpoint(house, tmp_path) == "kept"
+    assert house.files() == {**FILES, "00000001/model": b"one"}
+    assert house.released == 0, "the work still writes"
+    shutil.rmtree(place / "00000001")
+    leave(place, {"00000002/model": b"two"})
+    assert checkpoint(house, tmp_path) == "kept"
+    leave(place, {"00000003/model": b"three"})
+
+    assert send(house, tmp_path) == "kept"
+
+    assert house.files() == {**FILES, "00000002/model": b"two", "00000003/model": b"three"}
+    assert (house.bases, house.released) == ([1, 2, 3], 1)
+
+
+def test_what_is_being_saved_is_left_out_without_a_word(tmp_path: Path) -> None:
+    house = held()
+    place = mount(house, tmp_path)
+    leave(place, {"run/.offpeak-saving-7-2/model": b"half", "run/00000001/model": b"one"})
+
+    assert (checkpoint(house, tmp_path), send(house, tmp_path)) == ("kept", "kept")
+
+    assert house.files() == {**FILES, "run/00000001/model": b"one"}
+    assert house.told == []
+    assert volume_sending.BEING_SAVED == sdk_checkpoint.BEING_SAVED
+
+
+def test_an_agent_that_is_cut_at_any_call_of_a_checkpoint_loses_none(tmp_path: Path) -> None:
+    whole = held()
+    leave(mount(whole, tmp_path / "whole"), {"one": b"1"})
+    whole.calls.clear()
+    assert checkpoint(whole, tmp_path / "whole") == "kept"
+    for place in range(1, len(whole.calls) + 1):
+        house, folder = held(), tmp_path / str(place)
+        here = mount(house, folder)
+        leave(here, {"one": b"1"})
+        house.calls.clear()
+        house.fault = cut_at(place)
+        with pytest.raises(Cut):
+            checkpoint(house, folder)
+        house.fault = cut_at(1_000)
+        leave(here, {"two": b"2"})
+
+        assert checkpoint(house, folder) == "kept"
+        assert house.files() == {**FILES, "one": b"1", "two": b"2"}
+        (here / "one").unlink()
+        assert send(house, folder) == "kept"
+        assert house.files() == {**FILES, "two": b"2"} and house.told == []
+
+
+def test_an_agent_that_is_killed_before_it_noted_a_checkpoint_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = held()
+    place = mount(house, tmp_path)
+    leave(place, {"one": b"1"})
+    with monkeypatch.context() as patch:
+        patch.setattr(volume_sending, "go_on_from", lambda *_: (_ for _ in ()).throw(Cut))
+        with pytest.raises(Cut):
+            checkpoint(house, tmp_path)
+    assert house.files() == {**FILES, "one": b"1"}
+    leave(place, {"two": b"2"})
+
+    assert (checkpoint(house, tmp_path), send(house, tmp_path)) == ("kept", "kept")
+
+    assert house.files() == {**FILES, "one": b"1", "two": b"2"}
+    assert house.bases == [1, 1, 3] and house.told == []
+
+
+def test_a_checkpoint_that_cannot_be_kept_is_said_and_the_work_still_writes(tmp_path: Path) -> None:
+    house = held(room=100)
+    leave(mount(house, tmp_path), {"big": os.urandom(2**20)})
+
+    assert checkpoint(house, tmp_path, seconds=60) == "lost"
+
+    assert house.told and not any(each.final for each in house.told)
+    assert house.files() == FILES
+    house.room = 2**40
+    assert send(house, tmp_path) == "kept"

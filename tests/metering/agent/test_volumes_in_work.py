@@ -11,10 +11,12 @@ from uuid import UUID
 
 import pytest
 
-from metering.agent import acting, wire
+from marketplace.sdk import checkpoint
+from metering.agent import acting, checkpoints, wire
 from metering.agent.abilities import abilities_of
 from metering.agent.agent import Agent, AgentConfig
 from metering.agent.clock import SystemClock
+from metering.agent.files import checkpoint_versions
 from metering.agent.gpus.simulated import SimulatedGpus
 from metering.agent.runtimes.limits import LIMITS
 from metering.agent.runtimes.port import Mounted, StartFailed, WorkSpec
@@ -181,9 +183,13 @@ class Host:
 
         until(called)
 
+    def end(self, lease_id: UUID) -> None:
+        """Have the lease be none of this host's any more."""
+        del self._market.desired[lease_id]
+
     def over(self, lease_id: UUID) -> None:
         """Have the lease be none of this host's any more, and all of it gone from here."""
-        del self._market.desired[lease_id]
+        self.end(lease_id)
 
         def gone() -> bool:
             self.agent.run_once()
@@ -305,3 +311,100 @@ def test_what_cannot_be_had_fails_the_lease_with_the_reason(
     assert report.detail == "the files of volume data are refused: volume-unknown"
     host.over(lease)
     assert files_of(tmp_path / "state" / "volumes") == {}
+
+
+# --- checkpoints --------------------------------------------------------------------------------
+
+SAVES = f"""
+import sys, time, pathlib
+sys.path.insert(0, {str(Path(checkpoint.__file__).parent)!r})
+from checkpoint import Checkpoints
+
+saves, go_on = Checkpoints("volumes/data/run"), pathlib.Path("go-on")
+for step in range(2):
+    with saves.save(step=step) as folder:
+        (folder / "model").write_text(f"model {{step}}")
+    while not go_on.exists():
+        time.sleep(0.02)
+    go_on.unlink()
+while True:
+    time.sleep(1)
+"""
+
+
+def models(house: VolumeHouse) -> list[bytes]:
+    """Return the models of all checkpoints that the newest version has."""
+    return [data for path, data in sorted(house.files().items()) if path.endswith("/model")]
+
+
+def run_on(host: Host, lease: UUID) -> None:
+    work = host.runtime.folder_of(lease)
+    assert work is not None
+    (work / "go-on").touch()
+
+
+def test_a_checkpoint_of_running_work_is_a_version_and_counts_then(
+    host: Host, house: VolumeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_versions, "EVERY_MS", 0)
+    monkeypatch.setattr(checkpoint_versions, "PAUSES", 0)
+    monkeypatch.setattr(checkpoints, "EVERY_MS", 0)
+    house.fault = away(lambda what, _: what == "sent")
+    lease = host.lease(SAVES)
+    host.until_called("sent")
+    assert not [each for each in host.told(lease) if each.what == "saved"], "it is not kept yet"
+    house.fault = lambda *_: None
+
+    host.until_told(lease, "saved")
+
+    assert models(house) == [b"model 0"] and house.released == 0
+    assert not [each for each in host.told(lease) if each.what in ("exited", "stopped")]
+    run_on(host, lease)
+
+    def both() -> bool:
+        host.agent.run_once()
+        return len([each for each in host.told(lease) if each.what == "saved"]) == 2
+
+    until(both, why="the second checkpoint was not reported")
+    assert models(house) == [b"model 0", b"model 1"]
+    host.over(lease)
+    assert house.released == 1
+
+
+def test_the_next_agent_goes_on_with_checkpoints(
+    host: Host, house: VolumeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_versions, "EVERY_MS", 0)
+    monkeypatch.setattr(checkpoint_versions, "PAUSES", 0)
+    lease = host.lease(SAVES)
+    host.until_told(lease, "saved")
+    host.restart()
+    host.agent.run_once()
+    run_on(host, lease)
+
+    def newest() -> bool:
+        host.agent.run_once()
+        return models(house)[-1:] == [b"model 1"]
+
+    until(newest, why="no version has the second checkpoint")
+    host.over(lease)
+    assert models(house) == [b"model 0", b"model 1"] and house.told == []
+
+
+def test_a_lease_that_ends_while_a_checkpoint_is_sent_keeps_its_last_version(
+    host: Host, house: VolumeHouse
+) -> None:
+    house.fault = away(lambda what, _: what == "sent")
+    lease = host.lease(SAVES)
+    host.until_called("sent")
+    host.end(lease)
+    host.until_told(lease, "stopped")
+    house.fault = lambda *_: None
+
+    def is_over() -> bool:
+        host.agent.run_once()
+        return house.released == 1
+
+    until(is_over, why="no last version")
+
+    assert models(house) == [b"model 0"] and house.told == []
