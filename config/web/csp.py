@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
 
 from ledger.access.visits import is_from_this_machine
+from marketplace.storage import default_storage
 
 HEADER = "Content-Security-Policy"
 
@@ -18,7 +19,7 @@ HEADER = "Content-Security-Policy"
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; font-src 'self'; "
     "img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'{issuer}{work}; "
-    "frame-ancestors 'none'; connect-src 'self' {sockets}"
+    "frame-ancestors 'none'; connect-src 'self' {sockets}{storage}"
 )
 NOT_KEPT = "no-store"
 VARIES = ("Cookie", "Authorization")
@@ -66,7 +67,8 @@ def policy_of(host: str, *, secure: bool) -> str:
     """Return the policy of a site that is reached as `host`."""
     scheme = "wss" if secure else "ws"
     work = _work(host, secure=secure)
-    return POLICY.format(sockets=f"{scheme}://{host}", issuer=_issuer(), work=work)
+    sockets, storage = f"{scheme}://{host}", "".join(f" {each}" for each in _storage())
+    return POLICY.format(sockets=sockets, storage=storage, issuer=_issuer(), work=work)
 
 
 def _work(host: str, *, secure: bool) -> str:
@@ -76,6 +78,11 @@ def _work(host: str, *, secure: bool) -> str:
         return ""
     _name, _, port = host.rpartition(":")
     return f" {'https' if secure else 'http'}://*.{domain}{f':{port}' if port.isdigit() else ''}"
+
+
+def _storage() -> tuple[str, ...]:
+    """Return where blobs are kept that a page sends: a bucket elsewhere, and nothing beside it."""
+    return default_storage().elsewhere
 
 
 def _issuer() -> str:

@@ -1,9 +1,9 @@
-"""Files come and go beside Django: a blob is streamed between its client and the disk.
+"""Files come and go beside Django: a blob is streamed between its client and storage.
 
 Before everything that reads requests whole, since a blob is larger than what a request may carry.
-Who may send or read what is in the link itself, signed (`marketplace.storage.folder`), so nothing
+Who may send or read what is in the link itself, signed (`marketplace.storage.tickets`), so nothing
 is asked of the database. Of a blob there is never more in memory than PIECE_BYTES and what the
-connection holds; disk and hashing have threads of their own, and other requests go on meanwhile.
+connection holds; storage and hashing have threads of their own, and other requests go on meanwhile.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from config.web.application import App, Message, Receive, Scope, Send
 from config.web.connections import abort_of
@@ -19,14 +19,8 @@ from config.web.intake import BodyTooSlow, refuse
 from ledger.domain.refusal import Refusal, Unknown
 from ledger.rest.problems import MethodNotAllowed, TooManyRequests
 from marketplace.storage import default_storage
-from marketplace.storage.folder import (
-    PREFIX,
-    BlobLengthWrong,
-    FolderStorage,
-    LinkNotGood,
-    Receiving,
-    ticket_of,
-)
+from marketplace.storage.port import Arriving, BlobLengthWrong, Opened, Storage
+from marketplace.storage.tickets import PREFIX, ticket_of
 
 AnyT = TypeVar("AnyT")
 
@@ -52,7 +46,7 @@ class BlobUnknown(Unknown):
 class Transfers:
     """An ASGI application before another one: takes and gives blobs, passes on all else."""
 
-    def __init__(self, ordinary: App, *, storage: Callable[[], object] = default_storage) -> None:
+    def __init__(self, ordinary: App, *, storage: Callable[[], Storage] = default_storage) -> None:
         self._ordinary = ordinary
         self._storage = storage
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="transfers")
@@ -76,8 +70,6 @@ class Transfers:
 
     async def _transfer(self, scope: Scope, receive: Receive, send: Send) -> None:
         storage, token = self._storage(), scope["path"].removeprefix(PREFIX)
-        if not isinstance(storage, FolderStorage):
-            raise LinkNotGood()
         if self._running > TRANSFERS_MAX:
             raise TooManyRequests(retry_after_seconds=1)
         if scope["method"] == "PUT":
@@ -89,17 +81,15 @@ class Transfers:
         else:
             raise MethodNotAllowed()
 
-    async def _take(
-        self, storage: FolderStorage, token: str, scope: Scope, receive: Receive
-    ) -> None:
-        """Stream a body to the disk. Nothing is left of one that is cut, wrong or too slow."""
+    async def _take(self, storage: Storage, token: str, scope: Scope, receive: Receive) -> None:
+        """Stream a body to storage. Nothing is left of one that is cut, wrong or too slow."""
         ticket = ticket_of(token, "put")
         length = dict(scope["headers"]).get(b"content-length")
         if length is None:
             raise LengthMissing()
         if length != str(ticket.size).encode():
             raise BlobLengthWrong(bytes_wanted=ticket.size)
-        receiving = await self._in_thread(lambda: storage.receive(ticket))
+        receiving = await self._in_thread(lambda: storage.receive(ticket.key, ticket.size))
         try:
             async with asyncio.timeout(IDLE_SECONDS + ticket.size / BYTES_PER_SECOND_MIN):
                 await self._stream(receiving, receive)
@@ -109,7 +99,7 @@ class Transfers:
         finally:
             await asyncio.shield(self._in_thread(receiving.end))
 
-    async def _stream(self, receiving: Receiving, receive: Receive) -> None:
+    async def _stream(self, receiving: Arriving, receive: Receive) -> None:
         more = True
         while more:
             pieces, held = list[bytes](), 0
@@ -123,13 +113,13 @@ class Transfers:
             data = b"".join(pieces)
             await self._in_thread(lambda data=data: receiving.write(data))  # type: ignore[misc]  # a default is how a lambda keeps it
 
-    async def _give(self, storage: FolderStorage, token: str, scope: Scope, send: Send) -> None:
+    async def _give(self, storage: Storage, token: str, scope: Scope, send: Send) -> None:
         ticket = ticket_of(token, "get")
-        blob = await self._in_thread(lambda: storage.open(ticket.key))
+        blob: Opened | None = await self._in_thread(lambda: storage.open(ticket.key))
         if blob is None:
             raise BlobUnknown()
         try:
-            size = await self._in_thread(lambda: _size(blob))
+            size = blob.size
             headers = {
                 "Content-Type": "application/octet-stream",
                 "Content-Length": str(size),
@@ -147,7 +137,7 @@ class Transfers:
         except (TimeoutError, OSError):
             abort_of(scope)()  # it has begun: only an answer that breaks off says that it failed
         finally:
-            blob.close()
+            await asyncio.shield(self._in_thread(blob.close))
 
     async def _in_thread(self, work: Callable[[], AnyT]) -> AnyT:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -171,12 +161,6 @@ class _Body:
 
 class _Gone(Exception):
     """The client has gone: nobody is left to be answered."""
-
-
-def _size(blob: BinaryIO) -> int:
-    size = blob.seek(0, 2)
-    blob.seek(0)
-    return size
 
 
 async def _head(send: Send, status: int, about: dict[str, str]) -> None:

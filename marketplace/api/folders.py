@@ -1,6 +1,7 @@
 """JSON over HTTP for folders: which blobs are missing, what is kept, where to read it.
 
-Blobs themselves do not pass here: they go straight between client and storage, by links.
+Blobs themselves do not pass here: they go straight between client and storage, by links. Who cannot
+reach the storage asks for links of the market.
 """
 
 from __future__ import annotations
@@ -22,8 +23,14 @@ from marketplace.domain.files.manifest import BLOB_BYTES_MAX
 from marketplace.models.folders import FolderRow
 from marketplace.queries import folders as queries
 from marketplace.storage import default_storage
+from marketplace.storage.through import ASKED_FOR, storage_for
 
 NEWEST_FIRST = ("-kept_at", "folder_id")
+THROUGH = OpenApiParameter(
+    ASKED_FOR,
+    bool,
+    description="If given, links are of the market: for who cannot reach the storage.",
+)
 
 
 class AskMissing(Body):
@@ -103,12 +110,12 @@ class MissingBlobs(AskedAnew):
     scopes: ClassVar = {"POST": "files:write"}
     one_append: ClassVar = True
 
-    @extend_schema(request=AskMissing, responses=MissingShape)
+    @extend_schema(request=AskMissing, responses=MissingShape, parameters=[THROUGH])
     def post(self, request: Request) -> Response:
         """Say which of up to 1 000 blobs are missing, and keep room for them for a day."""
         tenant_id, quota = self.actor.tenant_id, settings.ENV.files_gib_max * GIB
         links = folders.ask_missing(
-            default_storage(),
+            storage_for(default_storage(), request.query_params),
             tenant_id,
             self.body(AskMissing)["blobs"],
             quota=quota,
@@ -179,10 +186,11 @@ class FolderLinks(AskedAnew):
     reads: ClassVar = ("marketplace.folders",)
     one_append: ClassVar = True
 
-    @extend_schema(request=AskLinks, responses=LinksShape)
+    @extend_schema(request=AskLinks, responses=LinksShape, parameters=[THROUGH])
     def post(self, request: Request, folder_id: UUID) -> Response:
         """Return links to up to 1 000 blobs of a folder; its manifest is one of them."""
         row: FolderRow = queries.folder(self.actor, folder_id)
         blobs = self.body(AskLinks)["blobs"]
-        links = folders.links_to(default_storage(), row.tenant_id, row.folder_id, blobs)
+        storage = storage_for(default_storage(), request.query_params)
+        links = folders.links_to(storage, row.tenant_id, row.folder_id, blobs)
         return Response(LinksShape({"links": links}).data)

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 
 from ledger.rest import AmountField, Body, CountField, Endpoint, MomentField, TextField
 from marketplace import volumes
-from marketplace.api.folders import AskedAnew, AskLinks, AskMissing, LinksShape
+from marketplace.api.folders import THROUGH, AskedAnew, AskLinks, AskMissing, LinksShape
 from marketplace.domain.files.folder import GIB
 from marketplace.domain.volumes.terms import (
     NAME_LENGTH_MAX,
@@ -28,6 +28,7 @@ from marketplace.models.volumes import VolumeRow
 from marketplace.queries import bids
 from marketplace.queries import volumes as queries
 from marketplace.storage import default_storage
+from marketplace.storage.through import storage_for
 
 BY_NAME = ("name", "volume_id")
 
@@ -212,12 +213,12 @@ class MissingOfVolume(AskedAnew):
     reads: ClassVar = ("marketplace.volumes",)
     one_append: ClassVar = True
 
-    @extend_schema(request=AskMissing, responses=LinksShape)
+    @extend_schema(request=AskMissing, responses=LinksShape, parameters=[THROUGH])
     def post(self, request: Request, volume: str) -> Response:
         """Say which of up to 1 000 blobs are missing, and keep room for them for a day."""
         row = queries.volume(self.actor, volume)
         links = volumes.missing_of(
-            default_storage(),
+            storage_for(default_storage(), request.query_params),
             self.actor.tenant_id,
             self.body(AskMissing)["blobs"],
             quota_bytes=row.quota_bytes,
@@ -267,10 +268,11 @@ class VolumeLinks(AskedAnew):
     reads: ClassVar = ("marketplace.volumes",)
     one_append: ClassVar = True
 
-    @extend_schema(request=AskLinks, responses=LinksShape)
+    @extend_schema(request=AskLinks, responses=LinksShape, parameters=[THROUGH])
     def post(self, request: Request, volume: str) -> Response:
         """Return links to up to 1 000 blobs of any version that is kept, or to its manifest."""
         row = queries.volume(self.actor, volume)
         blobs = self.body(AskLinks)["blobs"]
-        links = volumes.links_to(default_storage(), row.tenant_id, row.volume_id, blobs)
+        storage = storage_for(default_storage(), request.query_params)
+        links = volumes.links_to(storage, row.tenant_id, row.volume_id, blobs)
         return Response(LinksShape({"links": links}).data)

@@ -304,7 +304,7 @@ class Client:
                 response = self._http.request(
                     method,
                     path,
-                    params=_plain(query or {}),
+                    params=_plain(query) if query else None,  # a path may have its own
                     json=body,
                     headers=headers,
                     timeout=timeout_seconds,

@@ -1,6 +1,7 @@
 """Folders between here and storage: what is missing goes, and what comes is checked.
 
-Blobs go straight to and from storage, by links that the market gives; those carry no token.
+Blobs go straight to and from storage, by links that the market gives; those carry no token. Where
+the storage is not the market's own and is not reached from here, they go through the market.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import Any, Self
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 
@@ -28,8 +29,32 @@ ATTEMPTS_MAX = 4
 ROUNDS_MAX = 5
 """How often what is still missing is asked for anew, where links end or connections break."""
 TIMEOUT_SECONDS = 60.0
+STORAGE_SECONDS = 20.0
+"""For a storage elsewhere: where a firewall swallows what is sent, the market is near."""
+OF_STORAGE = "<Error>"
+"""What an answer of S3 has that refuses something: one without it is of somebody on the way."""
 PASSING = frozenset({403, 408, 429, 500, 502, 503, 504})
 """Answers after which a new link may help; 507, a full storage, is none."""
+
+
+class Unreached(Unreachable):
+    """A storage elsewhere is not reached from here: new links lead through the market."""
+
+
+class Way:
+    """How links are asked for: as the market gives them, until a storage was not reached."""
+
+    def __init__(self) -> None:
+        self._asked = ""
+
+    def to(self, path: str) -> str:
+        """Return where to ask for links."""
+        return path + self._asked
+
+    def unreached(self, trouble: object) -> Unreached:
+        """Go through the market from now on. Markets of before do not look at it."""
+        self._asked = "?through=1"
+        return Unreached(f"The storage for files is not reached from here: {trouble}")
 
 
 class Sent:
@@ -52,6 +77,7 @@ class Transfers:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._client, self._server, self._sleep = client, server, sleep
+        self._way = Way()
         limits = httpx.Limits(max_connections=parcel.THREADS)
         self._http = httpx.Client(timeout=TIMEOUT_SECONDS, limits=limits, transport=transport)
 
@@ -102,14 +128,15 @@ class Transfers:
 
         Raises: parcel.FolderWrong, Problem, Unreachable.
         """
-        return parcel.read_manifest(self._get(name, _Links(self._client, of)), name)
+        links = _Links(self._client, of, self._way)
+        return parcel.read_manifest(self._get(name, links), name)
 
     def unpack(self, of: str, manifest: Mapping[str, Any], root: Path) -> None:
         """Fetch what a manifest says into `root`; it may be a part of the whole.
 
         Raises: parcel.FolderWrong, Problem, Unreachable.
         """
-        links = _Links(self._client, of)
+        links = _Links(self._client, of, self._way)
         links.expect([sha256 for sha256, _ in manifest["blobs"]])
         parcel.unpack(root, manifest, lambda sha256: self._get(sha256, links))
 
@@ -117,7 +144,7 @@ class Transfers:
         self, to: str, sizes: Mapping[str, int], read: Callable[[str], bytes], sent: Sent
     ) -> None:
         for attempt in range(1, ROUNDS_MAX + 1):
-            links = self._client.ask(f"{to}/missing", {"blobs": sizes})["links"]
+            links = self._client.ask(self._way.to(f"{to}/missing"), {"blobs": sizes})["links"]
             failed: list[Exception] = []
 
             def put(sha256: str, link: Mapping[str, Any], failed: list[Exception] = failed) -> None:
@@ -143,7 +170,8 @@ class Transfers:
                 return
             if attempt == ROUNDS_MAX:
                 raise failed[0]
-            self._sleep(0.5 * 2**attempt)
+            if not any(isinstance(each, Unreached) for each in failed):
+                self._sleep(0.5 * 2**attempt)
 
     def _put(self, link: Mapping[str, Any], data: bytes) -> None:
         self._ask("PUT", link, data)
@@ -152,24 +180,34 @@ class Transfers:
         link = links.of(sha256)
         try:
             return self._ask("GET", link).content
+        except Unreached:
+            pass
         except Problem as problem:
             if problem.status != 403:
                 raise
-            return self._ask("GET", links.of(sha256, instead=link)).content
+        return self._ask("GET", links.of(sha256, instead=link)).content
 
     def _ask(
         self, method: str, link: Mapping[str, Any], data: bytes | None = None
     ) -> httpx.Response:
         url = urljoin(self._server, link["url"])
+        elsewhere = bool(urlsplit(link["url"]).scheme)
+        seconds = STORAGE_SECONDS if elsewhere else TIMEOUT_SECONDS
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
-                answer = self._http.request(method, url, content=data, headers=link["headers"])
+                answer = self._http.request(
+                    method, url, content=data, headers=link["headers"], timeout=seconds
+                )
             except httpx.TransportError as lost:
+                if elsewhere:
+                    raise self._way.unreached(lost) from lost
                 if attempt == ATTEMPTS_MAX:
                     raise Unreachable(f"{httpx.URL(url).host}: {lost}") from lost
             else:
                 if answer.is_success:
                     return answer
+                if elsewhere and answer.status_code != 404 and OF_STORAGE not in answer.text:
+                    raise self._way.unreached(f"{method} was answered with {answer.status_code}")
                 again = answer.status_code in PASSING and answer.status_code != 403
                 if not again or attempt == ATTEMPTS_MAX:
                     raise problem_of(answer)
@@ -180,8 +218,8 @@ class Transfers:
 class _Links:
     """Where the blobs of a folder are read: asked for many at a time. For several threads."""
 
-    def __init__(self, client: Client, of: str) -> None:
-        self._client, self._path = client, f"{of}/links"
+    def __init__(self, client: Client, of: str, way: Way) -> None:
+        self._client, self._path, self._way = client, f"{of}/links", way
         self._known: dict[str, Mapping[str, Any]] = {}
         self._places: dict[str, int] = {}
         self._order: list[str] = []
@@ -200,7 +238,8 @@ class _Links:
             if sha256 not in self._known or self._known[sha256] is instead:
                 since = self._places.get(sha256)
                 some = [sha256] if since is None else self._order[since : since + LINKS_MAX]
-                self._known.update(self._client.ask(self._path, {"blobs": some})["links"])
+                asked = self._way.to(self._path)
+                self._known.update(self._client.ask(asked, {"blobs": some})["links"])
             return self._known[sha256]
 
 

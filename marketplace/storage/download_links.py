@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from django.core import signing
 
-from marketplace.storage.folder import LinkNotGood
+from marketplace.storage.tickets import LinkNotGood
 
 PREFIX = "/downloads/"
 SALT = "offpeak.download"

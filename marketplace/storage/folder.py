@@ -13,54 +13,28 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO, Literal
-from uuid import UUID, uuid4
+from typing import BinaryIO
+from uuid import uuid4
 
 import structlog
-from django.core import signing
 
-from ledger.domain.refusal import Forbidden, Invalid
-from marketplace.storage.port import LINK_SECONDS, BlobKey, Link, StorageAway, StorageFull
+from marketplace.storage import tickets
+from marketplace.storage.port import (
+    BlobKey,
+    BlobLengthWrong,
+    BlobNotItsName,
+    Link,
+    StorageAway,
+    StorageFull,
+)
 
-PREFIX = "/blobs/"
-SALT = "offpeak.blob"
 NEW = "new"
 """Where a blob is as long as it is not whole."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-Way = Literal["put", "get"]
-
 log = structlog.get_logger()
-
-
-class LinkNotGood(Forbidden):
-    """That link is not of this market, is for something else, or its time is over.
-
-    Ask for a new one.
-    """
-
-
-class BlobLengthWrong(Invalid):
-    """Those are not as many bytes as the blob has."""
-
-
-class BlobNotItsName(Invalid):
-    """Those bytes are not what the blob's name says.
-
-    Whoever sent them read something else before: a file that changed meanwhile.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """What a link lets its holder do."""
-
-    way: Way
-    key: BlobKey
-    size: int
 
 
 class FolderStorage:
@@ -69,14 +43,18 @@ class FolderStorage:
     def __init__(self, root: Path) -> None:
         self.root = root
 
+    @property
+    def elsewhere(self) -> tuple[str, ...]:
+        """Return nothing: no link leads away from the market."""
+        return ()
+
     def put_link(self, key: BlobKey, size: int) -> Link:
         """Return a link of the market itself."""
-        headers = {"Content-Type": "application/octet-stream"}
-        return Link(_signed("put", key, size), headers)
+        return tickets.put_link(key, size)
 
     def get_link(self, key: BlobKey) -> Link:
         """Return a link of the market itself."""
-        return Link(_signed("get", key, 0))
+        return tickets.get_link(key)
 
     def sizes(self, keys: Sequence[BlobKey]) -> Mapping[BlobKey, int]:
         """Look each up: a name is given only to what is whole."""
@@ -95,23 +73,20 @@ class FolderStorage:
         except OSError as fault:
             raise StorageAway() from fault
 
-    def open(self, key: BlobKey) -> BinaryIO | None:
-        """Open a blob for whoever streams it."""
+    def open(self, key: BlobKey) -> OpenFile | None:
+        """Open its file."""
         try:
-            return self._file(key).open("rb", buffering=0)
+            return OpenFile(self._file(key).open("rb", buffering=0))
         except FileNotFoundError:
             return None
 
-    def receive(self, ticket: Ticket) -> Receiving:
-        """Begin to take a blob in.
-
-        Raises: StorageFull, StorageAway.
-        """
-        return Receiving(self.root / NEW / uuid4().hex, self._file(ticket.key), ticket)
+    def receive(self, key: BlobKey, size: int) -> Receiving:
+        """Begin to write a file without a name."""
+        return Receiving(self.root / NEW / uuid4().hex, self._file(key), key, size)
 
     def write(self, key: BlobKey, body: bytes) -> None:
         """Take it as any other, without a link."""
-        receiving = self.receive(Ticket("put", key, len(body)))
+        receiving = self.receive(key, len(body))
         try:
             receiving.write(body)
             receiving.finish()
@@ -139,6 +114,22 @@ class FolderStorage:
         return self.root / key.path
 
 
+class OpenFile:
+    """A blob's file, opened."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = os.fstat(file.fileno()).st_size
+
+    def read(self, count: int, /) -> bytes:
+        """Return more of it."""
+        return self._file.read(count)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._file.close()
+
+
 class Receiving:
     """A blob on its way in: counted and hashed as it comes, never held as a whole.
 
@@ -147,8 +138,8 @@ class Receiving:
     Raises in every step: StorageFull, StorageAway.
     """
 
-    def __init__(self, draft: Path, file: Path, ticket: Ticket) -> None:
-        self._draft, self._file, self._ticket = draft, file, ticket
+    def __init__(self, draft: Path, file: Path, key: BlobKey, size: int) -> None:
+        self._draft, self._file, self._key, self._size = draft, file, key, size
         self._digest, self._taken, self._alone = hashlib.sha256(), 0, Lock()
         with _told():
             draft.parent.mkdir(parents=True, exist_ok=True)
@@ -161,8 +152,8 @@ class Receiving:
         """
         with self._alone, _told():
             self._taken += len(data)
-            if self._taken > self._ticket.size:
-                raise BlobLengthWrong(bytes_wanted=self._ticket.size)
+            if self._taken > self._size:
+                raise BlobLengthWrong(bytes_wanted=self._size)
             self._digest.update(data)
             left = memoryview(data)
             while left and not self._out.closed:
@@ -173,9 +164,9 @@ class Receiving:
 
         Raises: BlobLengthWrong, BlobNotItsName.
         """
-        if self._taken != self._ticket.size:
-            raise BlobLengthWrong(bytes=self._taken, bytes_wanted=self._ticket.size)
-        if self._digest.hexdigest() != self._ticket.key.sha256:
+        if self._taken != self._size:
+            raise BlobLengthWrong(bytes=self._taken, bytes_wanted=self._size)
+        if self._digest.hexdigest() != self._key.sha256:
             raise BlobNotItsName()
         with self._alone, _told():
             os.fdatasync(self._out.fileno())
@@ -209,22 +200,3 @@ def _settle(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _signed(way: Way, key: BlobKey, size: int) -> str:
-    said = [way, str(key.tenant_id), key.sha256, size]
-    return PREFIX + signing.dumps(said, salt=SALT)
-
-
-def ticket_of(token: str, way: Way) -> Ticket:
-    """Return what the last part of a link lets its holder do.
-
-    Raises: LinkNotGood.
-    """
-    try:
-        said, tenant, sha256, size = signing.loads(token, salt=SALT, max_age=LINK_SECONDS)
-    except (signing.BadSignature, ValueError):
-        raise LinkNotGood() from None
-    if said != way:
-        raise LinkNotGood()
-    return Ticket(way, BlobKey(UUID(tenant), sha256), size)

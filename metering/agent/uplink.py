@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -33,6 +34,13 @@ M = TypeVar("M", bound=Message)
 ANSWER_SECONDS_MAX = 15.0
 BLOB_SECONDS_MAX = 60.0
 """Longest that nothing comes or goes of a blob."""
+STORAGE_SECONDS_MAX = 20.0
+"""The same for a storage elsewhere: where a firewall swallows what is sent, the server is near."""
+THROUGH_SECONDS = 600.0
+"""How long blobs go through the server after a storage elsewhere was not reached."""
+THROUGH = "?through=1"
+OF_STORAGE = b"<Error>"
+"""What an answer of S3 has that refuses something: one without it is of somebody on the way."""
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 ABOUT_US = {401, 403, 404, 405}
 ABOUT_THE_MESSAGE = {400, 413, 422}
@@ -73,6 +81,14 @@ class BlobRefused(Exception):
         self.status = status
         self.code = code
         super().__init__(f"the storage answered {status} {code}".rstrip())
+
+
+class BlobUnreachable(BlobRefused):
+    """A storage elsewhere is not reached from this host: a new link leads through the server."""
+
+    def __init__(self, trouble: str) -> None:
+        super().__init__(0)
+        self.args = (f"the storage is not reached from this host: {trouble}",)
 
 
 class Uplink(Protocol):
@@ -154,6 +170,7 @@ class HttpUplink:
         handlers = [each for each in handlers if not isinstance(each, urllib.request.HTTPSHandler)]
         own = urllib.request.HTTPSHandler(context=everyone)
         self._storage = urllib.request.build_opener(*handlers, own)
+        self._through_until = 0.0
 
     def register(self, registration: wire.Registration) -> wire.Registered:
         return self._call("PUT", wire.HOST_PATH, wire.Registered, registration.to_json())
@@ -188,11 +205,11 @@ class HttpUplink:
         return self._call("POST", TOKEN_TAKEN_PATH, TokenTaken, taken.to_json())
 
     def inputs(self, lease_id: UUID, asked: wire.InputsAsked) -> wire.Inputs:
-        path = wire.INPUTS_PATH.format(lease_id)
+        path = wire.INPUTS_PATH.format(lease_id) + self._way
         return self._call("POST", path, wire.Inputs, asked.to_json())
 
     def missing(self, lease_id: UUID, asked: wire.OutputsAsked) -> wire.Links:
-        path = wire.OUTPUTS_MISSING_PATH.format(lease_id)
+        path = wire.OUTPUTS_MISSING_PATH.format(lease_id) + self._way
         return self._call("POST", path, wire.Links, asked.to_json())
 
     def outputs(self, lease_id: UUID, sent: wire.OutputsSent) -> wire.OutputsKept:
@@ -204,11 +221,11 @@ class HttpUplink:
         return self._call("POST", path, wire.OutputsFailed, failed.to_json())
 
     def volume_read(self, lease_id: UUID, name: str, asked: wire.VolumeAsked) -> wire.VolumeRead:
-        path = wire.VOLUME_READ_PATH.format(lease_id, quote(name, safe=""))
+        path = wire.VOLUME_READ_PATH.format(lease_id, quote(name, safe="")) + self._way
         return self._call("POST", path, wire.VolumeRead, asked.to_json())
 
     def volume_missing(self, lease_id: UUID, name: str, asked: wire.OutputsAsked) -> wire.Links:
-        path = wire.VOLUME_MISSING_PATH.format(lease_id, quote(name, safe=""))
+        path = wire.VOLUME_MISSING_PATH.format(lease_id, quote(name, safe="")) + self._way
         return self._call("POST", path, wire.Links, asked.to_json())
 
     def volume_sent(self, lease_id: UUID, name: str, sent: wire.VolumeSent) -> wire.VolumeKept:
@@ -229,23 +246,39 @@ class HttpUplink:
         """Send a blob to where a link leads."""
         self._transfer("PUT", link, data, 0)
 
+    @property
+    def _way(self) -> str:
+        """Return what is added where links are asked for: servers of before do not look at it."""
+        return THROUGH if time.monotonic() < self._through_until else ""
+
+    def _unreached(self, trouble: object) -> BlobUnreachable:
+        """Note that a storage elsewhere was not reached; links asked for from now on are others."""
+        self._through_until = time.monotonic() + THROUGH_SECONDS
+        return BlobUnreachable(str(trouble))
+
     def _transfer(self, method: str, link: wire.Link, data: bytes | None, most: int) -> bytes:
         # It says by itself who may: the token stays here.
         request = urllib.request.Request(
             urljoin(self._base_url, link.url), data=data, headers=dict(link.headers), method=method
         )
+        elsewhere = bool(urlsplit(link.url).scheme)
         if urlsplit(request.full_url).scheme not in ("http", "https"):
             raise Unreachable("a link leads nowhere")
         if data is not None and not request.has_header("Content-type"):
             request.add_unredirected_header("Content-type", "application/octet-stream")
         try:
-            with self._storage.open(request, timeout=BLOB_SECONDS_MAX) as response:
+            seconds = STORAGE_SECONDS_MAX if elsewhere else BLOB_SECONDS_MAX
+            with self._storage.open(request, timeout=seconds) as response:
                 return bytes(response.read(most + 1)) if method == "GET" else b""
         except urllib.error.HTTPError as error:
             with error:
                 body = error.read(PROBLEM_BYTES_MAX)
+            if elsewhere and error.code != 404 and OF_STORAGE not in body:
+                raise self._unreached(f"{method} was answered with {error.code}") from error
             raise BlobRefused(error.code, _code_of(body)) from error
         except (OSError, http.client.HTTPException) as error:
+            if elsewhere:
+                raise self._unreached(getattr(error, "reason", error)) from error
             raise Unreachable(f"{method} a blob: {getattr(error, 'reason', error)}") from error
 
     def _call(

@@ -26,6 +26,7 @@ from marketplace.queries.folders import manifest_name
 from marketplace.queries.leases import Carried, carried
 from marketplace.storage import default_storage
 from marketplace.storage.port import Link
+from marketplace.storage.through import storage_for
 from metering.agent import wire
 from metering.api.agent import AgentEndpoint
 
@@ -46,7 +47,8 @@ class AgentInputs(AgentEndpoint):
             raise InputsNotAsked(lease_id=lease_id)
         manifest = manifest_name(lease.tenant_id, lease.inputs)
         asked = list(self.message(wire.InputsAsked).blobs) or [manifest]
-        links = folders.links_to(default_storage(), lease.tenant_id, lease.inputs, asked)
+        storage = storage_for(default_storage(), request.query_params)
+        links = folders.links_to(storage, lease.tenant_id, lease.inputs, asked)
         answer = wire.Inputs(manifest=manifest, links=_spoken(links))
         return Response(answer.to_json())
 
@@ -78,7 +80,7 @@ class AgentOutputsMissing(Outputs):
         lease = self.lease(lease_id)
         sizes = {blob.sha256: blob.size for blob in self.message(wire.OutputsAsked).blobs}
         links = folders.ask_missing(
-            default_storage(),
+            storage_for(default_storage(), request.query_params),
             lease.tenant_id,
             sizes,
             quota=settings.ENV.files_gib_max * GIB,

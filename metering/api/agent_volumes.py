@@ -32,6 +32,7 @@ from marketplace.domain.volumes.volume import Volume, need_kept
 from marketplace.queries.leases import Carried, carried
 from marketplace.storage import default_storage
 from marketplace.storage.port import Link
+from marketplace.storage.through import storage_for
 from metering.agent import wire
 from metering.api.agent import AgentEndpoint
 
@@ -97,7 +98,8 @@ class AgentVolume(OfVolume):
         )
         newest = kept.newest
         blobs = list(asked.blobs) or ([] if newest is None else [newest.manifest])
-        links = volumes.links_to(default_storage(), found.lease.tenant_id, found.volume_id, blobs)
+        storage = storage_for(default_storage(), request.query_params)
+        links = volumes.links_to(storage, found.lease.tenant_id, found.volume_id, blobs)
         answer = wire.VolumeRead(
             version=0 if newest is None else newest.number,
             manifest=None if newest is None else newest.manifest,
@@ -120,7 +122,7 @@ class AgentVolumeMissing(OfVolume):
         sizes = {blob.sha256: blob.size for blob in self.message(wire.OutputsAsked).blobs}
         kept = need_kept(load(self.store(), Volume, found.volume_id), name=volume)
         links = volumes.missing_of(
-            default_storage(),
+            storage_for(default_storage(), request.query_params),
             found.lease.tenant_id,
             sizes,
             quota_bytes=kept.quota_bytes,

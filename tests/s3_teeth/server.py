@@ -43,15 +43,17 @@ class S3Teeth:
 
     trouble: statuses that the next requests are answered with, instead of being looked at.
     later: how far the server's clock is ahead.
+    lets_pages_in: whether pages of other sites may send and read here (CORS). A bucket lets nobody
+    in until its owner says so.
     """
-
-    bucket = "offpeak-test"
 
     def __init__(self) -> None:
         self.trouble: list[str] = []
         self.later = timedelta()
+        self.lets_pages_in = False
         self.asked: list[str] = []
         self.key_id = str(next(ACCOUNTS))
+        self.bucket = f"offpeak-test-{self.key_id}"  # moto has one name once, for all accounts
         self._lock = threading.Lock()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._server = make_server(
@@ -82,6 +84,12 @@ class S3Teeth:
         with self._lock:
             self.asked.append(f"{method} {env['PATH_INFO']}")
             status = self.trouble.pop(0) if self.trouble else ""
+        start = self._for_pages(env, start)
+        if method == "OPTIONS":
+            if not self.lets_pages_in:
+                return _refuse(start, "403 Forbidden", "AccessForbidden")
+            start("200 OK", [("Content-Length", "0")])
+            return []
         said = dict(parse_qsl(str(env.get("QUERY_STRING", "")), keep_blank_values=True))
         if status:
             return _refuse(start, status, "SlowDown")
@@ -97,6 +105,22 @@ class S3Teeth:
                 return _refuse(start, "400 Bad Request", "BadDigest")
         env["wsgi.input"] = io.BytesIO(body)
         return self._moto(env, start)  # type: ignore[no-any-return]  # moto has no types
+
+    def _for_pages(self, env: WSGIEnvironment, start: StartResponse) -> StartResponse:
+        """Say what pages may, in place of moto, which lets in every page there is."""
+        origin = env.get("HTTP_ORIGIN")
+
+        def begin(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            kept = [each for each in headers if not each[0].lower().startswith("access-control-")]
+            if self.lets_pages_in and origin:
+                kept += [
+                    ("Access-Control-Allow-Origin", origin),
+                    ("Access-Control-Allow-Methods", "GET, PUT"),
+                    ("Access-Control-Allow-Headers", "*"),
+                ]
+            return start(status, kept, *more)
+
+        return begin
 
     def _wrong_with(self, env: WSGIEnvironment, method: str, said: dict[str, str]) -> str:
         """Return what S3 says against a presigned request; empty where it is right."""

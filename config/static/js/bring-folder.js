@@ -1,11 +1,16 @@
 // <bring-folder data-for="id of a select">: a folder of this computer is sent in blobs that are named
 // by their SHA-256, as `offpeak files up` does, and then chosen in the select. What is there already
-// is not sent again, so a sending that broke off goes on where it was.
+// is not sent again, so a sending that broke off goes on where it was. Blobs go straight to storage;
+// where the browser may or can not reach it, through the market.
 
 const BLOB_BYTES = 8 * 2 ** 20;
 const PACKED_BELOW = 2 ** 20;
 const ASKED_MAX = 500;
 const AT_ONCE = 4;
+const ROUNDS_MAX = 4;
+const PAUSE_MS = 1000;
+const REACH_MS = 8000;
+const PASSING = new Set([403, 408, 429, 500, 502, 503, 504]);
 const LEFT_OUT = new Set([".git", ".venv", "__pycache__"]);
 const IGNORE = ".offpeakignore";
 
@@ -43,21 +48,13 @@ class BringFolder extends HTMLElement {
 
   async send(parcel, show) {
     const hashes = [...parcel.blobs.keys()];
-    let sent = 0;
+    const way = new Way();
     for (let at = 0; at < hashes.length; at += ASKED_MAX) {
       const some = hashes.slice(at, at + ASKED_MAX);
-      const sizes = Object.fromEntries(some.map((each) => [each, parcel.blobs.get(each).size]));
-      const { links } = await asked("folders/missing", { blobs: sizes });
-      const missing = Object.entries(links);
-      await inTurn(missing, async ([hash, link]) => {
-        const blob = parcel.blobs.get(hash);
-        const answer = await fetch(link.url, { method: "PUT", headers: link.headers, body: blob });
-        if (!answer.ok) throw new Refused(await reason(answer));
-        sent += blob.size;
-      });
+      await way.send(new Map(some.map((each) => [each, parcel.blobs.get(each)])));
       show(Math.min(1, (at + some.length) / hashes.length));
     }
-    return sent;
+    return way.sent;
   }
 
   // What the form is sent to must show the folder: it is kept a moment before it is listed.
@@ -78,6 +75,62 @@ class BringFolder extends HTMLElement {
   tell(text) {
     this.said.textContent = text;
   }
+}
+
+// How blobs get to storage, and how many bytes went.
+class Way {
+  sent = 0;
+  through = false;
+
+  // What is missing is asked for anew where links ended or something on the way broke.
+  async send(blobs) {
+    const sizes = Object.fromEntries([...blobs].map(([hash, blob]) => [hash, blob.size]));
+    let wrong = "";
+    for (let round = 0; round < ROUNDS_MAX; round += 1) {
+      const asksThrough = this.through;
+      const { links } = await asked(`folders/missing${asksThrough ? "?through=1" : ""}`, { blobs: sizes });
+      wrong = "";
+      await inTurn(Object.entries(links), async ([hash, link]) => {
+        wrong = (await this.put(link, blobs.get(hash))) || wrong;
+      });
+      if (!wrong) return;
+      if (asksThrough === this.through) await pause(PAUSE_MS * 2 ** round);
+    }
+    throw new Refused(wrong);
+  }
+
+  // Send one blob; return what went wrong that may go well the next time.
+  async put(link, blob) {
+    const elsewhere = !link.url.startsWith("/");
+    let answer;
+    try {
+      if (elsewhere) await this.reach(link.url);
+      answer = await fetch(link.url, { method: "PUT", headers: link.headers, body: blob });
+    } catch {
+      // The bucket lets no page of another site in, or is not reached; no browser says which.
+      this.through ||= elsewhere;
+      return elsewhere ? "The storage for files was not reached." : "The market was not reached.";
+    }
+    if (answer.ok) {
+      this.sent += blob.size;
+      return "";
+    }
+    const said = await reason(answer);
+    this.through ||= elsewhere;
+    if (!elsewhere && !PASSING.has(answer.status)) throw new Refused(said);
+    return said;
+  }
+
+  // Find out once, and soon, if a storage answers at all: a firewall may swallow what is sent.
+  reach(url) {
+    if (this.through) throw new TypeError("the storage was not reached before");
+    this.reached ??= fetch(url, { mode: "no-cors", credentials: "omit", signal: AbortSignal.timeout(REACH_MS) });
+    return this.reached;
+  }
+}
+
+function pause(milliseconds) {
+  return new Promise((over) => setTimeout(over, milliseconds));
 }
 
 // What of a folder is sent, in the order of its paths.

@@ -15,6 +15,7 @@ from config.web.transfers import Transfers
 from marketplace.storage.folder import FolderStorage
 from marketplace.storage.port import BlobKey, Link, Storage
 from marketplace.storage.s3 import S3Storage
+from marketplace.storage.through import ThroughMarket
 from tests.s3_teeth.server import SECRET, S3Teeth
 
 Send = Callable[..., int]
@@ -28,11 +29,12 @@ def teeth() -> Iterator[S3Teeth]:
     server.stop()
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["folder", "s3", "s3 through the market"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "folder":
         return FolderStorage(tmp_path / "blobs")
-    return s3_of(request.getfixturevalue("teeth"))
+    bucket = s3_of(request.getfixturevalue("teeth"))
+    return bucket if request.param == "s3" else ThroughMarket(bucket)
 
 
 def s3_of(teeth: S3Teeth) -> S3Storage:

@@ -13,7 +13,7 @@ import pytest
 
 from config.web.transfers import Transfers
 from marketplace.storage import folder
-from marketplace.storage.folder import FolderStorage, Receiving, ticket_of
+from marketplace.storage.folder import FolderStorage, Receiving
 from marketplace.storage.port import BlobKey
 from tests.contracts.storages.conftest import ask, key_of, nobody, put
 
@@ -64,7 +64,7 @@ def test_each_new_name_on_the_way_to_a_blob_outlives_a_power_failure(
     second = BlobKey(first.tenant_id, key_of(b"another").sha256)
 
     for key, data in ((first, b"one"), (second, b"another")):
-        receiving = storage.receive(ticket_of(put_token(storage, key, len(data)), "put"))
+        receiving = storage.receive(key, len(data))
         receiving.write(data)
         receiving.finish()
         receiving.end()
@@ -72,10 +72,6 @@ def test_each_new_name_on_the_way_to_a_blob_outlives_a_power_failure(
     of_all, of_ours = storage.root, storage.root / str(first.tenant_id)
     assert settled[:3] == [of_ours / first.sha256[:2], of_ours, of_all]
     assert settled[3:] == [of_ours / second.sha256[:2], of_ours]
-
-
-def put_token(storage: FolderStorage, key: BlobKey, size: int) -> str:
-    return storage.put_link(key, size).url.removeprefix(folder.PREFIX)
 
 
 def test_a_link_works_for_its_time_and_no_longer(
@@ -117,8 +113,7 @@ def test_a_folder_that_cannot_be_written_is_away(tmp_path: Path) -> None:
 
 def test_what_a_killed_server_left_is_swept_and_was_never_a_blob(storage: FolderStorage) -> None:
     key = key_of(DATA)
-    token = storage.put_link(key, len(DATA)).url.rpartition("/")[2]
-    receiving: Receiving = storage.receive(ticket_of(token, "put"))
+    receiving: Receiving = storage.receive(key, len(DATA))
     receiving.write(DATA)
     receiving._out.close()  # as a kill does it: all is written, and it has no name
 

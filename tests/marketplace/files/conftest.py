@@ -15,7 +15,8 @@ from ledger.eventstore.postgres import PostgresStore
 from ledger.following import follow_projections
 from marketplace import storage
 from marketplace.projections import folders
-from marketplace.storage.folder import FolderStorage, ticket_of
+from marketplace.storage.folder import FolderStorage
+from marketplace.storage.tickets import ticket_of
 from tests.access.conftest import Caller, admit
 
 
@@ -63,7 +64,8 @@ class Upload:
         for data in blobs:
             link = answer.json()["links"][name_of(data)]
             token = link["url"].rpartition("/")[2]
-            receiving = self.kept.receive(ticket_of(token, "put"))
+            ticket = ticket_of(token, "put")
+            receiving = self.kept.receive(ticket.key, ticket.size)
             receiving.write(data)
             receiving.finish()
             receiving.end()

@@ -2,78 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
-from django.test import Client as Browser
 
-from config.web.transfers import Transfers as Served
 from marketplace.sdk import files, parcel
-from marketplace.sdk.client import Client
-from marketplace.sdk.printing import Printer
 from marketplace.sdk.problems import Problem
-from marketplace.sdk.session import Session
 from marketplace.sdk.spoken import NotUnderstood
-from marketplace.sdk.transfers import Transfers
 from marketplace.storage.folder import FolderStorage
 from tests.access.conftest import Caller
-from tests.contracts.storages.conftest import nobody
-from tests.marketplace.files.conftest import read
+from tests.marketplace.files.here import Here
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.marketplace.support.routes")]
-
-SERVER = "http://market.example"
-Trouble = Callable[[httpx.Request], httpx.Response | None]
-
-
-class Here:
-    """The market without a network: the API by Django's client, blobs by the ASGI application."""
-
-    def __init__(self, caller: Caller, kept: FolderStorage) -> None:
-        self._app = Served(nobody, storage=lambda: kept)
-        self.sent: list[str] = []
-        self.trouble: Trouble = lambda request: None
-        transport = httpx.MockTransport(self._answer)
-        client = Client(SERVER, caller.token, transport=transport, sleep=lambda _: None)
-        self.session = Session(client, Printer(as_json=False), SERVER)
-        self.transport = transport
-
-    def transfers(self, session: Session) -> Transfers:
-        return Transfers(session.client, SERVER, transport=self.transport, sleep=lambda _: None)
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        troubled = self.trouble(request)
-        if troubled is not None:
-            return troubled
-        if not request.url.path.startswith("/blobs/"):
-            answer = Browser(raise_request_exception=False).generic(
-                request.method,
-                request.url.raw_path.decode(),
-                request.content,
-                content_type="application/json",
-                headers={"Authorization": request.headers["Authorization"]},
-            )
-            read()
-            return httpx.Response(
-                answer.status_code, content=answer.content, headers=answer.headers
-            )
-        assert "Authorization" not in request.headers, "a token is for the market alone"
-        self.sent.append(request.method)
-
-        async def asked() -> httpx.Response:
-            transport = httpx.ASGITransport(app=self._app)
-            async with httpx.AsyncClient(transport=transport, base_url=SERVER) as client:
-                path = request.url.path
-                return await client.request(
-                    request.method, path, content=request.content, headers=request.headers
-                )
-
-        blob = asyncio.run(asked())
-        return httpx.Response(blob.status_code, content=blob.content, headers=blob.headers)
 
 
 @pytest.fixture
