@@ -143,7 +143,7 @@ def _at_home(asked: GpuRequest) -> tuple[str, ...]:
     """Return the conditions, by their words, that no rented machine meets.
 
     It is nobody's own, has proved nothing yet, and its owner gives short notice and grace, no fee.
-    How its agent will keep work apart is known only once it runs.
+    How its agent will keep work apart, and lets it connect, is known only once it runs.
     """
     conditions = {
         "tenant": asked.own,
@@ -152,6 +152,7 @@ def _at_home(asked: GpuRequest) -> tuple[str, ...]:
         "notice": (asked.notice_seconds_min or 0) > NOTICE_SECONDS,
         "reclaim": bool(asked.reclaim_fee_ppm_min),
         "sandbox": asked.sandbox_min is not None,
+        "network": asked.network is not None,
         "grace": (asked.grace_seconds_min or 0) > GRACE_SECONDS_MAX,
     }
     return tuple(word for word, asks in conditions.items() if asks)

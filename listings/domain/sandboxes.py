@@ -6,7 +6,7 @@ parts of its card is an offer's `isolation`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from listings.domain.events import HostAbilitiesReported
@@ -20,7 +20,9 @@ CONTAINER = "container"
 ABILITIES = ("files", "logs", "secrets", "podman", "access", "volumes")
 """What work may ask of a host beyond a command. Agents may know more; their words are kept."""
 
-
+NETWORKS = ("open", "none")
+"""What a bid may ask of where its work connects to: public addresses, or nothing at all. The agent
+says it by the ability `network-open` or `network-none`; what lies between is in neither."""
 IMAGES_ONLY = "images-only"
 """Said by the agent of a host that runs no work without an image."""
 
@@ -60,6 +62,14 @@ def level_on(sandbox: str, isolation: str) -> str:
     """Return the level of work on GPUs of an isolation: MPS does not go with bubblewrap."""
     by_mps = isolation == "mps" and rank(sandbox) >= rank(APART)
     return "account" if by_mps else sandbox
+
+
+def connects(asked: str, abilities: Collection[str], isolation: str) -> bool:
+    """Tell if work on GPUs of an isolation connects as a bid asks, by what its host's agent says.
+
+    Work on a share by MPS has the host's own network, whatever other work there has.
+    """
+    return f"network-{asked}" in abilities and (asked != "none" or isolation != "mps")
 
 
 def rank(level: str) -> int:

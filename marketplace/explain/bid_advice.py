@@ -33,7 +33,7 @@ from marketplace.queries.books import book_of
 What = Literal[
     "limit", "deadline", "gpus", "duration", "placement", "quota",
     "models", "memory", "compute-capability", "compute-share", "nvlink", "region",
-    "isolation", "sandbox", "labels", "notice", "reclaim", "grace",
+    "isolation", "sandbox", "network", "labels", "notice", "reclaim", "grace",
 ]  # fmt: skip
 WAIVED: dict[What, dict[str, Any]] = {
     "models": {"models": ()},
@@ -44,6 +44,7 @@ WAIVED: dict[What, dict[str, Any]] = {
     "compute-share": {"compute_percent_min": None},
     "isolation": {"isolation": "cooperative"},
     "sandbox": {"sandbox_min": None},
+    "network": {"network": None},
     "labels": {"labels": ()},
     "notice": {"notice_seconds_min": None},
     "reclaim": {"reclaim_fee_ppm_min": None},

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -40,6 +40,10 @@ Folder = Annotated[
 Needs = Annotated[
     str, typer.Option("--needs", help="what the GPUs must be: 'gpu=H100 memory>=40GiB'")
 ]
+Network = Annotated[
+    Literal["open", "none"] | None,
+    typer.Option("--network", help="only where work reaches public addresses, or nothing at all"),
+]
 Variables = Annotated[
     list[str] | None, typer.Option("--env", help="NAME=VALUE for the work; may be repeated")
 ]
@@ -68,7 +72,7 @@ def run(
     gpus: Gpus = 1, image: Image = "", env: Variables = None, outputs: Outputs = None,
     to: To = None, kind: Kind = "other", unit: Unit = None, centre: Centre = "",
     cheapest: Cheapest = False, timeout: Timeout = "1d", detach: Detach = False,
-    volume: Mounted = None, end_when_idle: Idle = None,
+    volume: Mounted = None, end_when_idle: Idle = None, network: Network = None,
 ) -> None:  # fmt: skip
     """Run a command on leased GPUs: bring FOLDER, wait, show what it prints, end as it did.
 
@@ -89,7 +93,7 @@ def run(
     named["end_when_idle_seconds"] = idle_seconds(end_when_idle)
     workload |= {name: said for name, said in named.items() if said}
     asked = {
-        "query": needs,
+        "query": f"{needs} network={network}".strip() if network else needs,
         "gpus": gpus,
         "duration_seconds": length_of(length),
         "limit": limit,

@@ -97,6 +97,22 @@ def test_a_rule_is_placed_with_its_bid_and_comes_to_its_lease(world: World, wher
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("where", ["/bids/new", "/run"])
+def test_the_network_that_work_needs_is_chosen_on_the_form(world: World, where: str) -> None:
+    world.list_gpus(0, 1)
+    consumer = world.member(CONSUMER, "consumer")
+    assert "No way out" in html(consumer.get(where).content)
+
+    twice = consumer.post(where, form(network="open", query="network=none"))
+    assert consumer.post(where, form(network="none")).status_code == 302
+    world.settle()
+
+    assert twice.status_code == 422
+    assert "Leave network= out here." in html(twice.content)
+    assert BidRow.objects.get().query.endswith("network=none")
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("minutes", ["4", "721", "soon"])
 def test_a_time_that_is_no_rule_is_refused_at_its_field(world: World, minutes: str) -> None:
     consumer = world.member(CONSUMER, "consumer")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from ledger.domain.money import NANOS_MAX, NANOS_PER_UNIT, CurrencyUnknown, Money, Rate
 from ledger.domain.refusal import Invalid
-from listings.domain.sandboxes import LEVELS
+from listings.domain.sandboxes import LEVELS, NETWORKS
 from marketplace.domain.bids.images import check_image
 from marketplace.domain.bids.query_language import (
     DRIVER,
@@ -398,6 +398,7 @@ def check_request(request: GpuRequest) -> None:
         "grace_seconds_min": request.grace_seconds_min is not None
         and not 0 < request.grace_seconds_min <= GRACE_MAX,
         "sandbox_min": request.sandbox_min is not None and request.sandbox_min not in LEVELS,
+        "network": request.network is not None and request.network not in NETWORKS,
         "labels": len(labels) > LABELS_MAX or not all(_LABEL.fullmatch(name) for name, _ in labels),
         "text": not all(
             0 < len(text) <= TEXT_MAX and text.isprintable() and '"' not in text

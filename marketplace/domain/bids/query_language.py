@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Invalid
-from listings.domain.sandboxes import LEVELS
+from listings.domain.sandboxes import LEVELS, NETWORKS
 from marketplace.domain.facts.events import GpuRequest
 
 QUERY_CHARS_MAX = 1_000
@@ -194,6 +194,12 @@ def _sandbox(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     return replace(request, sandbox_min=value) if value in LEVELS else None
 
 
+@_condition("network", "network=open", "=")
+def _network(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
+    """work reaches public addresses (open), or has no way out at all (none)"""
+    return replace(request, network=value) if value in NETWORKS else None
+
+
 @_condition("tenant", "tenant=own", "=")
 def _tenant(request: GpuRequest, sign: str, value: str) -> GpuRequest | None:
     """GPUs of your own organisation only"""
@@ -336,10 +342,7 @@ def write_query(request: GpuRequest) -> str:
         parts.append("region=" + _quoted(",".join(request.regions)))
     if request.not_regions:
         parts.append("region!=" + _quoted(",".join(request.not_regions)))
-    if request.isolation is not None:
-        parts.append(f"isolation={request.isolation}")
-    if request.sandbox_min is not None:
-        parts.append(f"sandbox>={request.sandbox_min}")
+    parts += _apart(request)
     if request.own:
         parts.append("tenant=own")
     parts += [
@@ -353,6 +356,16 @@ def write_query(request: GpuRequest) -> str:
     parts += [f"label.{name}={_quoted(value)}" for name, value in request.labels]
     parts += [f"label.{name}!={_quoted(value)}" for name, value in request.not_labels]
     return " ".join(parts)
+
+
+def _apart(request: GpuRequest) -> Iterator[str]:
+    """Write how far the work is to be kept apart."""
+    if request.isolation is not None:
+        yield f"isolation={request.isolation}"
+    if request.sandbox_min is not None:
+        yield f"sandbox>={request.sandbox_min}"
+    if request.network is not None:
+        yield f"network={request.network}"
 
 
 def _promises(request: GpuRequest) -> Iterator[str]:

@@ -101,7 +101,7 @@ def _is_near(book: Book, granted: LeaseGranted, before: Spans) -> bool:
     asked = bid.shape.request
     if granted.cuts or calendar.parted or asked.reliability_min_ppm is not None:
         return True
-    if asked.sandbox_min is not None or bid.shape.needs:
+    if asked.sandbox_min is not None or asked.network is not None or bid.shape.needs:
         return True
     for share in granted.shares:
         if share.resold is not None or share.host_id in calendar.one_tenant:

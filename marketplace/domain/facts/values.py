@@ -66,7 +66,8 @@ class GpuRequest:
     for a reclaim: notice at least, and at that notice what part of the lost rest they pay.
     grace_seconds_min: and who give work so long between the signal to stop and the kill.
     sandbox_min: only hosts whose agent keeps work apart at this level at least
-    (`listings.domain.sandboxes`).
+    (`listings.domain.sandboxes`). network: only hosts from which work reaches public addresses
+    (open), or nothing at all (none).
     """
 
     models: tuple[str, ...] = ()
@@ -92,6 +93,7 @@ class GpuRequest:
     reclaim_fee_ppm_min: int | None = None
     grace_seconds_min: int | None = None
     sandbox_min: str | None = None
+    network: str | None = None
 
     def lacks(self, offer: Reclaimed) -> ReclaimTerm | None:
         """Return what an owner promises too little of for a reclaim, the first; None: nothing."""

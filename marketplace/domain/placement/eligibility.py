@@ -17,7 +17,7 @@ from ledger.domain.money import Rate
 from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.gpus import is_of, model_matches, names_share
 from listings.domain.markets import within
-from listings.domain.sandboxes import CONTAINER, IMAGES_ONLY, level_on, rank
+from listings.domain.sandboxes import CONTAINER, IMAGES_ONLY, connects, level_on, rank
 from marketplace.domain.bids.query_language import ISOLATIONS, write_query
 from marketplace.domain.bids.workload_profiles import allowed_by
 from marketplace.domain.facts.events import GpuRequest
@@ -117,6 +117,11 @@ def _sandbox(shape: Shape, spec: Spec, kind: Kind) -> bool:
     return rank(level) >= rank(asked)
 
 
+def _network(shape: Shape, spec: Spec, kind: Kind) -> bool:
+    asked = shape.request.network
+    return asked is None or connects(asked, kind.abilities, kind.isolation)
+
+
 def _abilities(shape: Shape, spec: Spec, kind: Kind) -> bool:
     if IMAGES_ONLY in kind.abilities and "podman" not in shape.needs:
         return False
@@ -139,6 +144,7 @@ CONSTRAINTS: tuple[tuple[str, Fits], ...] = (
     ("isolation", _isolation),
     ("workload-kind", _workload),
     ("sandbox", _sandbox),
+    ("network", _network),
     ("abilities", _abilities),
     ("currency", _currency),
 )
@@ -159,6 +165,7 @@ REASONS: dict[str, str] = {
     "isolation": "too few GPUs at that isolation level",
     "workload-kind": "the owners do not allow this kind of workload",
     "sandbox": "too few GPUs on hosts that keep work apart at that level",
+    "network": "too few GPUs on hosts from which work connects as the bid asks",
     "abilities": "too few GPUs on hosts whose agent can do what the work needs",
     "currency": "the GPUs are offered in another currency",
     "host": "the bid excludes the hosts, owners or reclaim terms",

@@ -75,6 +75,11 @@ def _host_does(says: AgentSays, offer: OfferPublished, bid: OpenBid) -> Iterator
             yield f"host {offer.host_id} cannot do {word}"
     if IMAGES_ONLY in says.abilities and not wanted["podman"]:
         yield f"host {offer.host_id} runs images only"
+    network = bid.terms.request.network
+    if network is not None and "network-" + network not in says.abilities:
+        yield f"host {offer.host_id} does not give work the network {network}"
+    if network == "none" and offer.isolation == "mps":
+        yield f"offer {offer.offer_id} is shares by MPS, which have the host's network"
     level = "container" if wanted["podman"] else says.sandbox
     if offer.isolation == "mps" and level in LEVELS[LEVELS.index("process") : -1]:
         level = "account"

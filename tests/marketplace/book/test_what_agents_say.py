@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from listings.domain.events import Division
 from marketplace.domain.bids import abilities
 from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.book.snapshot import restored, state_of
@@ -68,6 +70,67 @@ def test_a_bid_waits_for_what_no_host_gives_and_says_so(patience: Patience) -> N
     for bid_id, reason in ((asks, "sandbox"), (needs, "abilities")):
         told = explain_bid(market.store, market=MARKET, bid_id=bid_id, now=market.now)
         assert told is not None and told.reason == reason
+
+
+@PATIENCE
+def test_work_goes_only_where_it_connects_as_its_bid_asks(patience: Patience) -> None:
+    market = Market()
+    for at, (host, word) in enumerate(
+        {"silent": "", "list": "network-allow-list", "out": "network-open", "in": "network-none"}
+        .items(), 1,
+    ):  # fmt: skip
+        market.offer(host, at=at, windows=BRIEF)
+        market.agent(host, "process", *filter(None, [word]))
+    bids = {
+        f"{word}{number}": market.bid(
+            f"{word}{number}", at=9, request=read_query(f"network={word}"), patience=patience
+        )
+        for number in (1, 2)
+        for word in ("open", "none")
+    }
+
+    market.run()
+
+    assert hosts_of(market, "open1") | hosts_of(market, "open2") == {"out"}
+    assert hosts_of(market, "none1") | hosts_of(market, "none2") == {"in"}
+    waiting = [bid_id for word, bid_id in bids.items() if market.grant(word) is None]
+    assert len(waiting) == 2
+    for bid_id in waiting:
+        told = explain_bid(market.store, market=MARKET, bid_id=bid_id, now=market.now)
+        assert told is not None and told.reason == "taken"
+        assert [stage.left for stage in told.funnel if stage.constraint == "network"] == [1]
+
+
+def test_a_share_by_mps_is_no_place_without_a_way_out() -> None:
+    market = Market()
+    market.offer("a", windows=BRIEF, isolation="mps", division=Division("mps", 2))
+    market.agent("a", "process", "network-none")
+    asked = replace(read_query("network=none"), isolation="mps")
+    waits = market.bid("b", at=9, request=asked)
+
+    market.run()
+
+    told = explain_bid(market.store, market=MARKET, bid_id=waits, now=market.now)
+    assert told is not None and told.reason == "network"
+
+
+def test_a_round_that_placed_a_bid_on_another_network_is_not_appended() -> None:
+    market = Market()
+    market.offer("a", windows=BRIEF)
+    market.agent("a", "full", "network-none")
+    market.bid("b", at=9, request=read_query("network=none"), patience="patient")
+    with book_of(market.store, MARKET) as book:
+        before = restored(state_of(book))
+    market.run()
+    granted = market.grant("b")
+    assert granted is not None
+    (cleared,) = [e.event for e in market.decisions() if isinstance(e.event, RoundCleared)]
+
+    assert faults(before, cleared, [granted]) == []
+    before.agents.said.clear()
+
+    said = {fault.said for fault in faults(before, cleared, [granted])}
+    assert any("does not give work the network none" in each for each in said)
 
 
 @PATIENCE

@@ -78,6 +78,26 @@ def test_a_rule_on_idle_leases_is_in_the_bid_itself(market: Market) -> None:
     assert [what for what, _, _ in market.heard] == ["POST bids"]
 
 
+@pytest.mark.parametrize("network", ["open", "none"])
+def test_where_the_work_connects_to_is_a_condition_of_the_bid(market: Market, network: str) -> None:
+    works(market, 0)
+
+    done = offpeak(market, *WORDS, "--network", network, "--detach", "--", "true")
+
+    assert done.returncode == 0, done.stderr
+    assert asked(market)["query"] == f"gpu=L4 network={network}"
+
+
+def test_a_network_that_no_host_has_a_word_for_is_refused_before_anything_is_sent(
+    market: Market,
+) -> None:
+    done = offpeak(market, *WORDS, "--network", "wifi", "--", "true")
+
+    assert done.returncode == 2
+    assert "'wifi'" in done.stderr and "'none'" in done.stderr
+    assert not market.heard
+
+
 def test_bids_create_sends_the_rule_on_idle_leases_with_the_bid(market: Market) -> None:
     works(market, 0)
     words = ("bids", "create", "gpu=L4", "--for", "1h", "--max", "2", "--end-when-idle", "1h")

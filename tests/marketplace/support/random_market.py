@@ -139,6 +139,7 @@ class Crowd:
                 labels=rng.choice(((), (), (("team", "x"),))),
                 grace_seconds_min=60 if int(word) % 4 == 0 else None,
                 sandbox_min=rng.choice((None,) * 6 + ("account", "full")),
+                network="open" if int(word) % 9 == 0 else None,
             ),
             tenant=rng.choice((None, TENANT)),
             gang=rng.random() < 0.25,

@@ -58,6 +58,11 @@ LASTING = (
     ("fill-or-kill", "Fill or kill: all of it now, or nothing"),
 )
 SECOND = timedelta(seconds=1)
+NETWORKS = (
+    ("", "As the host gives it"),
+    ("open", "Reaches public addresses"),
+    ("none", "No way out"),
+)
 PLACEMENTS = (("same-host", "All on one host"), ("any-hosts", "Over several hosts"))
 
 
@@ -115,6 +120,7 @@ class VolumesField(forms.CharField):
 
 FOLDED = (
     "query",
+    "network",
     "placement",
     "earliest_start",
     "patience",
@@ -147,6 +153,7 @@ class BidForm(forms.Form):
     kind = forms.ChoiceField(label="What runs", choices=WORKLOADS)
     gpu = forms.ChoiceField(label="GPU", required=False)
     query = QueryField(label="More conditions", required=False, max_length=1_000)
+    network = forms.ChoiceField(label="Network", choices=NETWORKS, required=False)
     gpus = forms.IntegerField(label="How many", min_value=1, max_value=1_024, initial=1)
     placement = forms.ChoiceField(label="Placement", choices=PLACEMENTS)
     hours = HoursField(label="For", initial=timedelta(hours=2))
@@ -215,6 +222,8 @@ class BidForm(forms.Form):
         query = data.get("query")
         if data.get("gpu") and query is not None and query.models:
             self.add_error("query", "The GPU is chosen above. Leave gpu= out here.")
+        if data.get("network") and query is not None and query.network:
+            self.add_error("query", "The network is chosen beside it. Leave network= out here.")
         is_until = data.get("good_till") == "good-till-moment"
         if is_until and not data.get("good_until") and "good_until" not in self.errors:
             self.add_error("good_until", "Say until when, or choose to wait otherwise.")
@@ -232,6 +241,8 @@ def bid_terms(form: BidForm, actor: Actor, *, market: str, currency: str) -> Bid
     good_till = cast(GoodTill, data["good_till"] or "good-till-deadline")
     if data["gpu"]:
         request = replace(request, models=(data["gpu"],))
+    if data["network"]:
+        request = replace(request, network=data["network"])
     return BidTerms(
         bid_id=BidId(data["token"]),
         tenant_id=actor.tenant_id,

@@ -23,6 +23,7 @@ CONSTRAINTS = {
     "isolation": "isolated enough",
     "workload-kind": "whose owners allow this workload",
     "sandbox": "on hosts that keep work apart as you ask",
+    "network": "on hosts from which work connects as you ask",
     "abilities": "on hosts whose agent can do what the work needs",
     "currency": "in your currency",
     "host": "on hosts and of owners you take",

@@ -98,7 +98,10 @@ def new(request: HttpRequest) -> HttpResponse:
 def run(request: HttpRequest) -> HttpResponse:
     """Run a command in a folder: a bid that starts as soon as it can, with few questions."""
     return _placing(
-        request, "pages/run.html", folded=("image", "query", "volumes", "idle_minutes"), initial=RUN
+        request,
+        "pages/run.html",
+        folded=("image", "query", "network", "volumes", "idle_minutes"),
+        initial=RUN,
     )
 
 
