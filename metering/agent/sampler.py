@@ -18,6 +18,7 @@ from uuid import UUID
 from .clock import Clock
 from .gpus.port import GpuFault, Gpus, Reading
 from .meters import FUTURE_US_MAX, Meter, Watch, account, see, weigh
+from .readiness import Readiness
 from .runtimes.port import Accounted, Runtime
 from .runtimes.used import NOT_KNOWN, Used
 from .shares import DAEMONS, card_of, cards_of, is_mps
@@ -83,6 +84,7 @@ class Sampler:
         self._watches: dict[str, Watch] = {}
         self._driver_fault: GpuFault | None = None
         self._unsaid: list[Finding] = []
+        self._readiness = Readiness(runtime)
 
     def open(self, lease_id: UUID, ends: Mapping[str, int], *, ends_ms: int, fresh: bool) -> None:
         """Begin to measure a lease.
@@ -119,6 +121,8 @@ class Sampler:
         if isinstance(self._runtime, Accounted):
             told = self._runtime.findings()
             findings += [Finding(uuid, "accounting-differs", text) for uuid, text in told]
+        if (news := self._readiness.news(now_ms)) is not None:
+            findings.append(Finding(None, *news))
         for (lease_id, _), meter in self._meters.items():
             if lease_id not in frozen:
                 account(meter, now_ms)

@@ -163,6 +163,8 @@ HealthKind = Literal[
     "card-free",
     "cleaned",
     "accounting-differs",
+    "cannot-start",
+    "can-start",
 ]
 
 # From 2020 to 2100: a host whose clock stands at 1970 is refused instead of billed.

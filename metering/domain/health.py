@@ -11,7 +11,7 @@ from typing import Literal
 from listings.domain.events import UnfitReason
 
 Standing = Literal["healthy", "late", "silent", "returning"]
-GpuCondition = Literal["healthy", "lost", "mismatched", "failing", "filled", "absent"]
+GpuCondition = Literal["healthy", "lost", "mismatched", "failing", "filled", "absent", "closed"]
 
 LATE_POLLS = 5
 SILENT_POLLS = 30
@@ -25,7 +25,7 @@ HEARD_MIN = timedelta(seconds=60)
 FIT_AFTER = timedelta(minutes=10)
 """So long a GPU is without fault, on a host that is heard, before it is leased again."""
 FREE_AFTER = timedelta(minutes=1)
-"""The same of a card that others filled."""
+"""The same of a card that others filled, and of a host that could start no work."""
 
 FATAL_XIDS = frozenset({46, 48, 54, 61, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155})
 """XID errors after which a GPU is to be reset, repaired or replaced. The others are errors of the
@@ -38,6 +38,7 @@ CONDITIONS: dict[str, GpuCondition] = {
     "xid": "failing",
     "card-filled": "filled",
     "absent": "absent",
+    "cannot-start": "closed",
 }
 
 ENDED_BY_RECOVERY: tuple[UnfitReason, ...] = ("gpu-lost", "driver-mismatch", "xid")
@@ -95,10 +96,12 @@ def faults(gpu_uuids: Iterable[str], said: Iterable[HealthSaid]) -> dict[str, Gp
         touched = list(found) if each.gpu_uuid is None else [each.gpu_uuid]
         for of_gpu in (found.setdefault(uuid, {}) for uuid in touched):
             match each.kind:
-                case "gpu-lost" | "driver-mismatch" | "card-filled" as reason:
+                case "gpu-lost" | "driver-mismatch" | "card-filled" | "cannot-start" as reason:
                     of_gpu[reason] = GpuFault(reason, each.detail)
                 case "xid" if _is_fatal(each.detail):
                     of_gpu["xid"] = GpuFault("xid", each.detail)
+                case "can-start":
+                    of_gpu.pop("cannot-start", None)
                 case "card-free":
                     of_gpu.pop("card-filled", None)
                 case "recovered":
@@ -121,4 +124,4 @@ def _is_fatal(detail: str) -> bool:
 
 def proof_of(reason: str) -> timedelta:
     """Return for how long a GPU has to be without fault before it is leased again."""
-    return FREE_AFTER if reason == "card-filled" else FIT_AFTER
+    return FREE_AFTER if reason in ("card-filled", "cannot-start") else FIT_AFTER

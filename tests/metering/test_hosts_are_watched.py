@@ -370,6 +370,32 @@ def test_a_card_that_others_fill_is_back_a_minute_after_they_left(hosts: Hosts) 
     assert hosts.unfit == {}
 
 
+def test_nothing_of_a_host_that_can_start_no_work_is_leased_until_a_minute_after_it_can(
+    hosts: Hosts,
+) -> None:
+    hosts.say("cannot-start", None, detail="the cluster starts nothing on this node: DRAIN")
+    hosts.wait(until=minutes(15))
+    assert set(hosts.unfit.values()) == {"cannot-start"}
+    assert hosts.unfit.keys() == {"GPU-0a", "GPU-0b"}
+
+    hosts.say("can-start", None)
+    hosts.wait(until=timedelta(seconds=70))
+
+    assert hosts.unfit == {}
+
+
+def test_a_card_that_is_lost_stays_withheld_when_its_host_can_start_work_again(
+    hosts: Hosts,
+) -> None:
+    hosts.say("gpu-lost")
+    hosts.say("cannot-start", None)
+    hosts.say("can-start", None)
+
+    hosts.wait(until=minutes(5))
+
+    assert list(hosts.unfit) == ["GPU-0a"]
+
+
 def test_a_card_that_recovers_is_still_filled(hosts: Hosts) -> None:
     hosts.say("card-filled")
     hosts.say("gpu-lost")

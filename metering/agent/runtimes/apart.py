@@ -37,7 +37,7 @@ class Apart:
     @property
     def runs_images(self) -> bool:
         """Tell if work that names a container image can be started."""
-        return self._containers is not None
+        return self._containers is not None and not self._containers.podman.gone
 
     @property
     def hands_secrets(self) -> bool:
@@ -74,6 +74,15 @@ class Apart:
     def _lists_devices(self) -> bool:
         """Tell if control groups keep each lease to its own device files."""
         return self._users is not None and "devices" in groups.kept_by(self._limits)
+
+    def unable(self) -> str:
+        """Return why no work can be started here now; empty: it can."""
+        gone: list[str] = []
+        if self._bare and self._confinement is not None:
+            gone = self._confinement.gone
+        elif not self._bare and self._containers is not None:
+            gone = self._containers.podman.gone
+        return f"not on this host any more: {', '.join(gone)}" if gone else ""
 
     def separates(self, gpu_uuids: Collection[str]) -> bool:
         """Tell if work on these GPUs can run beside that of other tenants."""

@@ -66,6 +66,13 @@ class Confinement:
         filtered = self.network in ("private", "allow") and self.egress is not None
         return self.slirp if filtered else None
 
+    @property
+    def gone(self) -> list[str]:
+        """Return which programs that it was found with are there no more."""
+        lent = [] if self.way_out is None else [self.way_out]
+        ways = self.egress.programs if lent and self.egress is not None else ()
+        return [each for each in (self.bwrap, *lent, *ways) if shutil.which(each) is None]
+
     def way(self) -> Way | None:
         """Return the way out of a lease that starts now; None: it has none. Raises: NotYet."""
         return None if self.way_out is None or self.egress is None else self.egress.now()

@@ -127,6 +127,11 @@ class Egress:
         return self._open
 
     @property
+    def programs(self) -> tuple[str, ...]:
+        """Return what has to be there for its filters to be set."""
+        return (self._program,)
+
+    @property
     def said(self) -> str:
         """Return what holds it, in words for the owner."""
         if self._open:

@@ -93,6 +93,13 @@ class Podman:
         filtered = self.network in ("private", "allow") and self.egress is not None
         return filtered and self.slirp is not None
 
+    @property
+    def gone(self) -> list[str]:
+        """Return which programs that it was found with are there no more."""
+        lent = [self.slirp] if self.has_way_out and self.slirp is not None else []
+        ways = self.egress.programs if lent and self.egress is not None else ()
+        return [each for each in (self.program, self.runtime, *lent, *ways) if not _which(each)]
+
     def way(self) -> Way | None:
         """Return the way out of a lease that starts now; None: it has none. Raises: NotYet."""
         return self.egress.now() if self.has_way_out and self.egress is not None else None

@@ -271,6 +271,15 @@ class Wiping(Protocol):
 
 
 @runtime_checkable
+class Startable(Protocol):
+    """A runtime that may lose what it starts work with, while the agent runs."""
+
+    def unable(self) -> str:
+        """Return why no work can be started here now; empty: it can. Asks nobody, waits never."""
+        ...
+
+
+@runtime_checkable
 class Accounted(Protocol):
     """A runtime whose work is accounted for elsewhere too, such as by a cluster."""
 

@@ -97,6 +97,10 @@ class SlurmRuntime(ProcessRuntime):
                 self._settings = self._cluster.settings()
         return sandbox_of(self._settings or {}, self._users, self._confinement)
 
+    def unable(self) -> str:
+        """Return why no job of ours begins on this node; empty: some do."""
+        return super().unable() or self._errands.standing.why
+
     def start(self, spec: WorkSpec) -> Work:
         self._take_up()
         if spec.lease_id in self._works:

@@ -30,6 +30,7 @@ from .slurm_facts import (
     refusal_of,
     settings_of,
     share_of_node,
+    shut_partition,
 )
 
 COMMAND_SECONDS_MAX = 30
@@ -80,6 +81,14 @@ class Slurm:
     def this_node(self) -> Node | None:
         """Return this host as the cluster knows it. Raises: ClusterAway, ClusterRefused."""
         return node_of(self._call("scontrol", "show", "node", self.node))
+
+    def shut_partition(self) -> str:
+        """Return why the partition takes no job for this node; empty: it does.
+
+        Raises: ClusterAway, ClusterRefused.
+        """
+        said = self._call("scontrol", "-o", "show", "partition", *filter(None, [self.partition]))
+        return shut_partition(said, self.partition)
 
     def jobs(self, names: Collection[str]) -> dict[str, Job]:
         """Return the jobs of these names that the cluster still lists, by name.

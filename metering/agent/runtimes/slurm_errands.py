@@ -24,6 +24,7 @@ from .keeper import write_json
 from .records import is_locked, read
 from .slurm_commands import Ask, ClusterAway, ClusterRefused, Slurm
 from .slurm_facts import PREFIX, Difference, Granted, Job, differences, minutes_until
+from .slurm_standing import Standing
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class Errands:
         folder.mkdir(mode=0o700, exist_ok=True)
         self._mark = PREFIX + sha256(str(folder).encode()).hexdigest()[:16]
         self._pause = pause
+        self.standing = Standing(cluster, clock=clock)
         self._ready = False
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -199,6 +201,7 @@ class Errands:
     def turn(self) -> None:
         """Do what there is to do, once."""
         errands = self._all()
+        self.standing.look()
         self._try("the list of jobs", partial(self._look, errands))
         for lease_id, errand in errands.items():
             begun = (errand.folder / "started.json").exists()

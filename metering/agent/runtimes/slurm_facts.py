@@ -140,6 +140,19 @@ def node_of(text: str) -> Node | None:
     )
 
 
+def shut_partition(text: str, name: str = "") -> str:
+    """Read `scontrol -o show partition`: why jobs do not begin there; empty: they do.
+
+    name: of the partition; empty: the default one.
+    """
+    for line in text.splitlines():
+        fields = dict(_FIELD.findall(line))
+        if name in ("", fields.get("PartitionName")) and (name or fields.get("Default") == "YES"):
+            state = fields.get("State", "UP")
+            return "" if state == "UP" else f"the partition {fields['PartitionName']} is {state}"
+    return f"the cluster has no partition {name}" if name else "the cluster has no partition of use"
+
+
 def jobs_of(text: str) -> dict[str, Job]:
     """Read lines of `squeue -o '%j|%A|%T|%r'`: by name the job that is not over, or the newest."""
     found: dict[str, Job] = {}

@@ -316,9 +316,9 @@ class JobsRuntime(SlurmRuntime):
         return begun
 
 
-def of_cluster(cluster: Cluster) -> Slurm:
-    """Return the cluster as an agent uses it."""
-    return Slurm(node=cluster.host, conf=str(cluster.conf))
+def of_cluster(cluster: Cluster, **said: str) -> Slurm:
+    """Return the cluster as an agent uses it. said: other than it is."""
+    return Slurm(**{"node": cluster.host, "conf": str(cluster.conf)} | said)
 
 
 @pytest.fixture

@@ -106,6 +106,23 @@ def test_a_lease_that_is_stopped_before_the_cluster_began_it_says_why(
     assert "it never began: it waits on the cluster" in told.detail
 
 
+def test_an_agent_on_a_drained_node_tells_that_it_can_start_nothing(
+    start: Start, market: Market, cluster: Cluster
+) -> None:
+    market.poll_seconds = 1
+    cluster.call("scontrol", "update", f"NodeName={cluster.host}", "State=DRAIN", "Reason=fans")
+    try:
+        start()
+        until(lambda: market.health())
+    finally:
+        cluster.call("scontrol", "update", f"NodeName={cluster.host}", "State=RESUME")
+        cluster.ask(lambda: "idle" in cluster.call("sinfo", "-h", "-o", "%T"))
+
+    (told,) = market.health()
+    assert (told.kind, told.gpu_uuid) == ("cannot-start", None)
+    assert told.detail.endswith("DRAIN: fans")
+
+
 def test_the_doctor_says_what_the_cluster_lacks(
     cluster: Cluster,
     market: Market,

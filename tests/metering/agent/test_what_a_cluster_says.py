@@ -54,6 +54,18 @@ def test_a_node_that_takes_jobs_is_not_closed(state: str) -> None:
     assert node is not None and node.closed == ""
 
 
+def test_a_partition_that_is_not_up_takes_no_jobs() -> None:
+    said = (
+        "PartitionName=day Default=YES State=UP Nodes=gpu1\n"
+        "PartitionName=night Default=NO State=DRAIN Nodes=gpu1\n"
+    )
+
+    assert facts.shut_partition(said) == facts.shut_partition(said, "day") == ""
+    assert facts.shut_partition(said, "night") == "the partition night is DRAIN"
+    assert facts.shut_partition(said, "noon") == "the cluster has no partition noon"
+    assert facts.shut_partition("No partitions in the system\n")
+
+
 def test_of_jobs_of_one_name_the_one_that_is_not_over_counts() -> None:
     said = "a|3|CANCELLED|None\na|4|PENDING|Resources\nb|5|FAILED|None\nb|6|COMPLETED|None\nx\n"
 
