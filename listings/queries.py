@@ -242,6 +242,7 @@ class HostHealth:
     """What the market counts on of a host. silent_since: see `HostRow`; unfit: GPUs, with why.
 
     takings: what its owner lets be done, by the switch at the host and by that on the market.
+    says: its agent's level and abilities.
     """
 
     host_id: UUID
@@ -250,6 +251,7 @@ class HostHealth:
     gpu_uuids: frozenset[str]
     unfit: dict[str, str]
     takings: tuple[str, str] = ("all", "all")
+    says: tuple[str, ...] = ()
 
 
 def hosts_watched() -> list[HostHealth]:
@@ -263,6 +265,7 @@ def hosts_watched() -> list[HostHealth]:
             gpu_uuids=frozenset(gpu["uuid"] for gpu in row.gpus),
             unfit={uuid: said["reason"] for uuid, said in row.unfit.items()},
             takings=(row.at_host, row.on_market),
+            says=(row.sandbox, *row.abilities),
         )
         for row in rows
     ]
@@ -272,6 +275,12 @@ def told_to_agent(host_id: UUID) -> tuple[bool, str]:
     """Return if a host's agent knows of the owner's switches, and how the market's stands."""
     row = HostRow.objects.filter(host_id=host_id).values_list("abilities", "on_market").first()
     return (False, "all") if row is None else ("hand" in row[0], row[1])
+
+
+def abilities_of(host_id: UUID) -> list[str]:
+    """Return what a host's agent says that it can do."""
+    row = HostRow.objects.filter(host_id=host_id).values_list("abilities", flat=True).first()
+    return row or []
 
 
 def listed_cards(host_id: UUID) -> frozenset[str]:

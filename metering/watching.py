@@ -36,6 +36,7 @@ from metering.domain.health import (
     proof_of,
     silent_after,
 )
+from metering.falling_short import Saying, end_what_falls_short
 from metering.models import AgentContact, HealthEvent
 from metering.taking import take_back
 
@@ -56,7 +57,7 @@ class Heard:
 
     well_since: since when it is heard without a pause. faults: of the agent's present run.
     fit_since: since when a GPU that is withheld is without fault. reported_at: of the inventory
-    looked at last; absent: what that lacked of what is offered.
+    looked at last; absent: what that lacked of what is offered. saying: its agent of itself.
     """
 
     run: UUID | None = None
@@ -65,6 +66,7 @@ class Heard:
     fit_since: dict[str, datetime] = field(default_factory=dict)
     reported_at: datetime | None = None
     absent: frozenset[str] = frozenset()
+    saying: Saying | None = None
 
 
 class Watch:
@@ -148,6 +150,8 @@ class Watch:
         if silence > self._gone_after:
             told += self._end_leases(store, host_id, contact.last_seen_at, now)
         told += take_back(store, host, by=WATCHER, now=now)
+        heard.saying, ended = end_what_falls_short(store, host, heard.saying, by=WATCHER, now=now)
+        told += ended
         return told + self._look_at_gpus(store, host, heard, now)
 
     def _end_leases(

@@ -1,4 +1,7 @@
-"""Ends leases whose hosts are not heard any more. Free of Django."""
+"""Ends leases whose hosts are not heard any more, or can no longer do what the work needs.
+
+Free of Django.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,14 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ledger.domain.ids import HostId, LeaseId
-from ledger.eventstore.port import EventStore, Meta, Position, record
+from ledger.eventstore.port import EventStore, Meta, Position, load, record
+from listings.domain.hosts import Host
+from listings.domain.sandboxes import AgentSays
+from marketplace.domain.bids.abilities import Lacked
+from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import LeaseEvent
+from marketplace.domain.leases.falling_short import falls_short
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
 from marketplace.domain.leases.reclaim import lose_host
 
@@ -32,3 +41,32 @@ def end_for_silence(
         return lose_host(lease, host_id=host_id, heard_at=heard_at, now=now)
 
     return record(store, Lease, lease_id, decide, by=by)
+
+
+def end_if_falling_short(
+    store: EventStore, *, lease_id: LeaseId, host_id: HostId, by: Meta, now: datetime
+) -> Lacked | None:
+    """End a lease whose work has not begun on a host that cannot do now what it needs.
+
+    Harmless when repeated. Returns: what the host lacks; None: nothing, and the lease stays.
+    Raises: LeaseUnknown.
+    """
+    host, found = load(store, Host, host_id), load(store, Lease, lease_id)
+    if found is None:
+        raise LeaseUnknown(lease_id=lease_id)
+    bid = load(store, Bid, found.terms.bid_id)
+    if host is None or host.said is None or bid is None:
+        return None  # it never said what it can do, and so says no less now
+    request, says = bid.wanted.request, AgentSays.of(host.said)
+    lacked = falls_short(found, request, host_id=host_id, says=says)
+    if lacked is None:
+        return None
+
+    def decide(lease: Lease | None) -> Sequence[LeaseEvent]:
+        assert lease is not None, "it was there"
+        if falls_short(lease, request, host_id=host_id, says=says) is None:
+            return []
+        return lease.abandon(now=now, reason=close_reasons.HOST_FALLS_SHORT)
+
+    record(store, Lease, lease_id, decide, by=by)
+    return lacked

@@ -18,8 +18,9 @@ from ledger.domain.refusal import Forbidden, Invalid
 from ledger.domain.span import Window
 from ledger.eventstore.port import EventStore, Recorded, load, stream_name
 from ledger.turns import behind
+from listings.queries import abilities_of
 from marketplace.domain.bids.query_language import read_query
-from marketplace.domain.facts.values import VolumeMount
+from marketplace.domain.facts.values import GpuRequest, VolumeMount
 from marketplace.domain.leases.actions import OF_CONSUMERS, Action, Sale, Standing, offered
 from marketplace.domain.leases.attempts import Attempt, attempts_of
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
@@ -295,7 +296,8 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
     """Return what a host's agent is to run or stop, in lease order."""
     rows = LeaseShareRow.objects.filter(host_id=host_id, phase__in=("run", "warn", "stop"))
     notices = _notices_on(host_id, [row.lease_id for row in rows])
-    levels = _levels_of([row.lease_id for row in rows if row.phase == "run"])
+    asked = _asked_of([row.lease_id for row in rows if row.phase == "run"])
+    unlike = _unlike(host_id, asked)
     return [
         Assignment(
             lease_id=LeaseId(row.lease_id),
@@ -317,19 +319,33 @@ def assignments_for(host_id: HostId) -> list[Assignment]:
             secret_variables=tuple(row.workload.get("secret_variables", ())),
             volumes=tuple(VolumeMount(**each) for each in row.workload.get("volumes", ())),
             notice_seconds=notices.get(row.lease_id),
-            sandbox=levels.get(row.lease_id, ""),
+            sandbox=(row.lease_id in asked and asked[row.lease_id].sandbox_min) or "",
         )
         for row in rows.order_by("lease_id")
+        if row.lease_id not in unlike
     ]
 
 
-def _levels_of(lease_ids: Sequence[UUID]) -> dict[UUID, str]:
-    """Return the least level of isolation of those leases whose bids ask for one."""
+def _asked_of(lease_ids: Sequence[UUID]) -> dict[UUID, GpuRequest]:
+    """Return what the bids of those leases ask for that ask for a level or a network."""
     rows = LeaseRow.objects.filter(lease_id__in=lease_ids)
     bids = {row.bid_id: row.lease_id for row in rows} if lease_ids else {}
-    asking = BidRow.objects.filter(bid_id__in=bids, query__contains="sandbox") if bids else ()
-    found = {bids[row.bid_id]: read_query(row.query).sandbox_min for row in asking}
-    return {lease_id: level for lease_id, level in found.items() if level is not None}
+    says = Q(query__contains="sandbox") | Q(query__contains="network=")
+    asking = BidRow.objects.filter(says, bid_id__in=bids) if bids else ()
+    return {bids[row.bid_id]: read_query(row.query) for row in asking}
+
+
+def _unlike(host_id: HostId, asked: dict[UUID, GpuRequest]) -> set[UUID]:
+    """Return the leases that have not begun and ask for a network that a host does not give now.
+
+    They are not handed out: agents compare the level, and know nothing of what a bid asks else.
+    """
+    networks = {key: each.network for key, each in asked.items() if each.network is not None}
+    if not networks:
+        return set()
+    rows = LeaseRow.objects.filter(lease_id__in=networks, state__in=("scheduled", "starting"))
+    can = abilities_of(host_id)
+    return {row.lease_id for row in rows if f"network-{networks[row.lease_id]}" not in can}
 
 
 def _notices_on(host_id: HostId, lease_ids: Sequence[UUID]) -> dict[UUID, int]:

@@ -1,4 +1,4 @@
-"""Which leases a host runs."""
+"""Which leases a host runs, or is to run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ledger.domain.ids import LeaseId, TenantId
-from marketplace.models.leases import LeaseShareRow
+from marketplace.models.leases import LeaseRow, LeaseShareRow
 
 
 def to_be_taken_from(
@@ -28,3 +28,10 @@ def leases_running_on(host_id: UUID) -> list[LeaseId]:
     """Return the leases that a host's agent is to have running, in order."""
     rows = LeaseShareRow.objects.filter(host_id=host_id, phase__in=("run", "warn"))
     return [LeaseId(key) for key in rows.order_by("lease_id").values_list("lease_id", flat=True)]
+
+
+def leases_to_begin_on(host_id: UUID, *, until: datetime) -> list[LeaseId]:
+    """Return the leases whose work has not begun anywhere and is to, on a host, by a moment."""
+    rows = LeaseRow.objects.filter(state__in=("scheduled", "starting"), starts_at__lte=until)
+    keys = rows.filter(host_ids__contains=[host_id]).order_by("lease_id")
+    return [LeaseId(key) for key in keys.values_list("lease_id", flat=True)]

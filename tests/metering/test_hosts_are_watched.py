@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -18,6 +18,7 @@ from ledger.eventstore.port import load
 from ledger.following import follow_projections
 from listings import commands
 from listings.domain.hosts import Host
+from listings.domain.sandboxes import AgentSays
 from listings.domain.terms import OfferTerms
 from listings.models import HostRow
 from marketplace.commands.leases import advance_lease, lease_started
@@ -532,3 +533,37 @@ def ending_reason(hosts: Hosts) -> int | None:
     lease = load(hosts.world.store, Lease, LEASE)
     assert lease is not None
     return lease.ending_reason
+
+
+def test_a_host_that_says_less_ends_what_begins_soon_at_once_and_the_rest_after_a_while(
+    hosts: Hosts,
+) -> None:
+    def says(*abilities: str) -> None:
+        commands.report_inventory(
+            hosts.world.store,
+            host_id=HOST,
+            gpus=[gpu("GPU-0a"), gpu("GPU-0b")],
+            says=AgentSays.so("full", (), abilities),
+            by=SOMEBODY,
+            now=hosts.now,
+        )
+        hosts.follow()
+
+    looked: list[timedelta] = []
+
+    def to_begin(host_id: UUID, *, until: datetime) -> list[LeaseId]:
+        if host_id == HOST:
+            looked.append(until - hosts.now)
+        return []
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("metering.falling_short.leases_to_begin_on", to_begin)
+        says("secrets")
+        hosts.wait(until=minutes(12))
+        says()
+        hosts.wait(until=minutes(5))
+        says("secrets")
+        hosts.wait(until=minutes(12))
+
+    soon, all_of_them = minutes(10), timedelta(days=366)
+    assert looked == [soon, all_of_them, soon, soon, all_of_them]

@@ -23,6 +23,7 @@ START_FAILED = 502
 WORK_LOST = 503
 GPU_OCCUPIED = 504
 HOST_SILENT = 505
+HOST_FALLS_SHORT = 506
 
 REASONS: dict[int, str] = {
     WORK_DONE: "The work finished by itself.",
@@ -43,9 +44,12 @@ REASONS: dict[int, str] = {
     WORK_LOST: "The host lost the work while it ran.",
     GPU_OCCUPIED: "The host refused the start: processes of others filled the GPU.",
     HOST_SILENT: "The host was not heard for too long.",
+    HOST_FALLS_SHORT: "The host can no longer do what the work needs; it never began there.",
 }
 
-FAULTS = frozenset({NEVER_STARTED, START_FAILED, WORK_LOST, GPU_OCCUPIED, HOST_SILENT})
+FAULTS = frozenset(
+    {NEVER_STARTED, START_FAILED, WORK_LOST, GPU_OCCUPIED, HOST_SILENT, HOST_FALLS_SHORT}
+)
 """A fault ended the lease: it is shown as failed, and costs what was proved of its use: nothing
 where the work never came up."""
 

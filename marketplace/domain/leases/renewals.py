@@ -65,7 +65,12 @@ _BY_CONSUMER = frozenset(
     {close_reasons.CLOSED_BY_CONSUMER, close_reasons.BID_WITHDRAWN, close_reasons.RESOLD}
 )
 _NEVER_CAME_UP = frozenset(
-    {close_reasons.NEVER_STARTED, close_reasons.START_FAILED, close_reasons.GPU_OCCUPIED}
+    {
+        close_reasons.NEVER_STARTED,
+        close_reasons.START_FAILED,
+        close_reasons.GPU_OCCUPIED,
+        close_reasons.HOST_FALLS_SHORT,
+    }
 )
 _COPIED = tuple(field.name for field in fields(BidTerms))
 
@@ -133,7 +138,7 @@ def _resumed(before: Before, lease: Lease, rest: timedelta, now: datetime) -> Bi
         gpus_min=None if fewest is None else min(fewest, gpus),
         duration_seconds=seconds,
         duration_min_seconds=None if shortest is None else min(shortest, seconds),
-        earliest_start=_earliest(lease, now),
+        earliest_start=_resumes_from(before, lease, now),
         deadline=before.bid.deadline,
         continues=continues,
         # Work that was interrupted goes on as soon as it can, and waits for no round.
@@ -183,6 +188,17 @@ def _with_checkpoint(workload: Workload, lease: Lease | None) -> Workload:
     if lease.progress.safe_at is not None and lease.ending_reason in close_reasons.CUT_SHORT:
         others[RESUMES_FROM] = lease.progress.safe_at.isoformat()
     return replace(workload, environment=tuple(sorted(others.items())))
+
+
+def _resumes_from(before: Before, lease: Lease, now: datetime) -> datetime:
+    """Return from when the rest is asked for.
+
+    A host that falls short is not asked again, so nothing waits for it; nor does the work begin
+    before its bid wanted it to.
+    """
+    if lease.ending_reason == close_reasons.HOST_FALLS_SHORT:
+        return max(now, before.bid.terms.earliest_start)
+    return _earliest(lease, now)
 
 
 def _earliest(lease: Lease | None, now: datetime) -> datetime:

@@ -17,7 +17,8 @@ from ledger.domain.money import Rate
 from listings.domain.divisions import PPM, compute_ppm
 from listings.domain.gpus import is_of, model_matches, names_share
 from listings.domain.markets import within
-from listings.domain.sandboxes import CONTAINER, IMAGES_ONLY, connects, level_on, rank
+from listings.domain.sandboxes import connects
+from marketplace.domain.bids.abilities import can_do, keeps_apart
 from marketplace.domain.bids.query_language import ISOLATIONS, write_query
 from marketplace.domain.bids.workload_profiles import allowed_by
 from marketplace.domain.facts.events import GpuRequest
@@ -109,12 +110,8 @@ def _workload(shape: Shape, spec: Spec, kind: Kind) -> bool:
 
 
 def _sandbox(shape: Shape, spec: Spec, kind: Kind) -> bool:
-    asked = shape.request.sandbox_min
-    if asked is None:
-        return True
-    in_container = "podman" in shape.needs and "podman" in kind.abilities
-    level = CONTAINER if in_container else level_on(kind.sandbox, kind.isolation)
-    return rank(level) >= rank(asked)
+    apart = kind.sandbox, kind.abilities, kind.isolation
+    return keeps_apart(shape.request, shape.needs, *apart)
 
 
 def _network(shape: Shape, spec: Spec, kind: Kind) -> bool:
@@ -123,9 +120,7 @@ def _network(shape: Shape, spec: Spec, kind: Kind) -> bool:
 
 
 def _abilities(shape: Shape, spec: Spec, kind: Kind) -> bool:
-    if IMAGES_ONLY in kind.abilities and "podman" not in shape.needs:
-        return False
-    return not shape.needs or set(shape.needs) <= set(kind.abilities)
+    return can_do(shape.needs, kind.abilities)
 
 
 def _currency(shape: Shape, spec: Spec, kind: Kind) -> bool:

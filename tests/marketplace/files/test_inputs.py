@@ -10,17 +10,19 @@ import pytest
 from django.utils import timezone
 
 from ledger.domain.ids import HostId
+from listings.models import HostRow
 from marketplace import folders
 from marketplace.domain.files.outputs import OUTPUTS_MAX, OutputsUnreadable, need_outputs
 from marketplace.models.bids import BidRow
 from marketplace.models.folders import BlobRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 from marketplace.queries.leases import assignments_for
+from marketplace.queries.silence import leases_to_begin_on
 from marketplace.storage.folder import FolderStorage
 from metering.api.agent import _spoken
 from tests.access.conftest import Caller
 from tests.marketplace.files.conftest import Upload
-from tests.marketplace.support.market import Market
+from tests.marketplace.support.market import OWNER, Market
 from tests.marketplace.support.over_http import body, read
 from tests.marketplace.support.over_http import market as market
 from tests.marketplace.support.over_http import unit as unit
@@ -82,6 +84,34 @@ def test_the_level_that_a_bid_asks_for_goes_to_its_host(
     spoken, to_one_of_before = _spoken(wanted, True), _spoken(wanted)
     assert spoken is not None and spoken.sandbox == "full"
     assert to_one_of_before is not None and "sandbox" not in to_one_of_before.to_json()
+
+
+def test_work_that_has_not_begun_is_handed_out_only_on_the_network_that_its_bid_asks_for(
+    ada: Caller, unit: str, market: Market
+) -> None:
+    assert ada.post("/api/v1/bids", body(unit)).status_code == 201
+    lease_of(market)
+    LeaseShareRow.objects.update(phase="run")
+    host_id = HostId(LeaseShareRow.objects.get().host_id)
+    BidRow.objects.update(query="gpu=H100 network=none")
+    HostRow.objects.filter(host_id=host_id).delete()
+    HostRow.objects.create(
+        host_id=host_id, tenant_id=OWNER, title="a", market="main", region="eu", labels=[],
+        source="local", state="known", gpus=[], gpu_count=0, registered_at=market.now, version=1,
+        abilities=["network-open"],
+    )  # fmt: skip
+
+    assert assignments_for(host_id) == []
+    assert leases_to_begin_on(host_id, until=market.now + 30 * DAY) != []
+    assert leases_to_begin_on(host_id, until=market.now - 30 * DAY) == []
+
+    LeaseRow.objects.update(state="active")  # it began while the host gave it
+    assert len(assignments_for(host_id)) == 1
+    assert leases_to_begin_on(host_id, until=market.now + 30 * DAY) == []
+
+    LeaseRow.objects.update(state="starting")
+    HostRow.objects.update(abilities=["network-none"])
+    assert len(assignments_for(host_id)) == 1
 
 
 def test_an_agent_of_before_is_told_nothing_that_it_does_not_know(
