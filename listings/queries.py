@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import cast
 from uuid import UUID
@@ -241,8 +241,8 @@ def recent_fill(*, now: datetime) -> Fill:
 class HostHealth:
     """What the market counts on of a host. silent_since: see `HostRow`; unfit: GPUs, with why.
 
-    takings: what its owner lets be done, by the switch at the host and by that on the market.
-    says: its agent's level and abilities.
+    takings: by the owner's switch at the host and by that on the market. says: its agent's level
+    and abilities. cards: of MIG instances that its owner made.
     """
 
     host_id: UUID
@@ -252,10 +252,11 @@ class HostHealth:
     unfit: dict[str, str]
     takings: tuple[str, str] = ("all", "all")
     says: tuple[str, ...] = ()
+    cards: Mapping[str, str] = field(default_factory=dict)
 
 
-def hosts_watched() -> list[HostHealth]:
-    """Return every host that is not retired, as the market sees its health."""
+def hosts_watched(only: UUID | None = None) -> list[HostHealth]:
+    """Return every host that is not retired, or that one, as the market sees its health."""
     rows = HostRow.objects.exclude(state="retired").order_by("host_id")
     return [
         HostHealth(
@@ -266,8 +267,9 @@ def hosts_watched() -> list[HostHealth]:
             unfit={uuid: said["reason"] for uuid, said in row.unfit.items()},
             takings=(row.at_host, row.on_market),
             says=(row.sandbox, *row.abilities),
+            cards={gpu["uuid"]: gpu["card_uuid"] for gpu in row.gpus if gpu.get("card_uuid")},
         )
-        for row in rows
+        for row in (rows if only is None else rows.filter(host_id=only))
     ]
 
 
@@ -292,10 +294,7 @@ def listed_cards(host_id: UUID) -> frozenset[str]:
 def offers_over(
     after: tuple[datetime, OfferId] | None, limit: int, *, now: datetime
 ) -> list[tuple[datetime, OfferId]]:
-    """Return offers in any open state whose last window is over by `now`, oldest first.
-
-    Each with when it was over; only those behind `after`.
-    """
+    """Return offers in open states whose last window is over by `now`, with when, oldest first."""
     rows = OfferRow.objects.filter(
         behind(after, "ends_at", "offer_id"), state__in=OPEN, ends_at__lte=now
     )

@@ -14,8 +14,8 @@ import structlog
 from ledger.domain.ids import HostId
 from ledger.eventstore.port import EventStore, Meta
 from listings.queries import HostHealth
-from marketplace.commands.silence import end_if_falling_short
-from marketplace.queries.silence import leases_to_begin_on
+from marketplace.commands.losses import end_if_falling_short
+from marketplace.queries.on_hosts import leases_to_begin_on
 
 SOON = timedelta(minutes=10)
 FAR = timedelta(days=366)

@@ -16,7 +16,7 @@ from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
 from listings.queries import HostHealth
 from marketplace.commands.leases import reclaim_lease, take_lease_at_once
-from marketplace.queries.silence import to_be_taken_from
+from marketplace.queries.on_hosts import to_be_taken_from
 
 log = structlog.get_logger()
 

@@ -3,7 +3,8 @@
 It reads when the server last heard each agent, and what the agent said of its GPUs, and has the
 host's stream say what follows: from then on nothing of a silent host, and no unfit GPU, is leased.
 A host that its owner drains or releases has its leases taken back. A host or GPU that is well again
-proves it for a while first. A host that is silent for much longer ends its leases. What the watch
+proves it for a while first. A host that is silent for much longer ends its leases, and a fault of a
+GPU those that hold it, or a part of it. What the watch
 remembers is in memory only: one that begins anew has everything proved anew, and counts no silence
 from before it began.
 """
@@ -11,13 +12,12 @@ from before it began.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import structlog
-from django.db.models import Q
 
 from ledger.domain.ids import HostId
 from ledger.domain.uptime import ALWAYS_UP, Uptime
@@ -25,12 +25,12 @@ from ledger.eventstore.port import EventStore, Meta
 from ledger.turns import each_alone
 from listings.commands.health import come_back, fall_silent, quarantine_gpu, release_gpu
 from listings.queries import HostHealth, hosts_watched, listed_cards
-from marketplace.commands.silence import end_for_silence
-from marketplace.queries.silence import leases_running_on
+from marketplace.commands.losses import end_for_hardware, end_for_silence
+from marketplace.queries.on_hosts import leases_running_on
 from metering.domain.health import (
+    ENDS_LEASES,
     HEARD_MIN,
     GpuFault,
-    HealthSaid,
     faults,
     late_after,
     proof_of,
@@ -38,6 +38,7 @@ from metering.domain.health import (
 )
 from metering.falling_short import Saying, end_what_falls_short
 from metering.models import AgentContact, HealthEvent
+from metering.queries.faults import is_part, said_by
 from metering.taking import take_back
 
 PAUSE_MAX = timedelta(seconds=30)
@@ -58,6 +59,7 @@ class Heard:
     well_since: since when it is heard without a pause. faults: of the agent's present run.
     fit_since: since when a GPU that is withheld is without fault. reported_at: of the inventory
     looked at last; absent: what that lacked of what is offered. saying: its agent of itself.
+    wrong_since: since when the watch knows of a fault.
     """
 
     run: UUID | None = None
@@ -67,6 +69,7 @@ class Heard:
     reported_at: datetime | None = None
     absent: frozenset[str] = frozenset()
     saying: Saying | None = None
+    wrong_since: dict[str, datetime] = field(default_factory=dict)
 
 
 class Watch:
@@ -157,7 +160,7 @@ class Watch:
     def _end_leases(
         self, store: EventStore, host_id: HostId, heard_at: datetime, now: datetime
     ) -> int:
-        ended = leases_running_on(host_id)
+        ended = [*leases_running_on(host_id)]
         for lease_id in ended:
             end_for_silence(
                 store, lease_id=lease_id, host_id=host_id, heard_at=heard_at, by=WATCHER, now=now
@@ -192,6 +195,7 @@ class Watch:
             )
             log.warning("gpu.unfit", host=str(host_id), gpu=uuid, reason=fault.reason)
             told += 1
+        told += self._end_on_faults(store, host, heard, wrong, now)
         for uuid, reason in host.unfit.items():
             if uuid in wrong or heard.well_since is None:
                 heard.fit_since.pop(uuid, None)
@@ -199,6 +203,42 @@ class Watch:
                 release_gpu(store, host_id=host_id, gpu_uuid=uuid, by=WATCHER, now=now)
                 log.info("gpu.fit", host=str(host_id), gpu=uuid)
                 told += 1
+        return told
+
+    def _end_on_faults(
+        self,
+        store: EventStore,
+        host: HostHealth,
+        heard: Heard,
+        wrong: Mapping[str, GpuFault],
+        now: datetime,
+    ) -> int:
+        """End the leases of GPUs whose faults have lasted, with all their parts."""
+        since = {uuid: heard.wrong_since.get(uuid, now) for uuid in wrong}
+        heard.wrong_since, told = since, 0
+        lasting = {
+            uuid: fault
+            for uuid, fault in wrong.items()
+            if fault.reason in ENDS_LEASES and now - since[uuid] >= ENDS_LEASES[fault.reason][1]
+        }
+        for lease_id, gpus in (leases_running_on(host.host_id) if lasting else {}).items():
+            found = (card for card in lasting if any(is_part(host, each, card) for each in gpus))
+            if (card := next(found, None)) is None:
+                continue
+            fault = lasting[card]
+            end_for_hardware(
+                store,
+                lease_id=lease_id,
+                host_id=HostId(host.host_id),
+                reason=ENDS_LEASES[fault.reason][0],
+                gpu_uuid=card,
+                detail=fault.detail,
+                failed_at=fault.since or since[card],
+                by=WATCHER,
+                now=now,
+            )
+            log.warning("lease.gpu-failed", lease=str(lease_id), gpu=card, reason=fault.reason)
+            told += 1
         return told
 
     # --- what agents said ------------------------------------------------------------------------
@@ -222,21 +262,4 @@ class Watch:
         for host_id in due:
             contact, heard = contacts[host_id], self._hosts[host_id]
             heard.run = contact.boot_id
-            heard.faults = faults(known[host_id].gpu_uuids, _said(contact))
-
-
-def _said(contact: AgentContact) -> Iterable[HealthSaid]:
-    """Return what an agent said of GPUs in its present run, in its order.
-
-    Whatever was wrong before the agent was started says nothing of now: it looked anew then. Of
-    one run of it all counts, however long ago it was and however much was said since.
-    """
-    said = HealthEvent.objects.filter(host_id=contact.host_id)
-    if contact.boot_id is not None:
-        later = Q(boot_id=contact.boot_id)
-        if contact.registered_at is not None:
-            later |= Q(at__gte=contact.registered_at)
-        said = said.filter(later)
-    rows = said.exclude(kind__in=("stray-process", "cleaned")).order_by("received_at", "seq")
-    for row in rows.values_list("gpu_uuid", "kind", "at", "detail").iterator():
-        yield HealthSaid(*row)
+            heard.faults = faults(known[host_id].gpu_uuids, said_by(contact))

@@ -11,6 +11,7 @@ from ledger.domain.ids import AccountId, BidId, HostId, LeaseId, SubscriberId, T
 from ledger.eventstore.port import EventStore, Meta, Position, load, record
 from ledger.eventstore.together import Part
 from marketplace.domain.bids.bid import Bid
+from marketplace.domain.facts.close_reasons import HOST_SILENT
 from marketplace.domain.facts.events import BidPlaced
 from marketplace.domain.leases.lease import Lease
 from marketplace.domain.volumes import expiry, keeping, writing
@@ -19,7 +20,8 @@ from marketplace.domain.volumes.terms import volume_id_of
 from marketplace.domain.volumes.volume import Volume, need_kept, need_readable
 
 WRITER_WAITED_FOR = timedelta(hours=1)
-"""So long after the end of a lease its last version may come before somebody else writes."""
+"""So long after the end of a lease its last version may come before somebody else writes; of a host
+that is silent nobody waits for one."""
 STRAY_AFTER = timedelta(hours=1)
 """A claim whose bid is not there by then is of none."""
 
@@ -245,4 +247,6 @@ def _is_over(store: EventStore, bid_id: BidId, *, since: datetime, now: datetime
     lease = None if bid.lease_id is None else load(store, Lease, bid.lease_id)
     if lease is None or not lease.over:
         return False
+    if lease.ending_reason == HOST_SILENT:
+        return True
     return not lease.started or now >= lease.right_ends_at + WRITER_WAITED_FOR

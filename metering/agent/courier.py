@@ -81,7 +81,8 @@ class Courier:
             return
         trouble = ""
         steps = (self._register, self._poll, self._ask_secrets)
-        for step in (*steps, self._send_reports, self._send_samples):
+        # What is wrong with a GPU goes first: it may be why the work ended that is reported then.
+        for step in (*steps, self._send_samples, self._send_reports):
             try:
                 step()
             except (Unreachable, Refused) as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
 from listings.domain.events import UnfitReason
+from marketplace.domain.facts import close_reasons
 
 Standing = Literal["healthy", "late", "silent", "returning"]
 GpuCondition = Literal["healthy", "lost", "mismatched", "failing", "filled", "absent", "closed"]
@@ -26,6 +27,17 @@ FIT_AFTER = timedelta(minutes=10)
 """So long a GPU is without fault, on a host that is heard, before it is leased again."""
 FREE_AFTER = timedelta(minutes=1)
 """The same of a card that others filled, and of a host that could start no work."""
+
+ENDS_LEASES: dict[UnfitReason, tuple[int, timedelta]] = {
+    "xid": (close_reasons.GPU_FAILING, timedelta()),
+    "gpu-lost": (close_reasons.GPU_LOST, timedelta(seconds=30)),
+    "absent": (close_reasons.GPU_LOST, timedelta(seconds=30)),
+    "driver-mismatch": (close_reasons.DRIVER_CHANGED, timedelta(minutes=10)),
+}
+"""For which faults the leases of a GPU end, with which reason, and how long one lasts before.
+A driver that misses a question once is no loss, and work that runs goes on for a while on a
+driver whose library was replaced, until its owner restarts the host. For a card that strangers
+fill no lease ends: its work has its memory already, and may be what fills it."""
 
 FATAL_XIDS = frozenset({46, 48, 54, 61, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155})
 """XID errors after which a GPU is to be reset, repaired or replaced. The others are errors of the
@@ -58,10 +70,11 @@ class HealthSaid:
 
 @dataclass(frozen=True, slots=True)
 class GpuFault:
-    """Why a GPU is unfit, in the agent's words."""
+    """Why a GPU is unfit, in the agent's words. since: by the agent's clock; None: not told."""
 
     reason: UnfitReason
     detail: str
+    since: datetime | None = field(default=None, compare=False)
 
 
 def silent_after(poll_seconds: int) -> timedelta:
@@ -89,7 +102,8 @@ def standing_of(last_seen_at: datetime, *, now: datetime, poll_seconds: int) -> 
 def faults(gpu_uuids: Iterable[str], said: Iterable[HealthSaid]) -> dict[str, GpuFault]:
     """Return what is wrong with which GPUs after all that one run of an agent said, in its order.
 
-    Each fault is over only when the agent says so. Of several of a GPU the last is told.
+    Each fault is over only when the agent says so. Of several of a GPU the last is told, and one
+    for which leases end before one for which they do not.
     """
     found: dict[str, dict[UnfitReason, GpuFault]] = {uuid: {} for uuid in gpu_uuids}
     for each in said:
@@ -97,9 +111,9 @@ def faults(gpu_uuids: Iterable[str], said: Iterable[HealthSaid]) -> dict[str, Gp
         for of_gpu in (found.setdefault(uuid, {}) for uuid in touched):
             match each.kind:
                 case "gpu-lost" | "driver-mismatch" | "card-filled" | "cannot-start" as reason:
-                    of_gpu[reason] = GpuFault(reason, each.detail)
+                    of_gpu[reason] = GpuFault(reason, each.detail, _since(of_gpu, reason, each))
                 case "xid" if _is_fatal(each.detail):
-                    of_gpu["xid"] = GpuFault("xid", each.detail)
+                    of_gpu["xid"] = GpuFault("xid", each.detail, _since(of_gpu, "xid", each))
                 case "can-start":
                     of_gpu.pop("cannot-start", None)
                 case "card-free":
@@ -107,7 +121,18 @@ def faults(gpu_uuids: Iterable[str], said: Iterable[HealthSaid]) -> dict[str, Gp
                 case "recovered":
                     for over in ENDED_BY_RECOVERY:
                         of_gpu.pop(over, None)
-    return {uuid: [*of_gpu.values()][-1] for uuid, of_gpu in found.items() if of_gpu}
+    return {uuid: _told(of_gpu) for uuid, of_gpu in found.items() if of_gpu}
+
+
+def _since(
+    known: Mapping[UnfitReason, GpuFault], reason: UnfitReason, said: HealthSaid
+) -> datetime | None:
+    return known[reason].since if reason in known else said.at
+
+
+def _told(of_gpu: Mapping[UnfitReason, GpuFault]) -> GpuFault:
+    newest_first = [*of_gpu.values()][::-1]
+    return next((each for each in newest_first if each.reason in ENDS_LEASES), newest_first[0])
 
 
 def conditions(gpu_uuids: Iterable[str], said: Iterable[HealthSaid]) -> dict[str, GpuCondition]:

@@ -11,9 +11,13 @@ from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
 from marketplace.commands import leases
-from metering.agent.wire import Report, ReportBatch
+from marketplace.commands.losses import end_for_hardware
+from marketplace.domain.facts import close_reasons
+from metering.agent.wire import HOST_RESTARTED, Report, ReportBatch
+from metering.domain.health import ENDS_LEASES
 from metering.ingest.grants import Grants, LeaseNotHere
 from metering.models import WorkReport
+from metering.queries.faults import fault_under
 
 UNKNOWN_EXIT_CODE = 255
 """Of work that ended by itself, nobody knows how: not a success."""
@@ -53,7 +57,7 @@ def take_reports(
         if report.what not in ("saved", "fetching"):
             _keep(report, host_id=host_id, now=now)
         step = by.step(str(report.report_id))
-        _tell(store, report, host_id=host_id, by=step, now=now)
+        _tell(store, grants, report, host_id=host_id, by=step, now=now)
     return len(batch.reports)
 
 
@@ -68,12 +72,16 @@ def _keep(report: Report, *, host_id: HostId, now: datetime) -> None:
         raise ReportConflict(report_id=report.report_id)
 
 
-def _tell(store: EventStore, report: Report, *, host_id: HostId, by: Meta, now: datetime) -> None:
+def _tell(
+    store: EventStore, grants: Grants, report: Report, *, host_id: HostId, by: Meta, now: datetime
+) -> None:
     lease_id = LeaseId(report.lease_id)
     if report.reclaimed:
         # First: what the owner took is paid for, whatever else is known of the lease.
         taken = by.step("taken")
         leases.take_lease_at_once(store, lease_id=lease_id, host_id=host_id, by=taken, now=now)
+    if report.what == "failed" or (report.what == "exited" and _exit_code(report)):
+        _blame(store, grants, report, host_id=host_id, by=by.step("hardware"), now=now)
     match report.what:
         case "fetching":
             leases.files_awaited(store, lease_id=lease_id, host_id=host_id, by=by, now=now)
@@ -105,6 +113,37 @@ def _tell(store: EventStore, report: Report, *, host_id: HostId, by: Meta, now: 
             )
         case _:
             assert_never(report.what)
+
+
+def _blame(
+    store: EventStore, grants: Grants, report: Report, *, host_id: HostId, by: Meta, now: datetime
+) -> None:
+    """End the lease for the hardware, where that is why its work is gone.
+
+    Work whose GPU fails under it ends with an error that looks as its own.
+    """
+    lease_id, gpu_uuid, failed_at = LeaseId(report.lease_id), "", report.at
+    if report.what == "failed" and report.detail == HOST_RESTARTED:
+        reason, detail = close_reasons.HOST_RESTARTED, ""
+    else:
+        gpus = grants.of(store, lease_id).on(host_id)
+        found = fault_under(host_id, gpus, at=report.at)
+        if found is None:
+            return
+        gpu_uuid, fault = found
+        reason, detail = ENDS_LEASES[fault.reason][0], fault.detail
+        failed_at = min(failed_at, fault.since or failed_at)
+    end_for_hardware(
+        store,
+        lease_id=lease_id,
+        host_id=host_id,
+        reason=reason,
+        gpu_uuid=gpu_uuid,
+        detail=detail,
+        failed_at=failed_at,
+        by=by,
+        now=now,
+    )
 
 
 def _exit_code(report: Report) -> int | None:

@@ -12,6 +12,7 @@ from django.utils import timezone
 from ledger.domain.ids import HostId, LeaseId
 from ledger.eventstore.postgres import PostgresStore
 from marketplace.commands import leases
+from marketplace.commands.losses import end_for_silence
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 from marketplace.queries.leases import assignments_for
 from marketplace.storage.folder import FolderStorage
@@ -218,3 +219,26 @@ def test_a_version_may_come_after_the_lease_and_an_hour_later_others_write(
     assert after.json() == {"version": 2}
     assert mine.bring(2, train=b"new").status_code == 201
     assert (late.status_code, late.json()["code"]) == (409, "outputs-too-late")
+
+
+def test_of_a_host_that_fell_silent_nobody_waits_for_a_version(
+    lease: LeaseRow, ours: Host, mine: Keeping, market: Market, kept: FolderStorage
+) -> None:
+    """Once another writes, what the old host still has is refused; until then it is kept."""
+    store, lease_id = PostgresStore(), LeaseId(lease.lease_id)
+    host_id, now = HostId(LeaseShareRow.objects.get().host_id), lease.starts_at
+    grace = timedelta(minutes=10)
+    leases.advance_lease(store, lease_id=lease_id, start_grace=grace, by=SOMEBODY, now=now)
+    leases.lease_started(store, lease_id=lease_id, host_id=host_id, by=SOMEBODY, now=now)
+    end_for_silence(store, lease_id=lease_id, host_id=host_id, heard_at=now, by=SOMEBODY, now=now)
+    later = now + timedelta(minutes=1)
+    leases.advance_lease(store, lease_id=lease_id, start_grace=grace, by=SOMEBODY, now=later)
+    read()
+
+    back = sent(ours, lease, bring(ours, lease, kept, model=MODEL), base=1)
+    other = mine.bring(2, train=b"new")
+    unseen = sent(ours, lease, bring(ours, lease, kept, model=b"newer"), base=2)
+
+    assert back.json() == {"version": 2}
+    assert other.status_code == 201
+    assert (unseen.status_code, unseen.json()["code"]) == (409, "volume-conflict")

@@ -33,7 +33,11 @@ class Shelf:
 
 
 SHELVES = (
-    Shelf("Owners", "List GPUs and earn", ("tutorial-owner", "owners", "agent", "isolation")),
+    Shelf(
+        "Owners",
+        "List GPUs and earn",
+        ("tutorial-owner", "owners", "departures", "agent", "isolation"),
+    ),
     Shelf(
         "Consumers",
         "Bid for GPUs and run work",

@@ -260,8 +260,8 @@ class Holdings:
             host_id = share.host_id
             if held.reclaimed_by not in (None, share.owner_id) or host_id in hosts:
                 continue
-            if event.reason == HOST_SILENT and lost and host_id not in lost:
-                continue  # of a gang it is known whose silence ended it
+            if self._is_of_another(event, host_id, lost):
+                continue
             hosts.add(host_id)
             # A clock that ends a lease while nobody hears the host proves nothing good of it.
             reason = (
@@ -269,6 +269,12 @@ class Holdings:
             )
             self.records[host_id].note(reason, at=from_above(event.at))
         return hosts if event.reason in WENT_WELL else set()
+
+    def _is_of_another(self, event: LeaseClosed, host_id: HostId, lost: set[HostId]) -> bool:
+        """Tell if it is known that another host of a gang ended it. lost: the silent ones."""
+        if event.reason == HOST_SILENT and lost:
+            return host_id not in lost
+        return event.of_host not in (None, host_id)
 
     def _listed_since(self, uuid: str, host_id: HostId, position: int) -> bool:
         forms = {uuid, *self._calendar.rivals(uuid)}

@@ -24,6 +24,10 @@ WORK_LOST = 503
 GPU_OCCUPIED = 504
 HOST_SILENT = 505
 HOST_FALLS_SHORT = 506
+GPU_LOST = 507
+DRIVER_CHANGED = 508
+GPU_FAILING = 509
+HOST_RESTARTED = 510
 
 REASONS: dict[int, str] = {
     WORK_DONE: "The work finished by itself.",
@@ -45,11 +49,23 @@ REASONS: dict[int, str] = {
     GPU_OCCUPIED: "The host refused the start: processes of others filled the GPU.",
     HOST_SILENT: "The host was not heard for too long.",
     HOST_FALLS_SHORT: "The host can no longer do what the work needs; it never began there.",
+    GPU_LOST: "A GPU of the lease did not answer any more.",
+    DRIVER_CHANGED: "The driver of the host was changed while the lease ran.",
+    GPU_FAILING: "A GPU of the lease had an error after which it has to be reset.",
+    HOST_RESTARTED: "The host was restarted, or lost power, while the work ran.",
 }
 
-FAULTS = frozenset(
-    {NEVER_STARTED, START_FAILED, WORK_LOST, GPU_OCCUPIED, HOST_SILENT, HOST_FALLS_SHORT}
-)
+HARDWARE = frozenset({GPU_LOST, DRIVER_CHANGED, GPU_FAILING, HOST_RESTARTED})
+"""A GPU or a host under the work failed: one host of the lease is named for it."""
+
+FAULTS = HARDWARE | {
+    NEVER_STARTED,
+    START_FAILED,
+    WORK_LOST,
+    GPU_OCCUPIED,
+    HOST_SILENT,
+    HOST_FALLS_SHORT,
+}
 """A fault ended the lease: it is shown as failed, and costs what was proved of its use: nothing
 where the work never came up."""
 

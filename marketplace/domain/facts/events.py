@@ -46,6 +46,7 @@ from marketplace.domain.facts.values import Share as Share
 from marketplace.domain.facts.values import Unmatched as Unmatched
 from marketplace.domain.facts.values import Workload as Workload
 from marketplace.domain.facts.work_events import FilesAwaited as FilesAwaited
+from marketplace.domain.facts.work_events import LeaseHardwareFailed as LeaseHardwareFailed
 from marketplace.domain.facts.work_events import OutputsFailed as OutputsFailed
 from marketplace.domain.facts.work_events import WorkSaved as WorkSaved
 from marketplace.domain.facts.work_events import WorkStarted as WorkStarted
@@ -371,7 +372,7 @@ class LeaseEnding(Event, name="marketplace.lease-ending"):
     at: datetime
 
 
-class LeaseClosed(Event, name="marketplace.lease-closed", version=4, grown_from=1):
+class LeaseClosed(Event, name="marketplace.lease-closed", version=5, grown_from=1):
     """The lease is over and its capacity free from `at` on.
 
     ended_at: when the right to the GPUs ended: the consumer's close, the deadline, the end of the
@@ -383,6 +384,7 @@ class LeaseClosed(Event, name="marketplace.lease-closed", version=4, grown_from=
     compensations: what other owners pay, who had reclaimed the lease too, for later.
     kept_seconds, lost_seconds: of work that others cut short, how much of the lease's time is safe
     (its last checkpoint), and how much was worked after that in vain. None: it was not cut short.
+    of_host: whose silence or hardware ended it; None: no one host's.
     """
 
     lease_id: LeaseId
@@ -396,6 +398,7 @@ class LeaseClosed(Event, name="marketplace.lease-closed", version=4, grown_from=
     kept_seconds: int | None = None
     lost_seconds: int | None = None
     ended_at: datetime | None = None
+    of_host: HostId | None = None
 
 
 LeaseEvent = (
@@ -417,6 +420,7 @@ LeaseEvent = (
     | LeaseShortened
     | LeaseInterrupted
     | LeaseHostLost
+    | LeaseHardwareFailed
     | CutWithdrawn
     | LeaseEnding
     | LeaseClosed

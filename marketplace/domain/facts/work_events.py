@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from ledger.domain.event import Event
-from ledger.domain.ids import HostId, LeaseId
+from ledger.domain.ids import HostId, LeaseId, TenantId
+from ledger.domain.money import Money
 
 
 class FilesAwaited(Event, name="marketplace.files-awaited"):
@@ -58,3 +59,23 @@ class OutputsFailed(Event, name="marketplace.outputs-failed", version=2, grown_f
     final: bool
     at: datetime
     volume: str = ""
+
+
+class LeaseHardwareFailed(Event, name="marketplace.lease-hardware-failed"):
+    """A GPU under the work, or its host, failed, so that the lease ends; `reason`: a close reason.
+
+    gpu_uuid: as the host names it; empty: all of the host. failed_at: of which on nothing is
+    charged, by the host's clock, which its samples bear too. detail: in the agent's words.
+    compensation: by the owner, as of a reclaim without notice.
+    """
+
+    lease_id: LeaseId
+    market: str
+    host_id: HostId
+    owner_id: TenantId
+    reason: int
+    gpu_uuid: str
+    detail: str
+    failed_at: datetime
+    compensation: Money
+    at: datetime

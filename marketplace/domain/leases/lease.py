@@ -119,9 +119,9 @@ class Lease(LeaseState):
             ):
                 return self._end(close_reasons.FILES_LATE, now)
             case "ending":
-                ended_at = self.right_ends_at
-                wait = waits_until(ended_at, self.due_at, self.grace) - ended_at
-                waited = uptime.between(ended_at, now) >= wait
+                stops_at = self.stops_at
+                wait = waits_until(stops_at, self.due_at, self.grace) - stops_at
+                waited = uptime.between(stops_at, now) >= wait
                 if self.stopped >= self.started or waited:
                     return [self._close(now)]
         return []
@@ -178,6 +178,7 @@ class Lease(LeaseState):
             compensation_from=first.owner_id if first else None,
             at=now,
             ended_at=self.right_ends_at,
+            of_host=self.rights.of_host,
             compensations=tuple(others),
             kept_seconds=None if left is None else left.kept // ONE_SECOND,
             lost_seconds=None if left is None else -(-left.lost // ONE_SECOND),

@@ -1,9 +1,8 @@
-"""Who ends a lease before its time: an owner, the market for a firm bid, or a host that is silent.
+"""Who ends a lease before its time: an owner, or the market for a firm bid.
 
 An owner takes capacity back always, after the notice that was agreed. The market interrupts for a
-firm bid, which the engine has decided already: here it is taken up. Silence of a host up to a limit
-changes nothing: a line that is down for a quarter of an hour ends no lease. Beyond it the lease
-ends as the host's fault, so that its work may continue elsewhere.
+firm bid, which the engine has decided already: here it is taken up. What ends a lease because a
+host or a GPU fell away is in `losses`.
 """
 
 from __future__ import annotations
@@ -12,12 +11,9 @@ from datetime import datetime, timedelta
 
 from ledger.domain.ids import HostId, LeaseId, TenantId
 from ledger.domain.refusal import Invalid
-from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import (
     Compensation,
-    LeaseEnding,
     LeaseEvent,
-    LeaseHostLost,
     LeaseInterrupted,
     ReclaimRequested,
     Share,
@@ -31,7 +27,7 @@ from marketplace.domain.leases.actions import (
     need,
 )
 from marketplace.domain.leases.lease import Lease
-from marketplace.domain.leases.reclaim_schedule import Choice, choices, compensation, least_notice
+from marketplace.domain.leases.reclaim_schedule import Choice, choices, least_notice
 
 
 class NoticeTooShort(Invalid):
@@ -160,38 +156,3 @@ def owner_was_first(lease: Lease) -> bool:
     if lease.rights.interrupted:
         return lease.rights.reclaimed_first
     return lease.stop_at is not None
-
-
-def lose_host(
-    lease: Lease, *, host_id: HostId, heard_at: datetime, now: datetime
-) -> list[LeaseEvent]:
-    """Decide that a lease ends because a host of it is not heard any more; once.
-
-    Nothing, where that host has nothing of it to run: before its start, and after its work is gone.
-    """
-    if lease.state not in ("starting", "active", "reclaiming"):
-        return []
-    if host_id not in lease.hosts or host_id in lease.stopped or now >= lease.due_at:
-        return []
-    shares = [share for share in lease.terms.shares if share.host_id == host_id]
-    owed = compensation(
-        shares,
-        lease.terms.price,
-        starts_at=lease.starts_at,
-        ends_at=lease.due_at,
-        asked_at=now,
-        stop_at=now,
-    )
-    lease_id = lease.terms.lease_id
-    return [
-        LeaseHostLost(
-            lease_id=lease_id,
-            market=lease.terms.market,
-            host_id=host_id,
-            owner_id=shares[0].owner_id,
-            heard_at=heard_at,
-            compensation=owed,
-            at=now,
-        ),
-        LeaseEnding(lease_id=lease_id, reason=close_reasons.HOST_SILENT, at=now),
-    ]

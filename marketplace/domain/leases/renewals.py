@@ -72,6 +72,15 @@ _NEVER_CAME_UP = frozenset(
         close_reasons.HOST_FALLS_SHORT,
     }
 )
+_WITHHELD = frozenset(
+    {
+        close_reasons.HOST_SILENT,
+        close_reasons.GPU_LOST,
+        close_reasons.DRIVER_CHANGED,
+        close_reasons.GPU_FAILING,
+    }
+)
+"""What failed is leased to nobody for now: what follows need not wait to keep off it."""
 _COPIED = tuple(field.name for field in fields(BidTerms))
 
 
@@ -202,7 +211,7 @@ def _resumes_from(before: Before, lease: Lease, now: datetime) -> datetime:
 
 
 def _earliest(lease: Lease | None, now: datetime) -> datetime:
-    if lease is not None and lease.ending_reason in close_reasons.FAULTS:
+    if lease is not None and lease.ending_reason in close_reasons.FAULTS - _WITHHELD:
         return now + RETRY_AFTER
     # Work that is done at once is not started again and again within a minute.
     return now if lease is None else max(now, lease.starts_at + DURATION_MIN)

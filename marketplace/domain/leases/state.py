@@ -58,6 +58,7 @@ RightsEvent = (
     | events.ResaleEnded
     | events.LeaseShortened
     | events.LeaseHostLost
+    | events.LeaseHardwareFailed
 )
 
 
@@ -79,6 +80,10 @@ class Rights:
     shortened: events.LeaseShortened | None = None
     heard_at: datetime | None = None
     """When a host was heard last, for whose silence the lease ends."""
+    failed_at: datetime | None = None
+    """When hardware failed under the work, for which the lease ends."""
+    of_host: HostId | None = None
+    """Whose silence or hardware it is."""
 
     def opening(self, *, tenant_id: TenantId, now: datetime) -> list[events.ResaleOpened]:
         """Open the rest to the market once the owner's first refusal is over."""
@@ -130,19 +135,21 @@ class Rights:
             case events.ResaleEnded():
                 return replace(self, resale=None)
             case events.LeaseHostLost():
-                return self._with_lost(event)
+                return replace(self._with_lost(event), heard_at=event.heard_at)
+            case events.LeaseHardwareFailed():
+                return replace(self._with_lost(event), failed_at=event.failed_at)
             case events.LeaseShortened():
                 return replace(self, shortened=event, resale=None)
             case _:
                 assert_never(event)
 
-    def _with_lost(self, lost: events.LeaseHostLost) -> Rights:
+    def _with_lost(self, lost: events.LeaseHostLost | events.LeaseHardwareFailed) -> Rights:
         """Add what the owner of a lost host pays, to what it owes for a reclaim that was due."""
         owed = sum(each.money.nanos for each in self.reclaims if each.owner_id == lost.owner_id)
         money = Money(owed + lost.compensation.nanos, lost.compensation.currency)
         others = [each for each in self.reclaims if each.owner_id != lost.owner_id]
         pays = Reclaim(lost.owner_id, lost.at, money)
-        return replace(self, reclaims=(pays, *others), heard_at=lost.heard_at)
+        return replace(self, reclaims=(pays, *others), of_host=lost.host_id)
 
 
 NO_CLAIMS = Rights()
@@ -207,8 +214,14 @@ class LeaseState:
     def right_ends_at(self) -> datetime:
         """Return when the right to the GPUs ends or ended, whenever that was noticed.
 
-        The consumer pays for nothing after it.
+        The consumer pays for nothing after it, nor from when on hardware failed under the work.
         """
+        failed_at = self.rights.failed_at
+        return self.stops_at if failed_at is None else min(self.stops_at, failed_at)
+
+    @property
+    def stops_at(self) -> datetime:
+        """Return when the work has to begin to stop, or had to."""
         return self.due_at if self.ending_at is None else min(self.ending_at, self.due_at)
 
     def cost_at_most(self, *, ends_at: datetime) -> Money:
@@ -318,6 +331,7 @@ class LeaseState:
                 | events.ResaleOpened()
                 | events.ResaleEnded()
                 | events.LeaseHostLost()
+                | events.LeaseHardwareFailed()
             ):
                 return replace(state, rights=state._claimed(event))
             case events.LeaseEnding():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..clock import Clock, kernel_boot_id
+from ..wire import HOST_RESTARTED
 from .family import stat_of
 from .port import Work
 from .records import is_locked, read
@@ -22,7 +23,7 @@ def judged(work: Work, folder: Path, root: Mapping[str, Any], clock: Clock) -> W
     """
     if root["kernel_boot_id"] != kernel_boot_id():
         # The readings of the boot clock mean nothing any more; the meter knows how far it got.
-        return replace(work, state="ended", lost=True, detail="the host was restarted")
+        return replace(work, state="ended", lost=True, detail=HOST_RESTARTED)
     if (started_ms := clock.at_boot_ns(root["boot_ns"])) != work.started_ms:
         work = replace(work, started_ms=started_ms)
     kept = is_locked(folder / "keeper.lock")

@@ -17,7 +17,7 @@ from marketplace.models.bids import BidRow
 from marketplace.models.folders import BlobRow
 from marketplace.models.leases import LeaseRow, LeaseShareRow
 from marketplace.queries.leases import assignments_for
-from marketplace.queries.silence import leases_to_begin_on
+from marketplace.queries.on_hosts import leases_to_begin_on
 from marketplace.storage.folder import FolderStorage
 from metering.api.agent import _spoken
 from tests.access.conftest import Caller

@@ -9,7 +9,7 @@ import pytest
 from ledger.domain.ids import HostId
 from ledger.domain.money import NANOS_PER_UNIT, Money
 from listings.domain.events import HostRegistered
-from marketplace.commands.silence import end_if_falling_short
+from marketplace.commands.losses import end_if_falling_short
 from marketplace.domain.bids.query_language import read_query
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import Workload

@@ -9,7 +9,7 @@ import pytest
 
 from ledger.domain.ids import HostId
 from ledger.domain.money import NANOS_PER_UNIT, Money
-from marketplace.commands.silence import end_for_silence
+from marketplace.commands.losses import end_for_silence
 from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import (
     GpuRequest,
@@ -18,7 +18,8 @@ from marketplace.domain.facts.events import (
     LeaseHostLost,
     Workload,
 )
-from marketplace.domain.leases.reclaim import lose_host, reclaim
+from marketplace.domain.leases.losses import lose_host
+from marketplace.domain.leases.reclaim import reclaim
 from marketplace.domain.orderbook.host_reliability import PPM
 from marketplace.queries.books import book_of
 from tests.conftest import NOON

@@ -351,7 +351,7 @@ class Market:
         bid_id = BidId(named(f"bid {word}"))
         self.put(f"bid-{bid_id}", BidCancelled(bid_id=bid_id, at=self.now))
 
-    def close(self, word: str, *, reason: int = 100) -> None:
+    def close(self, word: str, *, reason: int = 100, of_host: HostId | None = None) -> None:
         """Close the lease of a bid."""
         lease_id = self.lease_id(word)
         self.put(
@@ -364,6 +364,7 @@ class Market:
                 compensation=None,
                 compensation_from=None,
                 at=self.now,
+                of_host=of_host,
             ),
         )
 

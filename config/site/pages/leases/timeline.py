@@ -20,6 +20,7 @@ from marketplace.domain.facts.events import (
     LeaseClosed,
     LeaseEnding,
     LeaseExtended,
+    LeaseHardwareFailed,
     LeaseHostLost,
     LeaseInterrupted,
     LeaseScheduled,
@@ -146,6 +147,8 @@ def _claim(claim: Event) -> Step | None:
             if owed.nanos:
                 detail += f" Its owner pays {amount_text(owed.nanos, owed.currency)}."
             return Step(event.at, "The host is not heard any more", detail, "bad")
+        case LeaseHardwareFailed() as event:
+            return Step(event.at, "The hardware failed", _failure(event), "bad")
         case LeaseInterrupted() as event:
             detail = f"The work has until {local(event.stop_at)}; then it is stopped."
             return Step(event.at, "A firm bid takes the GPUs", detail, "warn")
@@ -153,3 +156,12 @@ def _claim(claim: Event) -> Step | None:
             return Step(event.at, "It keeps its GPUs", f"It ends {local(event.ends_at)}.", "good")
         case _:
             return None
+
+
+def _failure(event: LeaseHardwareFailed) -> str:
+    where = f"{event.gpu_uuid}: {event.detail}. " if event.gpu_uuid else ""
+    paid = f"Nothing is charged from {local(event.failed_at)} on."
+    owed = event.compensation
+    if owed.nanos:
+        paid += f" The owner pays {amount_text(owed.nanos, owed.currency)}."
+    return where + paid

@@ -24,10 +24,13 @@ def to_be_taken_from(
     return [(LeaseId(lease_id), TenantId(owner_id)) for lease_id, owner_id in keys]
 
 
-def leases_running_on(host_id: UUID) -> list[LeaseId]:
-    """Return the leases that a host's agent is to have running, in order."""
+def leases_running_on(host_id: UUID) -> dict[LeaseId, tuple[str, ...]]:
+    """Return the leases that a host's agent is to have running, in order, each with its GPUs."""
     rows = LeaseShareRow.objects.filter(host_id=host_id, phase__in=("run", "warn"))
-    return [LeaseId(key) for key in rows.order_by("lease_id").values_list("lease_id", flat=True)]
+    found: dict[LeaseId, tuple[str, ...]] = {}
+    for lease_id, uuids in rows.order_by("lease_id").values_list("lease_id", "gpu_uuids"):
+        found[LeaseId(lease_id)] = (*found.get(LeaseId(lease_id), ()), *uuids)
+    return found
 
 
 def leases_to_begin_on(host_id: UUID, *, until: datetime) -> list[LeaseId]:

@@ -1,11 +1,11 @@
-"""Ends leases whose hosts are not heard any more, or can no longer do what the work needs.
+"""Ends leases whose hosts are not heard any more, whose hardware failed, or who can do less now.
 
 Free of Django.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from ledger.domain.ids import HostId, LeaseId
@@ -18,7 +18,7 @@ from marketplace.domain.facts import close_reasons
 from marketplace.domain.facts.events import LeaseEvent
 from marketplace.domain.leases.falling_short import falls_short
 from marketplace.domain.leases.lease import Lease, LeaseUnknown
-from marketplace.domain.leases.reclaim import lose_host
+from marketplace.domain.leases.losses import lose_hardware, lose_host
 
 
 def end_for_silence(
@@ -34,13 +34,46 @@ def end_for_silence(
 
     Raises: LeaseUnknown.
     """
+    return _decide(
+        store,
+        lease_id,
+        lambda lease: lose_host(lease, host_id=host_id, heard_at=heard_at, now=now),
+        by,
+    )
 
-    def decide(lease: Lease | None) -> Sequence[LeaseEvent]:
-        if lease is None:
-            raise LeaseUnknown(lease_id=lease_id)
-        return lose_host(lease, host_id=host_id, heard_at=heard_at, now=now)
 
-    return record(store, Lease, lease_id, decide, by=by)
+def end_for_hardware(
+    store: EventStore,
+    *,
+    lease_id: LeaseId,
+    host_id: HostId,
+    reason: int,
+    gpu_uuid: str = "",
+    detail: str,
+    failed_at: datetime,
+    by: Meta,
+    now: datetime,
+) -> Position:
+    """End a lease under whose work a GPU failed, or whose host was restarted. Harmless repeated.
+
+    reason: one of `close_reasons.HARDWARE`. failed_at: from then on nothing is charged.
+
+    Raises: LeaseUnknown.
+    """
+    return _decide(
+        store,
+        lease_id,
+        lambda lease: lose_hardware(
+            lease,
+            host_id=host_id,
+            reason=reason,
+            gpu_uuid=gpu_uuid,
+            detail=detail,
+            failed_at=failed_at,
+            now=now,
+        ),
+        by,
+    )
 
 
 def end_if_falling_short(
@@ -70,3 +103,17 @@ def end_if_falling_short(
 
     record(store, Lease, lease_id, decide, by=by)
     return lacked
+
+
+def _decide(
+    store: EventStore,
+    lease_id: LeaseId,
+    rule: Callable[[Lease], Sequence[LeaseEvent]],
+    by: Meta,
+) -> Position:
+    def decide(lease: Lease | None) -> Sequence[LeaseEvent]:
+        if lease is None:
+            raise LeaseUnknown(lease_id=lease_id)
+        return rule(lease)
+
+    return record(store, Lease, lease_id, decide, by=by)

@@ -1,0 +1,59 @@
+"""What agents said of GPUs, and what of it holds now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db.models import Q
+
+from listings.domain.divisions import card_of
+from listings.queries import HostHealth, hosts_watched
+from metering.domain.health import ENDS_LEASES, GpuFault, HealthSaid, faults
+from metering.models import AgentContact, HealthEvent
+
+SEEN_WITHIN = timedelta(seconds=5)
+"""So much later than the work dies of it, an agent may notice what is wrong with a GPU."""
+
+
+def fault_under(
+    host_id: UUID, gpu_uuids: Collection[str], *, at: datetime
+) -> tuple[str, GpuFault] | None:
+    """Return which GPU under a lease's work had what fault when the work ended at `at`, if any.
+
+    Only faults for which leases end. Both moments are of the agent's clock.
+    """
+    contact = AgentContact.objects.filter(host_id=host_id).first()
+    hosts = hosts_watched(host_id)
+    if contact is None or not hosts:
+        return None
+    (host,) = hosts
+    for uuid, fault in faults(host.gpu_uuids, said_by(contact)).items():
+        under = any(is_part(host, each, uuid) for each in gpu_uuids)
+        begun = fault.since is not None and fault.since <= at + SEEN_WITHIN
+        if under and begun and fault.reason in ENDS_LEASES:
+            return uuid, fault
+    return None
+
+
+def is_part(host: HostHealth, uuid: str, of: str) -> bool:
+    """Tell if a GPU of a host is another one, or a part of it."""
+    return of in (uuid, card_of(uuid), host.cards.get(uuid))
+
+
+def said_by(contact: AgentContact) -> Iterable[HealthSaid]:
+    """Return what an agent said of GPUs in its present run, in its order.
+
+    Whatever was wrong before the agent was started says nothing of now: it looked anew then. Of
+    one run of it all counts, however long ago it was and however much was said since.
+    """
+    said = HealthEvent.objects.filter(host_id=contact.host_id)
+    if contact.boot_id is not None:
+        later = Q(boot_id=contact.boot_id)
+        if contact.registered_at is not None:
+            later |= Q(at__gte=contact.registered_at)
+        said = said.filter(later)
+    rows = said.exclude(kind__in=("stray-process", "cleaned")).order_by("received_at", "seq")
+    for row in rows.values_list("gpu_uuid", "kind", "at", "detail").iterator():
+        yield HealthSaid(*row)
