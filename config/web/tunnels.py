@@ -28,6 +28,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from config.address import address_on_this_machine
 from config.web.application import App, Message, Receive, Scope, Send
+from config.web.endings import endings
 from config.web.relay import Host, Relay, Stream
 from ledger.domain.refusal import Refusal, Unauthenticated
 from ledger.rest.endpoint import request_id_of
@@ -48,7 +49,7 @@ from metering.ingest.tunnels import Agent, Holder
 AnyT = TypeVar("AnyT")
 
 LOOK_SECONDS = 5.0
-"""How soon a stream ends after its lease, or after the membership of who opened it."""
+"""So often it is looked who may go on, where no news say sooner that somebody may not."""
 OPEN_SECONDS = 20.0
 HELLO_SECONDS = 10.0
 HOPPED = b"offpeak-hop"
@@ -204,15 +205,16 @@ class Tunnels:
         """While there are tunnels: end what is idle, and what may not go on."""
         looked = time.monotonic()
         idle = settings.ENV.access_idle_seconds
-        while self._relay.hosts:
-            await asyncio.sleep(min(1.0, idle / 2))
-            self._relay.end_idle(idle)
-            if time.monotonic() - looked >= LOOK_SECONDS:
-                try:
-                    await self._look()
-                except Exception as failure:  # the database is away: asked again at the next look
-                    log.warning("tunnels.not_looked", error=str(failure).strip())
-                looked = time.monotonic()
+        with endings.heard() as news:
+            while self._relay.hosts:
+                told = await news.wait(min(1.0, idle / 2))
+                self._relay.end_idle(idle)
+                if told or time.monotonic() - looked >= LOOK_SECONDS:
+                    try:
+                        await self._look()
+                    except Exception as failure:  # the database is away: asked again next time
+                        log.warning("tunnels.not_looked", error=str(failure).strip())
+                    looked = time.monotonic()
 
     async def _look(self) -> None:
         permits = {each.permit for each in self._relay.streams()}

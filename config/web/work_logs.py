@@ -4,7 +4,7 @@ Whoever follows a log costs a coroutine and no thread. That somebody may read it
 the endpoint behind this (`marketplace.api.logs`), by a HEAD with the same headers. What this
 process takes it hands to those who are at that place in the log; everybody else, and whoever is
 slow, reads the bytes from where they are, so that nothing is queued. That another process took
-something is found by a look at the files every LOOK_SECONDS.
+something is found by a look at the files every LOOK_SECONDS. Who may not read any more is ended.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,15 +21,17 @@ from typing import TypeVar
 from urllib.parse import parse_qs
 from uuid import UUID
 
-from django.db import close_old_connections
+from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
 from config.web.application import App, Message, Receive, Scope, Send
 from config.web.connections import abort_of
+from config.web.endings import Endings, endings
 from config.web.intake import BodyTooSlow, refuse
 from config.web.log_events import end_of, frames_of
-from config.web.log_followers import PIECE_BYTES, Follower
+from config.web.log_followers import PIECE_BYTES, Follower, may_read, reader_of
 from ledger.access import actor_of_token
+from ledger.access.standing import Bearer
 from ledger.domain.ids import HostId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore import default_store
@@ -64,6 +66,7 @@ KNOWN_SECONDS = 10.0
 KNOWN_MAX = 10_000
 NOT_ASKED = (b"accept", b"accept-encoding", b"last-event-id", b"range", b"content-length")
 OFFPEAK = b"offpeak-log-"
+READER = OFFPEAK + b"reader"
 
 
 class WorkLogs:
@@ -75,13 +78,17 @@ class WorkLogs:
         *,
         logs: Callable[[], OpenLogs] = default_logs,
         storage: Callable[[], Storage] = default_storage,
+        may_read: Callable[[Collection[Bearer]], set[Bearer]] = may_read,
+        endings: Endings = endings,
     ) -> None:
         self._ordinary = ordinary
+        self._may_read, self._endings = may_read, endings
         self._logs, self._storage = logs, storage
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="work-logs")
         self._followers: dict[UUID, set[Follower]] = {}
         self._known: dict[bytes, tuple[HostId, float]] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -160,6 +167,7 @@ class WorkLogs:
         headers = dict(scope["headers"])
         offset = int(query.get("offset", ["0"])[0])
         reader = Reader(self._storage(), self._logs(), key)
+        who = reader_of(answer.take_out(READER))
         if b"text/event-stream" not in headers.get(b"accept", b""):
             await self._give_all(scope, send, answer, reader, offset)
             return
@@ -169,7 +177,7 @@ class WorkLogs:
         following = _Following(self, scope, send, reader, offset)
         follow = query.get("follow", ["true"]) == ["true"]
         try:
-            with self._following(key, receive) as follower:
+            with self._following(key, who, receive) as follower:
                 await following.run(follower, follow=follow, resumed=bool(seen))
         except TooManyRequests as refused:
             await refuse(scope, _nothing, send, refused)
@@ -200,7 +208,7 @@ class WorkLogs:
         await send({"type": "http.response.body", "body": b""})
 
     @contextmanager
-    def _following(self, key: LogKey, receive: Receive) -> Iterator[Follower]:
+    def _following(self, key: LogKey, who: Bearer, receive: Receive) -> Iterator[Follower]:
         """Count somebody as a follower, and hear of news for them.
 
         Raises: TooManyRequests.
@@ -209,8 +217,10 @@ class WorkLogs:
         everybody = sum(map(len, self._followers.values()))
         if everybody >= FOLLOWERS_MAX or len(others) >= FOLLOWERS_OF_A_LEASE_MAX:
             raise TooManyRequests(retry_after_seconds=5)
-        follower = Follower(key)
+        follower = Follower(key, who)
         others.add(follower)
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
         leaving = asyncio.create_task(_leave(follower, receive))
@@ -221,6 +231,19 @@ class WorkLogs:
             others.discard(follower)
             if not others:
                 self._followers.pop(key.lease_id, None)
+
+    async def _watch(self) -> None:
+        """End who may not read any more: at news, and every IDLE_SECONDS; while there are any."""
+        with self._endings.heard() as news:
+            while self._followers:
+                await news.wait(IDLE_SECONDS)
+                followers = [each for some in self._followers.values() for each in some]
+                readers = {each.reader for each in followers}
+                with suppress(OperationalError, InterfaceError):  # away: asked again next time
+                    may = await self.in_thread(lambda r=readers: self._may_read(r))  # type: ignore[misc]  # a default is how a lambda keeps it
+                    for follower in followers:
+                        if follower.reader not in may:
+                            follower.end()
 
     async def _look(self) -> None:
         """Wake whoever follows a log that another process has added to; while there are any."""
@@ -352,6 +375,12 @@ class _Told:
         """Return the headers by name."""
         return {name.lower(): value for name, value in self.head}
 
+    def take_out(self, name: bytes) -> str:
+        """Return a header's text; whoever asked does not get it."""
+        text = self.headers[name].decode()
+        self.head = [pair for pair in self.head if pair[0].lower() != name]
+        return text
+
     async def take(self, message: Message) -> None:
         """Keep a part of the answer."""
         if message["type"] == "http.response.start":
@@ -371,8 +400,7 @@ async def _leave(follower: Follower, receive: Receive) -> None:
     """Wake a follower for the last time when its client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    follower.gone = True
-    follower.look()
+    follower.end()
 
 
 async def _nothing() -> Message:

@@ -19,6 +19,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from ledger.access import Actor
 from ledger.domain.refusal import Invalid, Unknown
 from ledger.rest import Endpoint, MomentField
 from marketplace.logs import Reader, default_logs, logs_of
@@ -109,6 +110,7 @@ class LeaseLog(Endpoint):
         figures = reader.figures(now=timezone.now())
         headers = {
             "Offpeak-Log-Host": str(key.host_id),
+            "Offpeak-Log-Reader": _reader(self.actor),
             "Offpeak-Log-Attempt": str(key.attempt),
             "Offpeak-Log-Size": str(figures.size),
             "Offpeak-Log-Dropped": str(figures.dropped),
@@ -120,6 +122,11 @@ class LeaseLog(Endpoint):
             return HttpResponse(content_type=kind, headers=headers)
         content = plain(reader, offset, figures.size)
         return StreamingHttpResponse(content, content_type=kind, headers=headers)
+
+
+def _reader(actor: Actor) -> str:
+    """Return who reads, for the server that looks again and again whether they may."""
+    return "/".join(str(each or "") for each in (actor.tenant_id, actor.user_id, actor.token_id))
 
 
 def plain(reader: Reader, offset: int, end: int) -> Iterator[bytes]:

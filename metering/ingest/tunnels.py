@@ -14,6 +14,8 @@ from ledger.access import actor_of_token
 from ledger.access.standing import Bearer, who_may_still
 from ledger.domain.refusal import Refusal
 from ledger.domain.tokens import Scope
+from listings.domain.hosts import HostIsRetired
+from listings.retired import retired_among
 from marketplace.queries.running import running
 from metering.domain.access import (
     PERMIT_SECONDS,
@@ -104,19 +106,22 @@ def _bearer(permit: Permit) -> Bearer:
 def agent_of(token: str) -> Agent:
     """Return whose agent has this token.
 
-    Raises: what `actor_of_token` does, ScopeMissing.
+    Raises: what `actor_of_token` does, ScopeMissing, HostIsRetired.
     """
     actor = actor_of_token(token, now=timezone.now())
     actor.need_scope(SCOPE_OF_AGENTS)
     assert actor.host_id is not None and actor.token_id is not None
+    if retired_among({actor.host_id}):
+        raise HostIsRetired(host_id=actor.host_id)
     return Agent(actor.host_id, actor.tenant_id, actor.token_id)
 
 
 def agents_barred(agents: Collection[Agent]) -> set[Agent]:
-    """Return those of these agents whose token does not work any more."""
+    """Return those of these agents whose token does not work any more, or whose host is retired."""
     bearers = {each.bearer for each in agents}
     may = who_may_still(bearers, SCOPE_OF_AGENTS, now=timezone.now())
-    return {each for each in agents if each.bearer not in may}
+    gone = retired_among({each.host_id for each in agents})
+    return {each for each in agents if each.bearer not in may or each.host_id in gone}
 
 
 def note_opened(agent: Agent, holder: Holder, allowed: Allowed, *, now: datetime) -> None:

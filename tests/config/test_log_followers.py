@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.web.log_followers import PIECE_BYTES, Follower
+from ledger.access.standing import Bearer
 from marketplace.storage.logs import LogKey
 from metering.agent.wire import LogPiece
 
 KEY = LogKey(uuid4(), uuid4(), 1, "stdout")
+WHO = Bearer(uuid4(), uuid4(), None)
 LOG = bytes(index % 251 for index in range(600))
 
 
@@ -23,7 +25,7 @@ def piece(offset: int, data: bytes, *, ended: bool = False, stream: str = "stdou
 
 
 def test_who_waits_at_the_end_is_handed_what_was_added() -> None:
-    follower = Follower(KEY)
+    follower = Follower(KEY, WHO)
     follower.hear(piece(10, b"one"), 13)
     follower.hear(piece(13, b"two"), 16)
 
@@ -33,21 +35,21 @@ def test_who_waits_at_the_end_is_handed_what_was_added() -> None:
 
 
 def test_who_is_behind_looks_where_the_log_is() -> None:
-    follower = Follower(KEY)
+    follower = Follower(KEY, WHO)
     follower.hear(piece(10, b"one"), 13)
 
     assert follower.added_after(9) == b""
 
 
 def test_who_has_some_of_it_is_handed_the_rest() -> None:
-    follower = Follower(KEY)
+    follower = Follower(KEY, WHO)
     follower.hear(piece(10, b"one"), 13)
 
     assert follower.added_after(11) == b"ne"
 
 
 def test_the_end_of_a_log_is_looked_at() -> None:
-    follower = Follower(KEY)
+    follower = Follower(KEY, WHO)
     follower.hear(piece(10, b"one"), 13)
     follower.hear(piece(13, b"", ended=True), 13)
 
@@ -56,14 +58,14 @@ def test_the_end_of_a_log_is_looked_at() -> None:
 
 
 def test_another_stream_is_no_news() -> None:
-    follower = Follower(KEY)
+    follower = Follower(KEY, WHO)
     follower.hear(piece(0, b"one", stream="stderr"), 3)
 
     assert not follower.news.is_set()
 
 
 def test_a_slow_reader_has_a_bounded_amount_kept_for_it() -> None:
-    follower, size = Follower(KEY), 0
+    follower, size = Follower(KEY, WHO), 0
     for _ in range(4):
         data = bytes(PIECE_BYTES // 3)
         follower.hear(piece(size, data), size + len(data))
@@ -73,7 +75,7 @@ def test_a_slow_reader_has_a_bounded_amount_kept_for_it() -> None:
 
 
 def test_a_new_reader_is_noted_at_once_and_then_now_and_then() -> None:
-    follower = Follower(KEY)
+    follower = Follower(KEY, WHO)
 
     assert follower.is_due()
     assert not follower.is_due()
@@ -82,7 +84,7 @@ def test_a_new_reader_is_noted_at_once_and_then_now_and_then() -> None:
 @given(st.lists(st.tuples(st.integers(0, 600), st.integers(0, 60), st.booleans(), st.booleans())))
 def test_a_reader_has_the_log_byte_by_byte(turns: list[tuple[int, int, bool, bool]]) -> None:
     """Whatever is sent, sent again or lost, and whenever the reader looks."""
-    follower, size, read = Follower(KEY), 0, b""
+    follower, size, read = Follower(KEY, WHO), 0, b""
     for start, length, again, looks in turns:
         offset = min(start, size) if again else size
         data = LOG[offset : offset + length]

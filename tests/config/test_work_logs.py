@@ -16,14 +16,22 @@ from django.utils import timezone
 import marketplace.logs as keeping
 from config.web import work_logs
 from config.web.application import Message, Scope
+from config.web.endings import Endings
 from config.web.log_events import _cut, frames_of
 from config.web.work_logs import WorkLogs
+from ledger.access.standing import Bearer
+from ledger.domain.events import TokenRevoked
+from ledger.domain.ids import TokenId
+from ledger.eventstore.memory import MemoryStore
+from ledger.eventstore.port import Expect, NewEvent
 from marketplace.storage.folder import FolderStorage
 from marketplace.storage.logs import LogKey, OpenLogs
 from metering.agent import wire
+from tests.conftest import SOMEBODY
 
 KEY = LogKey(uuid4(), uuid4(), 1, "stdout")
 HOST = b"Bearer offp_host_x"
+WHO = Bearer(uuid4(), uuid4(), None)
 
 
 class Site:
@@ -35,13 +43,22 @@ class Site:
         self.storage = FolderStorage(folder / "blobs")
         self.status = 200
         self.asked: list[Scope] = []
-        self.app = WorkLogs(self._behind, logs=lambda: self.logs, storage=lambda: self.storage)
+        self.may = {WHO}
+        self.store = MemoryStore()
+        self.app = WorkLogs(
+            self._behind,
+            logs=lambda: self.logs,
+            storage=lambda: self.storage,
+            may_read=lambda readers: self.may,
+            endings=Endings(lambda: self.store),
+        )
 
     async def _behind(self, scope: Scope, receive: Any, send: Any) -> None:
         self.asked.append(scope)
         head = [
             (b"offpeak-log-host", str(KEY.host_id).encode()),
             (b"offpeak-log-attempt", b"1"),
+            (b"offpeak-log-reader", f"{WHO.tenant_id}/{WHO.user_id}/".encode()),
             (b"offpeak-log-size", str(self.logs.size(KEY) or 0).encode()),
             (b"content-type", b"text/plain"),
         ]
@@ -326,5 +343,23 @@ def test_an_agent_is_answered_and_its_readers_hear_of_it(
         assert site.asked[-1]["method"] == "HEAD"  # none of it went through Django
         await _posted(site, [piece(8, b"x")], token=b"Bearer other")
         assert site.asked[-1]["method"] == "POST"  # who is not known is answered there
+
+    played(play)
+
+
+def test_who_may_read_no_more_is_ended_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By news, in whichever process the token was revoked; the next look is far."""
+    monkeypatch.setattr(work_logs, "IDLE_SECONDS", 3_600)
+
+    async def play() -> None:
+        site.logs.append(KEY, 0, b"one\n")
+        reading = Reading(site)
+        await reading.until(lambda: reading.text == "one\n")
+        site.may = set()
+        revoked = TokenRevoked(token_id=TokenId(uuid4()), at=timezone.now())
+        site.store.append("token-x", [NewEvent(uuid4(), revoked)], expected=Expect.ANY, by=SOMEBODY)
+        await reading.answering
+        assert reading.text == "one\n"
+        assert "offpeak-log-reader" not in str(reading.sent), "that is between us"
 
     played(play)

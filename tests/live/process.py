@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -15,6 +16,9 @@ def main() -> None:
     import django
 
     django.setup()
+    from config.web import tunnels
+
+    tunnels.LOOK_SECONDS = float(os.environ.get("TUNNELS_LOOK_SECONDS", tunnels.LOOK_SECONDS))
     from django.core.management import call_command
 
     call_command(*sys.argv[2:])

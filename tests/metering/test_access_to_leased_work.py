@@ -14,12 +14,15 @@ from django.utils import timezone
 from ledger.domain.refusal import Refusal
 from ledger.domain.tokens import TokenMalformed
 from ledger.models import MemberRow, TokenRow
+from listings.domain.hosts import HostIsRetired
+from listings.models import HostRow
 from marketplace.models.leases import LeaseShareRow
 from metering.domain.access import HostNotConnected, Permit, PermitNotGood
 from metering.ingest import tunnels
 from metering.ingest.tunnels import Agent, Holder
 from metering.models import AgentTunnel
 from tests.access.conftest import Caller, admit
+from tests.metering.host_agent import host_token
 from tests.metering.leases import lease_row, share_row
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.metering.routes")]
@@ -248,3 +251,25 @@ def test_a_lease_s_permit_says_nothing_else(grace: Caller, lease: Any, agent: Ag
 
     assert Permit.from_json(permit.to_json()) == permit
     assert isinstance(permit.lease_id, UUID)
+
+
+def test_an_agent_of_a_host_that_is_retired_is_barred(lease: Any, owner: Caller) -> None:
+    host_id = lease.host_ids[0]
+    token = host_token(host_id, owner.tenant_id)
+    agent = tunnels.agent_of(token)
+    assert tunnels.agents_barred([agent]) == set()
+
+    HostRow.objects.create(
+        host_id=host_id,
+        tenant_id=owner.tenant_id,
+        state="retired",
+        labels={},
+        gpus=[],
+        gpu_count=0,
+        registered_at=timezone.now(),
+        version=1,
+    )
+
+    assert tunnels.agents_barred([agent]) == {agent}
+    with pytest.raises(HostIsRetired):
+        tunnels.agent_of(token)
