@@ -40,7 +40,7 @@ from .runtimes.users import UsersUnfit, closed_on_the_way, make_passable, named
 from .shares import PIPE_DIRECTORY
 from .single import CLAIMS, AlreadyRunning, claim
 from .uplink import HttpUplink
-from .work_as import PROCESS, RUNTIMES, SLURM, Wish, WorkAs, WorkUnsafe, work_as
+from .work_as import PROCESS, RUNTIMES, Wish, WorkAs, WorkUnsafe, work_as
 from .work_in import runtime_of
 
 SERVER = "http://127.0.0.1:8000"
@@ -81,8 +81,7 @@ def _do(arguments: Sequence[str] | None) -> int:
     try:
         how = work_as(_wish(options))
         filler = _filler(options)
-        enterable = how.has_accounts and SLURM not in options.runtimes
-        access = access_of(options.access, alone=enterable)
+        access = access_of(options.access, alone=how.has_accounts)
     except (WorkUnsafe, UsersUnfit, AccessImpossible, ValueError) as unsafe:
         parser.error(str(unsafe))
     with rotating(

@@ -90,8 +90,12 @@ class Entered:
         if uid is None:
             # As the agent's own user, or as one that others have too, it would be no lease's shell.
             raise NoWayIn("work on this host has no account of its own, so nobody is let in")
-        made = control.all_of(str(lease_id))
+        made = self._groups_within(lease_id, root["pid"])
         return inside_of(root["pid"], uid, groups=made, limits=self._limits.resources())
+
+    def _groups_within(self, lease_id: UUID, pid: int) -> Sequence[Path]:
+        """Return the control groups of a lease's work; pid: its command, or what is around it."""
+        return control.all_of(str(lease_id))
 
     def count_in(self, lease_id: UUID, pid: int) -> None:
         """Take a process of this host, and all below it, for the lease's own from now on."""
@@ -144,7 +148,7 @@ def inside_of_container(root: int, ids: int, *, limits: Mapping[str, int]) -> In
         gid=gids.pop() - ids,
         own_network=_namespace(root, "net") != _namespace(os.getpid(), "net"),
         home=environment.get("HOME", "/"),
-        groups=_groups_of(root),
+        groups=groups_of(root),
         environment=environment,
         limits={name: most for name, most in limits.items() if name in LIMITS_OF_CONTAINERS},
         ids=ids,
@@ -152,7 +156,7 @@ def inside_of_container(root: int, ids: int, *, limits: Mapping[str, int]) -> In
     )
 
 
-def _groups_of(pid: int) -> tuple[Path, ...]:
+def groups_of(pid: int) -> tuple[Path, ...]:
     """Return the control groups of a process that are not ours."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     ours = Path("/proc/self/cgroup").read_text().splitlines()

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Never
+from typing import Any
 from uuid import UUID
 
 from ..clock import Clock
 from ..shares import cards_of
 from .confinement import Confinement
 from .egress import Way
-from .inside import NoWayIn
+from .inside import groups_of
 from .judging import KEEPER_KILLED, unbegun
 from .keeper import Deadline, write_json
 from .launching import Launch
@@ -41,10 +42,16 @@ from .slurm_facts import (
     minutes_until,
 )
 from .slurm_levels import sandbox_of
+from .slurm_secrets import Handover
 from .users import WorkUser, WorkUsers
 
 WHOLE_ONLY = "this host's work runs on a Slurm cluster, which gives whole cards only"
-NO_SECRETS = "this host's work runs on a Slurm cluster, by whose disks no secret goes"
+NO_SECRETS = (
+    "this host's work runs on a Slurm cluster, whose jobs are handed secrets in bubblewrap only,"
+    " by an agent that is root, through memory at /run"
+)
+OF_A_JOB = re.compile(r"/job_[0-9]+(/|$)")
+"""In the names of Slurm's control groups: others are the daemon's, which is no lease's."""
 TOLD_MS = 10_000
 """How long the cluster is asked what it did to a job whose keeper is dead."""
 LONGEST_MS = 365 * 24 * 3600 * 1000
@@ -69,6 +76,7 @@ class SlurmRuntime(ProcessRuntime):
         limits: Limits = LIMITS,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
         pause: float | None = None,
+        handover: Handover | None = None,
     ) -> None:
         super().__init__(
             folder,
@@ -87,8 +95,12 @@ class SlurmRuntime(ProcessRuntime):
             cluster, folder / "slurm", clock=clock, told=self._differs, pause=pause
         )
         self._settings: dict[str, str] | None = None
+        self._handover = Handover.for_agent(folder) if handover is None else handover
 
-    hands_secrets = False
+    @property
+    def hands_secrets(self) -> bool:
+        """Tell if all work here can be handed secrets."""
+        return self._confinement is not None and self._handover.is_possible
 
     @property
     def sandbox(self) -> Sandbox:
@@ -107,7 +119,7 @@ class SlurmRuntime(ProcessRuntime):
             return self._look(spec.lease_id)
         if spec.devices != spec.gpu_uuids or cards_of(spec.gpu_uuids) != spec.gpu_uuids:
             raise StartFailed(WHOLE_ONLY)
-        if spec.secrets:
+        if spec.secrets and not self.hands_secrets:
             raise StartFailed(NO_SECRETS)
         return super().start(spec)
 
@@ -123,9 +135,9 @@ class SlurmRuntime(ProcessRuntime):
         if not self._withdraw(lease_id):
             super().kill(lease_id)
 
-    def inside(self, lease_id: UUID) -> Never:
-        # A shell of ours would be in none of the job's control groups.
-        raise NoWayIn("work on a Slurm cluster cannot be entered")
+    def _groups_within(self, lease_id: UUID, pid: int) -> Sequence[Path]:
+        """Return the control groups of a lease's job; none on a cluster that only counts."""
+        return tuple(each for each in groups_of(pid) if OF_A_JOB.search(str(each)))
 
     def findings(self) -> Sequence[tuple[str, str]]:
         """Return in what the cluster's accounting differs from what was measured, each once."""
@@ -162,6 +174,9 @@ class SlurmRuntime(ProcessRuntime):
                 "groups": [],  # the job's own, which it must not leave
                 "output_bytes_max": self._output_bytes_max,
             }
+            handed = {name: order.pop(name) for name in ("secrets",) if name in order}
+            if handed:
+                order["secrets_at"] = str(self._handover.put(spec.lease_id, handed))
             write_json(folder / "order.json", order)
         finally:
             os.close(lock)
@@ -180,7 +195,10 @@ class SlurmRuntime(ProcessRuntime):
         )
 
     def _take_up(self) -> None:
+        first = not self._taken_up
         super()._take_up()
+        if first:
+            self._handover.keep_only(self._works)
         self._errands.ready()
 
     def _find(self, folder: Path) -> None:
@@ -200,6 +218,12 @@ class SlurmRuntime(ProcessRuntime):
     # --- as it stands ----------------------------------------------------------------------------
 
     def _look(self, lease_id: UUID) -> Work:
+        work = self._as_it_stands(lease_id)
+        if work.state == "ended":
+            self._handover.drop(lease_id)
+        return work
+
+    def _as_it_stands(self, lease_id: UUID) -> Work:
         known, folder = self._works[lease_id], self._folder_of(lease_id)
         if known.state == "ended":
             return known
@@ -277,9 +301,11 @@ class SlurmRuntime(ProcessRuntime):
         finally:
             os.close(lock)
         self._errands.withdraw(lease_id)
+        self._handover.drop(lease_id)
         return True
 
     def _put_away(self, lease_id: UUID) -> None:
         super()._put_away(lease_id)
+        self._handover.drop(lease_id)
         if lease_id not in self._works:
             self._errands.drop(lease_id)

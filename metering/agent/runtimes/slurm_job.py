@@ -3,7 +3,7 @@
 A job may be begun twice: submitted again by an agent that did not hear of the first, or after
 the cluster lost its record of it. So the lock is taken and the folder is looked at before
 anything: work that began or was given up never begins (again). What the keeper is to do is in a
-file that is gone before the work begins.
+file that is gone before the work begins, and so are its secrets, which lie in memory.
 
 Slurm ends a job by asking all its processes to end, the keeper too. That is written down, so that
 the agent can tell it from an end of its own doing, and the keeper stays until the work is gone.
@@ -30,6 +30,7 @@ else:
     from keeper import Deadline, keep, write_json
 
 TOO_LATE = "its time was over before the cluster came to it"
+NO_SECRETS = "its secrets are not there any more: its host was started anew"
 NEVER_BEGAN = 127
 SIGNALLED = 128
 
@@ -52,6 +53,13 @@ def run(folder: Path) -> int:
         return NEVER_BEGAN
     order: dict[str, Any] = json.loads((folder / "order.json").read_bytes())
     (folder / "order.json").unlink()
+    if (at := order.pop("secrets_at", None)) is not None:
+        try:
+            order |= json.loads(Path(at).read_bytes())
+            Path(at).unlink()
+        except OSError:
+            write_json(folder / "exit.json", {"failed": NO_SECRETS})
+            return NEVER_BEGAN
     signal.signal(signal.SIGTERM, lambda *_: _asked(folder))
     _, ready = os.pipe2(os.O_CLOEXEC)
     keep(folder, order, ready)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,36 +19,9 @@ from tests.metering.agent.conftest import NOON_MS, Rig
 from tests.metering.agent.containers import Made, contained, make_image
 from tests.metering.agent.containers import image as image
 from tests.metering.agent.containers import podman as podman
+from tests.metering.agent.hunted import OTHER, VALUE, processes_with
 from tests.metering.agent.market import assignment
 from tests.metering.agent.works import ROOT, accounts, ended, program, running, said, until
-
-VALUE = "hunter2-0ff9ea40-Aa%+"
-OTHER = "the other value, 1"
-
-
-def processes_with(*values: str) -> list[str]:
-    """Return the files of /proc in which a value stands: command lines, variables, open files."""
-    wanted = [spelling for value in values for spelling in spellings(value)]
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        for path in (process / "cmdline", process / "environ", *_open_files(process)):
-            try:
-                content = path.read_bytes()
-            except OSError:
-                continue
-            if any(each in content for each in wanted):
-                found.append(f"{path} of {(process / 'cmdline').read_bytes()[:80]!r}")
-    return found
-
-
-def _open_files(process: Path) -> Iterator[Path]:
-    try:
-        for link in (process / "fd").iterdir():
-            if "memfd:" in str(link.readlink()):
-                yield link
-    except OSError:
-        return
-
 
 # --- the seal ------------------------------------------------------------------------------------
 

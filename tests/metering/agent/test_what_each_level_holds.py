@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -24,6 +25,7 @@ from metering.agent.runtimes.limits import Limits
 from metering.agent.runtimes.podman import Podman
 from metering.agent.runtimes.port import WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
+from metering.agent.runtimes.slurm_secrets import Handover
 from tests.metering.agent.cluster import TOGETHER, Cluster, JobsRuntime, of_cluster
 from tests.metering.agent.containers import contained
 from tests.metering.agent.containers import image as image
@@ -182,6 +184,7 @@ tries("setuid program")(
 tries("card of another lease")(lambda: opens(about["card"]))
 tries("folder of another lease")(lambda: reads(os.path.join(about["victim"], "work", "model")))
 tries("token of the agent")(lambda: reads(about["token"]))
+tries("secret of a lease that waits")(lambda: reads(about["waiting secret"]))
 found["filling the disk"] = fills(".")
 found["filling /tmp"] = fills("/tmp")
 tries("new user namespace")(lambda: libc.unshare(0x10000000) == 0)
@@ -295,6 +298,8 @@ def host(
     tools.mkdir()
     token.write_text("secret")
     token.chmod(0o600)
+    memory = Path("/dev/shm", f"offpeak-{tmp_path.parent.name}-{tmp_path.name}")
+    waiting = Handover.for_agent(tmp_path, place=memory).put(uuid4(), {"secrets": {}})
     setuid = tools / "id"
     shutil.copy("/usr/bin/id", setuid)
     setuid.chmod(0o4755)
@@ -330,11 +335,13 @@ def host(
                 "victim": str(tmp_path / "state" / "leases" / str(victim.lease_id)),
                 "setuid": str(setuid),
                 "token": str(token),
+                "waiting secret": str(waiting),
                 "own card": str(cards[0]),
                 "card": str(cards[1]),
             }
             yield Host(request.param, runtime, tmp_path / "state", about)
         finally:
+            shutil.rmtree(memory)
             for card in cards:
                 card.unlink()
             for work in runtime.works():
