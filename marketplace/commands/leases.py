@@ -266,17 +266,24 @@ def lease_stopped(
     detail: str = "",
     by: Meta,
     now: datetime,
+    over_share: bool = False,
 ) -> Position:
     """Take note that the work on a host is gone.
 
-    exit_code: its own, or None where the agent stopped it.
+    exit_code: its own, or None where the agent stopped it. over_share: for holding more GPU memory
+    than its share has.
     Raises: LeaseUnknown.
     """
     return _decide(
         store,
         lease_id,
         lambda lease: lease.work_stopped(
-            host_id=host_id, exit_code=exit_code, failed=False, detail=detail, now=now
+            host_id=host_id,
+            exit_code=exit_code,
+            failed=False,
+            detail=detail,
+            now=now,
+            over_share=over_share,
         ),
         by,
     )

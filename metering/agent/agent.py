@@ -369,8 +369,7 @@ class Agent:
                 self._sampler.limit(lease_id, ends_ms=terms.ends_ms)
 
     def _held(self, works: Mapping[UUID, Work]) -> list[Held]:
-        desired, trusted = self.courier.desired, self._runtime.trusts_work
-        held = []
+        desired, trusted, held = self.courier.desired, self._runtime.trusts_work, list[Held]()
         for lease_id, lease in self.state.leases.items():
             work = works.get(lease_id)
             running = work is not None and not lease.ended
@@ -384,6 +383,7 @@ class Agent:
                         noticed_ms=lease.noticed_ms,
                         stopping_ms=lease.stopping_ms,
                         apart=trusted or self._runtime.separates(lease.terms.gpu_uuids),
+                        over=self._sampler.over_share(lease_id),
                     )
                 )
             )

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from uuid import uuid4, uuid5
 
+from . import over_share
 from .reconcile import Terms
 from .sampler import Cut, Finding
 from .spool import Record, Spool, SpoolFull
@@ -111,4 +112,6 @@ def report(
     }
     if reclaimed:
         body["reclaimed"] = True
+    if what == "stopped" and detail.startswith(over_share.BEGINS):
+        body["over_share"] = True
     return {"t": "report", "body": body}

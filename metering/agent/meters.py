@@ -8,6 +8,7 @@ from uuid import UUID
 
 from .backoff import Backoff
 from .gpus.port import GpuFault, Reading, Utilisation
+from .over_share import Over, follow
 from .runtimes.used import NOT_KNOWN, Used
 
 FUTURE_US_MAX = 2_000_000
@@ -24,6 +25,7 @@ class Meter:
     present: what the last look saw; None is unknown. ends_ms: nothing is granted beyond.
     used: by the lease's work, as of `cut_ms`.
     by_mps: it is a share by MPS, whose processes the driver may count together with the others'.
+    share_mib: the memory of a share; None: it is no share. over: it holds more than that.
     """
 
     cut_ms: int
@@ -37,6 +39,8 @@ class Meter:
     memory_mib: int | None = None
     turned: bool = False
     by_mps: bool = False
+    share_mib: int | None = None
+    over: Over | None = None
     used: Used = NOT_KNOWN
     pids: set[int] = field(default_factory=set)
 
@@ -124,7 +128,15 @@ def account(meter: Meter, now_ms: int) -> None:
         meter.occupied_ms += length_ms
 
 
-def see(meter: Meter, lease_id: UUID, reading: Reading, owners: Mapping[int, UUID | None]) -> None:
+def see(
+    meter: Meter,
+    lease_id: UUID,
+    reading: Reading,
+    owners: Mapping[int, UUID | None],
+    *,
+    now_ms: int,
+) -> None:
+    """Take in what a look saw of a lease's processes: that they are there, and their memory."""
     mine = [each for each in reading.residents if owners[each.pid] == lease_id]
     meter.pids |= {each.pid for each in mine}
     # Without seeing the host's process ids, not finding the lease's process proves nothing.
@@ -136,3 +148,5 @@ def see(meter: Meter, lease_id: UUID, reading: Reading, owners: Mapping[int, UUI
     sizes = [each.memory_mib for each in mine if each.memory_mib is not None]
     if sizes:
         meter.memory_mib = max(meter.memory_mib or 0, sum(sizes))
+    held_mib = sum(sizes) if sizes else None
+    meter.over = follow(meter.over, share_mib=meter.share_mib, held_mib=held_mib, now_ms=now_ms)

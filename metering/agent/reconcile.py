@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from .over_share import GRACE_MS_MAX
 from .shares import in_the_way
 from .wire import Assignment, Phase, VolumeMount
 
@@ -91,7 +92,7 @@ class Held:
     started, `ended` for ever after. noticed_ms: the deadline the work was told of. stopping_ms:
     when it was asked to end. apart: its work can run beside that of other tenants. declined: why
     it is not started, though it should be; early: why it ends before the server asks for it; both
-    are the owner's hand.
+    are the owner's hand. over: why it ends for the memory that it holds beyond its share.
     """
 
     terms: Terms
@@ -103,6 +104,7 @@ class Held:
     apart: bool = True
     declined: str = ""
     early: str = ""
+    over: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,9 @@ def kill_ms(held: Held) -> int:
     assert held.stopping_ms is not None
     asked, terms = held.stopping_ms, held.terms
     if asked < terms.deadline_ms:
-        return min(asked + terms.grace_ms, terms.deadline_ms)
+        # Meanwhile its neighbours on the card lack the memory.
+        grace_ms = min(terms.grace_ms, GRACE_MS_MAX) if held.over else terms.grace_ms
+        return min(asked + grace_ms, terms.deadline_ms)
     return asked + min(LATE_GRACE_MS, terms.grace_ms)
 
 
@@ -279,7 +283,7 @@ def _reason(held: Held, now_ms: int) -> str:
         return "the lease is not this host's any more"
     if now_ms >= terms.wind_down_ms:
         return TIME_IS_OVER
-    return ""
+    return held.over
 
 
 def _dues(held: Held) -> Iterator[int]:

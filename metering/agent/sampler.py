@@ -15,13 +15,14 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
+from . import over_share
 from .clock import Clock
 from .gpus.port import GpuFault, Gpus, Reading
 from .meters import FUTURE_US_MAX, Meter, Watch, account, see, weigh
 from .readiness import Readiness
 from .runtimes.port import Accounted, Runtime
 from .runtimes.used import NOT_KNOWN, Used
-from .shares import DAEMONS, card_of, cards_of, is_mps
+from .shares import DAEMONS, card_of, cards_of, is_mps, share_of
 from .strangers import filling, strangers_of
 from .wire import HealthKind
 
@@ -94,6 +95,7 @@ class Sampler:
         """
         wall_us = self._clock.wall_us()
         for uuid, start_ms in ends.items():
+            share = share_of(uuid)
             self._meters[lease_id, uuid] = Meter(
                 cut_ms=start_ms,
                 seen_ms=start_ms,
@@ -103,6 +105,7 @@ class Sampler:
                 occupied_ms=0 if fresh else None,
                 busy_known=fresh,
                 by_mps=is_mps(uuid),
+                share_mib=None if share is None else share.memory_mib,
             )
 
     def limit(self, lease_id: UUID, *, ends_ms: int) -> None:
@@ -174,6 +177,11 @@ class Sampler:
                 last.append(_cut(key, meter, stop_ms))
         return last
 
+    def over_share(self, lease_id: UUID) -> str:
+        """Return why a lease is to end for the memory that it holds; empty: it is not."""
+        overs = (meter.over for (lease, _), meter in self._meters.items() if lease == lease_id)
+        return next(filter(None, map(over_share.said, overs)), "")
+
     def faulty(self) -> set[str]:
         """Return the devices that did not answer when they were looked at last."""
         return {uuid for uuid, watch in self._watches.items() if watch.fault is not None}
@@ -241,7 +249,7 @@ class Sampler:
         owners = {each.pid: self._runtime.lease_of(each.pid) for each in reading.residents}
         for lease_id, meter in meters.items():
             if lease_id not in frozen:
-                see(meter, lease_id, reading, owners)
+                see(meter, lease_id, reading, owners, now_ms=now_ms)
         shared = self._servers(meters, owners)
         weigh(watch, meters, reading.utilisation, wall_us, shared=shared)
         return findings + self._strays(uuid, watch, reading, owners, meters)
@@ -253,7 +261,7 @@ class Sampler:
         for meter in meters.values():
             if meter.present is not None:
                 meter.turned = True
-            meter.present = None
+            meter.present = meter.over = None
             meter.pids.clear()
         watch.untils.clear()
         new, watch.fault = watch.fault is None, fault

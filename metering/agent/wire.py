@@ -342,6 +342,7 @@ class Report(Message):
     saved: what it did until `at` is safe, a checkpoint; the others say when it happened. refused:
         it was not started, because somebody else's process fills its GPU.
     reclaimed: it was stopped, or never started, by the owner's hand at the host.
+    over_share: it was stopped, as it held more GPU memory than its share has.
     exit_code: of a command that ended by itself or by our signal; negative is the signal's
         number; null when unknown or never started.
     """
@@ -353,6 +354,7 @@ class Report(Message):
     exit_code: Annotated[int, Between(-255, 255)] | None
     detail: Detail
     reclaimed: bool = False
+    over_share: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

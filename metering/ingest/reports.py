@@ -96,6 +96,7 @@ def _tell(
                 detail=report.detail,
                 by=by,
                 now=now,
+                over_share=report.over_share,
             )
         case "saved":
             leases.save_work(

@@ -11,6 +11,7 @@ WORK_FAILED = 103
 BID_WITHDRAWN = 104
 RESOLD = 105
 IDLE = 106
+OVER_SHARE = 107
 RECLAIMED = 201
 RECLAIMED_BEFORE_START = 202
 WINDOW_OVER = 301
@@ -36,6 +37,7 @@ REASONS: dict[int, str] = {
     BID_WITHDRAWN: "The bid was withdrawn before the grant reached it.",
     RESOLD: "The consumer sold the rest of the lease.",
     IDLE: "The lease was idle for as long as its consumer's rule says, and a warning went before.",
+    OVER_SHARE: "The work held more GPU memory than its share has, and was stopped.",
     RECLAIMED: "The owner took the capacity back.",
     RECLAIMED_BEFORE_START: "The owner took the capacity back before the lease began.",
     WINDOW_OVER: "The window of the lease was over.",

@@ -221,10 +221,12 @@ class Lease(LeaseState):
         detail: str,
         now: datetime,
         occupied: bool = False,
+        over_share: bool = False,
     ) -> list[LeaseEvent]:
         """Take note that the work on a host is gone.
 
-        occupied: it failed to start because processes of others fill the GPU.
+        occupied: it failed to start because processes of others fill the GPU. over_share: its host
+        stopped it, for holding more GPU memory than its share has.
         Gone before it was asked to go, it ends the lease: a gang does not go on without a part.
         """
         if self.over or host_id in self.stopped or host_id not in self.hosts:
@@ -243,6 +245,8 @@ class Lease(LeaseState):
                 lost = host_id in self.started
                 unmade = close_reasons.GPU_OCCUPIED if occupied else close_reasons.START_FAILED
                 reason = close_reasons.WORK_LOST if lost else unmade
+            elif over_share:
+                reason = close_reasons.OVER_SHARE
             elif exit_code is None:
                 # The agent stops work a little before its deadline, so that the GPU is free by it.
                 reason = self._reason_of_due()

@@ -111,7 +111,7 @@ def follow(before: Before, *, now: datetime) -> BidTerms | Because:
     reason = lease.ending_reason
     if reason in _BY_CONSUMER:
         return "consumer"
-    if reason == close_reasons.WORK_FAILED:
+    if reason in (close_reasons.WORK_FAILED, close_reasons.OVER_SHARE):
         return "failed"
     if reason == close_reasons.MONEY_SPENT:
         return "money"

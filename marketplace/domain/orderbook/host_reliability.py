@@ -36,6 +36,7 @@ WENT_WELL = frozenset(
         close_reasons.WORK_DONE,
         close_reasons.CLOSED_BY_CONSUMER,
         close_reasons.WORK_FAILED,
+        close_reasons.OVER_SHARE,
         close_reasons.RESOLD,
         close_reasons.WINDOW_OVER,
         close_reasons.MONEY_SPENT,

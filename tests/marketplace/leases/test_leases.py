@@ -166,6 +166,20 @@ def test_a_start_that_a_filled_gpu_prevents_is_the_hosts_fault_with_its_own_reas
     assert (closed.reason, closed.failed) == (close_reasons.GPU_OCCUPIED, True)
 
 
+def test_work_that_was_stopped_for_its_memory_ends_the_lease_with_that_reason() -> None:
+    events = active().work_stopped(
+        host_id=HOST_A,
+        exit_code=None,
+        failed=False,
+        detail="30000 MiB, where 20480 MiB are its own",
+        now=NOON + ONE_HOUR,
+        over_share=True,
+    )
+    closed = events[-1]
+    assert isinstance(closed, LeaseClosed)
+    assert (closed.reason, closed.failed) == (close_reasons.OVER_SHARE, False)
+
+
 def test_a_gang_that_loses_one_host_waits_for_the_other_to_stop() -> None:
     lease = active(share(HOST_A, ADA), share(HOST_B, BOB))
     events = lease.work_stopped(
