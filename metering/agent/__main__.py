@@ -149,8 +149,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--mps-pipe-dir",
         type=Path,
-        default=PIPE_DIRECTORY,
-        help="where the MPS control daemon listens, for shares by MPS",
+        help="where a control daemon of MPS listens that you run, for shares by MPS; without it "
+        f"that at {PIPE_DIRECTORY}, and where none is the agent runs one for each card",
     )
     parser.add_argument("--simulate", metavar="MODELS", type=_saying(parse_models),
                         help="pretend to have GPUs, such as H100:8, H100@mig:4,L4:2")  # fmt: skip

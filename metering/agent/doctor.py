@@ -16,9 +16,11 @@ from .gpus.port import GpuFault, Gpus
 from .hand.shown import HANDS, last_account
 from .reconcile import epoch_ms
 from .runtimes.limits import LIMITS, Limits
-from .shares import PIPE_DIRECTORY, mps_runs
+from .runtimes.mps.owners import OwnersDaemon
+from .shares import mps_runs
 from .uplink import Refused, Unreachable, Uplink
 from .work_as import Wish
+from .work_in import PROGRAMS, mps_of
 
 CLOCK_OFFSET_MS_MAX = 2_000
 FREE_BYTES_MIN = 256 * 1024 * 1024
@@ -30,7 +32,7 @@ def examine(
     uplink: Uplink | None,
     state_dir: Path,
     token_file: Path | None,
-    mps_pipe: Path = PIPE_DIRECTORY,
+    mps_pipe: Path | None = None,
     wish: Wish | None = None,
     limits: Limits = LIMITS,
 ) -> Iterator[Check]:
@@ -40,7 +42,7 @@ def examine(
     wish: as whom leased work is to run; None: as nobody was asked for. limits: of its work.
     """
     yield from _gpus(make_gpus)
-    yield _mps(mps_pipe)
+    yield _mps(mps_pipe, state_dir)
     yield _namespace()
     yield from work.examine(wish or Wish(), state_dir, limits)
     yield from slurm_checks.examine(wish or Wish(), make_gpus)
@@ -104,12 +106,18 @@ def _mig(gpus: Gpus) -> Iterator[Check]:
             yield Check(name, True, "MIG mode is on: the market makes instances for leases")
 
 
-def _mps(mps_pipe: Path) -> Check:
-    if mps_runs(mps_pipe):
-        found = f"its control daemon listens at {mps_pipe}: shares by MPS can be leased"
-        return Check("MPS", True, found)
-    mend = "only for shares by MPS: nvidia-cuda-mps-control -d, or --mps-pipe-dir"
-    return Check("MPS", None, f"no control daemon listens at {mps_pipe}", mend)
+def _mps(pipe: Path | None, state_dir: Path) -> Check:
+    found = mps_of(pipe, state_dir)
+    if not isinstance(found, OwnersDaemon):
+        return Check("MPS", True, "the agent runs a control daemon for each card lent by it")
+    if mps_runs(found.pipe):
+        said = f"your control daemon listens at {found.pipe}: shares by MPS can be leased, "
+        mend = "end it, as root, for the agent to run one whose limits work cannot lift"
+        return Check("MPS", True, said + "with limits that work can lift", mend)
+    mend = f"only for shares by MPS: run the agent as root, with {' and '.join(PROGRAMS)}"
+    if pipe is not None:
+        mend = "start it: nvidia-cuda-mps-control -d -multiuser-server, or name no --mps-pipe-dir"
+    return Check("MPS", None, f"no control daemon listens at {found.pipe}", mend)
 
 
 def _namespace() -> Check:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 from .clock import Clock
 from .runtimes.limits import Limits
+from .runtimes.mps import control, modes
+from .runtimes.mps.daemons import AgentsDaemons
+from .runtimes.mps.owners import OwnersDaemon
+from .runtimes.mps.port import Mps
 from .runtimes.process import ProcessRuntime
 from .runtimes.slurm import SlurmRuntime
 from .runtimes.slurm_commands import absent_programs
+from .shares import PIPE_DIRECTORY, mps_runs
 from .work_as import SLURM, Wish, WorkAs, WorkUnsafe, containers_of
 
 NO_DISK = "--work-disk-gib goes not with slurm: a job need not see what the agent mounts"
 
 
 def runtime_of(
-    wish: Wish, how: WorkAs, state_dir: Path, *, clock: Clock, limits: Limits, mps_pipe: Path
+    wish: Wish, how: WorkAs, state_dir: Path, *, clock: Clock, limits: Limits, mps_pipe: Path | None
 ) -> ProcessRuntime:
-    """Return the runtime that was asked for.
+    """Return the runtime that was asked for. mps_pipe: where the owner's MPS daemon listens.
 
     Raises: WorkUnsafe, where it cannot be had.
     """
@@ -40,8 +47,25 @@ def runtime_of(
         users=how.users,
         confinement=how.confinement,
         limits=limits,
-        mps_pipe=mps_pipe,
+        mps=OwnersDaemon() if wish.pretended else mps_of(mps_pipe, state_dir),
         needs_mps=not wish.pretended,
         containers=containers_of(wish, state_dir),
         bare=how.bare,
     )
+
+
+def mps_of(pipe: Path | None, state_dir: Path) -> Mps:
+    """Return who runs the control daemons of MPS here. pipe: where its owner said that one listens.
+
+    The agent does, as root and where NVIDIA's programs are, unless its owner's daemon already
+    listens at the usual place.
+    """
+    folder, programs = state_dir / "mps", [shutil.which(each) for each in PROGRAMS]
+    usual = mps_runs(PIPE_DIRECTORY) and not folder.exists()  # with daemons of an earlier run
+    if pipe is None and not usual and os.geteuid() == 0 and all(programs):
+        own, smi = map(str, programs)
+        return AgentsDaemons(folder, control=own, smi=smi)
+    return OwnersDaemon(pipe or PIPE_DIRECTORY)
+
+
+PROGRAMS = (control.PROGRAM, modes.PROGRAM)

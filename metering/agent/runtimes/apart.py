@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from uuid import UUID
 
 from ..shares import is_mps
 from . import disks, groups
@@ -13,6 +15,8 @@ from .egress import Reach
 from .images import Containers
 from .levels import Sandbox, sandbox_of
 from .limits import Limits
+from .mps.port import Mps
+from .port import Work
 from .users import WorkUsers
 
 
@@ -24,7 +28,9 @@ class Apart:
     _confinement: Confinement | None
     _containers: Containers | None
     _limits: Limits
+    _mps: Mps
     _needs_mps: bool
+    _works: Mapping[UUID, Work]
     _bare: bool
 
     has_folders = True
@@ -53,8 +59,10 @@ class Apart:
     def sandbox(self) -> Sandbox:
         """Return how far work is kept from the host and from other leases."""
         if self._containers is not None and not self._bare:
-            return self._containers.podman.sandbox(self._limits, disk=self._bounds_disk)
-        return sandbox_of(self._users, self._confinement, self._limits, disk=self._bounds_disk)
+            found = self._containers.podman.sandbox(self._limits, disk=self._bounds_disk)
+        else:
+            found = sandbox_of(self._users, self._confinement, self._limits, disk=self._bounds_disk)
+        return replace(found, enforces=found.enforces + self._mps.enforces())
 
     @property
     def reaches(self) -> Reach:
@@ -93,6 +101,11 @@ class Apart:
         confinement = self._confined(gpu_uuids)
         shared = self._users is not None and not self._users.alone
         return confinement is not None and confinement.separates and not shared
+
+    def _held(self) -> set[str]:
+        """Return the GPUs that work has."""
+        works = (each for each in self._works.values() if each.state != "ended")
+        return {uuid for work in works for uuid in work.gpu_uuids}
 
     def _confined(self, gpu_uuids: Collection[str]) -> Confinement | None:
         # MPS's daemon and its clients find each other by what namespaces hide.

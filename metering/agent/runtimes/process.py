@@ -19,7 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from ..clock import Clock
-from ..shares import PIPE_DIRECTORY, cards_of, is_mps, mps_runs
+from ..shares import cards_of, is_mps
 from . import disks, groups, keeper, saved
 from .apart import Apart
 from .confinement import Confinement
@@ -31,6 +31,8 @@ from .inside import Entered
 from .judging import KEEPER_KILLED, judged, unbegun
 from .launching import CHECKPOINT, START_SECONDS_MAX, Launch, spawn
 from .limits import LIMITS, Limits
+from .mps.owners import OwnersDaemon
+from .mps.port import Mps
 from .port import NotYet, StartFailed, Work, WorkSpec
 from .records import bytes_in, catches, is_locked, keep_newest, read
 from .used import Used, Uses
@@ -48,8 +50,8 @@ class ProcessRuntime(Apart, Entered):
     users: accounts of which each lease has one to itself. account: name of one that all work
     shares, one tenant at a time. Without either it runs as the agent's own user.
     confinement: bwrap around the work; without it and without accounts the work is trusted.
-    mps_pipe: where the MPS control daemon listens, which shares by MPS need; without
-        `needs_mps` (made-up GPUs) they do without.
+    mps: the control daemons of MPS, which shares by MPS need; without `needs_mps` (made-up GPUs)
+        they do without.
     containers: podman, for work that names an image. bare: work without one is run as well.
     """
 
@@ -63,7 +65,7 @@ class ProcessRuntime(Apart, Entered):
         confinement: Confinement | None = None,
         limits: Limits = LIMITS,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
-        mps_pipe: Path = PIPE_DIRECTORY,
+        mps: Mps | None = None,
         needs_mps: bool = True,
         containers: Containers | None = None,
         bare: bool = True,
@@ -79,7 +81,7 @@ class ProcessRuntime(Apart, Entered):
         self._confinement = confinement
         self._limits = limits
         self._output_bytes_max = output_bytes_max
-        self._mps_pipe = mps_pipe
+        self._mps = mps or OwnersDaemon()
         self._needs_mps = needs_mps
         self._containers = containers
         self._bare = bare
@@ -100,9 +102,6 @@ class ProcessRuntime(Apart, Entered):
         if spec.lease_id in self._works:
             return self._look(spec.lease_id)
         by_mps = self._needs_mps and any(map(is_mps, spec.gpu_uuids))
-        if by_mps and not mps_runs(self._mps_pipe):
-            # Without the daemon the work would run unlimited beside the others on the card.
-            raise StartFailed(f"no MPS control daemon listens at {self._mps_pipe}")
         if by_mps and self.reaches == "allow-list":
             raise StartFailed(
                 "work on a share by MPS has the host's network, and this host lets work connect to"
@@ -114,6 +113,8 @@ class ProcessRuntime(Apart, Entered):
                 "this host hands secrets only to work in bubblewrap or in a container, which work"
                 " on a share by MPS is not"
             )
+        if self._needs_mps:
+            self._mps.ready(spec.gpu_uuids, self._held())
         confinement = self._confined(spec.gpu_uuids) if contained is None else None
         way = None if confinement is None else confinement.way()
         user = self._user_for() if contained is None else None
@@ -167,7 +168,9 @@ class ProcessRuntime(Apart, Entered):
 
     def works(self) -> Sequence[Work]:
         self._take_up()
-        return [self._look(lease_id) for lease_id in list(self._works)]
+        found = [self._look(lease_id) for lease_id in list(self._works)]
+        self._mps.tidy(self._held())
+        return found
 
     def notify(self, lease_id: UUID, *, stop_at_ms: int) -> bool:
         moment = datetime.fromtimestamp(stop_at_ms / 1000, UTC).isoformat(timespec="milliseconds")
@@ -289,7 +292,8 @@ class ProcessRuntime(Apart, Entered):
         folder = self._folder_of(spec.lease_id)
         bounded = (user is not None or contained is not None) and self._bounds_disk
         disk_bytes = self._limits.disk_bytes if bounded else 0
-        launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained, disk_bytes, way)
+        pipe = self._mps.pipe_of(spec.gpu_uuids)
+        launch = Launch(spec, folder, user, pipe, confinement, contained, disk_bytes, way)
         lock = launch.prepare()
         try:
             if spec.stop_at_ms is not None and spec.kill_at_ms is not None:

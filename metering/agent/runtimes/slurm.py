@@ -163,7 +163,8 @@ class SlurmRuntime(ProcessRuntime):
     ) -> bytes:
         """Make the lease's folder and have a job for it; what becomes of it shows later."""
         folder = self._folder_of(spec.lease_id)
-        launch = Launch(spec, folder, user, self._mps_pipe, confinement, contained, 0, way)
+        pipe = self._mps.pipe_of(spec.gpu_uuids)
+        launch = Launch(spec, folder, user, pipe, confinement, contained, 0, way)
         lock = launch.prepare()
         try:
             if spec.stop_at_ms is not None and spec.kill_at_ms is not None:

@@ -17,6 +17,7 @@ from metering.agent import doctor, shares
 from metering.agent.clock import SystemClock
 from metering.agent.gpus.nvml import NvmlGpus
 from metering.agent.reconcile import Held, Start, Terms, reconcile
+from metering.agent.runtimes.mps.owners import OwnersDaemon
 from metering.agent.runtimes.port import StartFailed, WorkSpec
 from metering.agent.runtimes.process import ProcessRuntime
 from metering.agent.wire import Interval
@@ -69,7 +70,7 @@ def pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def seen_by(uuid: str, folder: Path, pipe: Path) -> dict[str, str]:
     """Return the environment of work on a GPU."""
-    runtime = ProcessRuntime(folder, clock=SystemClock(), mps_pipe=pipe)
+    runtime = ProcessRuntime(folder, clock=SystemClock(), mps=OwnersDaemon(pipe))
     code = "import os, json; print(json.dumps(dict(os.environ)))"
     environment = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100", "CUDA_VISIBLE_DEVICES": "all"}
     wanted = WorkSpec(
@@ -112,7 +113,7 @@ def test_work_without_a_share_does_not_reach_the_hosts_mps(tmp_path: Path, pipe:
 @pytest.mark.parametrize("pid", ["", "4194305", str(os.getpid())], ids=["none", "gone", "another"])
 def test_a_share_by_mps_is_not_started_without_the_daemon(tmp_path: Path, pid: str) -> None:
     pipe = daemon(tmp_path / "mps", pid)
-    runtime = ProcessRuntime(tmp_path / "state", clock=SystemClock(), mps_pipe=pipe)
+    runtime = ProcessRuntime(tmp_path / "state", clock=SystemClock(), mps=OwnersDaemon(pipe))
 
     with pytest.raises(StartFailed, match="no MPS control daemon"):
         runtime.start(WorkSpec(lease_id=uuid4(), gpu_uuids=(MPS[0],), command=("true",)))
