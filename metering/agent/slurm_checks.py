@@ -9,6 +9,7 @@ from .gpus.port import GpuFault, Gpus
 from .runtimes.slurm_commands import ClusterAway, ClusterRefused, Slurm, absent_programs
 from .runtimes.slurm_facts import Node
 from .runtimes.slurm_levels import bounded
+from .runtimes.slurm_secrets import PLACE, is_in_memory
 from .work_as import SLURM, Wish
 
 NAME = "Slurm"
@@ -37,7 +38,9 @@ def examine(wish: Wish, make_gpus: Callable[[], Gpus]) -> Iterator[Check]:
     yield Check(NAME, True, f"the cluster {settings.get('ClusterName', '')} answers")
     yield from _settings(settings)
     yield from _node(cluster, node, make_gpus)
+    yield _partition(cluster)
     yield _accounting(cluster)
+    yield _secrets()
 
 
 def _settings(settings: dict[str, str]) -> Iterator[Check]:
@@ -76,6 +79,24 @@ def _node(cluster: Slurm, node: Node | None, make_gpus: Callable[[], Gpus]) -> I
     found = f"the cluster knows no type {', '.join(absent)}"
     mend = f"in gres.conf, with N as of nvidia-smi -q (Minor Number): {lines}"
     yield Check("GPUs of the node", False, found, mend)
+
+
+def _partition(cluster: Slurm) -> Check:
+    name = f"partition {cluster.partition or '(the default)'}"
+    try:
+        shut = cluster.shut_partition()
+    except (ClusterAway, ClusterRefused) as error:
+        return Check(name, False, str(error), "--slurm-partition NAME, as of sinfo")
+    mend = "scontrol update PartitionName=NAME State=UP; or --slurm-partition NAME" if shut else ""
+    return Check(name, not shut, shut or "takes jobs", mend)
+
+
+def _secrets() -> Check:
+    name, memory = "secrets of jobs", is_in_memory(PLACE)
+    if not memory:
+        mend = f"a tmpfs at {PLACE.parent}: without, work here is handed no secrets"
+        return Check(name, None, f"{PLACE.parent} is on a disk", mend)
+    return Check(name, True, f"handed over through memory, at {PLACE}")
 
 
 def _accounting(cluster: Slurm) -> Check:

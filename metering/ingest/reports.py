@@ -11,7 +11,7 @@ from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
 from marketplace.commands import leases
-from marketplace.commands.losses import end_for_hardware
+from marketplace.commands.losses import end_for_hardware, end_if_falling_short
 from marketplace.domain.facts import close_reasons
 from metering.agent.wire import HOST_RESTARTED, Report, ReportBatch
 from metering.domain.health import ENDS_LEASES
@@ -103,6 +103,9 @@ def _tell(
                 store, lease_id=lease_id, host_id=host_id, safe_at=report.at, by=by, now=now
             )
         case "failed" | "refused":
+            # First: the host says by now why, and the work may go elsewhere at once.
+            short = by.step("short")
+            end_if_falling_short(store, lease_id=lease_id, host_id=host_id, by=short, now=now)
             leases.lease_failed(
                 store,
                 lease_id=lease_id,

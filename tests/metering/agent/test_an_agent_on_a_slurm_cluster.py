@@ -140,7 +140,9 @@ def test_the_doctor_says_what_the_cluster_lacks(
     assert "ok   bounds of leases" in found
     assert f"ok   node {cluster.host}: takes jobs" in found
     assert "ok   GPUs of the node" in found
+    assert "ok   partition (the default): takes jobs" in found
     assert "ok   account offpeak" in found
+    assert "secrets of jobs: " in found
     assert (
         "?    ConstrainDevices: not so: GPUs of others are closed to a job -> TaskPlugin=" in found
     )
@@ -149,6 +151,9 @@ def test_the_doctor_says_what_the_cluster_lacks(
     found = capsys.readouterr().out
     assert "FAIL GPUs of the node: the cluster knows no type GPU-" in found
     assert "FAIL account none: root may not submit jobs in it -> sacctmgr add account none" in found
+
+    main(["doctor", *options, *PRETENDED, "--slurm-partition", "none"])
+    assert "FAIL partition none: " in capsys.readouterr().out
 
     main(["doctor", *options, *PRETENDED, "--slurm-node", "none"])
     assert "FAIL Slurm: Node none not found" in capsys.readouterr().out
