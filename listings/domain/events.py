@@ -17,7 +17,9 @@ Taking = Literal["all", "paused", "draining", "released"]
 """What an owner lets the market do on a host: anything; start nothing new; have what runs end with
 its notice; have nothing there at all."""
 ShareKind = Literal["mps", "timeslice", "mig"]
-UnfitReason = Literal["gpu-lost", "driver-mismatch", "xid", "card-filled", "absent", "cannot-start"]
+UnfitReason = Literal[
+    "gpu-lost", "driver-mismatch", "xid", "card-filled", "absent", "cannot-start", "starts-failed"
+]
 """Why a GPU is not leased for now: it does not answer; the driver was changed under its users; an
 XID error that takes a reset; others fill its memory; its host does not find it any more, or can
 start no work."""

@@ -38,3 +38,10 @@ def leases_to_begin_on(host_id: UUID, *, until: datetime) -> list[LeaseId]:
     rows = LeaseRow.objects.filter(state__in=("scheduled", "starting"), starts_at__lte=until)
     keys = rows.filter(host_ids__contains=[host_id]).order_by("lease_id")
     return [LeaseId(key) for key in keys.values_list("lease_id", flat=True)]
+
+
+def last_leases_of(host_id: UUID, gpu_uuid: str, *, limit: int) -> list[tuple[UUID, UUID]]:
+    """Return the last leases that began on a GPU of a host, newest first, with their consumers."""
+    rows = LeaseShareRow.objects.filter(host_id=host_id, gpu_uuids__contains=[gpu_uuid])
+    began = rows.exclude(phase="wait").order_by("-starts_at", "-lease_id")
+    return [*began.values_list("lease_id", "tenant_id")[:limit]]

@@ -28,6 +28,13 @@ FIT_AFTER = timedelta(minutes=10)
 FREE_AFTER = timedelta(minutes=1)
 """The same of a card that others filled, and of a host that could start no work."""
 
+FAILED_STARTS = 3
+"""So many leases in a row, not all of one consumer, that a host could not start on a GPU, are a
+fault of the GPU or of its host. Those of one consumer may be that of what it brings along."""
+TRIED_AGAIN_AFTER = timedelta(minutes=30)
+"""So long such a GPU is leased to nobody. Nothing but a lease can prove it: the next that fails
+withholds it again at once."""
+
 ENDS_LEASES: dict[UnfitReason, tuple[int, timedelta]] = {
     "xid": (close_reasons.GPU_FAILING, timedelta()),
     "gpu-lost": (close_reasons.GPU_LOST, timedelta(seconds=30)),
@@ -51,6 +58,7 @@ CONDITIONS: dict[str, GpuCondition] = {
     "card-filled": "filled",
     "absent": "absent",
     "cannot-start": "closed",
+    "starts-failed": "failing",
 }
 
 ENDED_BY_RECOVERY: tuple[UnfitReason, ...] = ("gpu-lost", "driver-mismatch", "xid")
@@ -149,4 +157,6 @@ def _is_fatal(detail: str) -> bool:
 
 def proof_of(reason: str) -> timedelta:
     """Return for how long a GPU has to be without fault before it is leased again."""
+    if reason == "starts-failed":
+        return TRIED_AGAIN_AFTER
     return FREE_AFTER if reason in ("card-filled", "cannot-start") else FIT_AFTER

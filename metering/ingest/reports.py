@@ -10,14 +10,15 @@ from django.db import connection
 from ledger.domain.ids import HostId, LeaseId
 from ledger.domain.refusal import Refusal
 from ledger.eventstore.port import EventStore, Meta
+from listings.commands.health import quarantine_gpu
 from marketplace.commands import leases
 from marketplace.commands.losses import end_for_hardware, end_if_falling_short
 from marketplace.domain.facts import close_reasons
 from metering.agent.wire import HOST_RESTARTED, Report, ReportBatch
-from metering.domain.health import ENDS_LEASES
+from metering.domain.health import ENDS_LEASES, FAILED_STARTS
 from metering.ingest.grants import Grants, LeaseNotHere
 from metering.models import WorkReport
-from metering.queries.faults import fault_under
+from metering.queries.faults import fault_under, starts_failed_on
 
 UNKNOWN_EXIT_CODE = 255
 """Of work that ended by itself, nobody knows how: not a success."""
@@ -58,6 +59,9 @@ def take_reports(
             _keep(report, host_id=host_id, now=now)
         step = by.step(str(report.report_id))
         _tell(store, grants, report, host_id=host_id, by=step, now=now)
+        if report.what == "failed":
+            step = by.step(f"{report.report_id}-starts")
+            _quarantine_on_failed_starts(store, grants, report, host_id=host_id, by=step, now=now)
     return len(batch.reports)
 
 
@@ -117,6 +121,23 @@ def _tell(
             )
         case _:
             assert_never(report.what)
+
+
+def _quarantine_on_failed_starts(
+    store: EventStore, grants: Grants, report: Report, *, host_id: HostId, by: Meta, now: datetime
+) -> None:
+    """Lease a GPU to nobody for a while on which one start after the other failed."""
+    for uuid in grants.of(store, LeaseId(report.lease_id)).on(host_id):
+        if starts_failed_on(host_id, uuid):
+            quarantine_gpu(
+                store,
+                host_id=host_id,
+                gpu_uuid=uuid,
+                reason="starts-failed",
+                detail=f"{FAILED_STARTS} starts in a row failed: {report.detail}",
+                by=by.step(uuid),
+                now=now,
+            )
 
 
 def _blame(

@@ -10,11 +10,14 @@ from django.db.models import Q
 
 from listings.domain.divisions import card_of
 from listings.queries import HostHealth, hosts_watched
-from metering.domain.health import ENDS_LEASES, GpuFault, HealthSaid, faults
-from metering.models import AgentContact, HealthEvent
+from marketplace.queries.on_hosts import last_leases_of
+from metering.domain.health import ENDS_LEASES, FAILED_STARTS, GpuFault, HealthSaid, faults
+from metering.models import AgentContact, HealthEvent, WorkReport
 
 SEEN_WITHIN = timedelta(seconds=5)
 """So much later than the work dies of it, an agent may notice what is wrong with a GPU."""
+LOOKED_BACK = 2 * FAILED_STARTS
+"""Leases of a GPU of which the host may have told nothing yet, or never will, among them."""
 
 
 def fault_under(
@@ -35,6 +38,26 @@ def fault_under(
         if under and begun and fault.reason in ENDS_LEASES:
             return uuid, fault
     return None
+
+
+def starts_failed_on(host_id: UUID, gpu_uuid: str) -> bool:
+    """Tell if the host could start none of its last leases of a GPU, which had several consumers.
+
+    A lease that was taken back or withdrawn before its start says nothing.
+    """
+    reports = WorkReport.objects.filter(host_id=host_id, what__in=("started", "failed"))
+    last = last_leases_of(host_id, gpu_uuid, limit=LOOKED_BACK)
+    told = {
+        lease_id: set(reports.filter(lease_id=lease_id).values_list("what", flat=True))
+        for lease_id, _ in last
+    }
+    tried = [(whats, tenant) for lease_id, tenant in last if (whats := told[lease_id])]
+    newest = tried[:FAILED_STARTS]
+    return (
+        len(newest) == FAILED_STARTS
+        and all(whats == {"failed"} for whats, _ in newest)
+        and len({tenant for _, tenant in newest}) > 1
+    )
 
 
 def is_part(host: HostHealth, uuid: str, of: str) -> bool:
