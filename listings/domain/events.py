@@ -18,7 +18,14 @@ Taking = Literal["all", "paused", "draining", "released"]
 its notice; have nothing there at all."""
 ShareKind = Literal["mps", "timeslice", "mig"]
 UnfitReason = Literal[
-    "gpu-lost", "driver-mismatch", "xid", "card-filled", "absent", "cannot-start", "starts-failed"
+    "gpu-lost",
+    "driver-mismatch",
+    "xid",
+    "card-filled",
+    "absent",
+    "cannot-start",
+    "starts-failed",
+    "memory-fault",
 ]
 """Why a GPU is not leased for now: it does not answer; the driver was changed under its users; an
 XID error that takes a reset; others fill its memory; its host does not find it any more, or can

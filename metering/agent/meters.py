@@ -10,6 +10,7 @@ from .backoff import Backoff
 from .gpus.port import GpuFault, Reading, Utilisation
 from .over_share import Over, follow
 from .runtimes.used import NOT_KNOWN, Used
+from .wear import Worn
 
 FUTURE_US_MAX = 2_000_000
 """A driver's sample stamped further ahead of the wall clock than this is garbage."""
@@ -58,6 +59,7 @@ class Watch:
     backoff: Backoff = field(default_factory=Backoff)
     strays: set[int] = field(default_factory=set)
     filled: str = ""
+    worn: Worn = field(default_factory=Worn)
 
     def length_us(self, sample: Utilisation, *, paused_us: int) -> int:
         """Return for how long a driver's sample stands, and remember it.

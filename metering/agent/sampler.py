@@ -252,7 +252,17 @@ class Sampler:
                 see(meter, lease_id, reading, owners, now_ms=now_ms)
         shared = self._servers(meters, owners)
         weigh(watch, meters, reading.utilisation, wall_us, shared=shared)
+        findings += self._worn(uuid, watch, now_ms)
         return findings + self._strays(uuid, watch, reading, owners, meters)
+
+    def _worn(self, uuid: str, watch: Watch, now_ms: int) -> list[Finding]:
+        if not watch.worn.is_due(now_ms):
+            return []
+        try:
+            wear = self._gpus.wear(uuid)
+        except GpuFault:
+            return []  # the next look finds it and says so
+        return [Finding(uuid, kind, detail) for kind, detail in watch.worn.news(wear)]
 
     def _fail(
         self, watch: Watch, meters: Mapping[UUID, Meter], fault: GpuFault, now_ms: int

@@ -153,8 +153,7 @@ Taking = Literal["all", "paused", "draining", "released"]
 """What an owner lets the market do on a host: anything; start nothing new; end what runs, with the
 notice that was agreed; have nothing there at all."""
 ReportKind = Literal["fetching", "started", "saved", "exited", "stopped", "failed", "refused"]
-HOST_RESTARTED = "the host was restarted"
-"""Why work is `failed` that ran when its host lost power: the one detail that is read."""
+HOST_RESTARTED = "the host was restarted"  # of `failed`: the one detail that is read
 HealthKind = Literal[
     "gpu-lost",
     "xid",
@@ -165,6 +164,10 @@ HealthKind = Literal[
     "card-free",
     "cleaned",
     "accounting-differs",
+    "memory-fault",
+    "memory-well",
+    "slowed",
+    "steady",
     "cannot-start",
     "can-start",
 ]

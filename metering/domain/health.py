@@ -59,6 +59,7 @@ CONDITIONS: dict[str, GpuCondition] = {
     "absent": "absent",
     "cannot-start": "closed",
     "starts-failed": "failing",
+    "memory-fault": "failing",
 }
 
 ENDED_BY_RECOVERY: tuple[UnfitReason, ...] = ("gpu-lost", "driver-mismatch", "xid")
@@ -118,10 +119,18 @@ def faults(gpu_uuids: Iterable[str], said: Iterable[HealthSaid]) -> dict[str, Gp
         touched = list(found) if each.gpu_uuid is None else [each.gpu_uuid]
         for of_gpu in (found.setdefault(uuid, {}) for uuid in touched):
             match each.kind:
-                case "gpu-lost" | "driver-mismatch" | "card-filled" | "cannot-start" as reason:
+                case (
+                    "gpu-lost"
+                    | "driver-mismatch"
+                    | "card-filled"
+                    | "cannot-start"
+                    | "memory-fault" as reason
+                ):
                     of_gpu[reason] = GpuFault(reason, each.detail, _since(of_gpu, reason, each))
                 case "xid" if _is_fatal(each.detail):
                     of_gpu["xid"] = GpuFault("xid", each.detail, _since(of_gpu, "xid", each))
+                case "memory-well":
+                    of_gpu.pop("memory-fault", None)
                 case "can-start":
                     of_gpu.pop("cannot-start", None)
                 case "card-free":

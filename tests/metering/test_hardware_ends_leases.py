@@ -72,7 +72,13 @@ def test_a_fault_that_goes_by_ends_nothing(hosts: Hosts) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "uuid", "detail"),
-    [("xid", "GPU-0a", "XID 31"), ("xid", "GPU-0b", "XID 79"), ("card-filled", "GPU-0a", "2 GiB")],
+    [
+        ("xid", "GPU-0a", "XID 31"),
+        ("xid", "GPU-0b", "XID 79"),
+        ("card-filled", "GPU-0a", "2 GiB"),
+        ("memory-fault", "GPU-0a", "a row of its memory has errors"),
+        ("slowed", "GPU-0a", "it is too hot"),
+    ],
 )
 def test_errors_of_the_work_other_cards_and_strangers_end_nothing(
     hosts: Hosts, kind: str, uuid: str, detail: str
@@ -81,6 +87,15 @@ def test_errors_of_the_work_other_cards_and_strangers_end_nothing(
     hosts.say(kind, uuid, detail)  # type: ignore[arg-type]
     hosts.wait(until=minutes(12))
     assert ending_reason(hosts) is None
+
+
+def test_memory_with_errors_withholds_a_card_until_it_has_none(hosts: Hosts) -> None:
+    hosts.say("memory-fault", detail="a row of its memory has errors")
+    hosts.wait(until=minutes(15))
+    assert hosts.unfit == {"GPU-0a": "memory-fault"}
+    hosts.say("memory-well")
+    hosts.wait(until=minutes(11))
+    assert hosts.unfit == {}
 
 
 def test_a_fault_of_a_card_ends_the_leases_of_its_parts(hosts: Hosts) -> None:

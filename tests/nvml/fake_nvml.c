@@ -7,6 +7,8 @@
  *   clock  us=1700000000000000                      absent: the wall clock
  *   gpu    i=0 uuid=GPU-a name=NVIDIA_H100 mem=85899345920 mig=0 nvlink=1
  *          mig=1: MIG mode is on; mig=-1: the card knows no MIG
+ *          remap=1: a row waits for a reset; remap=2: no spare row is left; retire=1: a page waits
+ *          ecc=3 ecc_ever=9: uncorrected errors; slowed=0x40: bits of clock event reasons
  *   mig    gpu=0 i=0 gi=7 ci=0 uuid=MIG-a slices=3 mem=42949672960
  *          start=4 profile=2                      the owner made it there (index of a profile below)
  *   proc   gpu=0 pid=123 mem=1073741824 sm=80 start=US end=US gi=7 ci=0      end=0: still there
@@ -37,7 +39,8 @@ enum { GPUS = 16, SLOTS = 8, PROCS = 256, EXTRAS = 64, SECOND_US = 1000000, IDS 
 typedef unsigned long long u64;
 
 typedef struct { int used, gi, ci, slices, start, profile; char uuid[96]; u64 mem; } instance_t;
-typedef struct { int used, mig, nvlink; char uuid[96], name[96]; u64 mem; instance_t slot[SLOTS]; } gpu_t;
+typedef struct { int used, mig, nvlink, remap, retire; char uuid[96], name[96]; u64 mem, ecc, ecc_ever, slowed;
+                 instance_t slot[SLOTS]; } gpu_t;
 typedef struct { int gpu, gi, ci, mps; unsigned pid, sm; u64 mem, start, end; } proc_t;
 typedef struct { int gpu; unsigned pid, sm; u64 until; } sample_t;
 typedef struct { int gpu; unsigned seq; u64 data; } event_t;
@@ -105,6 +108,11 @@ static void take_gpu(const char *line)
     gpu->used = 1;
     gpu->mig = small(line, "mig", 0);
     gpu->nvlink = small(line, "nvlink", 0);
+    gpu->remap = small(line, "remap", 0);
+    gpu->retire = small(line, "retire", 0);
+    gpu->ecc = number(line, "ecc", 0);
+    gpu->ecc_ever = number(line, "ecc_ever", 0);
+    gpu->slowed = number(line, "slowed", 0);
     gpu->mem = number(line, "mem", 85899345920ULL);
     text(line, "uuid", gpu->uuid, sizeof gpu->uuid, "GPU-0");
     text(line, "name", gpu->name, sizeof gpu->name, "NVIDIA_H100_80GB_HBM3");
@@ -342,6 +350,41 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, nvmlGp
     gpu_t *far = &gpus[((handle_t *)other)->gpu];
     int linked = index == NVML_P2P_CAPS_INDEX_NVLINK && gpu->nvlink && gpu->nvlink == far->nvlink;
     *status = linked ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
+    LEAVE(NVML_SUCCESS);
+}
+
+/* --- wear ------------------------------------------------------------------------------------- */
+
+nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected, unsigned *uncorrected,
+                                       unsigned *pending, unsigned *failed)
+{
+    ENTER_DEVICE(device);
+    *corrected = 0;
+    *uncorrected = gpu->remap > 0;
+    *pending = gpu->remap == 1;
+    *failed = gpu->remap == 2;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, nvmlEnableState_t *pending)
+{
+    ENTER_DEVICE(device);
+    *pending = gpu->retire ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type,
+                                         nvmlEccCounterType_t since, u64 *count)
+{
+    ENTER_DEVICE(device);
+    *count = type != NVML_MEMORY_ERROR_TYPE_UNCORRECTED ? 0 : since == NVML_VOLATILE_ECC ? gpu->ecc : gpu->ecc_ever;
+    LEAVE(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, u64 *reasons)
+{
+    ENTER_DEVICE(device);
+    *reasons = gpu->slowed;
     LEAVE(NVML_SUCCESS);
 }
 

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..wire import Gpu
-from .port import CardMode, GpuFault, Gpus, Instance, Reading, Xid
+from .port import CardMode, GpuFault, Gpus, Instance, Reading, Wear, Xid
 
 ANSWER_SECONDS_MAX = 5.0
 
@@ -37,6 +37,10 @@ class GuardedGpus:
 
     def memory_used(self, uuid: str) -> int:
         return int(self._ask(lambda: self._inner.memory_used(uuid), uuid))
+
+    def wear(self, uuid: str) -> Wear:
+        worn: Wear = self._ask(lambda: self._inner.wear(uuid), uuid)
+        return worn
 
     def xids(self) -> Sequence[Xid]:
         try:

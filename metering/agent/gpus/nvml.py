@@ -14,6 +14,7 @@ from typing import Any
 
 from ..wire import Gpu
 from . import nvml_mig
+from .nvml_wear import wear_of
 from .port import (
     CardMode,
     FaultKind,
@@ -23,6 +24,7 @@ from .port import (
     Reading,
     Resident,
     Utilisation,
+    Wear,
     Xid,
 )
 
@@ -109,6 +111,10 @@ class NvmlGpus:
     def memory_used(self, uuid: str) -> int:
         used: int = self._on_card(uuid, lambda nvml, card: nvml.nvmlDeviceGetMemoryInfo(card).used)
         return used >> 20
+
+    def wear(self, uuid: str) -> Wear:
+        found: Wear = self._on_card(uuid, wear_of)
+        return found
 
     def xids(self) -> Sequence[Xid]:
         nvml = self._nvml

@@ -59,6 +59,18 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Wear:
+    """What a card tells of itself besides errors as they happen. Empty: all is well, or not told.
+
+    memory: why its memory is not to be trusted before a reset, or at all. slowed: what its hardware
+    holds its clocks down for.
+    """
+
+    memory: str = ""
+    slowed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Xid:
     """An error that the driver announced by its XID number."""
 
@@ -127,6 +139,10 @@ class Gpus(Protocol):
 
         Raises: GpuFault.
         """
+        ...
+
+    def wear(self, uuid: str) -> Wear:
+        """Return how worn a card is, as far as it knows it of itself. Raises: GpuFault."""
         ...
 
     def xids(self) -> Sequence[Xid]:

@@ -24,6 +24,7 @@ from .port import (
     Reading,
     Resident,
     Utilisation,
+    Wear,
     Xid,
 )
 from .simulated_mig import NAMES, SimulatedMig, profiles_of
@@ -170,6 +171,10 @@ class SimulatedGpus:
     def memory_used(self, uuid: str) -> int:
         reading = self.read(uuid, since_us=self._clock.wall_us())
         return sum(each.memory_mib or 0 for each in reading.residents)
+
+    def wear(self, uuid: str) -> Wear:
+        self.read(uuid, since_us=self._clock.wall_us())
+        return Wear()
 
     def xids(self) -> Sequence[Xid]:
         with self._lock:
