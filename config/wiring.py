@@ -165,7 +165,7 @@ def loops(env: Env) -> tuple[Loop, ...]:
         Loop(
             "live",
             5.0,
-            Relay(shared=bool(env.redis_url)).run_once,
+            Relay(shared=bool(env.redis_url), rows=[each.name for each in projections()]).run_once,
             on_events=True,
             gather_seconds=REST_SECONDS_MAX,
         ),

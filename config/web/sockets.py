@@ -9,12 +9,21 @@ import structlog
 from django.urls import URLPattern, path
 
 from config.site.live.redis_away import is_redis_away
-from config.site.live.relay import MarketConsumer
+from config.site.live.relay import Hub, MarketConsumer
 from config.web.lab_socket import LabConsumer
+from config.wiring import projections
 from ledger.outages import outage_of
 
+
+class OfPages(MarketConsumer):
+    """The market's socket as pages have it: of nothing that their rows do not hold yet."""
+
+    rows = [each.name for each in projections()]
+    hub = Hub(rows)
+
+
 socket_urls: list[URLPattern] = [
-    path("ws/market", cast(Any, MarketConsumer.as_asgi())),
+    path("ws/market", cast(Any, OfPages.as_asgi())),
     path("ws/lab", cast(Any, LabConsumer.as_asgi())),
 ]
 

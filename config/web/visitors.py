@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from django.conf import settings
@@ -43,14 +43,16 @@ class Visitors:
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
+        self._read_models = [projection.name for projection in projections()]
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer with the visitor's zone active."""
         if request.path.startswith((API, settings.STATIC_URL)):
             return self.get_response(request)
         # What somebody has just written may have made them a member.
-        is_behind = not _shows_own_write(request)
+        is_behind = not _shows_own_write(request, self._read_models)
         request.is_behind = is_behind  # type: ignore[attr-defined]
+        request.read_models = self._read_models  # type: ignore[attr-defined]
         # Read by ledger.access.visits and by config.site.shell.
         request.actor, request.actors = seat(request)  # type: ignore[attr-defined]
         if self._is_kept_out(request):
@@ -112,7 +114,7 @@ def _not_read_yet(request: HttpRequest) -> HttpResponse:
     return answer
 
 
-def _shows_own_write(request: HttpRequest) -> bool:
+def _shows_own_write(request: HttpRequest, read_models: Sequence[str]) -> bool:
     """Wait until the rows hold what the visitor just did; tell if they do.
 
     Nobody is waited for who has done nothing: a guest, or whoever names what nobody has written,
@@ -125,5 +127,4 @@ def _shows_own_write(request: HttpRequest) -> bool:
         position = position_of(after, default_store())
     except PositionUnreadable:
         return True
-    names = [projection.name for projection in projections()]
-    return wait_until_read(names, position, timeout_seconds=READ_OWN_WRITES_SECONDS)
+    return wait_until_read(read_models, position, timeout_seconds=READ_OWN_WRITES_SECONDS)

@@ -57,6 +57,10 @@ BROKEN = (
 log = structlog.get_logger()
 
 
+class BookBusy(Refusal):
+    """The order book is being read by others. Nothing has changed; ask again in a moment."""
+
+
 class MarketCannotTell(Refusal):
     """The market cannot work that out at the moment. Nothing has changed; bids can be placed."""
 
@@ -120,11 +124,17 @@ _readers_lock = threading.Lock()
 
 
 @contextmanager
-def book_of(store: EventStore, market: str) -> Iterator[Book]:
-    """Lend a market's book as of now. Read it inside the block only, and do not change it."""
+def book_of(store: EventStore, market: str, *, wait_seconds: float | None = None) -> Iterator[Book]:
+    """Lend a market's book as of now. Read it inside the block only, and do not change it.
+
+    wait_seconds: how long others who read it are waited for; None: as long as it takes.
+    Raises: BookBusy.
+    """
     with _readers_lock:
         reader = _readers.setdefault(store, {}).setdefault(market, _Reader(market))
-    with reader.lock:
+    if not reader.lock.acquire(timeout=-1 if wait_seconds is None else wait_seconds):
+        raise BookBusy
+    try:
         try:
             reader.catch_up(store)
         except Exception:
@@ -140,6 +150,8 @@ def book_of(store: EventStore, market: str) -> Iterator[Book]:
             with _readers_lock:
                 _readers[store].pop(market, None)
             raise MarketCannotTell from broken
+    finally:
+        reader.lock.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +301,18 @@ def _without(clearing: Clearing, fill: Fill) -> Calendar:
 
 
 def explain_bid(
-    store: EventStore, *, market: str, bid_id: UUID, now: datetime
+    store: EventStore,
+    *,
+    market: str,
+    bid_id: UUID,
+    now: datetime,
+    wait_seconds: float | None = None,
 ) -> Explanation | None:
-    """Walk the funnel of a bid that waits; None for one that does not wait any more."""
-    with book_of(store, market) as book:
+    """Walk the funnel of a bid that waits; None for one that does not wait any more.
+
+    wait_seconds, Raises: as of book_of.
+    """
+    with book_of(store, market, wait_seconds=wait_seconds) as book:
         bid = book.bids.get(BidId(bid_id))
         if bid is None:
             return None

@@ -81,9 +81,10 @@ def test_a_folder_runs_on_a_strangers_host_and_what_it_made_is_saved_by_the_brow
         page.get_by_label("More conditions").fill(f"region={REGION}")
         page.get_by_role("button", name="Run it").click()
         page.wait_for_url(re.compile("/bids/[0-9a-f]"))
-        # That the page of a bid leads there by itself is another journey's.
-        lease_id = market.lease_of("grace", id_in(page), state="active")["id"]
-        page.goto(f"{market.url}/leases/{lease_id}")
+        market.lease_of("grace", id_in(page), state="active")
+        page.get_by_role("link", name="See how it runs").click()
+        page.wait_for_url(re.compile("/leases/"))
+        lease_id = id_in(page)
 
         log = page.get_by_role("log")
         log.get_by_text("step 1: weight 1.0").wait_for()

@@ -27,9 +27,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
-from config.site.live.relay import QUEUE_MAX, MarketConsumer
+from config.site.live.relay import QUEUE_MAX, Fragment, MarketConsumer
 from ledger.eventstore.memory import MemoryStore
-from ledger.eventstore.port import Expect, NewEvent
+from ledger.eventstore.port import Expect, NewEvent, Position
 from ledger.eventstore.postgres import PostgresStore
 from ledger.models import Person
 from tests.access.conftest import admit
@@ -230,8 +230,8 @@ def test_a_page_that_stops_reading_loses_the_oldest_and_holds_nobody_up(
         slow.reads.clear()
         lives = [asyncio.create_task(page.live()) for page in (slow, fast)]
         await asyncio.gather(slow.opened.wait(), fast.opened.wait())
-        for text in texts:
-            MarketConsumer.hub.publish(text)
+        for position, text in enumerate(texts, start=1):
+            MarketConsumer.hub.publish(Fragment(text, Position(position)))
             await until(lambda text=text: fast.read[-1:] == [text])  # type: ignore[misc]
         before = list(slow.read)
         slow.reads.set()

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
+from ledger import eventstore
+from ledger.eventstore.memory import MemoryStore
 from marketplace.lab import comparing
 from tests.kept import kept
 from tests.pages.world import World
@@ -27,6 +29,16 @@ def founded(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterat
 def world(founded: World, db: None) -> World:
     """The founded market, with an engine that starts now."""
     return replace(founded, now=datetime.now(UTC).replace(microsecond=0))
+
+
+@pytest.fixture
+def installed(store: MemoryStore) -> Iterator[MemoryStore]:
+    """A store in memory that the site takes for its own."""
+    before = eventstore._build
+    eventstore.install(lambda: store)
+    yield store
+    if before is not None:
+        eventstore.install(before)
 
 
 @pytest.fixture(autouse=True)

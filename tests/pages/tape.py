@@ -1,4 +1,4 @@
-"""A grant that the tape is to show, and how long it is waited for."""
+"""A grant that the tape is to show, who listens, and how long it is waited for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from marketplace.domain.facts.events import (
 )
 from tests.conftest import NOON
 
-WAIT_SECONDS = 5.0
+WAIT_SECONDS = 60.0
+
+
+class SignedIn:
+    """Somebody who may listen."""
+
+    is_authenticated = True
+    pk = 1
 
 
 def granted() -> LeaseGranted:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
+from config.site.pages.bids import views
+from ledger.eventstore import default_store
 from marketplace.models import BidRow, LeaseRow
+from marketplace.queries import books
 from tests.pages.bid_form import form
 from tests.pages.reading import html
 from tests.pages.world import CONSUMER, OWNER, World, id_in
@@ -90,6 +95,26 @@ def test_a_waiting_bid_shows_where_it_fails(world: World, consumer: Client) -> N
         ("grace>=90s", "with the grace you ask for, at least 1 min 30 s"),
     ],
 )
+def test_a_bids_page_comes_while_others_read_the_book(
+    world: World, consumer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may do so for long: a page that waited for them would not show that it was matched."""
+    monkeypatch.setattr(views, "BOOK_SECONDS_MAX", 0.0)
+    where = consumer.post("/bids/new", form(limit="1.50"))["Location"]
+    world.settle()
+    before = consumer.get(where).content.decode()
+    lock = books._readers[default_store()][settings.ENV.market].lock
+
+    with ThreadPoolExecutor(1) as other:
+        other.submit(lock.acquire).result()
+        busy = consumer.get(f"/bids/{id_in(where)}/state")
+        other.submit(lock.release).result()
+
+    assert "Why it is not matched" in before
+    assert busy.status_code == 200
+    assert "The order book is busy" in busy.content.decode()
+
+
 def test_a_funnel_names_the_promise_that_is_lacking(
     world: World, consumer: Client, query: str, step: str
 ) -> None:

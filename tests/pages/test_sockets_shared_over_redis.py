@@ -21,14 +21,7 @@ from config.site.live.relay import MarketConsumer, Relay
 from ledger.eventstore.memory import MemoryStore
 from ledger.eventstore.port import NO_STREAM, NewEvent
 from tests.conftest import NOON, SOMEBODY
-from tests.pages.tape import WAIT_SECONDS, granted
-
-
-class SignedIn:
-    """Somebody who may listen."""
-
-    is_authenticated = True
-    pk = 1
+from tests.pages.tape import WAIT_SECONDS, SignedIn, granted
 
 
 @pytest.fixture

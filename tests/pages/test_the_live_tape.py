@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -13,13 +12,12 @@ from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import AnonymousUser
 
 from config.models import TapeSubjectRow
-from config.site.live.relay import QUEUE_MAX, Hub, MarketConsumer, _put
+from config.site.live.relay import QUEUE_MAX, Fragment, Hub, MarketConsumer, _put
 from config.site.live.tape import PROJECTIONS, latest, line_of, path_of
-from ledger import eventstore
 from ledger.domain.event import Event
 from ledger.domain.ids import LeaseId, OfferId, TenantId
 from ledger.eventstore.memory import MemoryStore
-from ledger.eventstore.port import NO_STREAM, NewEvent
+from ledger.eventstore.port import NO_STREAM, NewEvent, Position
 from ledger.following import follow_projections
 from listings.domain.events import OfferWithdrawn
 from marketplace.domain.facts.events import (
@@ -132,15 +130,6 @@ def test_the_end_of_a_lease_says_why() -> None:
     assert line.text == "A lease ended. The work finished by itself."
 
 
-@pytest.fixture
-def installed(store: MemoryStore) -> Iterator[MemoryStore]:
-    before = eventstore._build
-    eventstore.install(lambda: store)
-    yield store
-    if before is not None:
-        eventstore.install(before)
-
-
 def test_what_is_recorded_reaches_every_page_once(installed: MemoryStore) -> None:
     async def listen() -> tuple[str, str, bool]:
         hub = Hub()
@@ -153,7 +142,7 @@ def test_what_is_recorded_reaches_every_page_once(installed: MemoryStore) -> Non
         second = await asyncio.wait_for(other.get(), WAIT_SECONDS)
         hub.leave(one)
         hub.leave(other)
-        return first, second, first is second
+        return first.text, second.text, first is second
 
     first, second, same_text = asyncio.run(listen())
 
@@ -167,10 +156,10 @@ def test_what_is_recorded_reaches_every_page_once(installed: MemoryStore) -> Non
 
 def test_a_page_that_cannot_keep_up_loses_the_oldest() -> None:
     async def overflow() -> list[str]:
-        queue: asyncio.Queue[str] = asyncio.Queue(QUEUE_MAX)
+        queue: asyncio.Queue[Fragment] = asyncio.Queue(QUEUE_MAX)
         for number in range(QUEUE_MAX + 3):
-            _put(queue, str(number))
-        return [queue.get_nowait() for _ in range(QUEUE_MAX)]
+            _put(queue, Fragment(str(number), Position(number)))
+        return [queue.get_nowait().text for _ in range(QUEUE_MAX)]
 
     kept = asyncio.run(overflow())
 

@@ -199,6 +199,13 @@ def _read(row: TapeSubjectRow | None) -> Subject | None:
     return None if row is None else Subject(row.subject_id, row.gpus, row.gpu_model)
 
 
+def line_of_row(row: TapeRow) -> Line:
+    """Return the line that a row keeps; whether it was a trade is not kept."""
+    nanos = row.price_nanos_per_gpu_hour
+    price = None if nanos is None else Rate(nanos, row.currency)
+    return Line(row.at, row.text, row.gpu_model, price, round_id=row.round_id)
+
+
 def latest(count: int = 40) -> list[TapeRow]:
     """Return the newest lines, newest first."""
     return list(TapeRow.objects.order_by("-position")[:count])

@@ -96,8 +96,16 @@ class LiveTape extends HTMLElement {
 
   tidy() {
     const paused = this.pause?.getAttribute("aria-pressed") === "true";
-    for (const item of [...this.list.children]) {
+    const items = [...this.list.children];
+    const told = new Set([...items.filter((item) => this.seen.has(item)), ...this.held.children].map((item) => item.dataset.position));
+    for (const item of items) {
       if (this.seen.has(item)) continue;
+      // What the page showed already, and was told again since its socket opened later.
+      if (told.has(item.dataset.position)) {
+        item.remove();
+        continue;
+      }
+      told.add(item.dataset.position);
       this.seen.add(item);
       this.localise(item);
       if (paused) {
@@ -191,7 +199,24 @@ function showLink(state) {
     link.querySelector("span").textContent = LINK_WORDS[state];
   });
 }
-document.addEventListener("htmx:ws:after:connection", () => showLink("live"));
-document.addEventListener("htmx:ws:close", () => showLink("lost"));
 // Parts of pages that show the market's state refresh themselves on this event.
-document.addEventListener("htmx:ws:after:message:incoming", () => document.body.dispatchEvent(new Event("market-changed")));
+function marketChanged() {
+  document.body.dispatchEvent(new Event("market-changed"));
+}
+let wasLinked = false;
+document.addEventListener("htmx:ws:after:connection", () => {
+  showLink("live");
+  // Not all that a page shows is told of by the socket.
+  if (wasLinked) marketChanged();
+  wasLinked = true;
+});
+document.addEventListener("htmx:ws:close", () => showLink("lost"));
+// The socket that follows on this one is told what happened since the newest line that came by it.
+document.addEventListener("htmx:ws:before:message:incoming", ({ detail }) => {
+  const newest = /data-position="(\d+)"/.exec(detail.message.data)?.[1];
+  if (newest) detail.connection.url = detail.connection.url.replace(/([?&]after=)\d+/, `$1${newest}`);
+  if (document.getElementById("tape")) return;
+  detail.cancelled = true; // a page without a tape has nowhere to put its lines
+  marketChanged();
+});
+document.addEventListener("htmx:ws:after:message:incoming", marketChanged);

@@ -81,8 +81,11 @@ class PriceLine extends HTMLElement {
 
   add(t, p) {
     if (!Number.isFinite(t) || !Number.isFinite(p) || t < this.xs.at(-1)) return;
-    this.xs.push(t);
-    this.ys.push(p);
+    if (t === this.xs.at(-1)) this.ys[this.ys.length - 1] = p; // or the same, told twice
+    else {
+      this.xs.push(t);
+      this.ys.push(p);
+    }
     if (this.xs.length > POINTS_MAX) { this.xs.shift(); this.ys.shift(); }
     this.from += Math.max(0, t - this.until);
     this.until = Math.max(this.until, t);

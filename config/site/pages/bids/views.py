@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from bursting.queries import burst_instances, burst_wait
 from config.site.forms.answers import done, meta_of, page
 from config.site.forms.fields import MomentField, RateField, TokenField
+from config.site.live.shown import shown_through
 from config.site.pages.bids.form import FOLDED, BidForm, bid_terms
 from config.site.pages.bids.funnel import funnel_of
 from config.site.parts.paging import part_of
@@ -37,7 +38,7 @@ from marketplace.domain.placement.eligibility import REASONS
 from marketplace.explain.ended_bid import explain_ended
 from marketplace.models.bids import BidRow
 from marketplace.queries import bids as queries
-from marketplace.queries.books import explain_bid, preview
+from marketplace.queries.books import BookBusy, explain_bid, preview
 from marketplace.queries.folders import folders
 from marketplace.queries.leases import leases
 from marketplace.queries.market import market_now
@@ -46,6 +47,8 @@ from marketplace.queries.secrets import secrets
 
 BURST_TRIES_MAX = 20
 CHAIN_MAX = 50
+BOOK_SECONDS_MAX = 2.0
+"""How long the page of a bid waits for the book: its state is shown without, too."""
 FOLDERS_MAX = 100
 RUN = {"kind": "other", "patience": "soonest"}
 UNASKED = ("kind", "placement", "earliest_start", "deadline", "service_class", "patience")
@@ -291,7 +294,9 @@ def _show(
     template: str = "pages/bid.html",
     shown: str | None = None,
 ) -> HttpResponse:
+    through = shown_through(request)
     context = _context(actor_of(request), bid_id)
+    context["shown_through"] = through
     context["are_others"] = shown != " ".join(context["actions"])
     row: BidRow = context["row"]
     initial = {"limit": context["limit"], "deadline": row.deadline, "gpus": row.gpus}
@@ -331,16 +336,27 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
         because = rows[0].chain_ended or ("consumer" if rows[0].state == "cancelled" else "")
         context["chain_ended"] = ENDED.get(because, REFUSED if because else "")
     if row.state == "open":
-        told = explain_bid(
-            default_store(), market=row.market, bid_id=row.bid_id, now=timezone.now()
-        )
-        if told is not None:
-            context |= funnel_of(told, row.gpus)
+        context |= _why_open(row)
     elif row.state in ("expired", "cancelled"):
         ended = explain_ended(default_store(), market=row.market, bid_id=row.bid_id)
         if ended is not None:
             context |= {**funnel_of(ended.explanation, row.gpus), "as_of": ended.at}
     return context
+
+
+def _why_open(row: BidRow) -> dict[str, Any]:
+    """Return why a bid waits; or that the book cannot be asked just now."""
+    try:
+        told = explain_bid(
+            default_store(),
+            market=row.market,
+            bid_id=row.bid_id,
+            now=timezone.now(),
+            wait_seconds=BOOK_SECONDS_MAX,
+        )
+    except BookBusy:
+        return {"is_book_busy": True}
+    return {} if told is None else funnel_of(told, row.gpus)
 
 
 def _chain(actor: Actor, rows: Sequence[BidRow]) -> list[dict[str, Any]]:

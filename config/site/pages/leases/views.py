@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from config.site.forms.answers import done, meta_of, page
 from config.site.forms.fields import MomentField, RateField, TokenField
+from config.site.live.shown import shown_through
 from config.site.pages.leases.connect import PortForm, address_of, connect_of
 from config.site.pages.leases.facts import (
     ENDED,
@@ -85,6 +86,7 @@ class ExtendForm(forms.Form):
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     """Every lease the visitor consumes or owns; those that run come first."""
+    through = shown_through(request)
     actor = actor_of(request)
     now = timezone.now()
     only = request.GET.get("show", "open")
@@ -103,6 +105,7 @@ def index(request: HttpRequest) -> HttpResponse:
         ],
         "only": only,
         "sees_files": actor.may("files:read"),
+        "shown_through": through,
         "part": part,
     }
     return page(request, "pages/leases.html", context)
@@ -289,7 +292,9 @@ def _show(
     template: str = "pages/lease.html",
     shown: str | None = None,
 ) -> HttpResponse:
+    through = shown_through(request)
     context = _context(actor_of(request), lease_id)
+    context["shown_through"] = through
     context["are_others"] = shown != " ".join(context["actions"])
     row = context["row"]
     later = ExtendForm(initial={"ends_at": row.ends_at + timedelta(hours=1)})

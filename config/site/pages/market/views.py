@@ -12,9 +12,9 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from config.models import TapeRow
 from config.site.forms.answers import page
 from config.site.live import tape
+from config.site.live.shown import shown_through
 from config.site.pages.market.choosing import choice_of, market_of
 from config.site.parts.charts import Level, Slot
 from config.site.parts.figures import duration_text, percent_ppm
@@ -82,6 +82,7 @@ def figures(request: HttpRequest) -> HttpResponse:
 
 def _context(request: HttpRequest) -> dict[str, Any]:
     now, actor = timezone.now(), actor_of(request)
+    through = shown_through(request)
     market = market_of(request)
     kinds = _kinds(market, now)
     chosen = next((kind for kind in kinds if kind.model == request.GET.get("gpu")), None)
@@ -91,7 +92,11 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         **choice_of(market, "/"),
         "kinds": kinds[:KINDS_MAX],
         "chosen": chosen,
-        "lines": [_line(row) for row in tape.latest(TAPE_LINES)],
+        "shown_through": through,
+        "lines": [
+            {"position": row.position, "line": tape.line_of_row(row)}
+            for row in tape.latest(TAPE_LINES)
+        ],
         "zone": str(zone_of(request)),
         "sets_up": actor.is_platform and "operator" in actor.roles,
     }
@@ -220,16 +225,6 @@ def _lengths(least: int, most: int) -> str:
 
 def _from_to(least: str, most: str) -> str:
     return least if least == most else f"{least} to {most}"
-
-
-def _line(row: TapeRow) -> dict[str, Any]:
-    nanos = row.price_nanos_per_gpu_hour
-    return {
-        "at": row.at,
-        "text": row.text,
-        "price": None if nanos is None else Rate(nanos, row.currency),
-        "path": tape.path_of(row.round_id, row.gpu_model),
-    }
 
 
 def _slots(market: str, model: str, now: datetime) -> list[Slot]:
