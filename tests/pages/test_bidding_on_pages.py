@@ -87,14 +87,6 @@ def test_a_waiting_bid_shows_where_it_fails(world: World, consumer: Client) -> N
     assert "fewer than the 3 asked for" in page
 
 
-@pytest.mark.parametrize(
-    ("query", "step"),
-    [
-        ("notice>=36h", "with the notice you ask for, at least 1 d 12 h"),
-        ("reclaim>=100%", "with the pay on a reclaim you ask for, at least 100.0%"),
-        ("grace>=90s", "with the grace you ask for, at least 1 min 30 s"),
-    ],
-)
 def test_a_bids_page_comes_while_others_read_the_book(
     world: World, consumer: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +107,14 @@ def test_a_bids_page_comes_while_others_read_the_book(
     assert "The order book is busy" in busy.content.decode()
 
 
+@pytest.mark.parametrize(
+    ("query", "step"),
+    [
+        ("notice>=36h", "with the notice you ask for, at least 1 d 12 h"),
+        ("reclaim>=100%", "with the pay on a reclaim you ask for, at least 100.0%"),
+        ("grace>=90s", "with the grace you ask for, at least 1 min 30 s"),
+    ],
+)
 def test_a_funnel_names_the_promise_that_is_lacking(
     world: World, consumer: Client, query: str, step: str
 ) -> None:
@@ -124,6 +124,40 @@ def test_a_funnel_names_the_promise_that_is_lacking(
 
     for page in (told, html(consumer.get(place).content)):
         assert f'<span>{step} <span class="quiet">2&nbsp;fewer</span>' in page
+
+
+def test_an_earlier_bid_fills_in_the_form_and_is_the_same_again(
+    world: World, consumer: Client
+) -> None:
+    asked = form(
+        limit="1.50", gpus="1", hours="0.3333", command="sh -c 'echo a b'", outputs="out/ '*.pt'",
+        idle_minutes="30", budget="3", resume="on", saves_minutes="5", query="memory>=40GiB",
+    )  # fmt: skip
+    where = consumer.post("/bids/new", asked)["Location"]
+    world.settle()
+    first = BidRow.objects.get()
+
+    page = consumer.get(f"/bids/new?again={id_in(where)}")
+    shown = {each.name: each.value() for each in page.context["form"]}
+    consumer.post("/bids/new", {name: said for name, said in shown.items() if said})
+    world.settle()
+
+    second = BidRow.objects.exclude(pk=first.pk).get()
+    apart = {"bid_id", "chain_id", "placed_at", "queued_at", "earliest_start", "deadline", "reason"}
+    for name in {field.attname for field in BidRow._meta.fields} - apart:
+        assert getattr(second, name) == getattr(first, name), name
+
+
+def test_nobody_sees_what_another_organisation_bid_by_asking_for_it_again(
+    world: World, consumer: Client
+) -> None:
+    where = consumer.post("/bids/new", form(limit="1.50", command="secret-program"))["Location"]
+    world.settle()
+
+    for client, asked in ((world.member(OWNER, "consumer"), id_in(where)), (consumer, "nothing")):
+        page = client.get(f"/bids/new?again={asked}")
+        assert page.status_code == 200
+        assert "secret-program" not in page.content.decode()
 
 
 @pytest.mark.parametrize(

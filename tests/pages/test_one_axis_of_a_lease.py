@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from config.site.parts.axis import (
     GPUS_HEIGHT,
+    MARK_GAP_PX,
     POINTS_MAX,
     Axis,
     Measured,
@@ -82,6 +85,18 @@ def test_events_have_numbers_and_those_close_together_one_mark() -> None:
     assert axis.marks[0].titles == ("Granted", "Started")
     assert axis.marks[0].left == 0, "at an edge a mark stays within the picture"
     assert axis.marks[2].left == -axis.marks[2].width
+
+
+@given(st.lists(st.integers(0, 24 * HOUR), max_size=60))
+def test_marks_never_touch_on_a_phone_and_each_event_is_in_one(places: list[int]) -> None:
+    events = [(at, f"event {number}") for number, at in enumerate(sorted(places), start=1)]
+
+    marks = axis_of([], Scale(0, 24 * HOUR, 1, 2), price=PRICE, events=events).marks
+
+    assert [title for each in marks for title in each.titles] == [title for _, title in events]
+    for before, mark in pairwise(marks):
+        assert mark.first == before.last + 1
+        assert mark.begins >= before.begins + before.width + MARK_GAP_PX
 
 
 def test_checkpoints_of_every_minute_are_thinned() -> None:

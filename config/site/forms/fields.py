@@ -89,7 +89,7 @@ class HoursField(forms.DecimalField):
     def prepare_value(self, value: Any) -> Any:
         """Write a length back as hours."""
         if isinstance(value, timedelta):
-            return f"{value.total_seconds() / 3600:g}"
+            return f"{value.total_seconds() / 3600:.4f}".rstrip("0").rstrip(".")
         return value
 
     def clean(self, value: Any) -> timedelta | None:

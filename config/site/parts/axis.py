@@ -14,8 +14,9 @@ GPUS_HEIGHT, MEMORY_HEIGHT, COST_HEIGHT = 56, 32, 40
 GPUS_FOOT, MEMORY_FOOT = 76, 138
 """Where the bars of a track stand, in pixels from the top of the picture."""
 COST_WIDTH = 1_000
-MARK_APART = 5.0
-"""Marks that are closer than this many per cent are drawn as one."""
+NARROW_PX = 300
+"""The width of the picture on a phone: marks that would touch there are drawn as one."""
+MARK_GAP_PX = 3
 TICKS = 4
 SHORT_MS = 600_000
 """The times of a lease that is shorter are told to the second."""
@@ -92,6 +93,11 @@ class Mark:
     def width(self) -> int:
         """Return how wide its text is drawn, in pixels."""
         return 12 + 6 * len(self.text)
+
+    @property
+    def begins(self) -> float:
+        """Return where it begins on a phone, in pixels."""
+        return (NARROW_PX - self.width) * self.x / 100
 
     @property
     def left(self) -> float:
@@ -272,12 +278,11 @@ def _gaps(known: set[int], scale: Scale, ran: tuple[int, int] | None) -> list[Ga
 def _marks(events: Sequence[tuple[int, str]], scale: Scale) -> list[Mark]:
     marks: list[Mark] = []
     for number, (at_ms, title) in enumerate(events, start=1):
-        x = scale.x(at_ms)
-        if marks and x - marks[-1].x < MARK_APART:
-            near = marks[-1]
-            marks[-1] = Mark(near.x, near.first, number, (*near.titles, title))
-        else:
-            marks.append(Mark(x, number, number, (title,)))
+        mark = Mark(scale.x(at_ms), number, number, (title,))
+        while marks and mark.begins < marks[-1].begins + marks[-1].width + MARK_GAP_PX:
+            near = marks.pop()
+            mark = Mark(near.x, near.first, number, (*near.titles, *mark.titles))
+        marks.append(mark)
     return marks
 
 

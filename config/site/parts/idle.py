@@ -11,10 +11,17 @@ MEBIBYTE = 1_048_576
 THOUSAND = 1_000
 
 
+IDLE_HINT = (
+    "GPU, processor, disk and network all quiet for so long, and 5 minutes' warning: the lease ends,"
+    " and the rest is not charged. Empty: never."
+)
+
+
 def minutes_field(label: str) -> forms.IntegerField:
     """Return the field of how many minutes a lease is idle before it ends; empty: it does not."""
     return forms.IntegerField(
         label=label,
+        help_text=IDLE_HINT,
         required=False,
         min_value=IDLE_SECONDS_MIN // 60,
         max_value=IDLE_SECONDS_MAX // 60,

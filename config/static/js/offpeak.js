@@ -65,6 +65,8 @@ class ConfirmDialog extends HTMLElement {
       if (!dialog || !event.target.closest("a, button")) return;
       event.preventDefault();
       dialog.showModal();
+      const body = dialog.querySelector(".body");
+      if (body && body.scrollHeight > body.clientHeight) body.tabIndex = 0; // keys scroll it, too
       dialog.dispatchEvent(new CustomEvent("opened", { bubbles: true }));
     });
   }

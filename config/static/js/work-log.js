@@ -20,7 +20,7 @@ class WorkLog extends HTMLElement {
     for (const button of this.streams) {
       button.addEventListener("click", () => this.open(button.dataset.stream));
     }
-    this.open(this.streams[0].dataset.stream);
+    this.open(this.streams[0].dataset.stream, true);
   }
 
   disconnectedCallback() {
@@ -28,7 +28,7 @@ class WorkLog extends HTMLElement {
   }
 
   /** Read one stream from near its end; what came before is in the file. */
-  open(stream) {
+  open(stream, first = false) {
     this.source?.close();
     for (const button of this.streams) {
       button.setAttribute("aria-pressed", String(button.dataset.stream === stream));
@@ -40,17 +40,21 @@ class WorkLog extends HTMLElement {
     this.pause.hidden = false;
     const file = this.querySelector("[data-file]");
     file.href = `${this.dataset.path}/${stream}`;
-    this.begin(stream);
+    this.begin(stream, first);
   }
 
-  async begin(stream) {
+  async begin(stream, first) {
     const path = `${this.dataset.path}/${stream}`;
     this.stream = stream;
     this.say("Connecting…");
     let start = 0;
     try {
       const answer = await fetch(this.dataset.path, { headers: { Accept: "application/json" } });
-      const known = (await answer.json()).data?.find((log) => log.stream === stream);
+      const { data } = await answer.json();
+      const known = data?.find((log) => log.stream === stream);
+      // Of work that printed to one stream only, that one is shown first.
+      const other = first && !known?.size_bytes && data?.find((log) => log.stream !== stream && log.size_bytes > 0);
+      if (other && this.stream === stream && this.isConnected) return this.open(other.stream);
       start = Math.max(0, (known?.size_bytes ?? 0) - TAIL_BYTES);
     } catch { /* then from the beginning */ }
     if (this.stream !== stream || !this.isConnected) return;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,8 +20,10 @@ from bursting.queries import burst_instances, burst_wait
 from config.site.forms.answers import done, meta_of, page
 from config.site.forms.fields import MomentField, RateField, TokenField
 from config.site.live.shown import shown_through
+from config.site.pages.bids.again import again
 from config.site.pages.bids.form import FOLDED, BidForm, bid_terms
 from config.site.pages.bids.funnel import funnel_of
+from config.site.parts.again import again_at
 from config.site.parts.paging import part_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
@@ -51,6 +54,9 @@ BOOK_SECONDS_MAX = 2.0
 """How long the page of a bid waits for the book: its state is shown without, too."""
 FOLDERS_MAX = 100
 RUN = {"kind": "other", "patience": "soonest"}
+RUN_FOLDED = (
+    "image", "query", "network", "volumes", "idle_minutes", "secrets", "secret_variables",
+)  # fmt: skip
 UNASKED = ("kind", "placement", "earliest_start", "deadline", "service_class", "patience")
 """Fields that a bid needs and the page of a run does not ask for."""
 REFUSED = "The next one could not be placed: its money or its time did not suffice."
@@ -100,12 +106,7 @@ def new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def run(request: HttpRequest) -> HttpResponse:
     """Run a command in a folder: a bid that starts as soon as it can, with few questions."""
-    return _placing(
-        request,
-        "pages/run.html",
-        folded=("image", "query", "network", "volumes", "idle_minutes"),
-        initial=RUN,
-    )
+    return _placing(request, "pages/run.html", folded=RUN_FOLDED, initial=RUN)
 
 
 def _placing(
@@ -276,6 +277,9 @@ def _form(request: HttpRequest, actor: Actor, now: datetime, preset: Mapping[str
     if request.method == "POST":
         return make(request.POST)
     initial: dict[str, Any] = dict(preset)
+    earlier = _earlier(request, actor)
+    if earlier is not None:
+        return make(initial=initial | again(earlier, models=goods))
     wanted = goods.get(request.GET.get("gpu", ""))
     if wanted is not None:
         price = wanted.floor_nanos if wanted.last_nanos is None else wanted.last_nanos
@@ -283,6 +287,14 @@ def _form(request: HttpRequest, actor: Actor, now: datetime, preset: Mapping[str
         if price is not None:
             initial["limit"] = Rate(price, wanted.currency)
     return make(initial=initial)
+
+
+def _earlier(request: HttpRequest, actor: Actor) -> BidRow | None:
+    """Return the bid that `again` names; None where it names none of the organisation's."""
+    try:
+        return queries.own_bid(actor, UUID(request.GET.get("again", "")))
+    except (ValueError, Refusal):
+        return None
 
 
 def _show(
@@ -320,6 +332,8 @@ def _context(actor: Actor, bid_id: UUID) -> dict[str, Any]:
         "budget": budget,
         "shortest": None if shortest is None else timedelta(seconds=shortest),
         "ended_because": ENDED_BECAUSE.get(row.ended_because, ENDED_BECAUSE["deadline"]),
+        "command_line": shlex.join(row.command),
+        "again": again_at(row) if row.tenant_id == actor.tenant_id else "",
         "mine": row.tenant_id == actor.tenant_id,
         "may_write": row.tenant_id == actor.tenant_id and actor.may("bids:write"),
         "open": row.state == "open",

@@ -28,8 +28,10 @@ from config.site.pages.leases.facts import (
 )
 from config.site.pages.leases.files import files_of
 from config.site.pages.leases.idle import idle_of
+from config.site.pages.leases.outcome import outcome_of
 from config.site.pages.leases.timeline import saved_at, steps_of
 from config.site.pages.leases.usage import axis_of_lease, corrections_of, use_of
+from config.site.parts.again import again_at
 from config.site.parts.paging import part_of
 from ledger.access import Actor
 from ledger.access.visits import actor_of
@@ -50,6 +52,7 @@ from marketplace.domain.leases.actions import LeaseOver
 from marketplace.domain.leases.attempts import attempts_of
 from marketplace.domain.leases.reclaim_schedule import Choice
 from marketplace.models.leases import LeaseRow
+from marketplace.queries import bids
 from marketplace.queries import leases as queries
 from marketplace.queries.folders import left_by
 from metering.domain.access import NoWorkDomain
@@ -314,6 +317,7 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
     timeline, cost = queries.timeline(default_store(), lease_id), cost_of(row, now)
     left = left_by(actor, row)
     steps = steps_of(timeline, left)
+    attempts = attempts_of(each.event for each in timeline)
     resumes, resumed_by = queries.resumed(actor, row)
     return {
         "row": row,
@@ -325,7 +329,11 @@ def _context(actor: Actor, lease_id: UUID) -> dict[str, Any]:
         "corrections": corrections_of(actor, lease_id),
         "files": files_of(actor, row, left),
         "steps": list(reversed(list(enumerate(steps, start=1)))),
-        "attempts": attempts_of(each.event for each in timeline),
+        "attempts": attempts,
+        "again": again_at(bids.bid(actor, row.bid_id)) if over and _is_mine(actor, row) else "",
+        "outcome": outcome_of(
+            (each.event for each in timeline), attempts, mine=_is_mine(actor, row)
+        ),
         "resumes": resumes,
         "resumed_by": resumed_by,
         "logs_kept_days": settings.ENV.logs_kept_days,
