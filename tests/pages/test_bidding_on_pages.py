@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from html import unescape
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from ledger.eventstore import default_store
 from marketplace.models import BidRow, LeaseRow
 from marketplace.queries import books
 from tests.pages.bid_form import form
-from tests.pages.reading import html
+from tests.pages.reading import html, text
 from tests.pages.world import CONSUMER, OWNER, World, id_in
 
 pytestmark = pytest.mark.django_db
@@ -124,6 +125,49 @@ def test_a_funnel_names_the_promise_that_is_lacking(
 
     for page in (told, html(consumer.get(place).content)):
         assert f'<span>{step} <span class="quiet">2&nbsp;fewer</span>' in page
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "said"),
+    [
+        ({"command": ""}, "command", "Say what runs"),
+        ({"command": "sh -c 'echo"}, "command", "A quotation mark is not closed"),
+        ({"image": "registry.example/train:3"}, "image", "named with its digest"),
+        ({"volumes": "nothing"}, "volumes", "keeps no volume of that name"),
+        ({"outputs": "../secrets"}, "outputs", "inside the work's folder"),
+        ({"query": "memory=lots"}, "query", "does not go with that sign"),
+        ({"hours": "0"}, "hours", "between one minute and 28 days"),
+        ({"hours": "100"}, "hours", "no longer fits between now and the deadline"),
+        ({"gpus": "500", "limit": "900"}, "limit", "does not have that much available"),
+        ({"limit": "two dollars"}, "limit", "plain decimal number"),
+        ({"idle_minutes": "1"}, "idle_minutes", "greater than or equal to 5"),
+        ({"inputs": str(uuid4())}, "inputs", "not one of the available choices"),
+        ({"secrets": "NOT_SET"}, "secrets", "not one of the available choices"),
+    ],
+)
+def test_what_is_wrong_with_a_run_is_said_at_its_field_and_nothing_typed_is_lost(
+    world: World, consumer: Client, changed: dict[str, str], field: str, said: str
+) -> None:
+    sent = form(patience="soonest", outputs="out/") | changed
+
+    answer = consumer.post("/run", sent)
+
+    shown = answer.context["form"]
+    page = unescape(text(answer.content))
+    assert answer.status_code == 422
+    assert list(shown.errors) == [field]
+    assert said in shown.errors[field][0] and page.count(shown.errors[field][0]) == 1
+    for name in ("command", "outputs", "hours", "limit", "gpus"):
+        assert shown[name].value() == sent[name]
+    assert not BidRow.objects.exists()
+
+
+def test_a_run_of_an_image_needs_no_command(world: World, consumer: Client) -> None:
+    image = f"registry.example/train@sha256:{'a' * 64}"
+
+    answer = consumer.post("/run", form(patience="soonest", command="", image=image))
+
+    assert answer.status_code == 302
 
 
 def test_an_earlier_bid_fills_in_the_form_and_is_the_same_again(

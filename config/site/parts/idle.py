@@ -12,8 +12,8 @@ THOUSAND = 1_000
 
 
 IDLE_HINT = (
-    "GPU, processor, disk and network all quiet for so long, and 5 minutes' warning: the lease ends,"
-    " and the rest is not charged. Empty: never."
+    "GPU, processor, disk and network all quiet for so long, and 5 minutes' warning: the lease"
+    " ends, and the rest is not charged. Empty: never."
 )
 
 

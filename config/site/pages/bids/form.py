@@ -79,6 +79,12 @@ class CommandField(forms.CharField):
             ) from unbalanced
 
 
+class AskedCommandField(CommandField):
+    """One that is asked for, though something else may take its place."""
+
+    is_asked = True
+
+
 class QueryField(forms.CharField):
     """Conditions in the market's query language."""
 
@@ -227,6 +233,20 @@ class BidForm(forms.Form):
         is_until = data.get("good_till") == "good-till-moment"
         if is_until and not data.get("good_until") and "good_until" not in self.errors:
             self.add_error("good_until", "Say until when, or choose to wait otherwise.")
+        return data
+
+
+class RunForm(BidForm):
+    """The form of a run: it says what runs."""
+
+    command = AskedCommandField(label="Command", required=False, max_length=8_192)
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a run of nothing; an image may bring a command of its own."""
+        data = super().clean()
+        is_said = data.get("command") or data.get("image")
+        if not is_said and not {"command", "image"} & self.errors.keys():
+            self.add_error("command", "Say what runs, such as: python3 train.py --epochs 3")
         return data
 
 

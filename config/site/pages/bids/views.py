@@ -21,8 +21,9 @@ from config.site.forms.answers import done, meta_of, page
 from config.site.forms.fields import MomentField, RateField, TokenField
 from config.site.live.shown import shown_through
 from config.site.pages.bids.again import again
-from config.site.pages.bids.form import FOLDED, BidForm, bid_terms
+from config.site.pages.bids.form import FOLDED, BidForm, RunForm, bid_terms
 from config.site.pages.bids.funnel import funnel_of
+from config.site.pages.bids.refusals_at_fields import place
 from config.site.parts.again import again_at
 from config.site.parts.paging import part_of
 from ledger.access import Actor
@@ -100,18 +101,19 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: HttpRequest) -> HttpResponse:
     """Place a bid."""
-    return _placing(request, "pages/bid_new.html", folded=FOLDED, initial={})
+    return _placing(request, "pages/bid_new.html", BidForm, folded=FOLDED, initial={})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def run(request: HttpRequest) -> HttpResponse:
     """Run a command in a folder: a bid that starts as soon as it can, with few questions."""
-    return _placing(request, "pages/run.html", folded=RUN_FOLDED, initial=RUN)
+    return _placing(request, "pages/run.html", RunForm, folded=RUN_FOLDED, initial=RUN)
 
 
 def _placing(
     request: HttpRequest,
     template: str,
+    kind: type[BidForm],
     *,
     folded: Sequence[str],
     initial: Mapping[str, str],
@@ -123,7 +125,7 @@ def _placing(
     actor = actor_of(request)
     actor.need("consumer", "operator")
     now = timezone.now()
-    form = _form(request, actor, now, initial)
+    form = _form(request, actor, now, initial, kind)
     refusal: Refusal | None = None
     if request.method == "POST" and form.is_valid():
         try:
@@ -135,7 +137,8 @@ def _placing(
             position = place_bid(default_store(), terms=terms, by=by, now=now, route=route)
             return done(request, f"/bids/{terms.bid_id}", position, "Your bid is on the market.")
         except Refusal as refused:
-            refusal = refused
+            if not place(form, refused, unasked=UNASKED if kind is RunForm else ()):
+                refusal = refused
     context = {
         "form": form,
         "has_unit": "unit" in form.fields,
@@ -250,7 +253,13 @@ def end_chain(request: HttpRequest, bid_id: UUID) -> HttpResponse:
     return done(request, f"/bids/{bid_id}", position, "Nothing follows any more.")
 
 
-def _form(request: HttpRequest, actor: Actor, now: datetime, preset: Mapping[str, str]) -> BidForm:
+def _form(
+    request: HttpRequest,
+    actor: Actor,
+    now: datetime,
+    preset: Mapping[str, str],
+    kind: type[BidForm] = BidForm,
+) -> BidForm:
     # The bid goes to whichever market serves it best; the first that lists a model names its price.
     goods = {
         each.gpu_model: each
@@ -263,7 +272,7 @@ def _form(request: HttpRequest, actor: Actor, now: datetime, preset: Mapping[str
             (str(row.subscriber_id), row.title) for row in subscribers(actor).order_by("title")
         ]
     make = partial(
-        BidForm,
+        kind,
         models=sorted(goods),
         units=units,
         currency=settings.ENV.currency,
