@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -26,13 +27,25 @@ from tests.pages.tape import WAIT_SECONDS, SignedIn, granted
 LEASED = "Leased 2 \N{MULTIPLICATION SIGN} H100-80GB, 6 h"
 
 
+class Telling(Hub):
+    """A hub that says when it has told something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = threading.Event()
+
+    def publish(self, fragment: Fragment) -> None:
+        super().publish(fragment)
+        self.told.set()
+
+
 class Listening:
     """A page that shows the market up to a position, and hears what comes by its socket."""
 
-    def __init__(self, after: Position | str) -> None:
+    def __init__(self, after: Position | str, tail: Hub | None = None) -> None:
 
         class Socket(MarketConsumer):
-            hub = Hub()  # its tail follows the store of this test
+            hub = tail or Hub()  # its tail follows the store of this test
 
         connect: Any = ApplicationCommunicator  # asgiref's testing tools have no types
         scope = {
@@ -91,14 +104,17 @@ def test_what_comes_while_it_is_read_what_was_missed_is_told_once(
 ) -> None:
     """The socket has joined by then, so it hears of that from its tail too."""
 
+    hub = Telling()
+
     def late(store: EventStore, after: Position) -> Fragment:
         put(installed, granted(), 2)
+        assert hub.told.wait(WAIT_SECONDS)
         return missed(store, after)
 
     monkeypatch.setattr(relay, "missed", late)
 
     async def listen() -> tuple[str, str]:
-        async with Listening(START) as page:
+        async with Listening(START, hub) as page:
             first = await page.hears()
             put(installed, cleared(5), 3)
             return first, await page.hears()

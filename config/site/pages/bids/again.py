@@ -22,13 +22,15 @@ def again(row: BidRow, *, models: Container[str]) -> dict[str, Any]:
     model = request.models[0] if len(request.models) == 1 and request.models[0] in models else ""
     if model:
         request = replace(request, models=())
+    network = request.network or ""
     budget = row.budget_nanos
     shortest, saves = row.duration_min_seconds, row.checkpoint_seconds
     idle = row.end_when_idle_seconds
     return {
         "kind": row.workload_kind,
         "gpu": model,
-        "query": write_query(request),
+        "query": write_query(replace(request, network=None)),
+        "network": network,
         "gpus": row.gpus,
         "gpus_min": row.gpus_min,
         "placement": row.placement,

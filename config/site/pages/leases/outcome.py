@@ -27,10 +27,6 @@ NEXT: dict[int, str] = {
         "Add money to the unit's account, or give the bid a larger budget, before you run it again."
     ),
     close_reasons.WINDOW_OVER: "Work that needs longer can be extended while it runs.",
-    close_reasons.NEVER_STARTED: HOSTS_FAULT,
-    close_reasons.WORK_LOST: HOSTS_FAULT,
-    close_reasons.GPU_OCCUPIED: HOSTS_FAULT,
-    close_reasons.HOST_SILENT: HOSTS_FAULT,
 }
 """What can be done about it, by the reason of the end."""
 WELL = {close_reasons.WORK_DONE, close_reasons.CLOSED_BY_CONSUMER, close_reasons.RESOLD}
@@ -54,7 +50,7 @@ def outcome_of(
     if closed is None:
         return None
     reason = closed.reason
-    following = NEXT.get(reason, "") if mine else ""
+    following = NEXT.get(reason, HOSTS_FAULT if reason in FAULTS else "") if mine else ""
     why = REASONS.get(reason, f"Reason {reason}.")
     codes = sorted({each.exit_code for each in attempts if each.exit_code is not None})
     if reason == close_reasons.WORK_FAILED:
